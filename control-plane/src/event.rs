@@ -1,0 +1,60 @@
+//! What the sources say to the index. One type for a cluster and a folder: nothing behind it knows which it was.
+
+use std::sync::Arc;
+
+use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::problem::Problem;
+
+/// One thing that happened to an object or a decision.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The object exists, and this is its newest version. `location` is `file:line` in a folder, else empty.
+    Applied {
+        /// The object.
+        object: Object,
+        /// Where it stands.
+        location: Arc<str>,
+    },
+    /// The object exists, but its newest version cannot be read: its last good one stays.
+    Broken {
+        /// Which object.
+        object: ObjectRef,
+        /// Its uid, empty where unknown.
+        uid: Arc<str>,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+    /// The object is no more.
+    Deleted(ObjectRef),
+    /// A hold is on record.
+    Held(Hold),
+    /// No hold of this object is on record any more.
+    Released(ObjectRef),
+}
+
+/// A decision: this object stays at its last good version while its present one is rejected.
+///
+/// In force while the object exists with the same uid (in a folder: the same name) and is rejected.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hold {
+    /// The last good version, as source, so that a later build compiles it anew.
+    pub object: Object,
+}
+
+/// What the index wants written to the record of decisions.
+#[derive(Clone, PartialEq, Debug)]
+pub enum HoldRequest {
+    /// Put this hold on record. It acts once it is read back.
+    Write(Hold),
+    /// Take the hold of this object off the record.
+    Erase(ObjectRef),
+}
+
+/// What a source sends to the task that owns the index.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// Things that happened, in order. They are committed together.
+    Events(Vec<Event>),
+    /// The first list of a kind is complete (ConfigMaps: decisions included). Before all are, nobody is served.
+    Synced(ObjectKind),
+}

@@ -1,0 +1,28 @@
+//! Firth's control plane: from objects and decisions to versioned resources, streamed to proxies that acknowledge them.
+//!
+//! Data flows one way, each step knows only the one before it:
+//!
+//! ```text
+//! kube ─┐
+//!       ├─ event ─▶ index ─▶ compile ─▶ store ─▶ serve ─▶ proxies
+//! manifests ┘          (pipeline owns them)        └─▶ inspect
+//! ```
+//!
+//! **Invariant:** the same objects and decisions give the same bytes, in any order of events, on any replica.
+
+pub mod admin;
+pub mod annotations;
+pub mod app;
+pub mod args;
+pub mod compile;
+pub mod event;
+pub mod index;
+pub mod inspect;
+pub mod kube;
+pub mod manifests;
+pub mod metrics;
+pub mod objects;
+pub mod pipeline;
+pub mod problem;
+pub mod serve;
+pub mod store;

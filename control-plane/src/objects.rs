@@ -1,0 +1,431 @@
+//! The parts of Kubernetes objects that Firth reads: slim types, filled from the API server's JSON or from manifests.
+//!
+//! Both sources make these and nothing behind them knows which one it was. They serialise back to the same fields, so
+//! that a hold can keep an object's source for a later build.
+//!
+//! **Invariant:** every field that may be absent has a default: one odd object never fails to parse for a field that
+//! nobody reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shared::name::ObjectName;
+
+/// What kind of object something is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[allow(missing_docs, reason = "Kubernetes' names")]
+pub enum ObjectKind {
+    Ingress,
+    IngressClass,
+    Service,
+    EndpointSlice,
+    Secret,
+    ConfigMap,
+}
+
+impl ObjectKind {
+    /// All that are read.
+    pub const ALL: [Self; 6] = [
+        Self::Ingress,
+        Self::IngressClass,
+        Self::Service,
+        Self::EndpointSlice,
+        Self::Secret,
+        Self::ConfigMap,
+    ];
+
+    /// Kubernetes' name of the kind.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ingress => "Ingress",
+            Self::IngressClass => "IngressClass",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+        }
+    }
+}
+
+/// Which object: kind, namespace and name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name; without a namespace for kinds of the whole cluster.
+    pub name: ObjectName,
+}
+
+/// `Ingress default/web`.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.name)
+    }
+}
+
+/// One object of a kind that is read.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "Kubernetes' names")]
+pub enum Object {
+    Ingress(Arc<Ingress>),
+    IngressClass(Arc<IngressClass>),
+    Service(Arc<Service>),
+    EndpointSlice(Arc<EndpointSlice>),
+    Secret(Arc<Secret>),
+    ConfigMap(Arc<ConfigMap>),
+}
+
+impl Object {
+    /// Its kind.
+    pub fn kind(&self) -> ObjectKind {
+        match self {
+            Self::Ingress(_) => ObjectKind::Ingress,
+            Self::IngressClass(_) => ObjectKind::IngressClass,
+            Self::Service(_) => ObjectKind::Service,
+            Self::EndpointSlice(_) => ObjectKind::EndpointSlice,
+            Self::Secret(_) => ObjectKind::Secret,
+            Self::ConfigMap(_) => ObjectKind::ConfigMap,
+        }
+    }
+
+    /// Its metadata.
+    pub fn metadata(&self) -> &Metadata {
+        match self {
+            Self::Ingress(it) => &it.metadata,
+            Self::IngressClass(it) => &it.metadata,
+            Self::Service(it) => &it.metadata,
+            Self::EndpointSlice(it) => &it.metadata,
+            Self::Secret(it) => &it.metadata,
+            Self::ConfigMap(it) => &it.metadata,
+        }
+    }
+
+    /// Which object it is.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef {
+            kind: self.kind(),
+            name: self.metadata().object_name(),
+        }
+    }
+}
+
+/// What every object has.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    /// Empty for kinds of the whole cluster.
+    #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
+    pub namespace: Arc<str>,
+    /// Unique among its kind in the namespace.
+    pub name: Arc<str>,
+    /// Unique for ever. Empty in a folder.
+    #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
+    pub uid: Arc<str>,
+    /// RFC 3339; empty counts as the oldest.
+    #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
+    pub creation_timestamp: Arc<str>,
+    /// Opaque version of the API server. Never part of what is compiled.
+    #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
+    pub resource_version: Arc<str>,
+    /// Labels.
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_is_empty"
+    )]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "null_is_empty"
+    )]
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// Namespace and name.
+    pub fn object_name(&self) -> ObjectName {
+        ObjectName {
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+        }
+    }
+}
+
+/// networking.k8s.io/v1.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct Ingress {
+    pub metadata: Metadata,
+    pub spec: IngressSpec,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress_class_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_backend: Option<IngressBackend>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub rules: Vec<IngressRule>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub tls: Vec<IngressTls>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IngressRule {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub host: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<IngressHttp>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IngressHttp {
+    #[serde(deserialize_with = "null_is_empty")]
+    pub paths: Vec<IngressPath>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressPath {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_type: Option<IngressPathType>,
+    pub backend: IngressBackend,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' values")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum IngressPathType {
+    Exact,
+    Prefix,
+    ImplementationSpecific,
+}
+
+/// A Service, or something else that is not served (then `service` is `None`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct IngressBackend {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceRef>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServiceRef {
+    pub name: String,
+    pub port: ServicePortRef,
+}
+
+/// A port by name where there is one, else by number; neither (0) is a port that does not exist.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct ServicePortRef {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub name: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub number: i32,
+}
+
+/// As it is written: what Backend keys end in.
+impl fmt::Display for ServicePortRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            self.number.fmt(f)
+        } else {
+            f.write_str(&self.name)
+        }
+    }
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IngressTls {
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub hosts: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub secret_name: String,
+}
+
+/// networking.k8s.io/v1.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct IngressClass {
+    pub metadata: Metadata,
+    pub spec: IngressClassSpec,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IngressClassSpec {
+    pub controller: String,
+}
+
+/// v1.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct Service {
+    pub metadata: Metadata,
+    pub spec: ServiceSpec,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceSpec {
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    #[serde(rename = "clusterIP", skip_serializing_if = "String::is_empty")]
+    pub cluster_ip: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub external_name: String,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub ports: Vec<ServicePort>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServicePort {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub name: String,
+    /// Empty is TCP.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+    pub port: i32,
+    /// Missing: the same as `port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<IntOrString>,
+}
+
+/// A number or a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum IntOrString {
+    Int(i32),
+    String(String),
+}
+
+/// discovery.k8s.io/v1.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct EndpointSlice {
+    pub metadata: Metadata,
+    /// IPv4, IPv6 or FQDN.
+    pub address_type: String,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub endpoints: Vec<SliceEndpoint>,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub ports: Vec<SlicePort>,
+}
+
+impl EndpointSlice {
+    /// The Service that it belongs to, by its label; `None` for one of nobody.
+    pub fn service(&self) -> Option<ObjectName> {
+        let name = self
+            .metadata
+            .labels
+            .get("kubernetes.io/service-name")
+            .filter(|name| !name.is_empty())?;
+        Some(ObjectName::new(
+            Arc::clone(&self.metadata.namespace),
+            name.as_str(),
+        ))
+    }
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SliceEndpoint {
+    #[serde(deserialize_with = "null_is_empty")]
+    pub addresses: Vec<String>,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub conditions: SliceConditions,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SliceConditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+}
+
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlicePort {
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    pub name: String,
+    /// Missing is TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+}
+
+/// v1. Its values are base64 as in JSON; `stringData` of a manifest is merged in by the folder source.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct Secret {
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub data: BTreeMap<String, String>,
+}
+
+/// Says which keys there are and nothing of their values.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.data.keys().collect();
+        f.debug_struct("Secret")
+            .field("name", &self.metadata.object_name())
+            .field("keys", &keys)
+            .finish()
+    }
+}
+
+/// v1.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct ConfigMap {
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "null_is_empty")]
+    pub data: BTreeMap<String, String>,
+}
+
+/// `null` and a missing field are both the default, as in Kubernetes.
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}

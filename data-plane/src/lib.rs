@@ -1,0 +1,21 @@
+//! Firth's proxy: it applies what the control plane streams, without locks, and serves traffic with it.
+//!
+//! ```text
+//! control plane ─▶ subscribe ─▶ table (one pointer store) ─▶ http ─▶ upstream ─▶ endpoints
+//!                  control thread          read by workers, one thread a core
+//! ```
+//!
+//! **Invariant:** no request waits for an update, and none frees an old table.
+
+pub mod access_log;
+pub mod admin;
+pub mod app;
+pub mod args;
+pub mod http;
+pub mod listen;
+pub mod metrics;
+pub mod subscribe;
+pub mod table;
+pub mod tls;
+pub mod upstream;
+pub mod worker;

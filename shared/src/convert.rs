@@ -1,0 +1,471 @@
+//! Between typed resources and their encoded bodies. An error says which field is wrong and what came.
+
+use std::net::Ipv6Addr;
+
+use bytes::Bytes;
+use prost::Message;
+use thiserror::Error;
+
+use crate::kind::Kind;
+use crate::proto::config;
+use crate::resource::{
+    Backend, Canary, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path,
+    PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
+};
+
+/// Why bytes are no resource.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// Not the message of its kind.
+    #[error("not a {kind} message: {reason}")]
+    Malformed {
+        /// The kind it should be.
+        kind: Kind,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// A field breaks a rule of its message.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// Path of the field, `paths[3].type`.
+        field: String,
+        /// What was expected and what came.
+        problem: String,
+    },
+    /// A kind whose bodies this build does not know.
+    #[error("no {kind} is known to this build")]
+    UnknownKind {
+        /// That kind.
+        kind: Kind,
+    },
+}
+
+impl Resource {
+    /// The canonical bytes: the same value gives the same bytes, everywhere and always.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Self::Settings(it) => config::Settings::from(it).encode_to_vec(),
+            Self::Listener(it) => config::Listener::from(it).encode_to_vec(),
+            Self::Host(it) => config::Host::from(it).encode_to_vec(),
+            Self::Route(it) => config::Route::from(it).encode_to_vec(),
+            Self::Backend(it) => config::Backend::from(it).encode_to_vec(),
+            Self::Endpoints(it) => config::Endpoints::from(it).encode_to_vec(),
+            Self::Certificate(it) => config::Certificate::from(it).encode_to_vec(),
+            Self::Chain(it) => config::Chain::from(it).encode_to_vec(),
+        }
+        .into()
+    }
+
+    /// Reads the body of a resource.
+    ///
+    /// # Errors
+    /// Where the bytes are not this kind's message, or a field breaks one of its rules.
+    pub fn decode(kind: Kind, body: Bytes) -> Result<Self, ConvertError> {
+        Ok(match kind {
+            Kind::Settings => Self::Settings(message::<config::Settings>(kind, body)?.try_into()?),
+            Kind::Listener => Self::Listener(message::<config::Listener>(kind, body)?.try_into()?),
+            Kind::Host => Self::Host(message::<config::Host>(kind, body)?.into()),
+            Kind::Route => Self::Route(message::<config::Route>(kind, body)?.try_into()?),
+            Kind::Backend => Self::Backend(message::<config::Backend>(kind, body)?.try_into()?),
+            Kind::Endpoints => Self::Endpoints(message::<config::Endpoints>(kind, body)?.try_into()?),
+            Kind::Certificate => Self::Certificate(message::<config::Certificate>(kind, body)?.try_into()?),
+            Kind::Chain => Self::Chain(message::<config::Chain>(kind, body)?.into()),
+            Kind::Material => return Err(ConvertError::UnknownKind { kind }),
+        })
+    }
+}
+
+fn message<M: Message + Default>(kind: Kind, body: Bytes) -> Result<M, ConvertError> {
+    M::decode(body).map_err(|error| ConvertError::Malformed {
+        kind,
+        reason: error.to_string(),
+    })
+}
+
+fn invalid(field: impl Into<String>, problem: impl Into<String>) -> ConvertError {
+    ConvertError::Invalid {
+        field: field.into(),
+        problem: problem.into(),
+    }
+}
+
+fn port(field: impl Fn() -> String, number: u32) -> Result<u16, ConvertError> {
+    match u16::try_from(number) {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(invalid(
+            field(),
+            format!("expected a port from 1 to 65535, got {number}"),
+        )),
+    }
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+// --- settings ----------------------------------------------------------------------------------------------------
+
+impl From<&Settings> for config::Settings {
+    fn from(it: &Settings) -> Self {
+        let Settings {
+            default_certificate,
+            ssl_redirect,
+            force_ssl_redirect,
+            guards,
+        } = it;
+        let guard = |guard: &Guard| match guard {
+            Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
+            Guard::Addresses => config::settings::Guard::Addresses.into(),
+        };
+        Self {
+            default_certificate: default_certificate.clone(),
+            ssl_redirect: *ssl_redirect,
+            force_ssl_redirect: *force_ssl_redirect,
+            guards: guards.iter().map(guard).collect(),
+        }
+    }
+}
+
+impl TryFrom<config::Settings> for Settings {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Settings) -> Result<Self, ConvertError> {
+        let guard = |(i, guard): (usize, &i32)| match config::settings::Guard::try_from(*guard) {
+            Ok(config::settings::Guard::GlobalAuth) => Ok(Guard::GlobalAuth),
+            Ok(config::settings::Guard::Addresses) => Ok(Guard::Addresses),
+            // A restriction that is not understood must not be dropped.
+            _ => Err(invalid(
+                format!("guards[{i}]"),
+                format!("unknown restriction {guard}"),
+            )),
+        };
+        Ok(Self {
+            default_certificate: it.default_certificate,
+            ssl_redirect: it.ssl_redirect,
+            force_ssl_redirect: it.force_ssl_redirect,
+            guards: it
+                .guards
+                .iter()
+                .enumerate()
+                .map(guard)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&Listener> for config::Listener {
+    fn from(it: &Listener) -> Self {
+        let protocol = match it.protocol {
+            Protocol::Http => config::listener::Protocol::Http,
+            Protocol::Https => config::listener::Protocol::Https,
+        };
+        Self {
+            protocol: protocol.into(),
+        }
+    }
+}
+
+impl TryFrom<config::Listener> for Listener {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Listener) -> Result<Self, ConvertError> {
+        let protocol = match config::listener::Protocol::try_from(it.protocol) {
+            Ok(config::listener::Protocol::Http) => Protocol::Http,
+            Ok(config::listener::Protocol::Https) => Protocol::Https,
+            _ => return Err(invalid("protocol", format!("unknown protocol {}", it.protocol))),
+        };
+        Ok(Self { protocol })
+    }
+}
+
+// --- hosts and routes --------------------------------------------------------------------------------------------
+
+impl From<&Host> for config::Host {
+    fn from(it: &Host) -> Self {
+        let Host { tls, denied } = it;
+        Self {
+            tls: tls.as_ref().map(|Tls { certificates }| config::Tls {
+                certificates: certificates.clone(),
+            }),
+            denied: denied.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<config::Host> for Host {
+    fn from(it: config::Host) -> Self {
+        Self {
+            tls: it.tls.map(|tls| Tls {
+                certificates: tls.certificates,
+            }),
+            denied: it.denied.map(Into::into),
+        }
+    }
+}
+
+impl From<&Denial> for config::Denial {
+    fn from(it: &Denial) -> Self {
+        Self {
+            reason: it.reason.clone(),
+        }
+    }
+}
+
+impl From<config::Denial> for Denial {
+    fn from(it: config::Denial) -> Self {
+        Self { reason: it.reason }
+    }
+}
+
+impl From<&Route> for config::Route {
+    fn from(it: &Route) -> Self {
+        let Route {
+            paths,
+            denied,
+            ssl_redirect,
+            force_ssl_redirect,
+            global_auth,
+        } = it;
+        let path = |Path { path, kind, backend }: &Path| config::Path {
+            path: path.clone(),
+            r#type: match kind {
+                PathType::Exact => config::path::Type::Exact.into(),
+                PathType::Prefix => config::path::Type::Prefix.into(),
+            },
+            backend: backend.clone().unwrap_or_default(),
+        };
+        Self {
+            paths: paths.iter().map(path).collect(),
+            denied: denied.as_ref().map(Into::into),
+            ssl_redirect: *ssl_redirect,
+            force_ssl_redirect: *force_ssl_redirect,
+            global_auth: *global_auth,
+        }
+    }
+}
+
+impl TryFrom<config::Route> for Route {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Route) -> Result<Self, ConvertError> {
+        let path = |(i, path): (usize, config::Path)| {
+            if !path.path.starts_with('/') {
+                return Err(invalid(
+                    format!("paths[{i}].path"),
+                    format!("expected a leading slash, got {:?}", path.path),
+                ));
+            }
+            let kind = match config::path::Type::try_from(path.r#type) {
+                Ok(config::path::Type::Exact) => PathType::Exact,
+                Ok(config::path::Type::Prefix) => PathType::Prefix,
+                _ => {
+                    return Err(invalid(
+                        format!("paths[{i}].type"),
+                        format!("unknown type {}", path.r#type),
+                    ));
+                }
+            };
+            Ok(Path {
+                path: path.path,
+                kind,
+                backend: non_empty(&path.backend),
+            })
+        };
+        Ok(Self {
+            paths: it
+                .paths
+                .into_iter()
+                .enumerate()
+                .map(path)
+                .collect::<Result<_, _>>()?,
+            denied: it.denied.map(Into::into),
+            ssl_redirect: it.ssl_redirect,
+            force_ssl_redirect: it.force_ssl_redirect,
+            global_auth: it.global_auth,
+        })
+    }
+}
+
+// --- backends and endpoints --------------------------------------------------------------------------------------
+
+impl From<&Backend> for config::Backend {
+    fn from(it: &Backend) -> Self {
+        let Backend {
+            port,
+            alternatives,
+            canary,
+        } = it;
+        let rule = |PortRule { name, target_port }: &PortRule| config::PortRule {
+            name: name.clone(),
+            target_port: target_port.map_or(0, u32::from),
+        };
+        Self {
+            port: port.as_ref().map(rule),
+            alternatives: alternatives.clone(),
+            canary: canary.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<config::Backend> for Backend {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Backend) -> Result<Self, ConvertError> {
+        let rule = |rule: config::PortRule| {
+            let target_port = match rule.target_port {
+                0 => None,
+                number => Some(port(|| "port.target_port".to_owned(), number)?),
+            };
+            Ok(PortRule {
+                name: rule.name,
+                target_port,
+            })
+        };
+        Ok(Self {
+            port: it.port.map(rule).transpose()?,
+            alternatives: it.alternatives,
+            canary: it.canary.map(Into::into),
+        })
+    }
+}
+
+impl From<&Canary> for config::Canary {
+    fn from(it: &Canary) -> Self {
+        let Canary {
+            header,
+            header_value,
+            header_pattern,
+            cookie,
+            weight,
+            weight_total,
+        } = it.clone();
+        Self {
+            header,
+            header_value,
+            header_pattern,
+            cookie,
+            weight,
+            weight_total,
+        }
+    }
+}
+
+impl From<config::Canary> for Canary {
+    fn from(it: config::Canary) -> Self {
+        let config::Canary {
+            header,
+            header_value,
+            header_pattern,
+            cookie,
+            weight,
+            weight_total,
+        } = it;
+        Self {
+            header,
+            header_value,
+            header_pattern,
+            cookie,
+            weight,
+            weight_total,
+        }
+    }
+}
+
+impl From<&Endpoints> for config::Endpoints {
+    fn from(it: &Endpoints) -> Self {
+        let Endpoints {
+            service,
+            ports,
+            ipv4,
+            ipv6,
+        } = it;
+        let port = |EndpointPort { name, port }: &EndpointPort| config::EndpointPort {
+            name: name.clone(),
+            port: (*port).into(),
+        };
+        Self {
+            service: service.clone(),
+            ports: ports.iter().map(port).collect(),
+            ipv4: ipv4.iter().map(|address| address.to_bits()).collect(),
+            ipv6: ipv6.iter().flat_map(Ipv6Addr::octets).collect::<Vec<u8>>().into(),
+        }
+    }
+}
+
+impl TryFrom<config::Endpoints> for Endpoints {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Endpoints) -> Result<Self, ConvertError> {
+        let (ipv6, rest) = it.ipv6.as_chunks::<16>();
+        if !rest.is_empty() {
+            return Err(invalid(
+                "ipv6",
+                format!("expected 16 bytes an address, got {} bytes", it.ipv6.len()),
+            ));
+        }
+        let port = |(i, it): (usize, config::EndpointPort)| {
+            Ok(EndpointPort {
+                name: it.name,
+                port: port(|| format!("ports[{i}].port"), it.port)?,
+            })
+        };
+        Ok(Self {
+            service: it.service,
+            ports: it
+                .ports
+                .into_iter()
+                .enumerate()
+                .map(port)
+                .collect::<Result<_, _>>()?,
+            ipv4: it.ipv4.into_iter().map(Into::into).collect(),
+            ipv6: ipv6.iter().map(|octets| Ipv6Addr::from(*octets)).collect(),
+        })
+    }
+}
+
+// --- certificates ------------------------------------------------------------------------------------------------
+
+impl From<&Certificate> for config::Certificate {
+    fn from(it: &Certificate) -> Self {
+        let Certificate { leaf, key, chain } = it.clone();
+        Self {
+            leaf,
+            key,
+            chain: chain.unwrap_or_default(),
+        }
+    }
+}
+
+impl TryFrom<config::Certificate> for Certificate {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Certificate) -> Result<Self, ConvertError> {
+        for (field, bytes) in [("leaf", &it.leaf), ("key", &it.key)] {
+            if bytes.is_empty() {
+                return Err(invalid(field, "expected DER, got nothing"));
+            }
+        }
+        Ok(Self {
+            leaf: it.leaf,
+            key: it.key,
+            chain: non_empty(&it.chain),
+        })
+    }
+}
+
+impl From<&Chain> for config::Chain {
+    fn from(it: &Chain) -> Self {
+        Self {
+            certificates: it.certificates.clone(),
+        }
+    }
+}
+
+impl From<config::Chain> for Chain {
+    fn from(it: config::Chain) -> Self {
+        Self {
+            certificates: it.certificates,
+        }
+    }
+}

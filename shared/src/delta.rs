@@ -1,0 +1,107 @@
+//! The way from one set of resources to another.
+//!
+//! **Invariant:** `a.apply(diff(a, b))` is `b`, and applying `squash(d, e)` equals applying `d`, then `e`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::entry::Entry;
+use crate::kind::ResourceKey;
+use crate::proto::config;
+use crate::snapshot::Snapshot;
+
+/// A resource that goes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Removal {
+    /// Kind and key.
+    pub key: ResourceKey,
+    /// True: the object behind it is no more, its endpoints leave at once. False: nothing refers to it any longer.
+    pub gone: bool,
+}
+
+impl Removal {
+    /// For the wire.
+    pub fn to_wire(&self) -> config::Removal {
+        config::Removal {
+            kind: self.key.kind.to_wire(),
+            key: self.key.key.to_string(),
+            gone: self.gone,
+        }
+    }
+}
+
+/// Changes of one lane. Each key stands in it once.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Delta {
+    /// New and changed resources.
+    pub up: Vec<Arc<Entry>>,
+    /// Resources that go.
+    pub removed: Vec<Removal>,
+}
+
+impl Delta {
+    /// What leads from `from` to `to`. Compares the buckets' digests first, so its price is that of what differs.
+    /// Nothing is known of the objects behind it, so removals are not `gone`.
+    pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
+        let mut delta = Self::default();
+        for bucket in
+            (0..crate::snapshot::BUCKETS as u16).filter(|b| from.bucket_digest(*b) != to.bucket_digest(*b))
+        {
+            for entry in to.bucket(bucket) {
+                if from.version(&entry.key) != Some(entry.version) {
+                    delta.up.push(Arc::clone(entry));
+                }
+            }
+            for entry in from.bucket(bucket) {
+                if to.get(&entry.key).is_none() {
+                    delta.removed.push(Removal {
+                        key: entry.key.clone(),
+                        gone: false,
+                    });
+                }
+            }
+        }
+        delta
+    }
+
+    /// Changes `snapshot` by it.
+    pub fn apply(&self, snapshot: &mut Snapshot) {
+        snapshot.change(
+            self.up.iter().cloned(),
+            self.removed.iter().map(|removal| removal.key.clone()),
+        );
+    }
+
+    /// Both as one, this one first.
+    #[must_use]
+    pub fn squash(self, later: Self) -> Self {
+        let mut last: BTreeMap<ResourceKey, Result<Arc<Entry>, Removal>> = BTreeMap::new();
+        for delta in [self, later] {
+            last.extend(
+                delta
+                    .removed
+                    .into_iter()
+                    .map(|removal| (removal.key.clone(), Err(removal))),
+            );
+            last.extend(delta.up.into_iter().map(|entry| (entry.key.clone(), Ok(entry))));
+        }
+        let mut squashed = Self::default();
+        for change in last.into_values() {
+            match change {
+                Ok(entry) => squashed.up.push(entry),
+                Err(removal) => squashed.removed.push(removal),
+            }
+        }
+        squashed
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.up.is_empty() && self.removed.is_empty()
+    }
+
+    /// Number of resources that it touches.
+    pub fn len(&self) -> usize {
+        self.up.len() + self.removed.len()
+    }
+}

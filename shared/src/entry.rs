@@ -1,0 +1,75 @@
+//! A resource as it is stored, hashed and sent: bytes that nobody encodes twice.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::kind::{Kind, ResourceKey};
+use crate::proto::config;
+use crate::resource::Resource;
+use crate::schema;
+use crate::version::Version;
+
+/// One encoded resource.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Kind and key.
+    pub key: ResourceKey,
+    /// Hash of kind, key and body.
+    pub version: Version,
+    /// Lowest schema revision that honours every field set in the body.
+    pub min_schema: u32,
+    /// The encoded message.
+    pub body: Bytes,
+}
+
+impl Entry {
+    /// Encodes a resource under its key.
+    pub fn encode(key: impl Into<Arc<str>>, resource: &Resource) -> Self {
+        let body = resource.encode();
+        Self::from_body(
+            ResourceKey::new(resource.kind(), key),
+            schema::minimum(resource),
+            body,
+        )
+    }
+
+    /// From bytes in hand.
+    pub fn from_body(key: ResourceKey, min_schema: u32, body: Bytes) -> Self {
+        let version = Version::of(key.kind, &key.key, &body);
+        Self {
+            key,
+            version,
+            min_schema,
+            body,
+        }
+    }
+
+    /// For the wire.
+    pub fn to_wire(&self) -> config::Resource {
+        config::Resource {
+            kind: self.key.kind.to_wire(),
+            key: self.key.key.to_string(),
+            version: self.version.to_bytes(),
+            min_schema: self.min_schema,
+            body: self.body.clone(),
+        }
+    }
+
+    /// Bytes that it takes on the wire, roughly: what chunks are measured by.
+    pub fn wire_size(&self) -> usize {
+        self.body.len() + self.key.key.len() + 32
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.key.kind
+    }
+}
+
+/// Says what it is without the body, which may be secret.
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{} ({} bytes)", self.key, self.version, self.body.len())
+    }
+}

@@ -1,0 +1,26 @@
+//! The language that both planes speak: names, versions, resources, their encoding and digest, deltas, and the small
+//! services every process needs.
+//!
+//! **Invariant:** nothing here knows Kubernetes, serves users' traffic, or belongs to one plane alone.
+//!
+//! A resource is *typed* where it is made and used ([`resource`]) and *encoded* everywhere between ([`entry`]): the
+//! bytes that the compiler made are hashed, stored, sent and hashed again, never encoded a second time. A [`snapshot`]
+//! is a persistent set of encoded resources with a Merkle root; a [`delta`] leads from one to another.
+
+pub mod admin;
+pub mod backoff;
+pub mod clock;
+pub mod convert;
+pub mod delta;
+pub mod drain;
+pub mod entry;
+pub mod kind;
+pub mod name;
+pub mod pem;
+pub mod proto;
+pub mod resource;
+pub mod schema;
+pub mod snapshot;
+pub mod tasks;
+pub mod telemetry;
+pub mod version;

@@ -1,0 +1,82 @@
+//! Names as they are compared: hosts and namespaced objects.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::resource::CATCH_ALL;
+
+/// Namespace and name of an object. Ordered by namespace, then name.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// Empty for objects of the whole cluster.
+    pub namespace: Arc<str>,
+    /// Its name there.
+    pub name: Arc<str>,
+}
+
+impl ObjectName {
+    /// A name in a namespace.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Reads `namespace/name`; `None` unless both are there.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('/')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
+    }
+}
+
+/// `namespace/name`, or the name alone where there is no namespace.
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.namespace {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
+    }
+}
+
+impl fmt::Debug for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The name of a virtual host, lower-case: exact (`a.test`), a wildcard of one label (`*.a.test`), or `_`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct HostName(Arc<str>);
+
+impl HostName {
+    /// From an Ingress rule: empty is the catch-all. Hosts are compared without regard to case (RFC 9110 4.2.3).
+    pub fn from_rule(host: &str) -> Self {
+        match host {
+            "" => Self::catch_all(),
+            host => Self(host.to_ascii_lowercase().into()),
+        }
+    }
+
+    /// The host of requests for no other.
+    pub fn catch_all() -> Self {
+        Self(CATCH_ALL.into())
+    }
+
+    /// Its text, which is also the key of its Host resource.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// For `*.a.test`: `a.test`.
+    pub fn wildcard_suffix(&self) -> Option<&str> {
+        self.0.strip_prefix("*.")
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

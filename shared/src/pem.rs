@@ -1,0 +1,98 @@
+//! Certificates and keys out of the PEM of a Secret, and what names a certificate is good for.
+
+use bytes::Bytes;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Why PEM is not what it should be. Says nothing of the contents, which may be secret.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PemError {
+    /// No certificate in it.
+    #[error("no certificate found")]
+    NoCertificate,
+    /// No private key in it.
+    #[error("no private key found")]
+    NoKey,
+    /// Not PEM.
+    #[error("not PEM")]
+    Malformed,
+    /// A certificate that is not X.509.
+    #[error("certificate {index} is not X.509")]
+    NotX509 {
+        /// Which, counted from 0.
+        index: usize,
+    },
+}
+
+/// The certificates of a PEM text, in order, DER.
+///
+/// # Errors
+/// Where it is not PEM, holds none, or one that is not X.509.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
+    let mut found = Vec::new();
+    for (index, der) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        let der = der.map_err(|_| PemError::Malformed)?;
+        X509Certificate::from_der(&der).map_err(|_| PemError::NotX509 { index })?;
+        found.push(Bytes::copy_from_slice(&der));
+    }
+    if found.is_empty() {
+        Err(PemError::NoCertificate)
+    } else {
+        Ok(found)
+    }
+}
+
+/// The first private key of a PEM text, DER.
+///
+/// # Errors
+/// Where it is not PEM or holds none.
+pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
+    match PrivateKeyDer::from_pem_slice(pem) {
+        Ok(key) => Ok(Bytes::copy_from_slice(key.secret_der())),
+        Err(rustls_pki_types::pem::Error::NoItemsFound) => Err(PemError::NoKey),
+        Err(_) => Err(PemError::Malformed),
+    }
+}
+
+/// The DNS names that a certificate is good for, lower-case; its common name where it lists none (the original still
+/// looks at it, RFC 9110 no longer does). Empty where the certificate is not X.509.
+pub fn names(der: &[u8]) -> Vec<String> {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return Vec::new();
+    };
+    let listed: Vec<String> = match certificate.subject_alternative_name() {
+        Ok(Some(extension)) => {
+            let name = |name: &GeneralName<'_>| match name {
+                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                _ => None,
+            };
+            extension.value.general_names.iter().filter_map(name).collect()
+        }
+        _ => Vec::new(),
+    };
+    if !listed.is_empty() {
+        return listed;
+    }
+    let common = certificate
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok());
+    common.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether one of `names` covers `host`: the same, or a wildcard for its first label (one label only). A wildcard
+/// host is covered by the same wildcard only.
+pub fn covers(names: &[String], host: &str) -> bool {
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    let wildcard = |name: &str| {
+        name.strip_prefix("*.")
+            .is_some_and(|suffix| Some(suffix) == parent)
+    };
+    names
+        .iter()
+        .any(|name| name == host || (!host.starts_with("*.") && wildcard(name)))
+}

@@ -1,0 +1,241 @@
+//! Resources as types: what the compiler makes and what the proxy builds its tables from.
+//!
+//! **Invariant:** a value of these types can be served. What came over the wire and cannot is a
+//! [`ConvertError`](crate::convert::ConvertError) before it gets here.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use bytes::Bytes;
+
+use crate::kind::Kind;
+
+/// Key of the one [`Settings`] resource.
+pub const SETTINGS_KEY: &str = "default";
+
+/// Key of the [`Host`] for requests of no other host; the catch-all server of ingress-nginx.
+pub const CATCH_ALL: &str = "_";
+
+/// One resource of any kind.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the payloads say it")]
+pub enum Resource {
+    Settings(Settings),
+    Listener(Listener),
+    Host(Host),
+    Route(Route),
+    Backend(Backend),
+    Endpoints(Endpoints),
+    Certificate(Certificate),
+    Chain(Chain),
+}
+
+impl Resource {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Settings(_) => Kind::Settings,
+            Self::Listener(_) => Kind::Listener,
+            Self::Host(_) => Kind::Host,
+            Self::Route(_) => Kind::Route,
+            Self::Backend(_) => Kind::Backend,
+            Self::Endpoints(_) => Kind::Endpoints,
+            Self::Certificate(_) => Kind::Certificate,
+            Self::Chain(_) => Kind::Chain,
+        }
+    }
+}
+
+/// What belongs to the fleet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// Secret `namespace/name` of the certificate for names that have none; empty: the proxy's own.
+    pub default_certificate: String,
+    /// ConfigMap `ssl-redirect`.
+    pub ssl_redirect: Option<bool>,
+    /// ConfigMap `force-ssl-redirect`.
+    pub force_ssl_redirect: Option<bool>,
+    /// Restrictions of the ConfigMap that are not enforced yet; ascending.
+    pub guards: Vec<Guard>,
+}
+
+/// A restriction of the ConfigMap that is not enforced yet: what it would guard answers 503.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Guard {
+    /// `global-auth-url`: all paths but those whose Route says `global_auth = false`.
+    GlobalAuth,
+    /// `whitelist-source-range`, `denylist-source-range`, `block-cidrs`: all paths.
+    Addresses,
+}
+
+/// A named socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// What is spoken on it.
+    pub protocol: Protocol,
+}
+
+/// What is spoken on a [`Listener`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Protocol {
+    Http,
+    Https,
+}
+
+/// A virtual host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Host {
+    /// Its certificates, where an Ingress has a TLS section for it.
+    pub tls: Option<Tls>,
+    /// Why all its routes answer 503, if they do.
+    pub denied: Option<Denial>,
+}
+
+/// The certificates of a host; having them also turns on the redirect to https.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tls {
+    /// Secrets `namespace/name` in order; the first that exists and covers the host's name is shown.
+    pub certificates: Vec<String>,
+}
+
+/// Why something answers 503 instead of being served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Denial {
+    /// For people: names the object and the field.
+    pub reason: String,
+}
+
+/// The paths that one Ingress won on one host.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Route {
+    /// In the order of the Ingress, the implicit "/" first.
+    pub paths: Vec<Path>,
+    /// Why all of them answer 503, if they do.
+    pub denied: Option<Denial>,
+    /// Annotation `ssl-redirect`.
+    pub ssl_redirect: Option<bool>,
+    /// Annotation `force-ssl-redirect`.
+    pub force_ssl_redirect: Option<bool>,
+    /// Annotation `enable-global-auth`.
+    pub global_auth: Option<bool>,
+}
+
+/// One path of a [`Route`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// Begins with a slash.
+    pub path: String,
+    /// How it is compared.
+    pub kind: PathType,
+    /// Key of the Backend; `None`: the fleet's default backend, which answers 404.
+    pub backend: Option<String>,
+}
+
+/// How a path is compared with the decoded and normalised path of a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum PathType {
+    /// Equal.
+    Exact,
+    /// Equal, or below it after a slash. `ImplementationSpecific` is this too.
+    Prefix,
+}
+
+/// One Service port as an Ingress writes it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Backend {
+    /// How endpoints' ports are found; `None` when the Service or the port does not exist.
+    pub port: Option<PortRule>,
+    /// Keys of the Backends of canaries, in order; the first one acts.
+    pub alternatives: Vec<String>,
+    /// Which requests it takes when it is an alternative itself.
+    pub canary: Option<Canary>,
+}
+
+/// Which port of an EndpointSlice a Service port leads to (controller.md 5.3 of the reference: name, then number).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PortRule {
+    /// Name of the Service port; empty: every port of a slice.
+    pub name: String,
+    /// Numeric targetPort, used when a slice has no port of that name.
+    pub target_port: Option<u16>,
+}
+
+/// Which requests an alternative takes. Header, cookie and weight are asked in that order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Canary {
+    /// Header that is looked at; empty for none.
+    pub header: String,
+    /// Its value that sends a request here; empty: `always` and `never` decide.
+    pub header_value: String,
+    /// Pattern that its value is searched for; not looked at when `header_value` is set.
+    pub header_pattern: String,
+    /// Cookie whose values `always` and `never` decide; empty for none.
+    pub cookie: String,
+    /// Share of the rest, of `weight_total`.
+    pub weight: i64,
+    /// Values up to 100 count as 100.
+    pub weight_total: i64,
+}
+
+/// The endpoints of one EndpointSlice that may get requests: every address with every port.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Endpoints {
+    /// `namespace/name` of the Service.
+    pub service: String,
+    /// TCP ports of the slice.
+    pub ports: Vec<EndpointPort>,
+    /// IPv4 addresses without duplicates.
+    pub ipv4: Vec<Ipv4Addr>,
+    /// IPv6 addresses without duplicates.
+    pub ipv6: Vec<Ipv6Addr>,
+}
+
+/// One port of an EndpointSlice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointPort {
+    /// Empty for none.
+    pub name: String,
+    /// Never 0.
+    pub port: u16,
+}
+
+/// A leaf certificate and its key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// X.509, DER.
+    pub leaf: Bytes,
+    /// PKCS #8, PKCS #1 or SEC 1, DER.
+    pub key: Bytes,
+    /// Key of the [`Chain`].
+    pub chain: Option<String>,
+}
+
+/// Says nothing of the key.
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { leaf, key: _, chain } = self;
+        f.debug_struct("Certificate")
+            .field("leaf_bytes", &leaf.len())
+            .field("chain", chain)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Intermediate certificates, the one that signed the leaf first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chain {
+    /// X.509, DER.
+    pub certificates: Vec<Bytes>,
+}
+
+impl Chain {
+    /// Its key: the BLAKE3-128 of the certificates, each after its length.
+    pub fn key(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for certificate in &self.certificates {
+            hasher.update(&(certificate.len() as u64).to_le_bytes());
+            hasher.update(certificate);
+        }
+        crate::version::Version(crate::version::first_half(&hasher.finalize())).to_string()
+    }
+}

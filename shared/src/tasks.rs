@@ -1,0 +1,48 @@
+//! Long-lived tasks with a name and an owner. One that panics or ends unasked ends the process: Kubernetes starts it
+//! again, and nobody works on beside a hole.
+
+use std::future::Future;
+
+use tokio::task::JoinSet;
+use tracing::{Instrument, error, info_span};
+
+/// Owns the tasks of a process.
+#[derive(Debug, Default)]
+pub struct Supervisor {
+    tasks: JoinSet<(&'static str, Result<(), String>)>,
+}
+
+impl Supervisor {
+    /// Without tasks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task that is meant to run as long as the process.
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+    pub fn spawn<F, E>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        let named = async move { (name, task.await.map_err(|error| error.to_string())) };
+        self.tasks.spawn(named.instrument(info_span!("task", name)));
+    }
+
+    /// Waits for the first task that ends; whatever way it ends is a fault.
+    ///
+    /// # Errors
+    /// The name of the task and how it ended.
+    pub async fn failed(&mut self) -> Result<std::convert::Infallible, String> {
+        let Some(ended) = self.tasks.join_next().await else {
+            return std::future::pending().await;
+        };
+        let what = match ended {
+            Ok((name, Ok(()))) => format!("task {name} ended"),
+            Ok((name, Err(reason))) => format!("task {name} failed: {reason}"),
+            Err(panicked) => format!("a task panicked: {panicked}"),
+        };
+        error!("{what}");
+        Err(what)
+    }
+}
