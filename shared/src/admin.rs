@@ -125,3 +125,69 @@ fn into_response(page: Page) -> Response<Full<Bytes>> {
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{Method, StatusCode};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Page, Pages, respond, serve};
+
+    struct One;
+
+    impl Pages for One {
+        fn page(&self, path: &str, query: Option<&str>) -> Option<Page> {
+            (path == "/one").then(|| Page::text(StatusCode::OK, query.unwrap_or("none").to_owned()))
+        }
+    }
+
+    #[test]
+    fn pages_are_found_by_path_and_only_read() {
+        let status = |method, path| respond(&One, &method, path, None).status;
+        assert_eq!(status(Method::GET, "/one"), StatusCode::OK);
+        assert_eq!(status(Method::HEAD, "/one"), StatusCode::OK);
+        assert_eq!(status(Method::GET, "/two"), StatusCode::NOT_FOUND);
+        assert_eq!(status(Method::POST, "/one"), StatusCode::METHOD_NOT_ALLOWED);
+    }
+
+    #[test]
+    fn health_is_ok_or_says_what_is_missing() {
+        assert_eq!(Page::health(None).status, StatusCode::OK);
+        let ill = Page::health(Some("no list of Ingresses yet".to_owned()));
+        assert_eq!(
+            (ill.status, &*ill.body),
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                &b"no list of Ingresses yet\n"[..]
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn a_client_that_talks_nonsense_harms_nobody_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ask = async |request: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let questions = async {
+            assert!(!ask("nonsense\r\n\r\n").await.contains(" 200 "));
+            let answer = ask("GET /one?a=b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+            assert!(
+                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na=b"),
+                "{answer}"
+            );
+        };
+        tokio::select! {
+            _ = serve(listener, Arc::new(One)) => unreachable!("it serves for ever"),
+            () = questions => {}
+        }
+    }
+}

@@ -32,3 +32,38 @@ impl Backoff {
         self.ceiling = self.min;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::Backoff;
+
+    proptest! {
+        #[test]
+        fn delays_stay_below_a_ceiling_that_doubles(min in 1..1000_u64, factor in 1..1000_u64, tries in 1..20_u32) {
+            let (min, max) = (Duration::from_millis(min), Duration::from_millis(min * factor));
+            let mut backoff = Backoff::new(min, max);
+            for round in 0..2 {
+                for attempt in 0..tries {
+                    let ceiling = (min * 2_u32.pow(attempt)).min(max);
+                    let delay = backoff.next_delay();
+                    prop_assert!(delay <= ceiling, "round {round}: {delay:?} above {ceiling:?}");
+                }
+                backoff.reset();
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_do_not_come_back_together() {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+        let mut early = 0;
+        for _ in 0..1000 {
+            early += u32::from(backoff.clone().next_delay() < Duration::from_millis(500));
+        }
+        assert!((350..650).contains(&early), "{early} of 1,000 in the first half");
+    }
+}

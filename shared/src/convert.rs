@@ -13,6 +13,8 @@ use crate::resource::{
     PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
 };
 
+mod wire;
+
 /// Why bytes are no resource.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -34,7 +36,7 @@ pub enum ConvertError {
         problem: String,
     },
     /// A kind whose bodies this build does not know.
-    #[error("no {kind} is known to this build")]
+    #[error("this build does not know bodies of {kind}")]
     UnknownKind {
         /// That kind.
         kind: Kind,
@@ -71,7 +73,7 @@ impl Resource {
             Kind::Endpoints => Self::Endpoints(message::<config::Endpoints>(kind, body)?.try_into()?),
             Kind::Certificate => Self::Certificate(message::<config::Certificate>(kind, body)?.try_into()?),
             Kind::Chain => Self::Chain(message::<config::Chain>(kind, body)?.into()),
-            Kind::Material => return Err(ConvertError::UnknownKind { kind }),
+            Kind::Material | Kind::Later(_) => return Err(ConvertError::UnknownKind { kind }),
         })
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::entry::Entry;
 use crate::kind::ResourceKey;
-use crate::proto::config;
 use crate::snapshot::Snapshot;
 
 /// A resource that goes.
@@ -17,17 +16,6 @@ pub struct Removal {
     pub key: ResourceKey,
     /// True: the object behind it is no more, its endpoints leave at once. False: nothing refers to it any longer.
     pub gone: bool,
-}
-
-impl Removal {
-    /// For the wire.
-    pub fn to_wire(&self) -> config::Removal {
-        config::Removal {
-            kind: self.key.kind.to_wire(),
-            key: self.key.key.to_string(),
-            gone: self.gone,
-        }
-    }
 }
 
 /// Changes of one lane. Each key stands in it once.

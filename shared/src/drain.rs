@@ -65,3 +65,54 @@ impl Watcher {
         let _ = self.phase.wait_for(|now| *now >= phase).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::{Drain, Phase};
+
+    /// Longer than any test: a wait that were not cut short would be seen.
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn with_nothing_open_the_end_comes_at_once() {
+        let (drain, mut watcher) = Drain::new();
+        assert_eq!(watcher.phase(), Phase::Serving);
+        drain.run(LONG, LONG, || false).await;
+        assert_eq!(watcher.phase(), Phase::Over);
+        watcher.reached(Phase::Closing).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_open_is_waited_for_in_each_phase() {
+        let (drain, watcher) = Drain::new();
+        let seen = Cell::new(Vec::new());
+        // Open at the first look of each phase, closed at the second one.
+        let busy = || {
+            let mut phases = seen.take();
+            phases.push(watcher.phase());
+            let open = phases.len() % 2 == 1;
+            seen.set(phases);
+            open
+        };
+        drain.run(LONG, LONG, busy).await;
+        let expected = [Phase::Leaving, Phase::Leaving, Phase::Closing, Phase::Closing];
+        assert_eq!(seen.take(), expected);
+    }
+
+    #[tokio::test]
+    async fn the_deadline_is_the_end_whatever_is_open() {
+        let (drain, watcher) = Drain::new();
+        drain.run(Duration::ZERO, Duration::ZERO, || true).await;
+        assert_eq!(watcher.phase(), Phase::Over);
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_is_gone_keeps_nobody_waiting() {
+        let (drain, mut watcher) = Drain::new();
+        drop(drain);
+        watcher.reached(Phase::Over).await;
+    }
+}

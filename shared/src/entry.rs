@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::kind::{Kind, ResourceKey};
-use crate::proto::config;
 use crate::resource::Resource;
 use crate::schema;
 use crate::version::Version;
@@ -42,17 +41,6 @@ impl Entry {
             version,
             min_schema,
             body,
-        }
-    }
-
-    /// For the wire.
-    pub fn to_wire(&self) -> config::Resource {
-        config::Resource {
-            kind: self.key.kind.to_wire(),
-            key: self.key.key.to_string(),
-            version: self.version.to_bytes(),
-            min_schema: self.min_schema,
-            body: self.body.clone(),
         }
     }
 

@@ -1,9 +1,8 @@
 //! What resources are and how they are called.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
-
-use crate::proto::config;
 
 /// One of the two streams of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -25,51 +24,36 @@ impl Lane {
             Self::Live => "live",
         }
     }
-
-    /// From the wire.
-    pub fn from_wire(lane: i32) -> Option<Self> {
-        match config::Lane::try_from(lane).ok()? {
-            config::Lane::Unspecified => None,
-            config::Lane::Config => Some(Self::Config),
-            config::Lane::Live => Some(Self::Live),
-        }
-    }
-
-    /// For the wire.
-    pub fn to_wire(self) -> i32 {
-        match self {
-            Self::Config => config::Lane::Config.into(),
-            Self::Live => config::Lane::Live.into(),
-        }
-    }
 }
 
-/// What a resource is. The numbers are the wire's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[repr(u8)]
+/// What a resource is. Ordered by the wire's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// The fleet's settings.
-    Settings = 1,
+    Settings,
     /// A named socket.
-    Listener = 2,
+    Listener,
     /// A virtual host.
-    Host = 3,
+    Host,
     /// What one Ingress won on one host.
-    Route = 4,
+    Route,
     /// A Service port as it was written.
-    Backend = 5,
+    Backend,
     /// One EndpointSlice.
-    Endpoints = 16,
+    Endpoints,
     /// A leaf certificate and its key.
-    Certificate = 17,
+    Certificate,
     /// Intermediate certificates.
-    Chain = 18,
+    Chain,
     /// Users, certificate authorities, ticket keys.
-    Material = 19,
+    Material,
+    /// A kind of a later schema: a proxy keeps such resources, so that its root is right, and refuses to serve them.
+    /// Only [`Kind::any_from_wire`] makes one, never with the number of a kind that is known.
+    Later(u8),
 }
 
 impl Kind {
-    /// All kinds, in ascending order.
+    /// All kinds that are known, in ascending order.
     pub const ALL: [Self; 9] = [
         Self::Settings,
         Self::Listener,
@@ -84,7 +68,7 @@ impl Kind {
 
     /// The lane on which it travels.
     pub fn lane(self) -> Lane {
-        if (self as u8) < 16 {
+        if self.number() < 16 {
             Lane::Config
         } else {
             Lane::Live
@@ -103,6 +87,23 @@ impl Kind {
             Self::Certificate => "certificate",
             Self::Chain => "chain",
             Self::Material => "material",
+            Self::Later(_) => "later",
+        }
+    }
+
+    /// The wire's number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Settings => 1,
+            Self::Listener => 2,
+            Self::Host => 3,
+            Self::Route => 4,
+            Self::Backend => 5,
+            Self::Endpoints => 16,
+            Self::Certificate => 17,
+            Self::Chain => 18,
+            Self::Material => 19,
+            Self::Later(number) => number,
         }
     }
 
@@ -111,27 +112,30 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// From the wire; `None` for a kind of a later schema.
-    pub fn from_wire(kind: i32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|known| i32::from(*known as u8) == kind)
-    }
-
-    /// For the wire.
-    pub fn to_wire(self) -> i32 {
-        i32::from(self as u8)
-    }
-
-    /// Whether its body holds secrets, which are never shown.
+    /// Whether its body holds secrets, which are never shown. What is not known may.
     pub fn is_secret(self) -> bool {
-        matches!(self, Self::Certificate | Self::Material)
+        matches!(self, Self::Certificate | Self::Material | Self::Later(_))
+    }
+}
+
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Kind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.number().cmp(&other.number())
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        match self {
+            Self::Later(number) => write!(f, "kind {number}"),
+            known => f.write_str(known.as_str()),
+        }
     }
 }
 

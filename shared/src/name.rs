@@ -80,3 +80,30 @@ impl fmt::Display for HostName {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{HostName, ObjectName};
+
+    #[test]
+    fn an_object_is_named_by_both_parts() {
+        let name = ObjectName::parse("default/web").unwrap();
+        assert_eq!(name.to_string(), "default/web");
+        for wrong in ["", "web", "/web", "default/", "a/b/c"] {
+            assert_eq!(ObjectName::parse(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(ObjectName::new("", "nginx").to_string(), "nginx");
+        assert!(
+            ObjectName::new("a", "z") < ObjectName::new("b", "a"),
+            "by namespace first"
+        );
+    }
+
+    #[test]
+    fn hosts_are_compared_without_case() {
+        assert_eq!(HostName::from_rule("A.Test"), HostName::from_rule("a.test"));
+        assert_eq!(HostName::from_rule(""), HostName::catch_all());
+        assert_eq!(HostName::from_rule("*.A.test").wildcard_suffix(), Some("a.test"));
+        assert_eq!(HostName::from_rule("a.test").wildcard_suffix(), None);
+    }
+}

@@ -96,3 +96,71 @@ pub fn covers(names: &[String], host: &str) -> bool {
         .iter()
         .any(|name| name == host || (!host.starts_with("*.") && wildcard(name)))
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::{PemError, certificates, covers, names, private_key};
+
+    /// A certificate with alternative names and a common name, and its key; both PEM.
+    fn made(listed: &[&str], common: &str) -> (String, String) {
+        let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(listed).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common);
+        let key = KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    #[test]
+    fn a_name_covers_itself_and_a_wildcard_one_label() {
+        let cases = [
+            ("a.test", "a.test", true),
+            ("a.test", "b.a.test", false),
+            ("*.a.test", "b.a.test", true),
+            ("*.a.test", "a.test", false),
+            ("*.a.test", "c.b.a.test", false),
+            ("*.a.test", "*.a.test", true),
+            ("a.test", "*.a.test", false),
+            ("*.test", "*.a.test", false),
+            ("*", "test", false),
+            ("*.", "test.", true),
+            ("", "", true),
+        ];
+        for (name, host, expected) in cases {
+            assert_eq!(covers(&[name.to_owned()], host), expected, "{name} for {host}");
+        }
+        let several = ["x.test".to_owned(), "*.a.test".to_owned()];
+        assert!(covers(&several, "b.a.test"));
+        assert!(!covers(&[], "a.test"));
+    }
+
+    #[test]
+    fn names_are_the_listed_ones_or_else_the_common_one() {
+        let der = |pem: &str| certificates(pem.as_bytes()).unwrap().remove(0);
+        let (both, _) = made(&["B.test", "*.b.test", "10.0.0.1"], "common.test");
+        assert_eq!(names(&der(&both)), ["b.test", "*.b.test"]);
+        let (common, _) = made(&[], "Common.test");
+        assert_eq!(names(&der(&common)), ["common.test"]);
+        assert_eq!(names(b"not a certificate"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pem_is_read_in_order_and_refused_with_a_reason() {
+        let (leaf, key) = made(&["a.test"], "");
+        let (issuer, _) = made(&["issuer.test"], "");
+        let both = format!("comment\n{leaf}{issuer}");
+        let found = certificates(both.as_bytes()).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(names(&found[0]), ["a.test"]);
+        assert!(!private_key(key.as_bytes()).unwrap().is_empty());
+
+        assert_eq!(certificates(b""), Err(PemError::NoCertificate));
+        assert_eq!(certificates(key.as_bytes()), Err(PemError::NoCertificate));
+        assert_eq!(private_key(leaf.as_bytes()), Err(PemError::NoKey));
+        let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(certificates(junk.as_bytes()), Err(PemError::NotX509 { index: 0 }));
+        let cut = &leaf[..leaf.len() / 2];
+        assert!(certificates(cut.as_bytes()).is_err());
+    }
+}

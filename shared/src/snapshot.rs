@@ -135,12 +135,11 @@ impl Snapshot {
             }
         }
         for group in groups {
-            self.groups[group] = first_half(&blake3::hash(self.buckets[group].as_flattened()));
+            self.groups[group] = hash_group(&self.buckets[group]);
         }
     }
 
-    /// An empty bucket has the digest zero, so that a set that lost everything equals one that never had anything...
-    /// up to the groups' digests, which are over the buckets' alone.
+    /// An empty bucket has the digest zero, so that one that lost everything equals one that never had anything.
     fn hash_bucket(&self, bucket: u16) -> Digest {
         let mut hasher = blake3::Hasher::new();
         let mut empty = true;
@@ -157,10 +156,19 @@ impl Snapshot {
     }
 }
 
+/// Zero for a group without entries, as for a bucket.
+fn hash_group(buckets: &[Digest; GROUP]) -> Digest {
+    if buckets.iter().all(|digest| *digest == Digest::default()) {
+        Digest::default()
+    } else {
+        first_half(&blake3::hash(buckets.as_flattened()))
+    }
+}
+
 /// The bucket of a key: 10 bits of the hash of kind and key.
 pub fn bucket_of(key: &ResourceKey) -> u16 {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&[key.kind as u8]);
+    hasher.update(&[key.kind.number()]);
     hasher.update(key.key.as_bytes());
     let hash = hasher.finalize();
     u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]) % BUCKETS as u16

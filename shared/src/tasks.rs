@@ -46,3 +46,32 @@ impl Supervisor {
         Err(what)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+
+    use super::Supervisor;
+
+    #[tokio::test]
+    async fn whatever_way_a_task_ends_is_a_fault_with_its_name() {
+        let mut supervisor = Supervisor::new();
+        supervisor.spawn("patient", pending::<Result<(), Infallible>>());
+        supervisor.spawn("hasty", ready(Ok::<(), Infallible>(())));
+        assert_eq!(supervisor.failed().await.unwrap_err(), "task hasty ended");
+        supervisor.spawn("unlucky", ready(Err("no room")));
+        assert_eq!(
+            supervisor.failed().await.unwrap_err(),
+            "task unlucky failed: no room"
+        );
+        supervisor.spawn("broken", async {
+            if true {
+                panic!("on purpose")
+            } else {
+                Ok::<(), Infallible>(())
+            }
+        });
+        assert!(supervisor.failed().await.unwrap_err().contains("panicked"));
+    }
+}

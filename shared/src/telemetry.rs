@@ -29,7 +29,11 @@ pub struct LogArgs {
 /// # Errors
 /// Where `--log` is no filter.
 pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
-    let filter = EnvFilter::builder().parse(&args.log)?;
+    let mut filter = EnvFilter::builder().parse(&args.log)?;
+    // A library that logs each failed try as an error: who tries says it once. Asked for by name it is heard.
+    if !args.log.contains("kube_client") {
+        filter = filter.add_directive("kube_client=off".parse()?);
+    }
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

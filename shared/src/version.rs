@@ -60,7 +60,7 @@ impl Version {
     pub fn of(kind: Kind, key: &str, body: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
         // Lengths keep (key, body) pairs apart that would run together otherwise.
-        hasher.update(&[kind as u8]);
+        hasher.update(&[kind.number()]);
         hasher.update(&(key.len() as u64).to_le_bytes());
         hasher.update(key.as_bytes());
         hasher.update(body);
@@ -107,4 +107,40 @@ pub(crate) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_bytes()[..16]);
     half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lineage, Root, Seq, Version};
+    use crate::kind::Kind;
+
+    #[test]
+    fn identities_are_shown_in_hex_and_read_from_sixteen_bytes() {
+        let root = Root([0xab; 16]);
+        assert_eq!(root.to_string(), "ab".repeat(16));
+        assert_eq!(root.short(), "abababababab");
+        assert_eq!(Root::from_slice(&root.to_bytes()), Some(root));
+        assert_eq!(
+            (Root::from_slice(&[0; 15]), Root::from_slice(&[0; 17])),
+            (None, None)
+        );
+        assert_ne!(Lineage::random(), Lineage::random());
+        assert_eq!(Seq(1).next(), Seq(2));
+    }
+
+    #[test]
+    fn key_and_body_do_not_run_together() {
+        assert_ne!(
+            Version::of(Kind::Host, "ab", b"c"),
+            Version::of(Kind::Host, "a", b"bc")
+        );
+        assert_ne!(
+            Version::of(Kind::Host, "a", b""),
+            Version::of(Kind::Route, "a", b"")
+        );
+        assert_eq!(
+            Version::of(Kind::Host, "a", b"b"),
+            Version::of(Kind::Host, "a", b"b")
+        );
+    }
 }
