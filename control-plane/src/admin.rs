@@ -1,1 +1,61 @@
-//! Being written.
+//! Pages of `--admin`: health and metrics.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use shared::admin::{Page, Pages};
+use tokio::sync::watch;
+
+use crate::freshness::Freshness;
+use crate::metrics::Metrics;
+use crate::pipeline::Problems;
+use crate::serve::registry::Registry;
+use crate::store::Published;
+
+/// What the pages are made from.
+#[derive(Debug)]
+pub struct ControlPages {
+    /// What is offered.
+    pub published: Published,
+    /// Who is connected.
+    pub registry: Arc<Registry>,
+    /// What is wrong with objects.
+    pub problems: watch::Receiver<Problems>,
+    /// What was counted.
+    pub metrics: Arc<Metrics>,
+    /// How fresh the source's objects are.
+    pub source: Freshness,
+    /// Whether the process is on its way out.
+    pub leaving: watch::Receiver<bool>,
+}
+
+impl ControlPages {
+    fn not_ready(&self) -> Option<String> {
+        if *self.leaving.borrow() {
+            Some("shutting down".to_owned())
+        } else if self.published.head().is_ready() {
+            None
+        } else {
+            Some("the first lists are not complete yet".to_owned())
+        }
+    }
+}
+
+impl Pages for ControlPages {
+    fn page(&self, path: &str, _query: Option<&str>) -> Option<Page> {
+        Some(match path {
+            "/metrics" => {
+                let problems = self.problems.borrow().clone();
+                let head = self.published.head();
+                let text = self
+                    .metrics
+                    .render(&head, &self.registry, &problems, &self.source);
+                Page::metrics(text)
+            }
+            "/readyz" => Page::health(self.not_ready()),
+            // The process ends when a task of it fails, so that whoever answers is alive.
+            "/healthz" | "/livez" => Page::text(StatusCode::OK, "ok\n"),
+            _ => return None,
+        })
+    }
+}

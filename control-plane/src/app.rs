@@ -1,1 +1,284 @@
-//! Being written.
+//! Wiring: source -> pipeline -> store -> streams and inspection. Nothing is decided here.
+//!
+//! No global state: several may run in one process, as `firth up` and the tests do.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use shared::admin;
+use shared::clock;
+use shared::tasks::Supervisor;
+use shared::version::Lineage;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::{info, warn};
+
+use crate::admin::ControlPages;
+use crate::args::Args;
+use crate::index::{self, Index};
+use crate::inspect::Inspect;
+use crate::kube::{KubeOptions, KubeSource};
+use crate::manifests::FolderSource;
+use crate::metrics::Metrics;
+use crate::pipeline::{Inputs, Outputs, Pipeline, PortConfigMaps, Problems, Wants};
+use crate::serve::registry::Registry;
+use crate::serve::{self, Service};
+use crate::store::{Diary, Store};
+
+/// Inputs that a source may be ahead of the pipeline.
+const INPUTS: usize = 256;
+/// Decisions that the pipeline may be ahead of the source.
+const HOLDS: usize = 64;
+/// How long streams may take to end on the way out.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// Runs until `shutdown` is over, then lets the streams go.
+///
+/// # Errors
+/// Where the arguments do not fit together, an address is taken, the source is not usable, or a task fails.
+pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    start(args).await?.until(shutdown).await
+}
+
+/// A control plane under way.
+#[derive(Debug)]
+pub struct Running {
+    /// Where proxies connect to.
+    pub listen: SocketAddr,
+    /// Where health and metrics are.
+    pub admin: Option<SocketAddr>,
+    tasks: Supervisor,
+    leaving: watch::Sender<bool>,
+    served: oneshot::Receiver<()>,
+}
+
+/// Binds the addresses, opens the source and starts the tasks.
+///
+/// # Errors
+/// As [`run`].
+pub async fn start(args: Args) -> anyhow::Result<Running> {
+    let Args {
+        ref manifests,
+        ref kubeconfig,
+        listen,
+        insecure,
+        insecure_anywhere,
+        admin,
+        ref group,
+        ref default_ssl_certificate,
+        ref ingress_class,
+        ref controller_class,
+        ref watch_namespace,
+        ref configmap,
+        ref tcp_services_configmap,
+        ref udp_services_configmap,
+        ref state_dir,
+        pod_namespace: _,
+        log: _,
+    } = args;
+    check_plaintext(listen, insecure, insecure_anywhere)?;
+    let listener = bind("--listen", listen).await?;
+    let admin = match admin {
+        Some(address) => Some(bind("--admin", address).await?),
+        None => None,
+    };
+
+    let mut tasks = Supervisor::new();
+    let metrics = Arc::new(Metrics::new());
+    let registry = Arc::new(Registry::default());
+    let (leaving, leaves) = watch::channel(false);
+    let (mut store, published) = Store::new(Lineage::random(), clock::now());
+    if let Some(dir) = state_dir {
+        let opened = Diary::open(dir);
+        let (diary, history) = opened
+            .with_context(|| format!("--state-dir {}: the history cannot be kept there", dir.display()))?;
+        store.remember(diary, history);
+    }
+    let index = Index::new(index::Options {
+        ingress_class: ingress_class.clone(),
+        controller_class: controller_class.clone(),
+        default_certificate: default_ssl_certificate.clone(),
+        configmap: configmap.clone(),
+        folder: manifests.is_some(),
+    });
+    let ports = PortConfigMaps::new(tcp_services_configmap.clone(), udp_services_configmap.clone());
+
+    let (inputs, receivers) = Inputs::channel(INPUTS);
+    let (wants, wanted) = watch::channel(Wants::default());
+    let (holds, asked) = mpsc::channel(HOLDS);
+    let (problems, known) = watch::channel(Problems::default());
+    let source = match manifests {
+        Some(dir) => {
+            let source = open_folder(dir, state_dir.as_deref())?;
+            let freshness = source.freshness();
+            tasks.spawn("manifests", source.run(inputs, wanted, asked));
+            freshness
+        }
+        None => {
+            let options = KubeOptions {
+                kubeconfig: kubeconfig.clone(),
+                watch_namespace: watch_namespace.clone(),
+                configmaps: vec![
+                    configmap.clone(),
+                    tcp_services_configmap.clone(),
+                    udp_services_configmap.clone(),
+                ],
+                decisions_namespace: args.decisions_namespace(),
+            };
+            let source = KubeSource::connect(options)
+                .await
+                .context("cannot reach a cluster")?;
+            let freshness = source.freshness();
+            tasks.spawn("kube", source.run(inputs, wanted, asked));
+            freshness
+        }
+    };
+    let outputs = Outputs {
+        wants,
+        holds,
+        problems,
+    };
+    let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
+    tasks.spawn("pipeline", async {
+        pipeline.run().await.map(|never| match never {})
+    });
+
+    let service = Service::new(
+        group,
+        published.clone(),
+        Arc::clone(&registry),
+        Arc::clone(&metrics),
+        leaves.clone(),
+    );
+    let inspect = Inspect::new(
+        published.clone(),
+        Arc::clone(&registry),
+        known.clone(),
+        leaves.clone(),
+    )?;
+    let listen = listener.local_addr()?;
+    let served = spawn_server(&mut tasks, listener, service, inspect, leaves.clone());
+    let pages = ControlPages {
+        published,
+        registry,
+        problems: known,
+        metrics,
+        source,
+        leaving: leaves,
+    };
+    let admin = spawn_admin(&mut tasks, admin, pages)?;
+    info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
+    Ok(Running {
+        listen,
+        admin,
+        tasks,
+        leaving,
+        served,
+    })
+}
+
+impl Running {
+    /// Runs until `shutdown` is over, then tells the streams to connect elsewhere and waits for them.
+    ///
+    /// # Errors
+    /// Where a task ends before that.
+    pub async fn until(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+        tokio::select! {
+            failed = self.tasks.failed() => match failed {
+                Ok(never) => match never {},
+                Err(reason) => bail!(reason),
+            },
+            () = shutdown => {}
+        }
+        info!("shutting down: proxies are told to connect again");
+        self.leaving.send_replace(true);
+        if tokio::time::timeout(LEAVING, self.served).await.is_err() {
+            warn!("some connections did not end within {} s", LEAVING.as_secs());
+        }
+        Ok(())
+    }
+}
+
+fn check_plaintext(listen: SocketAddr, insecure: bool, anywhere: bool) -> anyhow::Result<()> {
+    if !insecure {
+        bail!(
+            "encryption between the planes is not built yet: say --insecure to serve plaintext, on loopback or with \
+             --insecure-anywhere"
+        );
+    }
+    if !listen.ip().is_loopback() {
+        if !anywhere {
+            bail!(
+                "--insecure is refused on {listen}, which is not loopback: private keys would cross the network in \
+                 the clear; say --insecure-anywhere too if that is meant"
+            );
+        }
+        warn!(%listen, "plaintext between the planes: private keys cross the network in the clear");
+    }
+    Ok(())
+}
+
+async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("{flag} {address}: cannot listen there"))
+}
+
+fn open_folder(dir: &Path, state_dir: Option<&Path>) -> anyhow::Result<FolderSource> {
+    let opened = FolderSource::open(dir.to_owned(), state_dir.map(Path::to_owned));
+    opened.with_context(|| format!("--manifests {}: cannot read it", dir.display()))
+}
+
+/// Serves as a task whose end is a fault, unless it was told to leave: then the receiver hears of it.
+fn spawn_server(
+    tasks: &mut Supervisor,
+    listener: TcpListener,
+    service: Service,
+    inspect: Inspect,
+    leaves: watch::Receiver<bool>,
+) -> oneshot::Receiver<()> {
+    let (done, served) = oneshot::channel();
+    tasks.spawn("serve", async move {
+        serve::run(listener, service, inspect).await?;
+        if *leaves.borrow() {
+            // Nobody waits any more when the patience is over.
+            let _ = done.send(());
+            return std::future::pending().await;
+        }
+        Ok::<_, serve::ServeError>(())
+    });
+    served
+}
+
+fn spawn_admin(
+    tasks: &mut Supervisor,
+    listener: Option<TcpListener>,
+    pages: ControlPages,
+) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(listener) = listener else {
+        return Ok(None);
+    };
+    let address = listener.local_addr()?;
+    tasks.spawn("admin", admin::serve(listener, Arc::new(pages)));
+    Ok(Some(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plaintext_is_said_aloud() {
+        let loopback = "127.0.0.1:1".parse().unwrap();
+        let anywhere = "0.0.0.0:1".parse().unwrap();
+        assert!(check_plaintext(loopback, false, false).is_err());
+        assert!(check_plaintext(loopback, false, true).is_err());
+        assert!(check_plaintext(loopback, true, false).is_ok());
+        assert!(check_plaintext(anywhere, true, false).is_err());
+        assert!(check_plaintext(anywhere, true, true).is_ok());
+    }
+}

@@ -1,1 +1,173 @@
-//! Being written.
+//! The command line. Every flag has an environment variable; `--flag value`, `--flag=value`, `--bool` and
+//! `--bool=true` all work.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use shared::name::ObjectName;
+use shared::telemetry::LogArgs;
+
+/// Watches a cluster or a folder of manifests and streams what it says to proxies
+#[derive(Clone, Debug, Parser)]
+#[command(name = "firth-control-plane", version, max_term_width = 110)]
+pub struct Args {
+    /// Folder of manifests (*.yaml, *.yml, *.json) to serve instead of a cluster
+    #[arg(
+        long,
+        env = "FIRTH_MANIFESTS",
+        value_name = "DIR",
+        conflicts_with = "kubeconfig"
+    )]
+    pub manifests: Option<PathBuf>,
+    /// Kubeconfig of the cluster; without it and without --manifests: the cluster this pod runs in
+    #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address for proxies, grpcurl and the CLI; port 0 takes a free one
+    #[arg(
+        long,
+        env = "FIRTH_LISTEN",
+        default_value = "127.0.0.1:15010",
+        value_name = "ADDR"
+    )]
+    pub listen: SocketAddr,
+    /// Speak plaintext with proxies; needed as long as encryption between the planes is not built
+    #[arg(
+        long, env = "FIRTH_INSECURE", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub insecure: bool,
+    /// Allow --insecure on an address that is not loopback: private keys cross the network in the clear
+    #[arg(
+        long, env = "FIRTH_INSECURE_ANYWHERE", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub insecure_anywhere: bool,
+    /// Address for /metrics, /healthz, /readyz and /livez; none without it
+    #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// The fleet that is served; proxies of other groups are turned away
+    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
+    pub group: String,
+    /// Secret with the certificate for host names that have none; without it each proxy makes its own
+    #[arg(long, env = "FIRTH_DEFAULT_SSL_CERTIFICATE", value_name = "NS/NAME", value_parser = object)]
+    pub default_ssl_certificate: Option<ObjectName>,
+    /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
+    #[arg(
+        long,
+        env = "FIRTH_INGRESS_CLASS",
+        default_value = "nginx",
+        value_name = "NAME"
+    )]
+    pub ingress_class: String,
+    /// Controller of the IngressClasses that make an Ingress ours
+    #[arg(
+        long,
+        env = "FIRTH_CONTROLLER_CLASS",
+        default_value = "k8s.io/ingress-nginx",
+        value_name = "NAME"
+    )]
+    pub controller_class: String,
+    /// The only namespace that is watched; all without it
+    #[arg(long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS")]
+    pub watch_namespace: Option<String>,
+    /// ConfigMap with the fleet's settings, as ingress-nginx reads it
+    #[arg(
+        long, env = "FIRTH_CONFIGMAP", value_name = "NS/NAME",
+        default_value = "ingress-nginx/ingress-nginx-controller", value_parser = object
+    )]
+    pub configmap: ObjectName,
+    /// ConfigMap with TCP services; read and reported, not served yet
+    #[arg(
+        long, env = "FIRTH_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
+        default_value = "ingress-nginx/tcp-services", value_parser = object
+    )]
+    pub tcp_services_configmap: ObjectName,
+    /// ConfigMap with UDP services; read and reported, not served yet
+    #[arg(
+        long, env = "FIRTH_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
+        default_value = "ingress-nginx/udp-services", value_parser = object
+    )]
+    pub udp_services_configmap: ObjectName,
+    /// Folder for decisions about manifests and for the history; both end with the process without it
+    #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Namespace where decisions are on record; without it that of --configmap
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
+    pub pod_namespace: Option<String>,
+    /// Flags about logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+impl Args {
+    /// Where decisions are on record.
+    pub fn decisions_namespace(&self) -> String {
+        let own = self
+            .pod_namespace
+            .clone()
+            .filter(|namespace| !namespace.is_empty());
+        own.unwrap_or_else(|| self.configmap.namespace.to_string())
+    }
+}
+
+fn object(text: &str) -> Result<ObjectName, String> {
+    ObjectName::parse(text).ok_or_else(|| format!("expected NAMESPACE/NAME, got {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["firth-control-plane"].iter().chain(words))
+    }
+
+    #[test]
+    fn flags_are_written_in_every_way() {
+        for insecure in [
+            &["--insecure"] as &[_],
+            &["--insecure=true"],
+            &["--insecure", "true"],
+            &["--insecure", "--group=x"],
+        ] {
+            assert!(parse(insecure).unwrap().insecure, "{insecure:?}");
+        }
+        assert!(!parse(&["--insecure=false"]).unwrap().insecure);
+        assert!(!parse(&[]).unwrap().insecure);
+        let both = [&["--configmap=a/b"] as &[_], &["--configmap", "a/b"]];
+        for words in both {
+            assert_eq!(parse(words).unwrap().configmap, ObjectName::new("a", "b"));
+        }
+    }
+
+    #[test]
+    fn one_source_and_whole_names() {
+        assert!(parse(&["--manifests", "a", "--kubeconfig", "b"]).is_err());
+        assert!(parse(&["--configmap", "a"]).is_err());
+        assert!(parse(&["--configmap", "a/b/c"]).is_err());
+    }
+
+    #[test]
+    fn decisions_live_where_the_pod_does() {
+        let args = parse(&["--configmap", "shore/settings"]).unwrap();
+        assert_eq!(args.decisions_namespace(), "shore");
+        let args = parse(&["--configmap", "shore/settings", "--pod-namespace", "own"]).unwrap();
+        assert_eq!(args.decisions_namespace(), "own");
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory as _;
+        let command = Args::command();
+        for flag in command.get_arguments() {
+            assert!(flag.get_env().is_some(), "{} has no variable", flag.get_id());
+            assert!(
+                flag.get_help().is_some(),
+                "{} has no sentence of help",
+                flag.get_id()
+            );
+        }
+        command.debug_assert();
+    }
+}

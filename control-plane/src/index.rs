@@ -1,1 +1,250 @@
-//! Being written.
+//! The objects, and what was made of them: one synchronous graph with a single owner.
+//!
+//! [`Index::apply`] takes in what happened and only notes what it touches; [`Index::commit`] compiles that and nothing
+//! else. References are kept in both directions (class to Ingress, Ingress to host, Service port to Ingress, Service to
+//! slice, Secret to host), so that a commit costs what changed, however many objects there are.
+//!
+//! Written by the pipeline, which alone owns it.
+//!
+//! **Invariant:** what is published is a function of the objects and decisions: the order of events does not show, and
+//! a graph that was changed a thousand times equals one built afresh. No clock, no randomness, no task, no file.
+
+mod backends;
+mod cause;
+mod dirty;
+mod hosts;
+mod ingresses;
+mod live;
+mod objects;
+mod problems;
+mod published;
+mod slot;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use shared::delta::Delta;
+use shared::name::{HostName, ObjectName};
+
+use self::backends::{BackendState, ServiceState};
+use self::dirty::{Dirty, Touched};
+use self::hosts::HostState;
+use self::ingresses::Ingresses;
+use self::live::{Chains, Secrets, Slices};
+use self::objects::Objects;
+use self::published::Published;
+use crate::compile::Fault;
+use crate::compile::claim::BackendKey;
+use crate::event::{Event, HoldRequest};
+use crate::objects::{ObjectKind, ObjectRef};
+use crate::problem::Problem;
+
+/// What the index must know that no object says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Value of the annotation `kubernetes.io/ingress.class` that makes an Ingress ours.
+    pub ingress_class: String,
+    /// `spec.controller` of the IngressClasses that make an Ingress ours.
+    pub controller_class: String,
+    /// Secret with the certificate for names that have none; `None`: each proxy makes its own.
+    pub default_certificate: Option<ObjectName>,
+    /// The fleet's ConfigMap.
+    pub configmap: ObjectName,
+    /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
+    pub folder: bool,
+}
+
+/// What the events since the last commit changed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Commit {
+    /// Changes of the CONFIG lane, by key.
+    pub config: Delta,
+    /// Changes of the LIVE lane, by key.
+    pub live: Delta,
+    /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty where neither lane changed.
+    pub cause: String,
+    /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
+    pub holds: Vec<HoldRequest>,
+    /// Whether [`Index::problems`] changed.
+    pub problems_changed: bool,
+    /// Whether [`Index::wants`] changed.
+    pub wants_changed: bool,
+    /// Resources that were compiled, changed or not: the price of the commit.
+    pub compiled: usize,
+}
+
+/// The objects, and what was made of them.
+#[derive(Debug)]
+pub struct Index {
+    options: Options,
+    objects: Objects,
+    ingresses: Ingresses,
+    hosts: HashMap<HostName, HostState>,
+    backends: HashMap<BackendKey, BackendState>,
+    services: HashMap<ObjectName, ServiceState>,
+    slices: Slices,
+    secrets: Secrets,
+    settings_faults: Vec<Fault>,
+    published: Published,
+    problems: OrdMap<ObjectRef, Arc<[Problem]>>,
+    /// What [`Index::wants`] was after the last commit.
+    wanted: OrdSet<ObjectName>,
+    touched: Touched,
+    dirty: Dirty,
+}
+
+impl Index {
+    /// One that knows no objects yet. Its first commit publishes what is always there.
+    pub fn new(options: Options) -> Self {
+        let mut index = Self {
+            options,
+            objects: Objects::default(),
+            ingresses: Ingresses::default(),
+            hosts: HashMap::new(),
+            backends: HashMap::new(),
+            services: HashMap::new(),
+            slices: Slices::default(),
+            secrets: Secrets::default(),
+            settings_faults: Vec::new(),
+            published: Published::default(),
+            problems: OrdMap::new(),
+            wanted: OrdSet::new(),
+            touched: Touched::default(),
+            dirty: Dirty::default(),
+        };
+        index.dirty.settings = true;
+        index.dirty.hosts.insert(HostName::catch_all());
+        index.compile_listeners();
+        index.want_default_certificate();
+        index
+    }
+
+    /// Takes in one thing that happened. Nothing is compiled before [`Index::commit`].
+    pub fn apply(&mut self, event: Event) {
+        let reference = match &event {
+            Event::Applied { object, .. } | Event::Held(crate::event::Hold { object }) => object.reference(),
+            Event::Broken { object, .. } | Event::Deleted(object) | Event::Released(object) => object.clone(),
+        };
+        let slot = self.objects.slot(&reference);
+        let before = slot.newest().or_else(|| slot.in_use()).cloned();
+        let is_news = match event {
+            Event::Applied { object, location } => slot.apply(object, location),
+            Event::Broken { uid, problem, .. } => slot.break_off(uid, problem),
+            Event::Deleted(_) => slot.delete(),
+            Event::Held(hold) => slot.held(hold.object),
+            Event::Released(_) => slot.released(),
+        };
+        if is_news {
+            self.touched.note(&reference, before.as_ref());
+        } else {
+            self.objects.forget_if_void(&reference);
+        }
+    }
+
+    /// Compiles what the events since the last commit touched.
+    pub fn commit(&mut self) -> Commit {
+        self.spread();
+        while let Some(name) = self.dirty.ingresses.pop_first() {
+            self.refresh_ingress(&name);
+        }
+        while let Some(host) = self.dirty.hosts.pop_first() {
+            self.compile_host(&host);
+        }
+        while let Some(key) = self.dirty.backends.pop_first() {
+            self.compile_backend(&key);
+        }
+        while let Some(name) = self.dirty.slices.pop_first() {
+            self.compile_slice(&name);
+        }
+        let mut chains = Chains::new();
+        while let Some(name) = self.dirty.secrets.pop_first() {
+            self.compile_secret(&name, &mut chains);
+        }
+        self.compile_chains(chains);
+        if std::mem::take(&mut self.dirty.settings) {
+            self.compile_settings();
+        }
+        let mut problems_changed = false;
+        while let Some(object) = self.dirty.problems.pop_first() {
+            problems_changed |= self.refresh_problems(&object);
+        }
+        let holds = self.hold_requests();
+
+        let (config, live, compiled) = self.published.take();
+        let cause = if config.is_empty() && live.is_empty() {
+            String::new()
+        } else {
+            self.cause()
+        };
+        let touched = std::mem::take(&mut self.touched);
+        for object in touched.all() {
+            self.objects.forget_if_void(object);
+        }
+        let wants_changed = self.wanted != self.secrets.wants;
+        if wants_changed {
+            self.wanted = self.secrets.wants.clone();
+        }
+        Commit {
+            config,
+            live,
+            cause,
+            holds,
+            problems_changed,
+            wants_changed,
+            compiled,
+        }
+    }
+
+    /// What is wrong with each object, for those with which something is. A clone is cheap.
+    pub fn problems(&self) -> &OrdMap<ObjectRef, Arc<[Problem]>> {
+        &self.problems
+    }
+
+    /// The Secrets whose contents are needed, whether they exist or not. A clone is cheap.
+    pub fn wants(&self) -> &OrdSet<ObjectName> {
+        &self.secrets.wants
+    }
+
+    /// From the objects of which something was heard to what is to be looked at again.
+    fn spread(&mut self) {
+        let touched: Vec<ObjectRef> = self.touched.all().cloned().collect();
+        for object in touched {
+            let name = &object.name;
+            match object.kind {
+                ObjectKind::Ingress => {
+                    self.dirty.ingresses.insert(name.clone());
+                }
+                ObjectKind::IngressClass => {
+                    let users: Vec<_> = self.ingresses.of_class(&name.name).cloned().collect();
+                    if !users.is_empty() {
+                        self.touched.mark(object.clone());
+                    }
+                    self.dirty.ingresses.extend(users);
+                }
+                ObjectKind::Service => self.refresh_service(name),
+                ObjectKind::EndpointSlice => self.refresh_slice(name),
+                ObjectKind::Secret => {
+                    self.dirty.secrets.insert(name.clone());
+                }
+                ObjectKind::ConfigMap => self.dirty.settings |= *name == self.options.configmap,
+            }
+            self.dirty.holds.insert(object.clone());
+            self.dirty.problems.insert(object);
+        }
+    }
+
+    fn hold_requests(&mut self) -> Vec<HoldRequest> {
+        let mut requests = Vec::new();
+        while let Some(object) = self.dirty.holds.pop_first() {
+            let is_rejected = self.is_rejected(&object);
+            if let Some(slot) = self.objects.get_mut(&object) {
+                requests.extend(slot.hold_request(&object, is_rejected));
+            }
+        }
+        requests
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,219 @@
-//! Being written.
+//! `firth.inspect.v1`: what people and tools ask. Reads the newest head, the registry and the problems; changes nothing.
+//!
+//! **Invariant:** no private key leaves this module, in whatever form.
+
+mod body;
+mod changes;
+mod pick;
+mod words;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::Stream;
+use shared::kind::{Kind, Lane};
+use shared::proto::inspect;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use crate::pipeline::Problems;
+use crate::serve::registry::Registry;
+use crate::store::{Head, Published};
+use body::Bodies;
+use changes::Changes;
+
+/// Generated service of `firth.inspect.v1`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
+}
+use generated::inspect_server::{Inspect as Service, InspectServer};
+
+/// A watcher gets the list of proxies at most this often.
+const GAP: Duration = Duration::from_millis(50);
+
+/// Answers questions. A clone is the same service.
+#[derive(Clone, Debug)]
+pub struct Inspect {
+    published: Published,
+    registry: Arc<Registry>,
+    problems: watch::Receiver<Problems>,
+    leaving: watch::Receiver<bool>,
+    bodies: Arc<Bodies>,
+}
+
+impl Inspect {
+    /// A service over what is offered, who is connected, and what is wrong. Its streams end once `leaving` is true.
+    ///
+    /// # Errors
+    /// Where the descriptors of this build are broken.
+    pub fn new(
+        published: Published,
+        registry: Arc<Registry>,
+        problems: watch::Receiver<Problems>,
+        leaving: watch::Receiver<bool>,
+    ) -> Result<Self, prost_reflect::DescriptorError> {
+        Ok(Self {
+            published,
+            registry,
+            problems,
+            leaving,
+            bodies: Arc::new(Bodies::new()?),
+        })
+    }
+
+    pub(crate) fn into_server(self) -> InspectServer<Self> {
+        InspectServer::new(self)
+    }
+
+    fn proxies(&self, head: &Head) -> Vec<inspect::Proxy> {
+        let proxies = self.registry.list();
+        proxies.iter().map(|proxy| words::proxy(proxy, head)).collect()
+    }
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Service for Inspect {
+    type WatchProxiesStream = Answers<inspect::WatchProxiesResponse>;
+    type WatchChangesStream = Answers<inspect::WatchChangesResponse>;
+
+    async fn list_proxies(
+        &self,
+        _: Request<inspect::ListProxiesRequest>,
+    ) -> Result<Response<inspect::ListProxiesResponse>, Status> {
+        let head = self.published.head();
+        Ok(Response::new(inspect::ListProxiesResponse {
+            proxies: self.proxies(&head),
+            version: words::version(&head),
+        }))
+    }
+
+    async fn watch_proxies(
+        &self,
+        _: Request<inspect::WatchProxiesRequest>,
+    ) -> Result<Response<Self::WatchProxiesStream>, Status> {
+        struct Watcher {
+            inspect: Inspect,
+            heads: watch::Receiver<Arc<Head>>,
+            changes: watch::Receiver<u64>,
+            first: bool,
+        }
+        let watcher = Watcher {
+            inspect: self.clone(),
+            heads: self.published.heads(),
+            changes: self.registry.changes(),
+            first: true,
+        };
+        let answers = futures::stream::unfold(watcher, async |mut it| {
+            if !std::mem::take(&mut it.first) {
+                tokio::select! {
+                    changed = it.heads.changed() => changed.ok()?,
+                    changed = it.changes.changed() => changed.ok()?,
+                    _ = it.inspect.leaving.wait_for(|leaving| *leaving) => return None,
+                }
+                tokio::time::sleep(GAP).await;
+            }
+            it.changes.mark_unchanged();
+            let head = Arc::clone(&it.heads.borrow_and_update());
+            let answer = inspect::WatchProxiesResponse {
+                proxies: it.inspect.proxies(&head),
+                version: words::version(&head),
+            };
+            Some((Ok(answer), it))
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Request<inspect::ListResourcesRequest>,
+    ) -> Result<Response<inspect::ListResourcesResponse>, Status> {
+        let asked = request.into_inner();
+        let kind = pick::optional_kind(&asked.kind)?;
+        let head = self.published.head();
+        let picked = pick::version(&head, &asked.version)?;
+        let mut resources = Vec::new();
+        for lane in [Lane::Config, Lane::Live] {
+            let Some(snapshot) = picked.snapshot(lane, kind)? else {
+                continue;
+            };
+            let wanted = |of: Kind| kind.is_none_or(|kind| kind == of);
+            let entries = snapshot.iter().filter(|entry| wanted(entry.kind()));
+            resources.extend(entries.map(|entry| words::summary(entry)));
+        }
+        resources.sort_by_cached_key(|summary: &inspect::ResourceSummary| {
+            (Kind::parse(&summary.kind), summary.key.clone())
+        });
+        Ok(Response::new(inspect::ListResourcesResponse {
+            resources,
+            version: picked.root.short(),
+        }))
+    }
+
+    async fn get_resource(
+        &self,
+        request: Request<inspect::GetResourceRequest>,
+    ) -> Result<Response<inspect::GetResourceResponse>, Status> {
+        let asked = request.into_inner();
+        let kind = pick::kind(&asked.kind)?;
+        let head = self.published.head();
+        let picked = pick::version(&head, &asked.version)?;
+        let entry = picked.entry(kind, &asked.key)?;
+        Ok(Response::new(inspect::GetResourceResponse {
+            resource: Some(words::summary(entry)),
+            body: Some(self.bodies.show(entry)?),
+        }))
+    }
+
+    async fn history(
+        &self,
+        request: Request<inspect::HistoryRequest>,
+    ) -> Result<Response<inspect::HistoryResponse>, Status> {
+        let limit = match request.into_inner().limit {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        let head = self.published.head();
+        let mut acked = Vec::with_capacity(self.registry.len());
+        self.registry.for_each(|proxy| acked.push(proxy.config.seq));
+        let versions = head.history.newest_first().take(limit);
+        let entries = versions.map(|version| words::history(version, &acked)).collect();
+        Ok(Response::new(inspect::HistoryResponse { entries }))
+    }
+
+    async fn watch_changes(
+        &self,
+        _: Request<inspect::WatchChangesRequest>,
+    ) -> Result<Response<Self::WatchChangesStream>, Status> {
+        let changes = Changes::new(&self.published, Arc::clone(&self.registry), self.leaving.clone());
+        let answers = futures::stream::unfold(changes, async |mut changes| {
+            let change = changes.next().await?;
+            Some((Ok(change), changes))
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn list_problems(
+        &self,
+        _: Request<inspect::ListProblemsRequest>,
+    ) -> Result<Response<inspect::ListProblemsResponse>, Status> {
+        let by_object = self.problems.borrow().clone();
+        let mut problems: Vec<_> = by_object.values().flat_map(|problems| problems.iter()).collect();
+        problems.sort();
+        Ok(Response::new(inspect::ListProblemsResponse {
+            problems: problems.into_iter().map(words::problem).collect(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

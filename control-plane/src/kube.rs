@@ -1,1 +1,266 @@
-//! Being written.
+//! The source that watches a cluster. The only module tree that knows kube.
+//!
+//! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `resource`
+//! what is asked, `wire` what is answered, `told` what the index hears. Secrets go their own way (`secrets`), for
+//! only those that somebody refers to are read; `decisions` are ConfigMaps and Secrets of our own.
+//!
+//! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use ::kube::{Client, Config};
+use shared::name::ObjectName;
+use shared::tasks::Supervisor;
+use tokio::sync::{mpsc, watch as channel};
+
+use self::decisions::Records;
+use self::follow::{Follow, Sink};
+use self::resource::Resource;
+use self::secrets::Metadata;
+use self::told::{Objects, Told};
+use self::wire::{Decode, MetadataOnly, Whole};
+use crate::event::HoldRequest;
+use crate::freshness::Freshness;
+use crate::objects::ObjectKind;
+use crate::pipeline::{Inputs, Wants};
+
+mod decisions;
+mod follow;
+mod resource;
+mod secrets;
+mod told;
+mod watch;
+mod wire;
+
+/// Which cluster, and what of it.
+#[derive(Clone, Debug)]
+pub struct KubeOptions {
+    /// A kubeconfig file; `None`: what the environment says, else the service account of this pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// The only namespace that is watched; `None`: all. IngressClasses have none; ConfigMaps are read by name anyway.
+    pub watch_namespace: Option<String>,
+    /// ConfigMaps that are read, by name.
+    pub configmaps: Vec<ObjectName>,
+    /// Where decisions are on record.
+    pub decisions_namespace: String,
+}
+
+/// Why a cluster cannot be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KubeError {
+    /// The kubeconfig file cannot be used.
+    #[error("the kubeconfig {} cannot be used: {source}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<KubeconfigError>,
+    },
+    /// No kubeconfig was given, and there is nothing else to go by.
+    #[error("no cluster is configured: give a kubeconfig, or run in a pod: {0}")]
+    Unconfigured(Box<InferConfigError>),
+    /// The configuration is not one that a client can be made of.
+    #[error("no client can be made for the cluster: {0}")]
+    Client(Box<::kube::Error>),
+    /// A task ended; the message says which.
+    #[error("{0}")]
+    Task(String),
+    /// The reader of events is gone: the process is ending.
+    #[error("nobody reads the events of the cluster any more")]
+    Closed,
+}
+
+/// Watches a cluster, and tells of what changes in it.
+pub struct KubeSource {
+    client: Client,
+    options: KubeOptions,
+    freshness: Freshness,
+}
+
+impl std::fmt::Debug for KubeSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KubeSource")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Kinds that are watched whole, and whether an empty first list is read again.
+///
+/// An API server over a store that was just restored or lost answers quickly and with nothing, and proxies may have
+/// more. Each of these three is doubted by itself, for a server makes some Services and slices of its own. A cluster that
+/// really has none starts 5 s later, or with the first object of the kind.
+const WHOLE: [(ObjectKind, bool); 4] = [
+    (ObjectKind::Ingress, true),
+    (ObjectKind::IngressClass, false),
+    (ObjectKind::Service, true),
+    (ObjectKind::EndpointSlice, true),
+];
+
+/// Secrets of this type are Helm's own records: many, of up to a megabyte, and of no use here.
+const NOT_HELM: &str = "type!=helm.sh/release.v1";
+
+impl KubeSource {
+    /// Prepares a client. Nothing is asked of the cluster yet: one that is not there is waited for.
+    ///
+    /// # Errors
+    /// Where the configuration is missing or cannot be used.
+    pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
+        let mut config = match &options.kubeconfig {
+            Some(path) => {
+                let unusable = |source| KubeError::Kubeconfig {
+                    path: path.clone(),
+                    source: Box::new(source),
+                };
+                let file = Kubeconfig::read_from(path).map_err(unusable)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                    .await
+                    .map_err(unusable)?
+            }
+            None => Config::infer()
+                .await
+                .map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
+        };
+        // Tries again are the watches' own business: they know what is urgent.
+        config.default_retry = false;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        let client = Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
+        Ok(Self {
+            client,
+            options,
+            freshness: Freshness::default(),
+        })
+    }
+
+    /// Its health, for metrics and readiness.
+    pub fn freshness(&self) -> Freshness {
+        self.freshness.clone()
+    }
+
+    /// Watches as long as the process lives.
+    ///
+    /// # Errors
+    /// Where a task ends, which none does while somebody reads the events.
+    pub async fn run(
+        self,
+        inputs: Inputs,
+        wants: channel::Receiver<Wants>,
+        holds: mpsc::Receiver<HoldRequest>,
+    ) -> Result<(), KubeError> {
+        let Self {
+            client,
+            options,
+            freshness,
+        } = self;
+        let told = Told::new(inputs, freshness.clone());
+        let mut follower = Follower {
+            tasks: Supervisor::new(),
+            client: client.clone(),
+            freshness,
+            restored: channel::Sender::new(0),
+        };
+        let namespace = options.watch_namespace.as_deref();
+
+        for (kind, doubts_nothing) in WHOLE {
+            let sink = Objects::new(told.clone(), kind, 1);
+            follower.follow(
+                name_of(kind),
+                Resource::all(kind, namespace),
+                Whole(kind),
+                sink,
+                doubts_nothing,
+            );
+        }
+
+        // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
+        let configmaps = Objects::new(told.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 2);
+        for name in &options.configmaps {
+            let resource = Resource::all(ObjectKind::ConfigMap, Some(&name.namespace))
+                .fields(format!("metadata.name={}", name.name));
+            follower.follow(
+                "configmap",
+                resource,
+                Whole(ObjectKind::ConfigMap),
+                configmaps.clone(),
+                false,
+            );
+        }
+        for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
+            let (key, value) = decisions::LABEL;
+            let resource =
+                Resource::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
+            follower.follow(
+                "decisions",
+                resource,
+                Whole(kind),
+                Records::new(configmaps.clone()),
+                false,
+            );
+        }
+
+        let (seen, sees) = mpsc::channel(64);
+        let secrets = Resource::all(ObjectKind::Secret, namespace)
+            .metadata_only()
+            .fields(NOT_HELM);
+        follower.follow("secret metadata", secrets, MetadataOnly, Metadata(seen), false);
+        let others = ObjectKind::ALL.len() - 1;
+        let mut tasks = follower.tasks;
+        tasks.spawn("secrets", secrets::run(client.clone(), told, sees, wants, others));
+        tasks.spawn(
+            "holds",
+            decisions::write(client, options.decisions_namespace.into(), holds),
+        );
+
+        match tasks.failed().await {
+            Err(ended) => Err(KubeError::Task(ended)),
+            Ok(never) => match never {},
+        }
+    }
+}
+
+/// Starts one task for each watch.
+struct Follower {
+    tasks: Supervisor,
+    client: Client,
+    freshness: Freshness,
+    restored: channel::Sender<u64>,
+}
+
+impl Follower {
+    fn follow<D, S>(
+        &mut self,
+        name: &'static str,
+        resource: Resource,
+        decode: D,
+        sink: S,
+        doubts_nothing: bool,
+    ) where
+        D: Decode + Sync + 'static,
+        S: Sink<D::Value> + Sync + 'static,
+    {
+        let follow = Follow {
+            client: self.client.clone(),
+            resource,
+            decode,
+            sink,
+            freshness: self.freshness.clone(),
+            restored: self.restored.clone(),
+            doubts_nothing,
+        };
+        self.tasks.spawn(name, follow.run());
+    }
+}
+
+fn name_of(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Ingress => "ingress",
+        ObjectKind::IngressClass => "ingressclass",
+        ObjectKind::Service => "service",
+        ObjectKind::EndpointSlice => "endpointslice",
+        ObjectKind::Secret => "secret",
+        ObjectKind::ConfigMap => "configmap",
+    }
+}

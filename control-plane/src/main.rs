@@ -1,1 +1,30 @@
-fn main() {}
+//! The control plane as a program: allocator, arguments, logs, runtime.
+
+use clap::Parser as _;
+use control_plane::{app, args::Args};
+use shared::telemetry;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    telemetry::init(&args.log)?;
+    // Two workers: a long compile holds one of them, streams and watches go on with the other.
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(async {
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            app::run(args, async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await
+        })
+}

@@ -1,1 +1,151 @@
-//! Being written.
+//! The source that reads a folder of manifests, for who has no cluster.
+//!
+//! Owns the folder: what is in it (`folder`), how its files are read (`document`), when (`notice`, `disk`, `reader`),
+//! and the holds on record beside it (`record`). Every `*.yaml`, `*.yml` and `*.json` below the folder counts, sub-folders
+//! included, dot-files not. A file that parses replaces its objects whole; an empty one has none; what a bad one had
+//! stays, as broken. Files deleted or rewritten are announcements; files that are merely absent when the whole folder is
+//! read again are not, and obey [`crate::removal`].
+//!
+//! **Invariant:** what the events say is a function of the files, whatever order they changed in.
+
+use std::io;
+use std::path::PathBuf;
+
+use tokio::sync::{mpsc, watch};
+
+use self::disk::Disk;
+use self::folder::Folder;
+use self::notice::Notice;
+use self::reader::Reader;
+use self::record::Records;
+use crate::event::{Event, HoldRequest};
+use crate::freshness::Freshness;
+use crate::pipeline::{Inputs, Wants};
+
+mod defaults;
+mod disk;
+mod document;
+mod folder;
+mod notice;
+mod reader;
+mod record;
+
+/// Why a folder cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// It is not there, or it is no folder, or may not be read.
+    #[error("expected a folder of manifests at {}: {source}", path.display())]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not tell of changes.
+    #[error("the folder {} cannot be watched for changes: {source}", path.display())]
+    Unwatchable {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: notify::Error,
+    },
+    /// The records of decisions cannot be listed.
+    #[error("the decisions in {} cannot be read: {source}", path.display())]
+    Decisions {
+        /// The state folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The reader of events is gone: the process is ending.
+    #[error("nobody reads the events of the folder any more")]
+    Closed,
+}
+
+/// Reads a folder, and tells of what changes in it.
+#[derive(Debug)]
+pub struct FolderSource {
+    dir: PathBuf,
+    disk: Disk,
+    notice: Notice,
+    records: Records,
+    folder: Folder,
+    on_record: Vec<Event>,
+    freshness: Freshness,
+}
+
+impl FolderSource {
+    /// Opens a folder. Holds are on record below `state_dir`; without one they end with the process.
+    ///
+    /// # Errors
+    /// Where `dir` is no folder, or the kernel does not tell of its changes, or what is on record cannot be listed.
+    pub fn open(dir: PathBuf, state_dir: Option<PathBuf>) -> Result<Self, FolderError> {
+        let unreadable = |source| FolderError::Unreadable {
+            path: dir.clone(),
+            source,
+        };
+        std::fs::read_dir(&dir).map_err(unreadable)?;
+        // Absolute, for the events' paths are compared with it and the working folder may change.
+        let dir = std::path::absolute(&dir).map_err(unreadable)?;
+        let notice = Notice::new(dir.clone());
+        let watcher =
+            notify::recommended_watcher(notice.clone()).map_err(|source| FolderError::Unwatchable {
+                path: dir.clone(),
+                source,
+            })?;
+        let records = Records::new(state_dir.as_deref());
+        let loaded = records.load().map_err(|source| FolderError::Decisions {
+            path: state_dir.unwrap_or_default(),
+            source,
+        })?;
+        Ok(Self {
+            disk: Disk::new(dir.clone(), watcher),
+            dir,
+            notice,
+            records,
+            folder: Folder::new(loaded.by_file),
+            on_record: loaded.events,
+            freshness: Freshness::default(),
+        })
+    }
+
+    /// Its health, for metrics and readiness.
+    pub fn freshness(&self) -> Freshness {
+        self.freshness.clone()
+    }
+
+    /// Reads the folder and follows it as long as the process lives.
+    ///
+    /// Secrets are sent whether wanted or not: they are in the folder's files, and who reads those has them.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read at the start, or nobody reads the events any more.
+    pub async fn run(
+        self,
+        inputs: Inputs,
+        _wants: watch::Receiver<Wants>,
+        holds: mpsc::Receiver<HoldRequest>,
+    ) -> Result<(), FolderError> {
+        let Self {
+            dir,
+            disk,
+            notice,
+            records,
+            folder,
+            on_record,
+            freshness,
+        } = self;
+        if !records.are_kept() {
+            tracing::info!(
+                "without a state folder holds end with the process: a restart starts from what is on disk"
+            );
+        }
+        let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
+        reader.start(on_record).await?;
+        reader.follow(holds).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,349 @@
-//! Being written.
+//! What the control plane counts. Families are registered here, once; others get handles.
+//!
+//! Figures that are states rather than events (resources, proxies, problems) are read when somebody asks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, UNIX_EPOCH};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use shared::kind::{Kind, Lane};
+use shared::telemetry::VERSION;
+
+use crate::freshness::Freshness;
+use crate::objects::ObjectKind;
+use crate::pipeline::Problems;
+use crate::problem::Severity;
+use crate::serve::message::Start;
+use crate::serve::registry::Registry as Proxies;
+use crate::serve::session::Mode;
+use crate::store::Head;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct LaneLabel {
+    lane: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ModeLabels {
+    lane: &'static str,
+    mode: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct SeverityLabel {
+    severity: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct VersionLabels {
+    lane: &'static str,
+    root: String,
+}
+
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// Handles of all families.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    commits: Counter,
+    compiled: Counter,
+    changed: Family<LaneLabel, Counter>,
+    commit_seconds: Histogram,
+    acks: Family<LaneLabel, Counter>,
+    ack_seconds: Family<LaneLabel, Histogram>,
+    bytes_sent: Family<ModeLabels, Counter>,
+    starts: Family<ModeLabels, Counter>,
+    divergences: Family<LaneLabel, Counter>,
+    resources: Family<KindLabel, Gauge>,
+    seq: Family<LaneLabel, Gauge>,
+    version: Family<VersionLabels, Gauge>,
+    proxies: Family<StateLabel, Gauge>,
+    refused: Gauge,
+    problems: Family<SeverityLabel, Gauge>,
+    synced: Family<KindLabel, Gauge>,
+    heard_seconds: Family<KindLabel, Seconds>,
+    relists: Family<KindLabel, Gauge>,
+    broken: Family<KindLabel, Gauge>,
+    history: Gauge,
+    history_bytes: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All families, at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("firth_control");
+        registry.register("build", "This build", Info::new(vec![("version", VERSION)]));
+        let mut it = Self {
+            registry,
+            commits: Counter::default(),
+            compiled: Counter::default(),
+            changed: Family::default(),
+            commit_seconds: histogram(),
+            acks: Family::default(),
+            ack_seconds: Family::new_with_constructor(histogram),
+            bytes_sent: Family::default(),
+            starts: Family::default(),
+            divergences: Family::default(),
+            resources: Family::default(),
+            seq: Family::default(),
+            version: Family::default(),
+            proxies: Family::default(),
+            refused: Gauge::default(),
+            problems: Family::default(),
+            synced: Family::default(),
+            heard_seconds: Family::default(),
+            relists: Family::default(),
+            broken: Family::default(),
+            history: Gauge::default(),
+            history_bytes: Gauge::default(),
+        };
+        it.register_events();
+        it.register_states();
+        it
+    }
+
+    fn register_events(&mut self) {
+        let to = &mut self.registry;
+        to.register("commits", "Commits of the pipeline", self.commits.clone());
+        to.register(
+            "compiled_resources",
+            "Resources compiled, changed or not",
+            self.compiled.clone(),
+        );
+        to.register(
+            "changed_resources",
+            "Resources that differed and were committed",
+            self.changed.clone(),
+        );
+        to.register(
+            "commit_seconds",
+            "From the first event of a commit to its publication",
+            self.commit_seconds.clone(),
+        );
+        to.register("acks", "Batches acknowledged by proxies", self.acks.clone());
+        to.register(
+            "commit_to_ack_seconds",
+            "From a commit to its acknowledgement by one proxy that followed closely",
+            self.ack_seconds.clone(),
+        );
+        to.register(
+            "sent_bytes",
+            "Bytes of batches handed to the transport",
+            self.bytes_sent.clone(),
+        );
+        to.register("starts", "How lanes of streams began", self.starts.clone());
+        to.register(
+            "divergences",
+            "Acknowledgements whose root was not that of the state",
+            self.divergences.clone(),
+        );
+    }
+
+    fn register_states(&mut self) {
+        let to = &mut self.registry;
+        to.register("resources", "Resources by kind", self.resources.clone());
+        to.register("seq", "Place in the log of this process", self.seq.clone());
+        to.register(
+            "version_info",
+            "Root of each lane, 12 hex digits",
+            self.version.clone(),
+        );
+        to.register("proxies", "Connected proxies by state", self.proxies.clone());
+        to.register(
+            "refused_resources",
+            "Resources that connected proxies have and cannot serve",
+            self.refused.clone(),
+        );
+        to.register(
+            "problems",
+            "Problems of objects by severity",
+            self.problems.clone(),
+        );
+        to.register(
+            "source_synced",
+            "Whether the first list of a kind of objects is complete",
+            self.synced.clone(),
+        );
+        to.register(
+            "source_heard_timestamp_seconds",
+            "When the source last heard of a kind of objects",
+            self.heard_seconds.clone(),
+        );
+        to.register(
+            "source_relists",
+            "Lists of a kind of objects read whole since the start",
+            self.relists.clone(),
+        );
+        to.register(
+            "source_broken",
+            "Objects of a kind that could not be read since the start",
+            self.broken.clone(),
+        );
+        to.register("history_versions", "Versions remembered", self.history.clone());
+        to.register(
+            "history_bytes",
+            "Bytes of changed resources in the versions remembered",
+            self.history_bytes.clone(),
+        );
+    }
+
+    /// One commit of the pipeline: what it compiled, what of each lane changed, how long it took.
+    pub(crate) fn committed(&self, compiled: usize, config: usize, live: usize, took: Duration) {
+        self.commits.inc();
+        self.compiled.inc_by(compiled as u64);
+        for (lane, changed) in [(Lane::Config, config), (Lane::Live, live)] {
+            self.changed.get_or_create(&label(lane)).inc_by(changed as u64);
+        }
+        self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn started(&self, lane: Lane, start: Start) {
+        let labels = ModeLabels {
+            lane: lane.as_str(),
+            mode: start.as_str(),
+        };
+        self.starts.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn acknowledged(&self, lane: Lane, after: Option<Duration>) {
+        self.acks.get_or_create(&label(lane)).inc();
+        if let Some(after) = after {
+            let seconds = after.as_secs_f64();
+            self.ack_seconds.get_or_create(&label(lane)).observe(seconds);
+        }
+    }
+
+    pub(crate) fn diverged(&self, lane: Lane) {
+        self.divergences.get_or_create(&label(lane)).inc();
+    }
+
+    pub(crate) fn sent(&self, lane: Lane, mode: Mode, bytes: usize) {
+        let labels = ModeLabels {
+            lane: lane.as_str(),
+            mode: mode.as_str(),
+        };
+        self.bytes_sent.get_or_create(&labels).inc_by(bytes as u64);
+    }
+
+    /// All of it as OpenMetrics text.
+    pub fn render(&self, head: &Head, proxies: &Proxies, problems: &Problems, source: &Freshness) -> String {
+        self.read_head(head);
+        self.read_proxies(head, proxies);
+        self.read_problems(problems);
+        self.read_source(source);
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    fn read_head(&self, head: &Head) {
+        for kind in Kind::ALL {
+            let label = KindLabel { kind: kind.as_str() };
+            let count = head.lane(kind.lane()).count(kind);
+            self.resources.get_or_create(&label).set(count as i64);
+        }
+        self.version.clear();
+        for lane in Lane::ALL {
+            let state = head.lane(lane);
+            self.seq.get_or_create(&label(lane)).set(state.seq.0 as i64);
+            let labels = VersionLabels {
+                lane: lane.as_str(),
+                root: state.root.short(),
+            };
+            self.version.get_or_create(&labels).set(1);
+        }
+        self.history.set(head.history.len() as i64);
+        self.history_bytes.set(head.history.bytes() as i64);
+    }
+
+    fn read_proxies(&self, head: &Head, proxies: &Proxies) {
+        let states = ["in-sync", "behind", "refusing", "diverged"];
+        let mut counts = BTreeMap::from(states.map(|state| (state, 0)));
+        let mut refused = 0_i64;
+        proxies.for_each(|proxy| {
+            let state = if proxy.is_diverged() {
+                "diverged"
+            } else if !proxy.is_in_sync(head) {
+                "behind"
+            } else if proxy.refused_total() > 0 {
+                "refusing"
+            } else {
+                "in-sync"
+            };
+            *counts.entry(state).or_default() += 1;
+            refused += i64::from(proxy.refused_total());
+        });
+        for (state, count) in counts {
+            self.proxies.get_or_create(&StateLabel { state }).set(count);
+        }
+        self.refused.set(refused);
+    }
+
+    fn read_problems(&self, problems: &Problems) {
+        let severities = [
+            Severity::Rejected,
+            Severity::Unsupported,
+            Severity::Overridden,
+            Severity::Warning,
+        ];
+        let mut counts = BTreeMap::from(severities.map(|severity| (severity, 0)));
+        for problem in problems.values().flat_map(|problems| problems.iter()) {
+            *counts.entry(problem.severity).or_default() += 1;
+        }
+        for (severity, count) in counts {
+            let label = SeverityLabel {
+                severity: severity.as_str(),
+            };
+            self.problems.get_or_create(&label).set(count);
+        }
+    }
+
+    fn read_source(&self, source: &Freshness) {
+        for kind in ObjectKind::ALL {
+            let figures = source.of(kind);
+            let label = KindLabel { kind: kind.as_str() };
+            self.synced.get_or_create(&label).set(i64::from(figures.synced));
+            self.relists.get_or_create(&label).set(figures.relists as i64);
+            self.broken.get_or_create(&label).set(figures.broken as i64);
+            if let Some(heard) = figures.heard {
+                let at = heard.duration_since(UNIX_EPOCH).unwrap_or_default();
+                self.heard_seconds.get_or_create(&label).set(at.as_secs_f64());
+            }
+        }
+    }
+}
+
+fn label(lane: Lane) -> LaneLabel {
+    LaneLabel { lane: lane.as_str() }
+}
+
+/// From 100 us to about 26 s.
+fn histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
+}

@@ -1,1 +1,148 @@
-//! Being written.
+//! The gRPC server: `ConfigStream` for proxies, `Inspect` for people and tools, reflection for grpcurl, on one address.
+//!
+//! **Invariant:** nothing here decides what is served. Streams read the newest head; what they say goes to the registry.
+
+pub mod codec;
+pub mod message;
+pub mod registry;
+pub mod session;
+mod stream;
+mod wire;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::proto::{DESCRIPTORS, config::ProxyMessage};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::inspect::Inspect;
+use crate::metrics::Metrics;
+use crate::store::Published;
+use registry::Registry;
+use stream::{Item, Stream};
+
+/// Generated service of `firth.config.v1`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/firth.config.v1.ConfigStream.rs"));
+}
+use generated::config_stream_server::{ConfigStream, ConfigStreamServer};
+
+/// Full syncs that are under way at most; the others wait.
+const FULL_SYNCS: usize = 64;
+/// Bytes of a message at most.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+/// Frames handed to the transport ahead of what it has sent.
+const AHEAD: usize = 4;
+
+/// Hands out configuration. A clone is the same service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    group: Arc<str>,
+    published: Published,
+    registry: Arc<Registry>,
+    metrics: Arc<Metrics>,
+    slots: Arc<Semaphore>,
+    leaving: watch::Receiver<bool>,
+}
+
+impl Service {
+    /// A service of `group`. Streams are told to leave once `leaving` is true.
+    pub fn new(
+        group: &str,
+        published: Published,
+        registry: Arc<Registry>,
+        metrics: Arc<Metrics>,
+        leaving: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            group: group.into(),
+            published,
+            registry,
+            metrics,
+            slots: Arc::new(Semaphore::new(FULL_SYNCS)),
+            leaving,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ConfigStream for Service {
+    type ConnectStream = Pin<Box<ReceiverStream<Item>>>;
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a stream's task is owned by its stream: it ends when either side of it does"
+    )]
+    async fn connect(
+        &self,
+        request: Request<Streaming<ProxyMessage>>,
+    ) -> Result<Response<Self::ConnectStream>, Status> {
+        let heads = self.published.heads();
+        let head = self.published.head();
+        if !head.is_ready() {
+            // An empty state must never reach a proxy that has a full one.
+            return Err(Status::unavailable("the first lists are not complete yet"));
+        }
+        let address = request
+            .remote_addr()
+            .map_or_else(|| "unknown".into(), |address| address.to_string().into());
+        let (out, frames) = mpsc::channel(AHEAD);
+        let stream = Stream::new(self.clone(), head, address, out);
+        tokio::spawn(stream.run(request.into_inner(), heads));
+        Ok(Response::new(Box::pin(ReceiverStream::new(frames))))
+    }
+}
+
+/// Why the server does not run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The descriptors of this build are broken.
+    #[error("reflection cannot be built: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// The transport failed.
+    #[error("the gRPC server failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// Serves until `service` is told to leave, then until its streams have left.
+///
+/// # Errors
+/// Where the transport fails.
+pub async fn run(listener: TcpListener, service: Service, inspect: Inspect) -> Result<(), ServeError> {
+    let reflection =
+        || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+    let mut leaving = service.leaving.clone();
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Server::builder()
+        // A proxy's node may vanish without a word.
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .add_service(ConfigStreamServer::new(service).max_decoding_message_size(MESSAGE_MAX))
+        .add_service(inspect.into_server())
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .serve_with_incoming_shutdown(incoming, async move {
+            // An error means that the process is over anyway.
+            let _ = leaving.wait_for(|leaving| *leaving).await;
+        })
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Certificates and keys out of Secrets.
+//!
+//! **Invariant:** nothing that a Secret holds gets into a fault.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls_pki_types::PrivateKeyDer;
+use shared::pem;
+use shared::resource::{Certificate, Chain};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::Fault;
+use crate::objects::Secret;
+use crate::problem::Severity;
+
+/// What a Secret gives: the leaf with its key, and what signed it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pair {
+    /// The leaf certificate and its key.
+    pub certificate: Certificate,
+    /// The rest of `tls.crt`, if there is more than the leaf.
+    pub chain: Option<Chain>,
+    /// The names that the leaf is good for.
+    pub names: Vec<String>,
+}
+
+/// Reads `tls.crt` and `tls.key` (controller.md 6; the Secret's type is not looked at).
+///
+/// # Errors
+/// Where one is missing or not what it should be, or they do not belong together.
+pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
+    let certificates = pem::certificates(&decoded(secret, "tls.crt")?);
+    let mut certificates = certificates.map_err(|error| rejected("tls.crt", error))?;
+    let key = pem::private_key(&decoded(secret, "tls.key")?).map_err(|error| rejected("tls.key", error))?;
+    let chain = certificates.split_off(1);
+    let Some(leaf) = certificates.pop() else {
+        return Err(rejected("tls.crt", pem::PemError::NoCertificate));
+    };
+    check(&leaf, &key)?;
+    let chain = (!chain.is_empty()).then_some(Chain { certificates: chain });
+    Ok(Pair {
+        names: pem::names(&leaf),
+        certificate: Certificate {
+            leaf,
+            key,
+            chain: chain.as_ref().map(Chain::key),
+        },
+        chain,
+    })
+}
+
+fn decoded(secret: &Secret, key: &str) -> Result<Vec<u8>, Fault> {
+    let text = secret.data.get(key).ok_or_else(|| rejected(key, "missing"))?;
+    // Manifests break long lines.
+    let text: String = text.split_ascii_whitespace().collect();
+    STANDARD.decode(text).map_err(|_| rejected(key, "not base64"))
+}
+
+/// Whether the proxies could sign with the key, and in the name of the certificate.
+fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
+    let unusable = |_| {
+        rejected(
+            "tls.key",
+            "expected an RSA, ECDSA or Ed25519 key that TLS can use",
+        )
+    };
+    let key = PrivateKeyDer::try_from(key).map_err(unusable)?;
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
+        .map_err(|_| "unsupported")
+        .map_err(unusable)?;
+    let (_, certificate) = X509Certificate::from_der(leaf)
+        .map_err(|_| rejected("tls.crt", "the first certificate is not X.509"))?;
+    match key.public_key() {
+        Some(public) if public.as_ref() != certificate.public_key().raw => Err(rejected(
+            "tls.key",
+            "it does not belong to the first certificate of tls.crt",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn rejected(key: &str, reason: impl ToString) -> Fault {
+    Fault::new(Severity::Rejected, format!("data[{key}]"), reason.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Metadata;
+
+    fn pair(names: &[&str]) -> (rcgen::Certificate, rcgen::KeyPair) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certificate = rcgen::CertificateParams::new(names)
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
+        (certificate, key)
+    }
+
+    fn secret(certificate: &str, key: &str) -> Secret {
+        Secret {
+            metadata: Metadata::default(),
+            data: [("tls.crt", certificate), ("tls.key", key)]
+                .map(|(name, text)| (name.to_owned(), STANDARD.encode(text)))
+                .into(),
+        }
+    }
+
+    #[test]
+    fn a_pair_and_its_chain_are_read() {
+        let (leaf, key) = pair(&["a.test", "*.b.test"]);
+        let (issuer, _) = pair(&["issuer.test"]);
+        let pem = format!("{}{}", leaf.pem(), issuer.pem());
+        let read = compile(&secret(&pem, &key.serialize_pem())).unwrap();
+        assert_eq!(read.certificate.leaf, leaf.der().as_ref());
+        assert_eq!(read.certificate.key, key.serialized_der());
+        assert_eq!(read.names, ["a.test", "*.b.test"]);
+        let chain = read.chain.unwrap();
+        assert_eq!(chain.certificates, [issuer.der().as_ref()]);
+        assert_eq!(read.certificate.chain, Some(chain.key()));
+    }
+
+    #[test]
+    fn faulty_ones_are_rejected_without_a_word_of_them() {
+        let (leaf, key) = pair(&["a.test"]);
+        let (_, other) = pair(&["a.test"]);
+        let (leaf, key, other) = (leaf.pem(), key.serialize_pem(), other.serialize_pem());
+        let mut without = secret(&leaf, &key);
+        without.data.remove("tls.key");
+        let mut garbled = secret(&leaf, &key);
+        garbled.data.insert("tls.crt".into(), "%%%".into());
+        let cases = [
+            (secret(&leaf, &other), "data[tls.key]"),
+            (secret("hello", &key), "data[tls.crt]"),
+            (secret(&leaf, &leaf), "data[tls.key]"),
+            (without, "data[tls.key]"),
+            (garbled, "data[tls.crt]"),
+            (Secret::default(), "data[tls.crt]"),
+        ];
+        for (secret, field) in cases {
+            let fault = compile(&secret).unwrap_err();
+            assert_eq!(
+                (fault.severity, fault.field.as_str()),
+                (Severity::Rejected, field)
+            );
+            assert!(!fault.reason.contains("MII"), "{}", fault.reason);
+        }
+    }
+
+    #[test]
+    fn broken_lines_are_no_fault() {
+        let (leaf, key) = pair(&["a.test"]);
+        let mut secret = secret(&leaf.pem(), &key.serialize_pem());
+        for text in secret.data.values_mut() {
+            text.insert(10, '\n');
+        }
+        compile(&secret).unwrap();
+    }
+}

@@ -1,0 +1,303 @@
+//! What one Ingress asks for, read on its own: no other object is looked at.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use shared::name::{HostName, ObjectName};
+use shared::resource::{Canary, Denial, PathType};
+
+use super::Fault;
+use crate::annotations;
+use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
+use crate::problem::Severity;
+
+/// Who comes first where Ingresses compete: the oldest; at the same second the *greater* `namespace/name`
+/// (annotations.md 2.1). One without a creationTimestamp, or with one that is none, is the oldest.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Age {
+    seconds: i64,
+    name: Reverse<Arc<str>>,
+}
+
+impl Age {
+    /// Of an object.
+    pub fn of(metadata: &Metadata) -> Self {
+        let created = metadata.creation_timestamp.parse::<jiff::Timestamp>();
+        Self {
+            seconds: created.map_or(i64::MIN, jiff::Timestamp::as_second),
+            name: Reverse(metadata.object_name().to_string().into()),
+        }
+    }
+
+    /// `namespace/name` of the object.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name.0
+    }
+}
+
+/// A Service port as an Ingress writes it: `80` and `http` are two, even where they are the same port.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct BackendKey {
+    /// The Service.
+    pub service: ObjectName,
+    /// Number or name of the port, as written.
+    pub port: Arc<str>,
+}
+
+/// `namespace/service/port`, the key of its Backend.
+impl fmt::Display for BackendKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.service, self.port)
+    }
+}
+
+/// A path of a rule that leads to a Service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClaimedPath {
+    /// Begins with a slash.
+    pub path: Arc<str>,
+    /// How it is compared.
+    pub kind: PathType,
+    /// Where it leads.
+    pub backend: BackendKey,
+    /// Place of the rule in the Ingress, and of the path in the rule.
+    pub place: (usize, usize),
+}
+
+impl ClaimedPath {
+    /// Path of its field, for problems.
+    pub fn field(&self) -> String {
+        let (rule, path) = self.place;
+        format!("spec.rules[{rule}].http.paths[{path}]")
+    }
+}
+
+/// One entry of `spec.tls`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClaimedTls {
+    /// The hosts that it lists, lower-case.
+    pub hosts: Vec<String>,
+    /// Its Secret, if it names one.
+    pub secret: Option<ObjectName>,
+}
+
+/// What one Ingress asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claim {
+    /// Its name.
+    pub name: ObjectName,
+    /// Its place among all.
+    pub age: Age,
+    /// Set on a canary: which requests it takes.
+    pub canary: Option<Canary>,
+    /// The hosts that its rules name, each with its paths in the order of the Ingress.
+    pub hosts: BTreeMap<HostName, Vec<ClaimedPath>>,
+    /// Where `spec.defaultBackend` leads.
+    pub default_backend: Option<BackendKey>,
+    /// Whether it has any rule.
+    pub has_rules: bool,
+    /// `spec.tls`.
+    pub tls: Vec<ClaimedTls>,
+    /// Annotation `ssl-redirect`.
+    pub ssl_redirect: Option<bool>,
+    /// Annotation `force-ssl-redirect`.
+    pub force_ssl_redirect: Option<bool>,
+    /// Annotation `enable-global-auth`.
+    pub global_auth: Option<bool>,
+    /// Why its paths answer 503, if they do.
+    pub denied: Option<Denial>,
+    /// Why all paths of its hosts answer 503, if they do.
+    pub hosts_denied: Option<Denial>,
+    /// What is wrong with it, whatever other objects there are.
+    pub faults: Vec<Fault>,
+}
+
+impl Claim {
+    /// Reads an Ingress that is not rejected.
+    pub fn of(ingress: &Ingress) -> Self {
+        let name = ingress.metadata.object_name();
+        let read = annotations::read(&name, &ingress.metadata.annotations);
+        let spec = &ingress.spec;
+        let mut faults = read.faults;
+        let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
+        for (i, rule) in spec.rules.iter().enumerate() {
+            let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
+            for (j, path) in rule.http.iter().flat_map(|http| &http.paths).enumerate() {
+                // A path that leads to no Service is as if it were not there (controller.md 5.2).
+                let Some(backend) = backend_key(&name, &path.backend) else {
+                    faults.push(no_service(format!("spec.rules[{i}].http.paths[{j}].backend")));
+                    continue;
+                };
+                claimed.push(ClaimedPath {
+                    path: if path.path.is_empty() { "/" } else { &path.path }.into(),
+                    kind: match path.path_type {
+                        Some(IngressPathType::Exact) => PathType::Exact,
+                        // annotations.md 3.1.
+                        Some(IngressPathType::Prefix | IngressPathType::ImplementationSpecific) | None => {
+                            PathType::Prefix
+                        }
+                    },
+                    backend,
+                    place: (i, j),
+                });
+            }
+        }
+        let default_backend = spec.default_backend.as_ref().and_then(|backend| {
+            let key = backend_key(&name, backend);
+            if key.is_none() {
+                faults.push(no_service("spec.defaultBackend".into()));
+            }
+            key
+        });
+        let tls = spec.tls.iter().map(|tls| ClaimedTls {
+            hosts: tls.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            secret: (!tls.secret_name.is_empty())
+                .then(|| ObjectName::new(Arc::clone(&name.namespace), tls.secret_name.as_str())),
+        });
+        Self {
+            age: Age::of(&ingress.metadata),
+            canary: read.canary,
+            hosts,
+            default_backend,
+            has_rules: !spec.rules.is_empty(),
+            tls: tls.collect(),
+            ssl_redirect: read.ssl_redirect,
+            force_ssl_redirect: read.force_ssl_redirect,
+            global_auth: read.global_auth,
+            denied: read.denied,
+            hosts_denied: read.hosts_denied,
+            faults,
+            name,
+        }
+    }
+
+    /// Whether it is a canary.
+    pub fn is_canary(&self) -> bool {
+        self.canary.is_some()
+    }
+
+    /// Whether its `spec.defaultBackend` has something to say on the catch-all host: that of an Ingress without rules
+    /// serves it, that of a canary attaches there.
+    pub fn claims_catch_all(&self) -> bool {
+        self.default_backend.is_some() && (self.is_canary() || !self.has_rules)
+    }
+
+    /// All hosts for which it counts.
+    pub fn members_of(&self) -> BTreeSet<HostName> {
+        let mut hosts: BTreeSet<_> = self.hosts.keys().cloned().collect();
+        if self.claims_catch_all() {
+            hosts.insert(HostName::catch_all());
+        }
+        hosts
+    }
+
+    /// Its paths on a host.
+    pub fn paths(&self, host: &HostName) -> &[ClaimedPath] {
+        self.hosts.get(host).map_or(&[], Vec::as_slice)
+    }
+
+    /// Everything that it refers to, won or not, with the path of the field.
+    pub fn references(&self) -> impl Iterator<Item = (&BackendKey, String)> {
+        let default = self
+            .default_backend
+            .iter()
+            .map(|key| (key, "spec.defaultBackend".to_owned()));
+        let paths = self.hosts.values().flatten();
+        default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field()))))
+    }
+
+    /// Whether a host cannot tell it from `other`: both ask for the same there.
+    pub fn is_same_for(&self, other: &Self, host: &HostName) -> bool {
+        let Self {
+            name,
+            age,
+            canary,
+            hosts: _,
+            default_backend,
+            has_rules,
+            tls,
+            ssl_redirect,
+            force_ssl_redirect,
+            global_auth,
+            denied,
+            hosts_denied,
+            faults: _,
+        } = self;
+        *name == other.name
+            && *age == other.age
+            // Which requests a canary takes stands in its Backend.
+            && canary.is_some() == other.canary.is_some()
+            && *default_backend == other.default_backend
+            && *has_rules == other.has_rules
+            && *tls == other.tls
+            && *ssl_redirect == other.ssl_redirect
+            && *force_ssl_redirect == other.force_ssl_redirect
+            && *global_auth == other.global_auth
+            && *denied == other.denied
+            && *hosts_denied == other.hosts_denied
+            && self.hosts.get(host) == other.hosts.get(host)
+    }
+}
+
+fn no_service(field: String) -> Fault {
+    Fault::new(
+        Severity::Unsupported,
+        field,
+        "a backend that is no Service is not served, as in ingress-nginx",
+    )
+}
+
+fn backend_key(ingress: &ObjectName, backend: &IngressBackend) -> Option<BackendKey> {
+    let service = backend.service.as_ref()?;
+    Some(BackendKey {
+        service: ObjectName::new(Arc::clone(&ingress.namespace), service.name.as_str()),
+        port: service.port.to_string().into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn age(created: &str, name: &str) -> Age {
+        Age::of(&Metadata {
+            namespace: "default".into(),
+            name: name.into(),
+            creation_timestamp: created.into(),
+            ..Metadata::default()
+        })
+    }
+
+    #[test]
+    fn the_oldest_comes_first_then_the_greater_name() {
+        let mut ages = [
+            age("2026-03-01T00:00:01Z", "a"),
+            age("2026-03-01T00:00:00Z", "a"),
+            age("2026-03-01T00:00:00Z", "b"),
+            age("", "a"),
+            age("1970-01-01T00:00:00Z", "z"),
+        ];
+        ages.sort();
+        let names: Vec<_> = ages.iter().map(|age| (age.seconds, &**age.name())).collect();
+        assert_eq!(
+            names,
+            [
+                (i64::MIN, "default/a"),
+                (0, "default/z"),
+                (1_772_323_200, "default/b"),
+                (1_772_323_200, "default/a"),
+                (1_772_323_201, "default/a"),
+            ]
+        );
+    }
+
+    #[test]
+    fn fractions_of_seconds_do_not_count() {
+        assert_eq!(
+            age("2026-03-01T00:00:00.9Z", "a"),
+            age("2026-03-01T01:00:00+01:00", "a")
+        );
+    }
+}

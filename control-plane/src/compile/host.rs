@@ -1,0 +1,134 @@
+//! Who wins on one host: its paths, its certificates, and which canaries attach where.
+//!
+//! ingress-nginx builds all servers in one pass over all Ingresses. What happens on one host there depends only on the
+//! Ingresses that name it, so one host at a time gives the same result at the price of what changed.
+
+mod canaries;
+mod locations;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::name::{HostName, ObjectName};
+use shared::resource::{CATCH_ALL, Host, Path, Route, Tls};
+
+use self::locations::Locations;
+use super::Fault;
+use super::claim::{Age, BackendKey, Claim};
+
+/// What the Ingresses that name a host make of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// The Host, if any Ingress that is no canary names it. The catch-all is always there.
+    pub host: Option<Host>,
+    /// The Routes by Ingress, for those that won a path.
+    pub routes: BTreeMap<ObjectName, Route>,
+    /// The backends of won paths, and the canaries' that are attached to them.
+    pub used: BTreeSet<BackendKey>,
+    /// Which canary backends act beside which main ones.
+    pub attachments: BTreeSet<Attachment>,
+    /// The Ingress that decides on TLS.
+    pub tls_decided_by: Option<ObjectName>,
+    /// The Secrets of its certificates.
+    pub secrets: BTreeSet<ObjectName>,
+    /// What is to be said to the owners of Ingresses.
+    pub faults: BTreeMap<ObjectName, Vec<Fault>>,
+}
+
+/// A canary's backend beside a main one.
+///
+/// In the order in which alternatives stand in a Backend once `primary` is equal: by the canary's age, then
+/// `spec.defaultBackend` before its paths.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Attachment {
+    /// The main backend.
+    pub primary: BackendKey,
+    /// Of the canary Ingress.
+    pub age: Age,
+    /// Which of its paths; `None`: `spec.defaultBackend`.
+    pub place: Option<(usize, usize)>,
+    /// The canary's backend.
+    pub alternative: BackendKey,
+}
+
+/// Compiles a host from the claims that count for it, oldest first.
+pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
+    let (canaries, mains): (Vec<&Claim>, Vec<&Claim>) = members.iter().partition(|claim| claim.is_canary());
+    let mut outcome = Outcome::default();
+    let mut locations = Locations::default();
+    if host.as_str() == CATCH_ALL || !mains.is_empty() {
+        locations = locations::compile(host, &mains, &mut outcome);
+        let (tls, decided_by) = tls(host, &mains);
+        outcome.tls_decided_by = decided_by;
+        outcome.secrets = tls.iter().flatten().cloned().collect();
+        outcome.host = Some(Host {
+            tls: tls.map(|secrets| Tls {
+                certificates: secrets.iter().map(ToString::to_string).collect(),
+            }),
+            denied: mains.iter().find_map(|claim| claim.hosts_denied.clone()),
+        });
+        outcome.routes = routes(&mains, &locations);
+    }
+    canaries::attach(host, &canaries, &locations, &mut outcome);
+    let won = locations.iter().filter_map(|location| location.backend.clone());
+    let attached = outcome.attachments.iter().map(|it| it.alternative.clone());
+    outcome.used = won.chain(attached).collect();
+    outcome
+}
+
+impl Outcome {
+    fn fault(&mut self, ingress: &ObjectName, fault: Fault) {
+        self.faults.entry(ingress.clone()).or_default().push(fault);
+    }
+}
+
+/// The Secrets of a host in order, and the Ingress that says so: the first with a TLS section (annotations.md 2.4).
+///
+/// An entry that lists the host decides alone, with or without a Secret; where none does, every Secret of the Ingress
+/// may cover the host (controller.md 6). The catch-all always shows the default certificate.
+fn tls(host: &HostName, mains: &[&Claim]) -> (Option<Vec<ObjectName>>, Option<ObjectName>) {
+    let decides = |claim: &&&Claim| !claim.tls.is_empty();
+    let Some(claim) = mains.iter().filter(|_| host.as_str() != CATCH_ALL).find(decides) else {
+        return (None, None);
+    };
+    let lists = |hosts: &[String]| hosts.iter().any(|listed| listed == host.as_str());
+    let mut secrets: Vec<ObjectName> = Vec::new();
+    match claim.tls.iter().find(|entry| lists(&entry.hosts)) {
+        Some(entry) => secrets.extend(entry.secret.clone()),
+        None => {
+            for secret in claim.tls.iter().filter_map(|entry| entry.secret.as_ref()) {
+                if !secrets.contains(secret) {
+                    secrets.push(secret.clone());
+                }
+            }
+        }
+    }
+    (Some(secrets), Some(claim.name.clone()))
+}
+
+fn routes(mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route> {
+    let mut won: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+    for location in locations.iter() {
+        if let Some(owner) = location.owner {
+            won.entry(owner).or_default().push(location);
+        }
+    }
+    let route = |(owner, mut won): (usize, Vec<&locations::Location>)| {
+        let claim = mains[owner];
+        // The implicit "/" has no place and so comes first.
+        won.sort_by_key(|location| location.place);
+        let path = |location: &locations::Location| Path {
+            path: location.path.to_string(),
+            kind: location.kind,
+            backend: location.backend.as_ref().map(ToString::to_string),
+        };
+        let route = Route {
+            paths: won.into_iter().map(path).collect(),
+            denied: claim.denied.clone(),
+            ssl_redirect: claim.ssl_redirect,
+            force_ssl_redirect: claim.force_ssl_redirect,
+            global_auth: claim.global_auth,
+        };
+        (claim.name.clone(), route)
+    };
+    won.into_iter().map(route).collect()
+}

@@ -1,0 +1,267 @@
+//! What takes an Ingress out of service as a whole: its last good version stays (outcome R of annotations.md 1.4).
+//!
+//! Paths and hosts are data here and never configuration text, so most of what ingress-nginx had to refuse cannot harm.
+//! The deep inspection of controller.md 3 is kept because users' policies rely on it.
+
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexBuilder};
+
+use super::Fault;
+use crate::annotations::table::Status;
+use crate::annotations::{self, PREFIX};
+use crate::objects::Ingress;
+use crate::problem::Severity;
+
+/// More rules than anybody writes by hand: a bound on what one object can cost.
+const MAX_RULES: usize = 1000;
+
+/// Bytes of text in one Ingress. An API server takes objects of up to 1.5 MiB.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The longest DNS name, and the longest label of one (RFC 1035 2.3.4).
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
+
+/// Forbidden texts of ingress-nginx' deep inspection (controller.md 3), without regard to case.
+const FORBIDDEN: &str =
+    r"\b(alias|root)\s[^;]*;|/etc/(passwd|shadow|group|nginx|ingress-controller)|/var/run/secrets|_by_lua";
+
+/// Why an Ingress is rejected; empty: it is not.
+pub fn faults(ingress: &Ingress) -> Vec<Fault> {
+    let mut found = Vec::new();
+    let mut reject = |field: String, reason: String| {
+        found.push(Fault::new(Severity::Rejected, field, reason));
+    };
+    let spec = &ingress.spec;
+    if spec.rules.len() > MAX_RULES {
+        reject(
+            "spec.rules".into(),
+            format!("expected at most {MAX_RULES} rules, got {}", spec.rules.len()),
+        );
+    }
+    let bytes = text_bytes(ingress);
+    if bytes > MAX_BYTES {
+        reject(
+            String::new(),
+            format!("expected at most {MAX_BYTES} bytes of text, got {bytes}"),
+        );
+    }
+    if !found.is_empty() {
+        // Nothing else is worth its price then.
+        return found;
+    }
+
+    let mut reject = |field: String, fault: Option<String>| {
+        found.extend(fault.map(|reason| Fault::new(Severity::Rejected, field, reason)));
+    };
+    for (i, rule) in spec.rules.iter().enumerate() {
+        reject(format!("spec.rules[{i}].host"), host_fault(&rule.host));
+        let paths = rule.http.iter().flat_map(|http| &http.paths);
+        for (j, path) in paths.enumerate() {
+            reject(
+                format!("spec.rules[{i}].http.paths[{j}].path"),
+                path_fault(&path.path),
+            );
+        }
+    }
+    for (i, tls) in spec.tls.iter().enumerate() {
+        reject(format!("spec.tls[{i}].secretName"), text_fault(&tls.secret_name));
+        for (j, host) in tls.hosts.iter().enumerate() {
+            reject(format!("spec.tls[{i}].hosts[{j}]"), text_fault(host));
+        }
+    }
+    for (key, text) in &ingress.metadata.annotations {
+        let Some(name) = key.strip_prefix(PREFIX) else {
+            continue;
+        };
+        // Text of several lines is what snippets are made of, and they never act anyway; unknown ones neither.
+        let several_lines = !matches!(
+            Status::of(name),
+            Some(Status::Honoured | Status::Unsupported { .. } | Status::Restricts(_))
+        );
+        // The line break that a YAML block scalar ends with is no attack.
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        if !several_lines && text.chars().any(char::is_control) {
+            reject(
+                annotations::field(name),
+                Some("expected text of one line, got control characters".into()),
+            );
+        }
+    }
+    found
+}
+
+fn text_bytes(ingress: &Ingress) -> usize {
+    let paths = ingress
+        .spec
+        .rules
+        .iter()
+        .flat_map(|rule| rule.http.iter().flat_map(|http| &http.paths));
+    let tls = ingress.spec.tls.iter();
+    let annotations = ingress.metadata.annotations.iter();
+    ingress
+        .spec
+        .rules
+        .iter()
+        .map(|rule| rule.host.len())
+        .sum::<usize>()
+        + paths.map(|path| path.path.len()).sum::<usize>()
+        + tls
+            .map(|tls| tls.secret_name.len() + tls.hosts.iter().map(String::len).sum::<usize>())
+            .sum::<usize>()
+        + annotations
+            .map(|(key, text)| key.len() + text.len())
+            .sum::<usize>()
+}
+
+/// What no name, host or path may hold.
+fn text_fault(text: &str) -> Option<String> {
+    if text.chars().any(char::is_control) {
+        return Some(format!("expected no control characters, got {text:?}"));
+    }
+    let forbidden = forbidden().is_some_and(|forbidden| forbidden.is_match(text));
+    forbidden.then(|| format!("ingress-nginx' deep inspection forbids {text:?}"))
+}
+
+fn path_fault(path: &str) -> Option<String> {
+    if !path.is_empty() && !path.starts_with('/') {
+        return Some(format!("expected a path that begins with a slash, got {path:?}"));
+    }
+    text_fault(path)
+}
+
+fn host_fault(host: &str) -> Option<String> {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let is_label = |label: &str| {
+        let inside = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        !label.is_empty()
+            && label.len() <= MAX_LABEL
+            && label.bytes().all(inside)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // The name of the catch-all is no host that a rule may ask for.
+    let is_name = name.len() <= MAX_NAME && name != "_" && name.split('.').all(is_label);
+    if host.is_empty() || is_name {
+        return text_fault(host);
+    }
+    Some(format!("expected a DNS name or a wildcard of one, got {host:?}"))
+}
+
+fn forbidden() -> Option<&'static Regex> {
+    static COMPILED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| RegexBuilder::new(FORBIDDEN).case_insensitive(true).build().ok());
+    COMPILED.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::{IngressHttp, IngressPath, IngressRule, IngressTls};
+
+    fn with(host: &str, path: &str) -> Ingress {
+        let mut ingress = Ingress::default();
+        ingress.spec.rules = vec![IngressRule {
+            host: host.into(),
+            http: Some(IngressHttp {
+                paths: vec![IngressPath {
+                    path: path.into(),
+                    ..IngressPath::default()
+                }],
+            }),
+        }];
+        ingress
+    }
+
+    #[test]
+    fn the_inspection_compiles() {
+        assert!(forbidden().is_some());
+    }
+
+    #[test]
+    fn paths() {
+        for path in [
+            "",
+            "/",
+            "/a b",
+            "/foo(/|$)(.*)",
+            "/a\" { return 200 owned; } #",
+            "/root",
+            "/d${x}",
+        ] {
+            assert_eq!(faults(&with("a.test", path)), [], "{path:?}");
+        }
+        for path in [
+            "foo",
+            "/a\n}",
+            "/etc/nginx",
+            "/x/ETC/passwd",
+            "/var/run/secrets/x",
+            "/a;alias /x;",
+            "/;root /x;",
+            "/content_by_lua_block",
+        ] {
+            let faults = faults(&with("a.test", path));
+            assert_eq!(faults.len(), 1, "{path:?}");
+            assert_eq!(faults[0].field, "spec.rules[0].http.paths[0].path");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for host in [
+            "",
+            "a.test",
+            "*.a.test",
+            "A.Test",
+            "xn--bcher-kva.example",
+            "localhost",
+            "10.0.0.1",
+        ] {
+            assert_eq!(faults(&with(host, "/")), [], "{host:?}");
+        }
+        for host in [
+            "_", "a..test", "a.test.", "*", "*.", "a.*.test", "a/b", "a b", "-a.test", "a:80",
+        ] {
+            assert_eq!(faults(&with(host, "/")).len(), 1, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn tls_names_are_inspected() {
+        let mut ingress = with("a.test", "/");
+        ingress.spec.tls = vec![IngressTls {
+            hosts: vec!["/etc/shadow".into()],
+            secret_name: "x\ny".into(),
+        }];
+        let fields: Vec<_> = faults(&ingress).into_iter().map(|fault| fault.field).collect();
+        assert_eq!(fields, ["spec.tls[0].secretName", "spec.tls[0].hosts[0]"]);
+    }
+
+    #[test]
+    fn annotations_are_of_one_line_but_for_snippets() {
+        let mut ingress = with("a.test", "/");
+        let mut set = |name: &str, text: &str| {
+            ingress
+                .metadata
+                .annotations
+                .insert(format!("{PREFIX}{name}"), text.into());
+        };
+        set("server-snippet", "a;\nb;\n");
+        set("ssl-redirect", "true\n");
+        set("frobnicate", "a\nb");
+        set("canary-by-header", "X\r\nY");
+        let faults = faults(&ingress);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].field, annotations::field("canary-by-header"));
+    }
+
+    #[test]
+    fn too_much_is_rejected() {
+        let mut ingress = with("a.test", "/");
+        ingress.spec.rules = vec![IngressRule::default(); MAX_RULES + 1];
+        assert_eq!(faults(&ingress).len(), 1);
+        assert_eq!(faults(&with("a.test", &"/a".repeat(MAX_BYTES))).len(), 1);
+    }
+}

@@ -1,0 +1,102 @@
+//! How fresh what a source has is: counters per kind, written by the source, read by metrics and readiness.
+//!
+//! **Invariant:** plain atomics; looking never waits for a source, and a source never waits for who looks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use shared::clock;
+
+use crate::objects::ObjectKind;
+
+/// Health of a source, per kind. Clones show the same figures.
+#[derive(Clone, Debug, Default)]
+pub struct Freshness {
+    kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    synced: AtomicBool,
+    heard: AtomicU64,
+    relists: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// The figures of one kind at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Figures {
+    /// The first list is complete.
+    pub synced: bool,
+    /// When the last event or bookmark came; `None` before the first.
+    pub heard: Option<SystemTime>,
+    /// Lists read whole, the first one included.
+    pub relists: u64,
+    /// Objects that could not be read.
+    pub broken: u64,
+}
+
+impl Freshness {
+    /// The figures of one kind.
+    pub fn of(&self, kind: ObjectKind) -> Figures {
+        let cell = self.cell(kind);
+        let heard = cell.heard.load(Ordering::Relaxed);
+        Figures {
+            synced: cell.synced.load(Ordering::Relaxed),
+            heard: (heard > 0).then(|| UNIX_EPOCH + Duration::from_millis(heard)),
+            relists: cell.relists.load(Ordering::Relaxed),
+            broken: cell.broken.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the first lists of all kinds are complete.
+    pub fn synced(&self) -> bool {
+        ObjectKind::ALL.iter().all(|kind| self.of(*kind).synced)
+    }
+
+    pub(crate) fn note_synced(&self, kind: ObjectKind) {
+        self.cell(kind).synced.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_heard(&self, kind: ObjectKind) {
+        let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.cell(kind).heard.store(millis, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_relist(&self, kind: ObjectKind) {
+        self.cell(kind).relists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_broken(&self, kind: ObjectKind) {
+        self.cell(kind).broken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn cell(&self, kind: ObjectKind) -> &Cell {
+        // `ALL` is in the order of declaration, so a kind's number is its place.
+        &self.kinds[kind as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_per_kind_and_shared_by_clones() {
+        let fresh = Freshness::default();
+        let seen = fresh.clone();
+        for (at, kind) in ObjectKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at, "{kind:?} has its own cell");
+            assert!(!seen.synced());
+            fresh.note_synced(kind);
+        }
+        fresh.note_broken(ObjectKind::Ingress);
+        fresh.note_heard(ObjectKind::Secret);
+        assert!(seen.synced());
+        assert_eq!(seen.of(ObjectKind::Ingress).broken, 1);
+        assert_eq!(seen.of(ObjectKind::Service).broken, 0);
+        assert!(seen.of(ObjectKind::Secret).heard.is_some() && seen.of(ObjectKind::Ingress).heard.is_none());
+    }
+}

@@ -1,0 +1,249 @@
+//! Service ports that Ingresses refer to: who does, which Service port it is, and what is attached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shared::kind::Kind;
+use shared::name::ObjectName;
+use shared::resource::{Canary, Resource};
+
+use super::Index;
+use super::objects::reference;
+use crate::compile::backend::{self, Port};
+use crate::compile::claim::{Age, BackendKey, Claim};
+use crate::compile::host::Attachment;
+use crate::objects::ObjectKind;
+
+/// Where the alternatives of a Backend stand: by the canary's age, then by its path.
+type Rank = (Age, Option<(usize, usize)>);
+
+/// One Service port as Ingresses write it.
+#[derive(Debug)]
+pub(super) struct BackendState {
+    /// Everybody who refers to it, won or not, oldest first.
+    referrers: BTreeMap<Age, Arc<Claim>>,
+    /// On how many hosts it is in use. 0: it is no resource.
+    uses: usize,
+    /// The canaries attached to it.
+    alternatives: BTreeMap<Rank, BackendKey>,
+    /// What the Service has for it.
+    pub(super) port: Port,
+}
+
+/// One Service, whether it exists or not.
+#[derive(Debug, Default)]
+pub(super) struct ServiceState {
+    /// Its ports that are referred to.
+    keys: BTreeSet<BackendKey>,
+    /// How many of them are resources.
+    published: usize,
+    /// Its EndpointSlices.
+    pub(super) slices: BTreeSet<ObjectName>,
+}
+
+impl ServiceState {
+    /// Whether its endpoints are resources.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.published > 0
+    }
+
+    pub(super) fn is_void(&self) -> bool {
+        self.keys.is_empty() && self.slices.is_empty()
+    }
+}
+
+impl BackendState {
+    /// The Ingress that decides what is upstream-wide: the first that refers to it (annotations.md 2.5).
+    ///
+    /// In the original a Backend whose first referrer is a canary gets no locations at all, so that an older canary to
+    /// the same Service silently takes away a main route that somebody makes later. No conformance case asks for that:
+    /// the main path is served here, the canary decides the policy, and both are told.
+    pub(super) fn decider(&self) -> Option<&Arc<Claim>> {
+        self.referrers.values().next()
+    }
+
+    /// The alternative that acts, and its canary.
+    pub(super) fn first_alternative(&self) -> Option<(&Age, &BackendKey)> {
+        self.alternatives.iter().next().map(|((age, _), key)| (age, key))
+    }
+
+    fn policy(&self) -> Option<Canary> {
+        self.decider().and_then(|claim| claim.canary.clone())
+    }
+
+    fn keys_of_alternatives(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        for key in self.alternatives.values().map(ToString::to_string) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+}
+
+impl Index {
+    /// Puts a claim in place of another one of the same Ingress, in all that they refer to.
+    pub(super) fn replace_referrer(&mut self, before: Option<&Arc<Claim>>, after: Option<&Arc<Claim>>) {
+        let keys_of = |claim: Option<&Arc<Claim>>| -> BTreeSet<BackendKey> {
+            let claims = claim.into_iter();
+            claims
+                .flat_map(|claim| claim.references().map(|(key, _)| key.clone()))
+                .collect()
+        };
+        let (old, new) = (keys_of(before), keys_of(after));
+        for key in old.union(&new) {
+            let state = self.backend_state(key);
+            let decided = state.decider().map(Arc::clone);
+            let policy = state.policy();
+            if let Some(claim) = before.filter(|_| old.contains(key)) {
+                state.referrers.remove(&claim.age);
+            }
+            if let Some(claim) = after.filter(|_| new.contains(key)) {
+                state.referrers.insert(claim.age.clone(), Arc::clone(claim));
+            }
+            let decides =
+                |claim: Option<&Arc<Claim>>| claim.map(|claim| (claim.age.clone(), claim.canary.clone()));
+            let is_told = decides(decided.as_ref()) != decides(state.decider());
+            let is_changed = policy != state.policy();
+            if is_told {
+                self.tell_referrers(key);
+            }
+            if is_changed {
+                self.dirty.backends.insert(key.clone());
+            }
+            self.forget_backend_if_void(key);
+        }
+    }
+
+    fn backend_state(&mut self, key: &BackendKey) -> &mut BackendState {
+        self.backends.entry(key.clone()).or_insert_with(|| {
+            let service = self.services.entry(key.service.clone()).or_default();
+            service.keys.insert(key.clone());
+            let service = self.objects.service(&key.service).map(|service| &**service);
+            BackendState {
+                referrers: BTreeMap::new(),
+                uses: 0,
+                alternatives: BTreeMap::new(),
+                port: backend::port(service, &key.port),
+            }
+        })
+    }
+
+    fn forget_backend_if_void(&mut self, key: &BackendKey) {
+        let is_void = self.backends.get(key).is_some_and(|state| {
+            state.referrers.is_empty() && state.uses == 0 && state.alternatives.is_empty()
+        });
+        if is_void && !self.dirty.backends.contains(key) {
+            self.backends.remove(key);
+            if let Some(service) = self.services.get_mut(&key.service) {
+                service.keys.remove(key);
+            }
+            self.forget_service_if_void(&key.service);
+        }
+    }
+
+    pub(super) fn forget_service_if_void(&mut self, service: &ObjectName) {
+        if self.services.get(service).is_some_and(ServiceState::is_void) {
+            self.services.remove(service);
+        }
+    }
+
+    /// The owners of all Ingresses that refer to it may have something new to know.
+    fn tell_referrers(&mut self, key: &BackendKey) {
+        let referrers = self
+            .backends
+            .get(key)
+            .into_iter()
+            .flat_map(|state| state.referrers.values());
+        let ingresses = referrers.map(|claim| reference(ObjectKind::Ingress, &claim.name));
+        self.dirty.problems.extend(ingresses);
+    }
+
+    /// The canaries that are attached to it may have something new to know.
+    fn tell_canaries(&mut self, key: &BackendKey) {
+        let alternatives = self
+            .backends
+            .get(key)
+            .into_iter()
+            .flat_map(|state| state.alternatives.keys());
+        let names = alternatives.filter_map(|(age, _)| ObjectName::parse(age.name()));
+        self.dirty
+            .problems
+            .extend(names.map(|name| reference(ObjectKind::Ingress, &name)));
+    }
+
+    /// One host more (1) or less (-1) uses it.
+    pub(super) fn count_use(&mut self, key: &BackendKey, count: isize) {
+        let state = self.backend_state(key);
+        let was_used = state.uses > 0;
+        state.uses = state.uses.saturating_add_signed(count);
+        if was_used != (state.uses > 0) {
+            self.dirty.backends.insert(key.clone());
+        }
+    }
+
+    pub(super) fn attach(&mut self, attachment: &Attachment) {
+        let Attachment {
+            primary,
+            age,
+            place,
+            alternative,
+        } = attachment;
+        self.backend_state(primary)
+            .alternatives
+            .insert((age.clone(), *place), alternative.clone());
+        self.dirty.backends.insert(primary.clone());
+        self.tell_canaries(primary);
+    }
+
+    pub(super) fn detach(&mut self, attachment: &Attachment) {
+        let rank = (attachment.age.clone(), attachment.place);
+        self.tell_canaries(&attachment.primary);
+        self.backend_state(&attachment.primary).alternatives.remove(&rank);
+        self.dirty.backends.insert(attachment.primary.clone());
+    }
+
+    /// A Service came, changed or went.
+    pub(super) fn refresh_service(&mut self, name: &ObjectName) {
+        let keys = self
+            .services
+            .get(name)
+            .map(|state| state.keys.clone())
+            .unwrap_or_default();
+        for key in keys {
+            let service = self.objects.service(name).map(|service| &**service);
+            let port = backend::port(service, &key.port);
+            let Some(state) = self.backends.get_mut(&key).filter(|state| state.port != port) else {
+                continue;
+            };
+            state.port = port;
+            self.touched.mark(reference(ObjectKind::Service, name));
+            self.tell_referrers(&key);
+            self.dirty.backends.insert(key);
+        }
+    }
+
+    /// Compiles a Backend again and notes what its change touches.
+    pub(super) fn compile_backend(&mut self, key: &BackendKey) {
+        let state = self.backend_state(key);
+        let is_used = state.uses > 0;
+        let text = key.to_string();
+        let (is_new, was_there) = if is_used {
+            let backend = backend::compile(&state.port, state.keys_of_alternatives(), state.policy());
+            let was_there = self.published.has(Kind::Backend, &text);
+            self.published.put(text, &Resource::Backend(backend));
+            (!was_there, false)
+        } else {
+            (false, self.published.remove(Kind::Backend, text, false))
+        };
+        if let Some(service) = self.services.get_mut(&key.service) {
+            let was_in_use = service.is_in_use();
+            service.published = service.published + usize::from(is_new) - usize::from(was_there);
+            if was_in_use != service.is_in_use() {
+                self.dirty.slices.extend(service.slices.iter().cloned());
+            }
+        }
+        self.forget_backend_if_void(key);
+    }
+}

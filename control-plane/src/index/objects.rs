@@ -1,0 +1,68 @@
+//! All objects by name, as the versions that are in use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+
+use super::slot::Slot;
+use crate::objects::{ConfigMap, EndpointSlice, IngressClass, Object, ObjectKind, ObjectRef, Service};
+
+/// All objects.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    slots: HashMap<ObjectRef, Slot>,
+}
+
+/// Defines access to the version in use of one kind.
+macro_rules! in_use {
+    ($($method:ident -> $kind:ident;)*) => {
+        $(pub(super) fn $method(&self, name: &ObjectName) -> Option<&Arc<$kind>> {
+            match self.in_use(ObjectKind::$kind, name)? {
+                Object::$kind(object) => Some(object),
+                _ => None,
+            }
+        })*
+    };
+}
+
+impl Objects {
+    in_use! {
+        ingress_class -> IngressClass;
+        service -> Service;
+        slice -> EndpointSlice;
+        configmap -> ConfigMap;
+    }
+
+    fn in_use(&self, kind: ObjectKind, name: &ObjectName) -> Option<&Object> {
+        self.get(&reference(kind, name))?.in_use()
+    }
+
+    pub(super) fn get(&self, reference: &ObjectRef) -> Option<&Slot> {
+        self.slots.get(reference)
+    }
+
+    pub(super) fn get_mut(&mut self, reference: &ObjectRef) -> Option<&mut Slot> {
+        self.slots.get_mut(reference)
+    }
+
+    /// The slot of an object, made if there is none.
+    pub(super) fn slot(&mut self, reference: &ObjectRef) -> &mut Slot {
+        self.slots.entry(reference.clone()).or_default()
+    }
+
+    /// Forgets an object of which nothing is left to know.
+    pub(super) fn forget_if_void(&mut self, reference: &ObjectRef) {
+        if self.slots.get(reference).is_some_and(Slot::is_void) {
+            self.slots.remove(reference);
+        }
+    }
+}
+
+/// Names an object.
+pub(super) fn reference(kind: ObjectKind, name: &ObjectName) -> ObjectRef {
+    ObjectRef {
+        kind,
+        name: name.clone(),
+    }
+}

@@ -1,0 +1,219 @@
+//! What the owner of an object should know, gathered from all that was made of it.
+
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+use shared::pem;
+
+use super::Index;
+use super::slot::{Present, Slot};
+use crate::compile::Fault;
+use crate::compile::claim::Claim;
+use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::problem::{Problem, Severity};
+
+impl Index {
+    /// Gathers the problems of an object again. False where they are the same as before.
+    pub(super) fn refresh_problems(&mut self, object: &ObjectRef) -> bool {
+        let mut problems = self.problems_of(object);
+        problems.sort();
+        problems.dedup();
+        if problems.is_empty() {
+            return self.problems.remove(object).is_some();
+        }
+        if self
+            .problems
+            .get(object)
+            .is_some_and(|before| **before == *problems)
+        {
+            return false;
+        }
+        self.problems.insert(object.clone(), Arc::from(problems));
+        true
+    }
+
+    /// Whether an object's newest version is not served though somebody asks for it.
+    pub(super) fn is_rejected(&self, object: &ObjectRef) -> bool {
+        let Some(slot) = self.objects.get(object) else {
+            return false;
+        };
+        let is_asked_for = |version: &Object| match version {
+            Object::Ingress(ingress) => self.is_ours(ingress),
+            Object::Secret(_) => self.secrets.is_wanted(&object.name),
+            _ => true,
+        };
+        match &slot.present {
+            Present::Faulty(version, _) => is_asked_for(version),
+            Present::Broken { .. } => slot.in_use().is_none_or(is_asked_for),
+            Present::Unknown | Present::Deleted | Present::Fine(_) | Present::Unchecked(_) => false,
+        }
+    }
+
+    fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
+        let Some(slot) = self.objects.get(object) else {
+            return Vec::new();
+        };
+        let faults = match &slot.present {
+            Present::Broken { problem, .. } => return vec![problem.clone()],
+            Present::Faulty(_, faults) if self.is_rejected(object) => faults.clone(),
+            // What is wrong with an older version that is in use is not what its owner sees in front of them.
+            Present::Faulty(..) => Vec::new(),
+            Present::Unknown | Present::Deleted | Present::Unchecked(_) => Vec::new(),
+            Present::Fine(_) => match object.kind {
+                ObjectKind::Ingress => self.faults_of_ingress(&object.name),
+                ObjectKind::EndpointSlice => {
+                    self.slices.faults.get(&object.name).cloned().unwrap_or_default()
+                }
+                ObjectKind::ConfigMap if object.name == self.options.configmap => {
+                    self.settings_faults.clone()
+                }
+                ObjectKind::ConfigMap
+                | ObjectKind::IngressClass
+                | ObjectKind::Service
+                | ObjectKind::Secret => Vec::new(),
+            },
+        };
+        faults
+            .into_iter()
+            .map(|fault| problem(object, slot, fault))
+            .collect()
+    }
+
+    fn faults_of_ingress(&self, name: &ObjectName) -> Vec<Fault> {
+        let Some(claim) = self.ingresses.claims.get(name) else {
+            return Vec::new();
+        };
+        let mut faults = claim.faults.clone();
+        for host in claim.members_of() {
+            let Some(state) = self.hosts.get(&host) else {
+                continue;
+            };
+            faults.extend(state.outcome.faults.get(name).into_iter().flatten().cloned());
+            if state.outcome.tls_decided_by.as_ref() == Some(name) {
+                self.judge_certificates(claim, host.as_str(), &state.outcome.secrets, &mut faults);
+            }
+            if claim.is_canary() {
+                let mine = state.outcome.attachments.iter().filter(|it| it.age == claim.age);
+                for attachment in mine {
+                    self.judge_attachment(claim, attachment, &mut faults);
+                }
+            }
+        }
+        for (key, field) in claim.references() {
+            let Some(state) = self.backends.get(key) else {
+                continue;
+            };
+            faults.extend(state.port.fault(key, &field));
+            if let Some(decider) = state.decider().filter(|it| it.is_canary() && !claim.is_canary()) {
+                let reason = format!(
+                    "canary Ingress {} came first and names this Service port too: ingress-nginx would not serve this path",
+                    decider.name
+                );
+                faults.push(Fault::new(Severity::Warning, field, reason));
+            }
+        }
+        faults
+    }
+
+    fn judge_certificates<'a>(
+        &self,
+        claim: &Claim,
+        host: &str,
+        secrets: impl IntoIterator<Item = &'a ObjectName>,
+        faults: &mut Vec<Fault>,
+    ) {
+        let mut is_covered = true;
+        let mut are_there = true;
+        for secret in secrets {
+            match self.secrets.names(secret) {
+                Some(names) => {
+                    let covers = pem::covers(names, host);
+                    is_covered = if are_there && is_covered {
+                        covers
+                    } else {
+                        is_covered || covers
+                    };
+                }
+                None => {
+                    are_there = false;
+                    let fits =
+                        |entry: &crate::compile::claim::ClaimedTls| entry.secret.as_ref() == Some(secret);
+                    let place = claim.tls.iter().position(fits).unwrap_or_default();
+                    faults.push(Fault::new(
+                        Severity::Warning,
+                        format!("spec.tls[{place}].secretName"),
+                        format!("Secret {secret} has no certificate that can be used: the default certificate is shown"),
+                    ));
+                }
+            }
+        }
+        if are_there && !is_covered {
+            faults.push(Fault::new(
+                Severity::Warning,
+                "spec.tls",
+                format!("no certificate covers host {host}: the default certificate is shown"),
+            ));
+        }
+    }
+
+    fn judge_attachment(
+        &self,
+        claim: &Claim,
+        attachment: &crate::compile::host::Attachment,
+        faults: &mut Vec<Fault>,
+    ) {
+        let crate::compile::host::Attachment {
+            primary,
+            place,
+            alternative,
+            ..
+        } = attachment;
+        let field = match place {
+            Some((rule, path)) => format!("spec.rules[{rule}].http.paths[{path}]"),
+            None => "spec.defaultBackend".to_owned(),
+        };
+        let first = self
+            .backends
+            .get(primary)
+            .and_then(|state| state.first_alternative());
+        if let Some((age, first)) = first.filter(|(_, first)| *first != alternative) {
+            faults.push(Fault::new(
+                Severity::Overridden,
+                field.clone(),
+                format!(
+                    "Backend {primary} has the canary {first} of Ingress {} already: only the first one acts",
+                    age.name()
+                ),
+            ));
+        }
+        let Some(decider) = self.backends.get(alternative).and_then(|state| state.decider()) else {
+            return;
+        };
+        let who = &decider.name;
+        if !decider.is_canary() {
+            let reason = format!(
+                "Ingress {who} comes first and has {alternative} as a main backend: as a canary it takes no requests"
+            );
+            faults.push(Fault::new(Severity::Warning, field, reason));
+        } else if decider.canary != claim.canary {
+            let reason =
+                format!("canary Ingress {who} comes first and decides which requests go to {alternative}");
+            faults.push(Fault::new(Severity::Overridden, field, reason));
+        }
+    }
+}
+
+fn problem(object: &ObjectRef, slot: &Slot, fault: Fault) -> Problem {
+    let Fault {
+        severity,
+        field,
+        reason,
+    } = fault;
+    Problem {
+        object: object.clone(),
+        field,
+        severity,
+        reason,
+        location: slot.location.to_string(),
+    }
+}

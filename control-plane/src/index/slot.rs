@@ -1,0 +1,272 @@
+//! One object as the index knows it: its newest version, its last good one, and the hold on record.
+//!
+//! A version that is rejected or cannot be read leaves the last good one in use. The good one in memory comes first; a
+//! process that never saw it uses the one on record. What is on record when nothing was asked of the record is what all
+//! replicas agreed on, so it is taken over.
+
+use std::sync::Arc;
+
+use crate::compile::{Fault, certificate, rejection};
+use crate::event::{Hold, HoldRequest};
+use crate::objects::{Metadata, Object, ObjectRef};
+use crate::problem::Problem;
+
+/// The newest version of an object.
+#[derive(Debug, Default)]
+pub(super) enum Present {
+    /// Nothing was ever heard of it but, perhaps, a hold.
+    #[default]
+    Unknown,
+    /// It is no more.
+    Deleted,
+    /// Nothing is wrong with it.
+    Fine(Object),
+    /// It is rejected, if anybody asks for it.
+    Faulty(Object, Vec<Fault>),
+    /// A Secret that nobody asked for yet.
+    Unchecked(Object),
+    /// It exists and cannot be read.
+    Broken { uid: Arc<str>, problem: Problem },
+}
+
+/// What was asked of the record and is not read back yet.
+#[derive(Debug)]
+enum Asked {
+    Write(Object),
+    Erase,
+}
+
+/// One object.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) present: Present,
+    /// `file:line` in a folder.
+    pub(super) location: Arc<str>,
+    /// The newest version that nothing was wrong with, where that is not the present one.
+    good: Option<Object>,
+    /// The hold on record, and whether this build finds its object good.
+    record: Option<(Object, bool)>,
+    asked: Option<Asked>,
+}
+
+impl Slot {
+    /// Takes in a new version. False where it says nothing new.
+    pub(super) fn apply(&mut self, object: Object, location: Arc<str>) -> bool {
+        let known = match &self.present {
+            Present::Fine(old) | Present::Faulty(old, _) | Present::Unchecked(old) => is_same(old, &object),
+            Present::Unknown | Present::Deleted | Present::Broken { .. } => false,
+        };
+        if known && self.location == location {
+            return false;
+        }
+        self.location = location;
+        self.keep_good(&object.metadata().uid);
+        self.present = match &object {
+            // What a Secret is good for is known once somebody asks for it.
+            Object::Secret(_) => Present::Unchecked(object),
+            _ => checked(object),
+        };
+        if matches!(self.present, Present::Fine(_)) {
+            self.good = None;
+        }
+        true
+    }
+
+    /// The newest version cannot be read.
+    pub(super) fn break_off(&mut self, uid: Arc<str>, problem: Problem) -> bool {
+        self.keep_good(&uid);
+        self.location = problem.location.as_str().into();
+        self.present = Present::Broken { uid, problem };
+        true
+    }
+
+    /// The object is no more, and with it what was good of it. False where it was not there.
+    pub(super) fn delete(&mut self) -> bool {
+        let was_there = !matches!(self.present, Present::Deleted);
+        self.good = None;
+        self.present = Present::Deleted;
+        was_there
+    }
+
+    /// A hold is on record.
+    pub(super) fn held(&mut self, object: Object) -> bool {
+        let is_good = faults(&object).is_empty();
+        match &self.asked {
+            Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
+            // A version from before what was asked; that is still on its way.
+            Some(_) => {}
+            None if is_good && self.good.is_some() && self.is_of(&object) => self.good = Some(object.clone()),
+            None => {}
+        }
+        self.record = Some((object, is_good));
+        true
+    }
+
+    /// No hold is on record any more.
+    pub(super) fn released(&mut self) -> bool {
+        if matches!(self.asked, Some(Asked::Erase)) {
+            self.asked = None;
+        }
+        self.record.take().is_some()
+    }
+
+    /// Decides what a Secret is good for, now that somebody asks for it.
+    pub(super) fn check(&mut self) {
+        if let Present::Unchecked(object) = &self.present {
+            self.present = checked(object.clone());
+        }
+        if matches!(self.present, Present::Fine(_)) {
+            self.good = None;
+        }
+    }
+
+    /// The version that is in use.
+    pub(super) fn in_use(&self) -> Option<&Object> {
+        match &self.present {
+            Present::Fine(object) => Some(object),
+            Present::Faulty(..) | Present::Broken { .. } => self.last_good(),
+            Present::Unknown | Present::Deleted | Present::Unchecked(_) => None,
+        }
+    }
+
+    /// The newest version, good or not.
+    pub(super) fn newest(&self) -> Option<&Object> {
+        match &self.present {
+            Present::Fine(object) | Present::Faulty(object, _) | Present::Unchecked(object) => Some(object),
+            Present::Unknown | Present::Deleted | Present::Broken { .. } => None,
+        }
+    }
+
+    /// Every version that may come into use.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Object> {
+        let record = self.record.as_ref().map(|(object, _)| object);
+        self.newest().into_iter().chain(&self.good).chain(record)
+    }
+
+    /// Whether nothing is left to know of it.
+    pub(super) fn is_void(&self) -> bool {
+        matches!(self.present, Present::Unknown | Present::Deleted)
+            && self.record.is_none()
+            && self.asked.is_none()
+    }
+
+    /// What the record of decisions must learn. `is_rejected`: its present version is not served though somebody asks
+    /// for it.
+    pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
+        if is_rejected && let Some(good) = self.last_good() {
+            let is_on_record = self
+                .record
+                .as_ref()
+                .is_some_and(|(object, _)| is_same(object, good));
+            let is_asked = matches!(&self.asked, Some(Asked::Write(object)) if is_same(object, good));
+            if is_on_record || is_asked {
+                return None;
+            }
+            let good = good.clone();
+            self.asked = Some(Asked::Write(good.clone()));
+            return Some(HoldRequest::Write(Hold { object: good }));
+        }
+        let is_void = match &self.present {
+            Present::Deleted | Present::Fine(_) => true,
+            // Of an object that had the same name.
+            Present::Faulty(..) | Present::Broken { .. } => self
+                .record
+                .as_ref()
+                .is_some_and(|(object, _)| !self.is_of(object)),
+            // The object may be on its way.
+            Present::Unknown | Present::Unchecked(_) => false,
+        };
+        let is_there = match &self.asked {
+            Some(Asked::Erase) => false,
+            Some(Asked::Write(_)) => true,
+            None => self.record.is_some(),
+        };
+        if !is_void || !is_there {
+            return None;
+        }
+        self.asked = Some(Asked::Erase);
+        Some(HoldRequest::Erase(reference.clone()))
+    }
+
+    fn last_good(&self) -> Option<&Object> {
+        let record = || {
+            let (object, is_good) = self.record.as_ref()?;
+            (*is_good && self.is_of(object)).then_some(object)
+        };
+        self.good.as_ref().or_else(record)
+    }
+
+    /// Makes the present version, or the last good one, the last good one of a coming version with this uid.
+    fn keep_good(&mut self, uid: &str) {
+        if let Present::Fine(object) = std::mem::take(&mut self.present) {
+            self.good = Some(object);
+        }
+        self.good.take_if(|good| !is_one(uid, &good.metadata().uid));
+    }
+
+    /// Whether `object` is a version of the object that is there now.
+    fn is_of(&self, object: &Object) -> bool {
+        let uid = match &self.present {
+            Present::Fine(now) | Present::Faulty(now, _) | Present::Unchecked(now) => &now.metadata().uid,
+            Present::Broken { uid, .. } => uid,
+            Present::Unknown | Present::Deleted => return false,
+        };
+        is_one(uid, &object.metadata().uid)
+    }
+}
+
+/// In a folder there are no uids and the name alone counts; of what cannot be read the uid may be unknown.
+fn is_one(a: &str, b: &str) -> bool {
+    a == b || a.is_empty() || b.is_empty()
+}
+
+fn checked(object: Object) -> Present {
+    let faults = faults(&object);
+    if faults.is_empty() {
+        Present::Fine(object)
+    } else {
+        Present::Faulty(object, faults)
+    }
+}
+
+/// Why a version is not served, whatever other objects there are.
+fn faults(object: &Object) -> Vec<Fault> {
+    match object {
+        Object::Ingress(ingress) => rejection::faults(ingress),
+        Object::Secret(secret) => certificate::compile(secret).err().into_iter().collect(),
+        Object::IngressClass(_) | Object::Service(_) | Object::EndpointSlice(_) | Object::ConfigMap(_) => {
+            Vec::new()
+        }
+    }
+}
+
+/// Whether two versions differ in nothing but the API server's count of them.
+pub(super) fn is_same(a: &Object, b: &Object) -> bool {
+    let Metadata {
+        namespace,
+        name,
+        uid,
+        creation_timestamp,
+        resource_version: _,
+        labels,
+        annotations,
+    } = a.metadata();
+    let other = b.metadata();
+    *namespace == other.namespace
+        && *name == other.name
+        && *uid == other.uid
+        && *creation_timestamp == other.creation_timestamp
+        && *labels == other.labels
+        && *annotations == other.annotations
+        && match (a, b) {
+            (Object::Ingress(a), Object::Ingress(b)) => a.spec == b.spec,
+            (Object::IngressClass(a), Object::IngressClass(b)) => a.spec == b.spec,
+            (Object::Service(a), Object::Service(b)) => a.spec == b.spec,
+            (Object::EndpointSlice(a), Object::EndpointSlice(b)) => {
+                a.address_type == b.address_type && a.endpoints == b.endpoints && a.ports == b.ports
+            }
+            (Object::Secret(a), Object::Secret(b)) => a.data == b.data,
+            (Object::ConfigMap(a), Object::ConfigMap(b)) => a.data == b.data,
+            _ => false,
+        }
+}

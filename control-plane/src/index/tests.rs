@@ -1,0 +1,13 @@
+//! The rules of the spine by example, and what must hold whatever happens.
+
+mod canaries;
+mod classes;
+mod endpoints;
+mod fixture;
+mod holds;
+mod original;
+mod price;
+mod properties;
+mod restrictions;
+mod routing;
+mod tls;

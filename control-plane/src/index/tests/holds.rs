@@ -1,0 +1,244 @@
+//! Versions that are rejected or cannot be read, and the record of the last good ones.
+
+use serde_json::json;
+
+use super::fixture::*;
+use crate::event::{Event, Hold, HoldRequest};
+use crate::objects::{Object, ObjectKind};
+use crate::problem::{Problem, Severity};
+
+fn good() -> Ing {
+    ingress("web").rule("a.test", &[("/", "one")])
+}
+
+fn bad() -> Ing {
+    ingress("web").rule("a.test", &[("/", "two"), ("/etc/nginx", "two")])
+}
+
+fn uid(uid: &str, ingress: Ing) -> Ing {
+    ingress.with(|it| it["metadata"]["uid"] = json!(uid))
+}
+
+fn held(ingress: Ing) -> Event {
+    Event::Held(Hold {
+        object: ingress.into(),
+    })
+}
+
+fn broken(uid: &str) -> Event {
+    Event::Broken {
+        object: reference(ObjectKind::Ingress, "web"),
+        uid: uid.into(),
+        problem: Problem {
+            object: reference(ObjectKind::Ingress, "web"),
+            field: "spec.rules".into(),
+            severity: Severity::Rejected,
+            reason: "expected a list, got a number".into(),
+            location: "web.yaml:3".into(),
+        },
+    }
+}
+
+fn write(ingress: Ing) -> Vec<HoldRequest> {
+    vec![HoldRequest::Write(Hold {
+        object: ingress.into(),
+    })]
+}
+
+fn erase() -> Vec<HoldRequest> {
+    vec![HoldRequest::Erase(reference(ObjectKind::Ingress, "web"))]
+}
+
+#[test]
+fn a_rejected_version_leaves_the_good_one() {
+    let mut world = World::default();
+    world.apply(good());
+    let before = world.config.clone();
+    let commit = world.apply(bad());
+    assert_eq!(world.config, before);
+    assert_eq!(commit.holds, write(good()));
+    assert_eq!(
+        world.problems(ObjectKind::Ingress, "web"),
+        ["rejected spec.rules[0].http.paths[1].path"]
+    );
+    // Once is enough, until the record says otherwise.
+    assert_eq!(world.events([]).holds, []);
+    assert_eq!(world.apply(bad().at(0).annotation("x", "y")).holds, []);
+    assert_eq!(world.events([held(good())]).holds, []);
+    // Somebody took it off the record: it is written again.
+    let released = Event::Released(reference(ObjectKind::Ingress, "web"));
+    assert_eq!(world.events([released]).holds, write(good()));
+    assert_eq!(world.config, before);
+}
+
+#[test]
+fn a_good_version_ends_the_hold() {
+    let mut world = World::default();
+    world.apply(good());
+    world.apply(bad());
+    world.events([held(good())]);
+    let commit = world.apply(ingress("web").rule("a.test", &[("/", "three")]));
+    assert_eq!(commit.holds, erase());
+    assert_eq!(world.routes(), ["default/web/a.test: / -> default/three/80"]);
+    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.events([]).holds, []);
+}
+
+#[test]
+fn deletion_ends_the_hold() {
+    let mut world = World::default();
+    world.apply(good());
+    world.apply(bad());
+    world.events([held(good())]);
+    let commit = world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(commit.holds, erase());
+    assert!(world.routes().is_empty());
+    world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
+    assert!(
+        world
+            .index
+            .objects
+            .get(&reference(ObjectKind::Ingress, "web"))
+            .is_none()
+    );
+    // Made again, it has no past.
+    world.apply(bad());
+    assert!(world.routes().is_empty());
+}
+
+#[test]
+fn a_new_process_starts_from_the_record_in_any_order() {
+    for events in [[held(good()), applied(bad())], [applied(bad()), held(good())]] {
+        for batched in [true, false] {
+            let mut world = World::default();
+            let mut holds = Vec::new();
+            if batched {
+                holds.extend(world.events(events.clone()).holds);
+            } else {
+                for event in events.clone() {
+                    holds.extend(world.events([event]).holds);
+                }
+            }
+            assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+            assert_eq!(holds, []);
+        }
+    }
+}
+
+#[test]
+fn a_hold_of_an_object_that_is_good_or_another_is_erased() {
+    let mut world = World::default();
+    world.apply(good());
+    assert_eq!(world.events([held(ingress("web"))]).holds, erase());
+
+    let mut world = World::default();
+    world.apply(uid("new", bad()));
+    assert_eq!(world.events([held(uid("old", good()))]).holds, erase());
+    assert!(world.routes().is_empty());
+}
+
+#[test]
+fn an_object_made_again_does_not_inherit() {
+    let mut world = World::default();
+    world.apply(uid("old", good()));
+    world.apply(uid("new", bad()));
+    assert!(world.routes().is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_leaves_the_good_one() {
+    for its_uid in ["u1", ""] {
+        let mut world = World::default();
+        world.apply(uid("u1", good()));
+        let commit = world.events([broken(its_uid)]);
+        assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+        assert_eq!(commit.holds, write(uid("u1", good())));
+        assert_eq!(
+            world.problems(ObjectKind::Ingress, "web"),
+            ["rejected spec.rules"]
+        );
+        world.apply(uid("u1", good()));
+        assert_eq!(world.told("web"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn every_kind_may_be_broken() {
+    let mut world = World::default();
+    world.events([
+        applied(good()),
+        applied(service("one")),
+        applied(slice("one-1", "one", &["10.0.0.1"])),
+    ]);
+    let (config, live) = (world.config.clone(), world.live.clone());
+    for (kind, name) in [(ObjectKind::Service, "one"), (ObjectKind::EndpointSlice, "one-1")] {
+        let object = reference(kind, name);
+        let Event::Broken { mut problem, .. } = broken("") else {
+            unreachable!()
+        };
+        problem.object = object.clone();
+        let commit = world.events([Event::Broken {
+            object,
+            uid: "".into(),
+            problem,
+        }]);
+        assert!(
+            matches!(commit.holds.as_slice(), [HoldRequest::Write(_)]),
+            "{kind:?}"
+        );
+    }
+    assert_eq!((&world.config, &world.live), (&config, &live));
+}
+
+#[test]
+fn a_held_version_of_another_class_is_not_served() {
+    let mut world = World::default();
+    let other = good().with(|it| it["metadata"]["annotations"] = json!({}));
+    world.events([held(other), applied(bad())]);
+    assert!(world.routes().is_empty());
+}
+
+#[test]
+fn a_stale_record_does_not_bring_an_older_version_back() {
+    let newer = || ingress("web").rule("a.test", &[("/", "newer")]);
+    let mut world = World::default();
+    world.apply(good());
+    assert_eq!(world.apply(bad()).holds, write(good()));
+    world.apply(newer());
+    assert_eq!(world.apply(bad()).holds, write(newer()));
+    // The first write arrives only now, then its end, then the second one.
+    for event in [
+        held(good()),
+        Event::Released(reference(ObjectKind::Ingress, "web")),
+        held(newer()),
+    ] {
+        assert_eq!(world.events([event]).holds, []);
+        assert_eq!(world.routes(), ["default/web/a.test: / -> default/newer/80"]);
+    }
+}
+
+#[test]
+fn what_another_replica_put_on_record_is_taken_over() {
+    let theirs = || ingress("web").rule("a.test", &[("/", "theirs")]);
+    let mut world = World::default();
+    world.apply(good());
+    world.apply(bad());
+    world.events([held(good())]);
+    assert_eq!(world.events([held(theirs())]).holds, []);
+    assert_eq!(world.routes(), ["default/web/a.test: / -> default/theirs/80"]);
+}
+
+#[test]
+fn locations_are_told() {
+    let mut world = World::default();
+    world.events([Event::Applied {
+        object: Object::from(bad()),
+        location: "web.yaml:7".into(),
+    }]);
+    let problems = world
+        .index
+        .problems()
+        .get(&reference(ObjectKind::Ingress, "web"))
+        .unwrap();
+    assert_eq!(problems[0].location, "web.yaml:7");
+}

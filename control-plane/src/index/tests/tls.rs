@@ -1,0 +1,219 @@
+//! Which certificates a host has, and Secrets (annotations.md 2.4, controller.md 6).
+
+use shared::kind::Kind;
+use shared::resource::Resource;
+
+use super::super::Options;
+use super::fixture::*;
+use crate::event::{Event, HoldRequest};
+use crate::objects::ObjectKind;
+
+fn certificates(world: &World, host: &str) -> Option<Vec<String>> {
+    match world.get(Kind::Host, host) {
+        Some(Resource::Host(it)) => it.tls.map(|tls| tls.certificates),
+        other => panic!("{host} is {other:?}"),
+    }
+}
+
+#[test]
+fn who_decides() {
+    let web = || ingress("web").at(1).rule("a.test", &[("/", "echo")]);
+    type Row = (&'static str, Vec<Ing>, Option<Vec<&'static str>>);
+    let table: Vec<Row> = vec![
+        ("no section", vec![web()], None),
+        (
+            "an entry that lists the host",
+            vec![web().tls(&["A.test"], "one")],
+            Some(vec!["default/one"]),
+        ),
+        (
+            "it alone",
+            vec![
+                web()
+                    .tls(&["b.test"], "b")
+                    .tls(&["a.test"], "one")
+                    .tls(&["a.test"], "two"),
+            ],
+            Some(vec!["default/one"]),
+        ),
+        (
+            "one without a Secret too",
+            vec![web().tls(&["a.test"], "").tls(&[], "b")],
+            Some(vec![]),
+        ),
+        (
+            "all of the Ingress where none lists it",
+            vec![
+                web()
+                    .tls(&["b.test"], "b")
+                    .tls(&[], "")
+                    .tls(&[], "c")
+                    .tls(&[], "b"),
+            ],
+            Some(vec!["default/b", "default/c"]),
+        ),
+        (
+            "the first Ingress that has a section",
+            vec![
+                web(),
+                ingress("new")
+                    .at(3)
+                    .rule("a.test", &[("/y", "echo")])
+                    .tls(&["a.test"], "new"),
+                ingress("old")
+                    .at(2)
+                    .rule("a.test", &[("/x", "echo")])
+                    .tls(&["b.test"], "old"),
+            ],
+            Some(vec!["default/old"]),
+        ),
+        (
+            "never a canary",
+            vec![
+                web(),
+                ingress("c")
+                    .canary()
+                    .rule("a.test", &[("/", "c")])
+                    .tls(&["a.test"], "c"),
+            ],
+            None,
+        ),
+    ];
+    for (what, ingresses, expected) in table {
+        let mut world = World::default();
+        world.events(ingresses.into_iter().map(applied));
+        let expected = expected.map(|list| list.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(certificates(&world, "a.test"), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_catch_all_has_none() {
+    let mut world = World::default();
+    world.apply(ingress("web").rule("", &[("/", "echo")]).tls(&[""], "one"));
+    assert_eq!(certificates(&world, "_"), None);
+    assert!(world.index.wants().is_empty());
+}
+
+fn secure() -> Ing {
+    ingress("web")
+        .rule("a.test", &[("/", "echo")])
+        .tls(&["a.test"], "cert")
+}
+
+#[test]
+fn secrets_are_wanted_and_become_certificates() {
+    let mut world = World::default();
+    world.apply(secret("cert", 0));
+    assert!(world.live.is_empty(), "nobody names it");
+    let commit = world.apply(secure());
+    assert!(commit.wants_changed);
+    assert!(world.index.wants().contains(&name("cert")));
+    assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
+    assert_eq!(world.told("web"), Vec::<String>::new());
+
+    let commit = world.apply(secret("cert", 1));
+    assert_eq!((commit.live.up.len(), commit.config.len()), (1, 0));
+    assert_eq!(commit.cause, "Secret default/cert: changed");
+
+    let commit = world.delete(ObjectKind::Secret, "cert");
+    assert!(commit.live.removed[0].gone);
+    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    world.apply(secret("cert", 0));
+    let commit = world.delete(ObjectKind::Ingress, "web");
+    assert!(!commit.live.removed[0].gone);
+    assert!(commit.wants_changed);
+    assert!(world.index.wants().is_empty());
+}
+
+#[test]
+fn chains_are_shared() {
+    let mut world = World::default();
+    let (leaf, key) = pem(0);
+    let (issuer, _) = pem(1);
+    let chained = format!("{leaf}{issuer}");
+    world.events([
+        applied(
+            ingress("one")
+                .rule("a.test", &[("/", "echo")])
+                .tls(&["a.test"], "one"),
+        ),
+        applied(
+            ingress("two")
+                .rule("b.a.test", &[("/", "echo")])
+                .tls(&["b.a.test"], "two"),
+        ),
+        applied(secret_with("one", &chained, key)),
+        applied(secret_with("two", &chained, key)),
+    ]);
+    assert_eq!(world.keys(Kind::Chain).len(), 1);
+    world.delete(ObjectKind::Secret, "one");
+    assert_eq!(world.keys(Kind::Chain).len(), 1);
+    world.apply(secret("two", 0));
+    assert_eq!(world.keys(Kind::Chain).len(), 0);
+}
+
+#[test]
+fn a_bad_secret_is_rejected_and_the_good_one_stays() {
+    let mut world = World::default();
+    world.events([applied(secure()), applied(secret("cert", 0))]);
+    let before = world.live.clone();
+    let (certificate, _) = pem(0);
+    let (_, key) = pem(1);
+    let commit = world.apply(secret_with("cert", certificate, key));
+    assert_eq!(world.live, before);
+    assert_eq!(
+        world.problems(ObjectKind::Secret, "cert"),
+        ["rejected data[tls.key]"]
+    );
+    assert!(
+        matches!(commit.holds.as_slice(), [HoldRequest::Write(hold)] if hold.object == secret("cert", 0))
+    );
+    assert_eq!(world.told("web"), Vec::<String>::new());
+}
+
+#[test]
+fn a_secret_that_nobody_wants_is_not_judged() {
+    let mut world = World::default();
+    let commit = world.apply(secret_with("cert", "hello", "world"));
+    assert!(!commit.problems_changed && commit.holds.is_empty());
+    world.apply(secure());
+    assert_eq!(
+        world.problems(ObjectKind::Secret, "cert"),
+        ["rejected data[tls.crt]"]
+    );
+    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+}
+
+#[test]
+fn a_certificate_of_other_names_is_told() {
+    let mut world = World::default();
+    world.events([
+        applied(
+            ingress("web")
+                .rule("x.y.test", &[("/", "echo")])
+                .tls(&["x.y.test"], "cert"),
+        ),
+        applied(secret("cert", 0)),
+    ]);
+    assert_eq!(world.told("web"), ["warning spec.tls"]);
+}
+
+#[test]
+fn the_default_certificate_is_always_wanted() {
+    let mut world = World::with(Options {
+        default_certificate: Some(name("cert")),
+        ..options()
+    });
+    let commit = world.events([]);
+    assert!(commit.wants_changed);
+    world.events([applied(secret("cert", 0)), applied(secure())]);
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
+    let Some(Resource::Settings(settings)) = world.get(Kind::Settings, "default") else {
+        panic!("settings are there");
+    };
+    assert_eq!(settings.default_certificate, "default/cert");
+    let commit = world.events([Event::Deleted(reference(ObjectKind::Secret, "cert"))]);
+    assert!(commit.live.removed[0].gone);
+}

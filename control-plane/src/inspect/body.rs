@@ -1,0 +1,116 @@
+//! Bodies of resources as JSON: field names as in `proto/`, only the fields that are set.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_types::value::Kind as Shape;
+use prost_types::{ListValue, Struct, Value};
+use serde_json::{Value as Json, json};
+use shared::entry::Entry;
+use shared::kind::Kind;
+use shared::proto::DESCRIPTORS;
+use tonic::Status;
+
+/// What stands in place of a secret.
+const REDACTED: &str = "redacted";
+
+/// Knows the message of each kind.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    pool: DescriptorPool,
+}
+
+impl Bodies {
+    pub(super) fn new() -> Result<Self, DescriptorError> {
+        Ok(Self {
+            pool: DescriptorPool::decode(DESCRIPTORS)?,
+        })
+    }
+
+    /// The body of a resource, without its secrets.
+    pub(super) fn show(&self, entry: &Entry) -> Result<Struct, Status> {
+        let Some(descriptor) = self.message_of(entry.kind()) else {
+            // No message is known, so nothing can be told from a secret.
+            return Ok(to_struct(json!({ "body": REDACTED })));
+        };
+        let undecodable = |error: &dyn std::fmt::Display| Status::internal(format!("{}: {error}", entry.key));
+        let mut message =
+            DynamicMessage::decode(descriptor, entry.body.clone()).map_err(|error| undecodable(&error))?;
+        if entry.kind() == Kind::Certificate {
+            message.clear_field_by_name("key");
+        }
+        let options = SerializeOptions::new()
+            .use_proto_field_name(true)
+            .stringify_64_bit_integers(false);
+        let mut body = message
+            .serialize_with_options(serde_json::value::Serializer, &options)
+            .map_err(|error| undecodable(&error))?;
+        match entry.kind() {
+            Kind::Certificate => body["key"] = REDACTED.into(),
+            Kind::Endpoints => show_addresses(&mut body, &message),
+            _ => {}
+        }
+        Ok(to_struct(body))
+    }
+
+    fn message_of(&self, kind: Kind) -> Option<MessageDescriptor> {
+        let name = match kind {
+            Kind::Settings => "Settings",
+            Kind::Listener => "Listener",
+            Kind::Host => "Host",
+            Kind::Route => "Route",
+            Kind::Backend => "Backend",
+            Kind::Endpoints => "Endpoints",
+            Kind::Certificate => "Certificate",
+            Kind::Chain => "Chain",
+            Kind::Material | Kind::Later(_) => return None,
+        };
+        self.pool.get_message_by_name(&format!("firth.config.v1.{name}"))
+    }
+}
+
+/// Packed addresses as people write them.
+fn show_addresses(body: &mut Json, message: &DynamicMessage) {
+    if let Some(packed) = body.get("ipv4").and_then(Json::as_array) {
+        let address = |bits: &Json| Ipv4Addr::from(bits.as_u64().unwrap_or_default() as u32).to_string();
+        body["ipv4"] = packed.iter().map(address).collect();
+    }
+    if body.get("ipv6").is_some()
+        && let Some(packed) = message.get_field_by_name("ipv6")
+        && let Some(bytes) = packed.as_bytes()
+    {
+        let addresses = bytes.as_chunks::<16>().0.iter();
+        body["ipv6"] = addresses
+            .map(|address| Ipv6Addr::from(*address).to_string())
+            .collect();
+    }
+}
+
+fn to_struct(json: Json) -> Struct {
+    match json {
+        Json::Object(fields) => Struct {
+            fields: fields
+                .into_iter()
+                .map(|(name, value)| (name, to_value(value)))
+                .collect(),
+        },
+        _ => Struct {
+            fields: BTreeMap::new(),
+        },
+    }
+}
+
+fn to_value(json: Json) -> Value {
+    let kind = match json {
+        Json::Null => Shape::NullValue(0),
+        Json::Bool(value) => Shape::BoolValue(value),
+        Json::Number(value) => Shape::NumberValue(value.as_f64().unwrap_or_default()),
+        Json::String(value) => Shape::StringValue(value),
+        Json::Array(values) => Shape::ListValue(ListValue {
+            values: values.into_iter().map(to_value).collect(),
+        }),
+        object @ Json::Object(_) => Shape::StructValue(to_struct(object)),
+    };
+    Value { kind: Some(kind) }
+}

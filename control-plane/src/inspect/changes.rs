@@ -1,0 +1,98 @@
+//! Each change once every connected proxy has acknowledged it, or after 10 s without.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::clock;
+use shared::proto::inspect;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use crate::serve::registry::Registry;
+use crate::store::{Note, Published};
+
+/// How long a change waits for the last proxy.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Changes that wait at most; beyond it the oldest is told as it stands.
+const WAITING: usize = 1_024;
+
+/// One watcher of changes.
+#[derive(Debug)]
+pub(super) struct Changes {
+    notes: broadcast::Receiver<Arc<Note>>,
+    registry: Arc<Registry>,
+    proxies: watch::Receiver<u64>,
+    leaving: watch::Receiver<bool>,
+    waiting: VecDeque<Arc<Note>>,
+}
+
+impl Changes {
+    pub(super) fn new(
+        published: &Published,
+        registry: Arc<Registry>,
+        leaving: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            notes: published.notes(),
+            proxies: registry.changes(),
+            registry,
+            leaving,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The next change, in the order of commits; `None` when this process ends.
+    pub(super) async fn next(&mut self) -> Option<inspect::WatchChangesResponse> {
+        loop {
+            self.proxies.mark_unchanged();
+            if let Some(change) = self.due(clock::now()) {
+                return Some(change);
+            }
+            let patience = self.waiting.front().map(|note| note.at + PATIENCE);
+            tokio::select! {
+                note = self.notes.recv() => match note {
+                    Ok(note) => self.waiting.push_back(note),
+                    // Lost by lagging; the next ones are told.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                },
+                changed = self.proxies.changed() => changed.ok()?,
+                () = until(patience) => {}
+                _ = self.leaving.wait_for(|leaving| *leaving) => return None,
+            }
+        }
+    }
+
+    fn due(&mut self, now: Instant) -> Option<inspect::WatchChangesResponse> {
+        let note = self.waiting.front()?;
+        let (mut proxies, mut acked) = (0, 0);
+        self.registry.for_each(|proxy| {
+            proxies += 1;
+            acked += u32::from(proxy.config.seq >= note.config_seq && proxy.live.seq >= note.live_seq);
+        });
+        let took = now.saturating_duration_since(note.at);
+        let complete = proxies > 0 && acked == proxies;
+        if !complete && took < PATIENCE && self.waiting.len() < WAITING {
+            return None;
+        }
+        let change = inspect::WatchChangesResponse {
+            version: note.version.short(),
+            config: note.config,
+            cause: note.cause.to_string(),
+            changed: note.changed as u32,
+            acked,
+            proxies,
+            took_us: took.as_micros() as u64,
+        };
+        self.waiting.pop_front();
+        Some(change)
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}

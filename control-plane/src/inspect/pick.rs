@@ -1,0 +1,111 @@
+//! Which kind, version and resource somebody means. What does not exist is answered with its name.
+
+use std::sync::Arc;
+
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+use tonic::Status;
+
+use crate::store::{Head, NotOne};
+
+/// Hex digits of a version at least.
+const DIGITS_MIN: usize = 6;
+/// Hex digits of a version at most.
+const DIGITS_MAX: usize = 32;
+
+/// One version of the configuration; the newest one has LIVE resources too.
+pub(super) struct Picked<'a> {
+    /// Its root.
+    pub(super) root: Root,
+    config: &'a Snapshot,
+    live: Option<&'a Snapshot>,
+}
+
+/// The kind of a name.
+pub(super) fn kind(name: &str) -> Result<Kind, Status> {
+    Kind::parse(name).ok_or_else(|| {
+        let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        Status::invalid_argument(format!(
+            "unknown kind {:?}: expected one of {}",
+            brief(name),
+            known.join(", ")
+        ))
+    })
+}
+
+/// The same; empty is none.
+pub(super) fn optional_kind(name: &str) -> Result<Option<Kind>, Status> {
+    match name {
+        "" => Ok(None),
+        name => kind(name).map(Some),
+    }
+}
+
+/// The version that begins with these digits; none: the newest.
+pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, Status> {
+    let newest = Picked {
+        root: head.config.root,
+        config: &head.config.snapshot,
+        live: Some(&head.live.snapshot),
+    };
+    if digits.is_empty() {
+        return Ok(newest);
+    }
+    let lower = digits.to_ascii_lowercase();
+    let is_hex = lower.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_hex || !(DIGITS_MIN..=DIGITS_MAX).contains(&lower.len()) {
+        return Err(Status::invalid_argument(format!(
+            "expected {DIGITS_MIN} to {DIGITS_MAX} hex digits of a version, got {:?}",
+            brief(digits)
+        )));
+    }
+    match head.history.find(&lower) {
+        Ok(version) if version.root == newest.root => Ok(newest),
+        Ok(version) => Ok(Picked {
+            root: version.root,
+            config: &version.snapshot,
+            live: None,
+        }),
+        Err(NotOne::None) => Err(Status::not_found(format!("no version {lower} in the history"))),
+        Err(NotOne::Several) => Err(Status::invalid_argument(format!(
+            "several versions begin with {lower}: give more digits"
+        ))),
+    }
+}
+
+impl Picked<'_> {
+    /// The resources of a lane; `None` where this version has none of that lane and nobody asked for one of its kinds.
+    pub(super) fn snapshot(&self, lane: Lane, kind: Option<Kind>) -> Result<Option<&Snapshot>, Status> {
+        match (lane, self.live) {
+            (Lane::Config, _) => Ok(Some(self.config)),
+            (Lane::Live, Some(live)) => Ok(Some(live)),
+            (Lane::Live, None) => match kind {
+                Some(kind) if kind.lane() == Lane::Live => Err(Status::invalid_argument(format!(
+                    "{kind} has no history: only the newest version is known, {} is not it",
+                    self.root.short()
+                ))),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// One resource.
+    pub(super) fn entry(&self, kind: Kind, key: &str) -> Result<&Arc<Entry>, Status> {
+        self.snapshot(kind.lane(), Some(kind))?
+            .and_then(|snapshot| snapshot.get(&ResourceKey::new(kind, key)))
+            .ok_or_else(|| {
+                Status::not_found(format!(
+                    "no {kind} {:?} in version {}",
+                    brief(key),
+                    self.root.short()
+                ))
+            })
+    }
+}
+
+/// At most 253 characters of what somebody typed: it goes back into a header.
+fn brief(text: &str) -> String {
+    text.chars().take(253).collect()
+}

@@ -1,0 +1,336 @@
+use super::*;
+use prost_types::Struct;
+use prost_types::value::Kind as Shape;
+use shared::clock;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::resource::{Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
+use shared::version::Lineage;
+use tokio_stream::StreamExt as _;
+
+use crate::problem::{Problem, Severity};
+use crate::serve::message::{Hello, Resume};
+use crate::serve::session::Standing;
+use crate::store::{Changes, Store};
+
+struct Bench {
+    store: Store,
+    registry: Arc<Registry>,
+    problems: watch::Sender<Problems>,
+    leaving: watch::Sender<bool>,
+    inspect: Inspect,
+}
+
+fn bench() -> Bench {
+    let (store, published) = Store::new(Lineage([1; 16]), clock::now());
+    let registry = Arc::new(Registry::default());
+    let problems = watch::Sender::new(Problems::default());
+    let leaving = watch::Sender::new(false);
+    let inspect = Inspect::new(
+        published,
+        Arc::clone(&registry),
+        problems.subscribe(),
+        leaving.subscribe(),
+    );
+    Bench {
+        store,
+        registry,
+        problems,
+        leaving,
+        inspect: inspect.unwrap(),
+    }
+}
+
+fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
+    Arc::new(Entry::encode(key, resource))
+}
+
+impl Bench {
+    fn commit(&mut self, cause: &str, entries: Vec<Arc<Entry>>) {
+        let (config, live) = entries
+            .into_iter()
+            .partition(|entry| entry.kind().lane() == Lane::Config);
+        let delta = |up| Delta {
+            up,
+            removed: Vec::new(),
+        };
+        let changes = Changes {
+            config: delta(config),
+            live: delta(live),
+            cause: cause.to_owned(),
+        };
+        self.store.commit(changes, clock::now(), clock::wall());
+    }
+
+    fn host(&mut self, denied: &str) {
+        let denied = Some(shared::resource::Denial {
+            reason: denied.to_owned(),
+        });
+        let host = Resource::Host(Host { tls: None, denied });
+        self.commit("Ingress default/web: denied", vec![entry("a.test", &host)]);
+    }
+
+    async fn get(&self, kind: &str, key: &str, version: &str) -> Result<Struct, Status> {
+        let request = inspect::GetResourceRequest {
+            kind: kind.to_owned(),
+            key: key.to_owned(),
+            version: version.to_owned(),
+        };
+        let answer = self.inspect.get_resource(Request::new(request)).await?;
+        Ok(answer.into_inner().body.unwrap())
+    }
+
+    async fn history(&self) -> Vec<inspect::HistoryEntry> {
+        let request = Request::new(inspect::HistoryRequest { limit: 0 });
+        self.inspect.history(request).await.unwrap().into_inner().entries
+    }
+}
+
+fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
+    let hello = Hello {
+        id: id.into(),
+        node: "node-1".into(),
+        zone: "".into(),
+        group: "default".to_owned(),
+        config: Resume::default(),
+        live: Resume::default(),
+    };
+    registry.enter(&hello, "127.0.0.1:1", clock::wall())
+}
+
+fn standing(head: &Head, lane: Lane) -> Standing {
+    Standing {
+        seq: head.lane(lane).seq,
+        root: Some(head.lane(lane).root),
+        ..Standing::default()
+    }
+}
+
+#[tokio::test]
+async fn private_keys_are_never_shown() {
+    let mut bench = bench();
+    let certificate = Resource::Certificate(Certificate {
+        leaf: b"leaf".as_slice().into(),
+        key: b"SECRETSECRET".as_slice().into(),
+        chain: None,
+    });
+    bench.commit("test", vec![entry("a/cert", &certificate)]);
+    let body = bench.get("certificate", "a/cert", "").await.unwrap();
+    let shown = format!("{body:?}");
+    assert!(
+        !shown.contains("SECRET") && !shown.contains("U0VDUkVU"),
+        "{shown}"
+    );
+    assert_eq!(
+        body.fields["key"].kind,
+        Some(Shape::StringValue("redacted".to_owned()))
+    );
+    assert_eq!(
+        body.fields["leaf"].kind,
+        Some(Shape::StringValue("bGVhZg==".to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn addresses_are_written_as_people_do() {
+    let mut bench = bench();
+    let endpoints = Resource::Endpoints(Endpoints {
+        service: "a/web".to_owned(),
+        ports: vec![EndpointPort {
+            name: String::new(),
+            port: 80,
+        }],
+        ipv4: vec!["10.0.0.1".parse().unwrap()],
+        ipv6: vec!["fd00::1".parse().unwrap()],
+    });
+    bench.commit("test", vec![entry("a/web-1", &endpoints)]);
+    let body = bench.get("endpoints", "a/web-1", "").await.unwrap();
+    for (field, address) in [("ipv4", "10.0.0.1"), ("ipv6", "fd00::1")] {
+        let Some(Shape::ListValue(list)) = &body.fields[field].kind else {
+            panic!("expected a list of addresses");
+        };
+        assert_eq!(list.values[0].kind, Some(Shape::StringValue(address.to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn old_versions_are_found_by_their_digits() {
+    let mut bench = bench();
+    bench.commit(
+        "start",
+        vec![entry("default", &Resource::Settings(Settings::default()))],
+    );
+    bench.host("one");
+    bench.host("two");
+    let history = bench.history().await;
+    assert_eq!(history.len(), 3);
+    let (newest, older) = (&history[0].version, &history[1].version);
+    assert_eq!(newest.len(), 12);
+
+    let denied = |body: &Struct| format!("{:?}", body.fields["denied"]);
+    assert!(denied(&bench.get("host", "a.test", older).await.unwrap()).contains("one"));
+    assert!(denied(&bench.get("host", "a.test", &older[..6]).await.unwrap()).contains("one"));
+    assert!(denied(&bench.get("host", "a.test", &newest.to_uppercase()).await.unwrap()).contains("two"));
+    assert!(denied(&bench.get("host", "a.test", "").await.unwrap()).contains("two"));
+
+    use tonic::Code::{InvalidArgument, NotFound};
+    for (kind, key, version, code) in [
+        ("hosts", "a.test", "", InvalidArgument),
+        ("host", "b.test", "", NotFound),
+        ("host", "a.test", &history[2].version[..], NotFound),
+        ("host", "a.test", "abc", InvalidArgument),
+        ("host", "a.test", "not hex!", InvalidArgument),
+        ("host", "a.test", "000000000000", NotFound),
+        ("endpoints", "a/b", older, InvalidArgument),
+    ] {
+        let status = bench.get(kind, key, version).await.unwrap_err();
+        assert_eq!(
+            status.code(),
+            code,
+            "{kind} {key} {version}: {}",
+            status.message()
+        );
+    }
+}
+
+#[tokio::test]
+async fn resources_are_listed_by_kind_and_key() {
+    let mut bench = bench();
+    let endpoints = Resource::Endpoints(Endpoints::default());
+    bench.commit(
+        "start",
+        vec![
+            entry("default", &Resource::Settings(Settings::default())),
+            entry("b/x", &endpoints),
+            entry("a/x", &endpoints),
+        ],
+    );
+    let list = async |kind: &str| {
+        let request = inspect::ListResourcesRequest {
+            kind: kind.to_owned(),
+            version: String::new(),
+        };
+        let answer = bench.inspect.list_resources(Request::new(request)).await.unwrap();
+        let resources = answer.into_inner().resources;
+        resources
+            .into_iter()
+            .map(|summary| summary.key)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(list("").await, ["default", "a/x", "b/x"]);
+    assert_eq!(list("endpoints").await, ["a/x", "b/x"]);
+    assert!(list("host").await.is_empty());
+}
+
+#[tokio::test]
+async fn proxies_and_history_say_who_has_what() {
+    let mut bench = bench();
+    bench.host("one");
+    let seat = proxy(&bench.registry, "proxy-1");
+    let first = bench.inspect.published.head();
+    seat.update(
+        &standing(&first, Lane::Config),
+        &standing(&first, Lane::Live),
+        clock::wall(),
+    );
+    bench.host("two");
+    let answer = bench
+        .inspect
+        .list_proxies(Request::new(inspect::ListProxiesRequest {}));
+    let answer = answer.await.unwrap().into_inner();
+    let one = &answer.proxies[0];
+    assert_eq!((one.id.as_str(), one.node.as_str()), ("proxy-1", "node-1"));
+    assert_eq!(one.acked, first.config.root.short());
+    assert_eq!((one.in_sync, one.config_behind, one.live_behind), (false, 1, 0));
+    let acked: Vec<_> = bench
+        .history()
+        .await
+        .iter()
+        .map(|entry| (entry.acked, entry.proxies))
+        .collect();
+    assert_eq!(acked, [(0, 1), (1, 1)]);
+}
+
+#[tokio::test]
+async fn watchers_of_proxies_hear_of_changes() {
+    let bench = bench();
+    let request = Request::new(inspect::WatchProxiesRequest {});
+    let mut answers = bench.inspect.watch_proxies(request).await.unwrap().into_inner();
+    assert!(answers.next().await.unwrap().unwrap().proxies.is_empty());
+    let _seat = proxy(&bench.registry, "proxy-1");
+    assert_eq!(answers.next().await.unwrap().unwrap().proxies.len(), 1);
+    bench.leaving.send_replace(true);
+    assert!(answers.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_change_is_told_once_all_have_acknowledged_it() {
+    let mut bench = bench();
+    bench.host("one");
+    let seats = [proxy(&bench.registry, "a"), proxy(&bench.registry, "b")];
+    let request = Request::new(inspect::WatchChangesRequest {});
+    let mut answers = bench.inspect.watch_changes(request).await.unwrap().into_inner();
+    bench.host("two");
+    let head = bench.inspect.published.head();
+    let mut next = stepped(answers.next());
+    for seat in &seats {
+        assert!(next.is_pending());
+        seat.update(
+            &standing(&head, Lane::Config),
+            &standing(&head, Lane::Live),
+            clock::wall(),
+        );
+    }
+    let change = next.ready().unwrap().unwrap();
+    assert_eq!(change.version, head.config.root.short());
+    assert_eq!((change.config, change.acked, change.proxies), (true, 2, 2));
+}
+
+/// A future that is looked at step by step.
+struct Stepped<F>(Pin<Box<F>>);
+
+fn stepped<F: Future>(future: F) -> Stepped<F> {
+    Stepped(Box::pin(future))
+}
+
+impl<F: Future> Stepped<F> {
+    fn poll(&mut self) -> std::task::Poll<F::Output> {
+        self.0
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+
+    fn is_pending(&mut self) -> bool {
+        self.poll().is_pending()
+    }
+
+    fn ready(&mut self) -> F::Output {
+        match self.poll() {
+            std::task::Poll::Ready(output) => output,
+            std::task::Poll::Pending => panic!("expected an answer, got none"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn problems_are_listed_by_object() {
+    let bench = bench();
+    let object = crate::objects::ObjectRef {
+        kind: crate::objects::ObjectKind::Ingress,
+        name: shared::name::ObjectName::new("default", "web"),
+    };
+    let problem = Problem {
+        object: object.clone(),
+        field: "spec.rules".to_owned(),
+        severity: Severity::Rejected,
+        reason: "odd".to_owned(),
+        location: "a.yaml:3".to_owned(),
+    };
+    bench
+        .problems
+        .send_modify(|problems| drop(problems.insert(object, vec![problem].into())));
+    let request = Request::new(inspect::ListProblemsRequest {});
+    let answer = bench.inspect.list_problems(request).await.unwrap().into_inner();
+    assert_eq!(answer.problems[0].object, "Ingress default/web");
+    assert_eq!(answer.problems[0].severity, "rejected");
+}

@@ -1,0 +1,99 @@
+//! From our types to the messages of `firth.inspect.v1`.
+
+use std::time::SystemTime;
+
+use prost_types::Timestamp;
+use shared::entry::Entry;
+use shared::kind::Lane;
+use shared::proto::inspect;
+use shared::version::Seq;
+
+use crate::problem::Problem;
+use crate::serve::message::{REFUSALS_MAX, Refused};
+use crate::serve::registry::Proxy;
+use crate::store::{Head, PastVersion};
+
+/// What users call the newest version; empty before the first one.
+pub(super) fn version(head: &Head) -> String {
+    if head.is_ready() {
+        head.config.root.short()
+    } else {
+        String::new()
+    }
+}
+
+pub(super) fn proxy(proxy: &Proxy, head: &Head) -> inspect::Proxy {
+    let behind = |lane| head.lane(lane).seq.0.saturating_sub(proxy.standing(lane).seq.0);
+    let refusals = proxy.config.refused.iter().chain(proxy.live.refused.iter());
+    let answered = if proxy.live.apply > proxy.config.apply {
+        &proxy.live
+    } else {
+        &proxy.config
+    };
+    inspect::Proxy {
+        id: proxy.id.to_string(),
+        node: proxy.node.to_string(),
+        zone: proxy.zone.to_string(),
+        address: proxy.address.to_string(),
+        acked: proxy.config.root.map(|root| root.short()).unwrap_or_default(),
+        in_sync: proxy.is_in_sync(head),
+        config_behind: behind(Lane::Config),
+        live_behind: behind(Lane::Live),
+        refused: refusals.take(REFUSALS_MAX).map(refused).collect(),
+        refused_total: proxy.refused_total(),
+        diverged: proxy.is_diverged(),
+        connected: Some(timestamp(proxy.connected)),
+        heard: Some(timestamp(proxy.heard)),
+        apply_us: answered.apply.as_micros() as u64,
+    }
+}
+
+fn refused(refused: &Refused) -> inspect::Refused {
+    inspect::Refused {
+        kind: refused.kind.as_str().to_owned(),
+        key: refused.key.clone(),
+        version: refused.version.to_string(),
+        code: refused.code.to_owned(),
+        reason: refused.reason.clone(),
+        serving_last_good: refused.serving_last_good,
+    }
+}
+
+pub(super) fn summary(entry: &Entry) -> inspect::ResourceSummary {
+    inspect::ResourceSummary {
+        lane: entry.kind().lane().as_str().to_owned(),
+        kind: entry.kind().as_str().to_owned(),
+        key: entry.key.key.to_string(),
+        version: entry.version.to_string(),
+        size: entry.body.len() as u32,
+    }
+}
+
+/// `acked` are the places in the log that the connected proxies have acknowledged.
+pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryEntry {
+    inspect::HistoryEntry {
+        version: version.root.short(),
+        time: Some(timestamp(version.time)),
+        cause: version.cause.to_string(),
+        changed: version.changed as u32,
+        acked: acked
+            .iter()
+            .filter(|acked| **acked > Seq::default() && **acked >= version.seq)
+            .count() as u32,
+        proxies: acked.len() as u32,
+    }
+}
+
+pub(super) fn problem(problem: &Problem) -> inspect::Problem {
+    inspect::Problem {
+        object: problem.object.to_string(),
+        field: problem.field.clone(),
+        severity: problem.severity.as_str().to_owned(),
+        reason: problem.reason.clone(),
+        location: problem.location.clone(),
+    }
+}
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    time.into()
+}

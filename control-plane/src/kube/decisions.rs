@@ -1,0 +1,308 @@
+//! Decisions on record in the cluster: holds, each a ConfigMap (of a Secret: a Secret) with a label.
+//!
+//! A record is named after the object that it holds, so all replicas mean the same one, and has the object's source
+//! under the key `object`. It is written by compare-and-swap, and acts on every replica, the writer's included, only when
+//! it is read back from the watch.
+//!
+//! **Invariant:** writing never holds up reading; what cannot be written is tried again until it can.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, Request};
+use kube::Client;
+use serde_json::json;
+use shared::backoff::Backoff;
+use shared::name::ObjectName;
+use tokio::sync::mpsc;
+
+use super::KubeError;
+use super::follow::{Sink, chain};
+use super::resource;
+use super::told::Objects;
+use super::watch::Change;
+use super::wire::Decoded;
+use crate::event::{Event, Hold, HoldRequest};
+use crate::hold::record_name;
+use crate::objects::{Object, ObjectKind, ObjectRef, json};
+
+/// The label of a record, and its value for a hold.
+pub(super) const LABEL: (&str, &str) = ("firth.dev/decision", "hold");
+/// The key of the source.
+const KEY: &str = "object";
+/// A request without an answer for so long has none.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Reads records of one kind back.
+#[derive(Debug)]
+pub(super) struct Records {
+    objects: Objects,
+    /// Which object a record holds, for when it goes.
+    holding: HashMap<ObjectName, ObjectRef>,
+}
+
+impl Records {
+    /// Tells of them as a part of what `objects` tells.
+    pub(super) fn new(objects: Objects) -> Self {
+        Self {
+            objects,
+            holding: HashMap::new(),
+        }
+    }
+
+    fn events(&mut self, change: Change<Decoded>) -> Vec<Event> {
+        let (record, object) = match change {
+            Change::Put(item) => match read(&item.value) {
+                Ok(object) => (item.name, Some(object)),
+                Err(reason) => {
+                    tracing::warn!(
+                        "the decision in {} cannot be read and is left out: {reason}",
+                        item.name
+                    );
+                    (item.name, None)
+                }
+            },
+            Change::Gone(name) => (name, None),
+        };
+        let now = object.as_ref().map(Object::reference);
+        let before = match &now {
+            Some(now) => self.holding.insert(record, now.clone()),
+            None => self.holding.remove(&record),
+        };
+        let released = before
+            .filter(|before| Some(before) != now.as_ref())
+            .map(Event::Released);
+        released
+            .into_iter()
+            .chain(object.map(|object| Event::Held(Hold { object })))
+            .collect()
+    }
+}
+
+/// The object that a record holds.
+fn read(record: &Decoded) -> Result<Object, String> {
+    let object = match record {
+        Decoded::Bad(problem) => return Err(problem.reason.clone()),
+        Decoded::Good(object) => object,
+    };
+    let missing = || format!("expected a key {KEY}");
+    let text = match object {
+        Object::ConfigMap(it) => it.data.get(KEY).ok_or_else(missing)?.clone(),
+        Object::Secret(it) => {
+            let bytes = STANDARD
+                .decode(it.data.get(KEY).ok_or_else(missing)?)
+                .map_err(|it| it.to_string())?;
+            String::from_utf8(bytes).map_err(|_| "expected text".to_owned())?
+        }
+        other => {
+            return Err(format!(
+                "expected a ConfigMap or a Secret, got {}",
+                other.reference()
+            ));
+        }
+    };
+    let held = json::from_source(&text).map_err(|error| error.to_string())?;
+    let (name, named) = (record_name(&held.reference()), &*object.metadata().name);
+    if name != named {
+        return Err(format!(
+            "expected the name {name} for a hold of {}",
+            held.reference()
+        ));
+    }
+    if (held.kind() == ObjectKind::Secret) != (object.kind() == ObjectKind::Secret) {
+        return Err("expected a Secret to be held by a Secret, and all else by a ConfigMap".to_owned());
+    }
+    Ok(held)
+}
+
+impl Sink<Decoded> for Records {
+    async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
+        let mut events = Vec::new();
+        for change in changes {
+            events.extend(self.events(change));
+        }
+        self.objects.events(events).await
+    }
+
+    async fn synced(&mut self) -> Result<(), KubeError> {
+        self.objects.part_complete().await
+    }
+}
+
+/// Writes records as the index asks, for ever.
+///
+/// # Errors
+/// None: it ends with the process.
+pub(super) async fn write(
+    client: Client,
+    namespace: Arc<str>,
+    mut requests: mpsc::Receiver<HoldRequest>,
+) -> Result<(), KubeError> {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+    // The newest of each object: an older one is overtaken.
+    let mut pending: BTreeMap<ObjectRef, HoldRequest> = BTreeMap::new();
+    loop {
+        if pending.is_empty() {
+            match requests.recv().await {
+                Some(request) => add(&mut pending, request),
+                // Nobody asks any more; the task is as long as the process.
+                None => std::future::pending().await,
+            }
+        }
+        while let Ok(request) = requests.try_recv() {
+            add(&mut pending, request);
+        }
+        let Some((object, request)) = pending.pop_first() else {
+            continue;
+        };
+        let done = tokio::time::timeout(ANSWER, fulfil(&client, &namespace, &request)).await;
+        let reason = match done {
+            Ok(Ok(())) => {
+                backoff.reset();
+                continue;
+            }
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("no answer for {} s", ANSWER.as_secs()),
+        };
+        tracing::error!(
+            "the hold of {object} cannot be put on record in {namespace}, and is tried again: {reason}"
+        );
+        pending.entry(object).or_insert(request);
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
+}
+
+fn add(pending: &mut BTreeMap<ObjectRef, HoldRequest>, request: HoldRequest) {
+    let object = match &request {
+        HoldRequest::Write(hold) => hold.object.reference(),
+        HoldRequest::Erase(object) => object.clone(),
+    };
+    pending.insert(object, request);
+}
+
+/// Does one request. A record that says it already is left alone.
+async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Result<(), String> {
+    match request {
+        HoldRequest::Write(hold) => {
+            let object = hold.object.reference();
+            let (kind, name) = (record_kind(object.kind), record_name(&object));
+            let collection = resource::collection(kind, Some(namespace));
+            let body = record(&name, namespace, &hold.object, None);
+            match ask(client, Method::POST, &collection, Some(body)).await? {
+                Answer::Done => {
+                    tracing::warn!(
+                        "{object} is held at its last good version, on record in {namespace}/{name}"
+                    );
+                    return Ok(());
+                }
+                Answer::Absent => return Err("there is no such namespace".to_owned()),
+                Answer::Conflict => {}
+            }
+            let Some(there) = find(client, kind, namespace, &name).await? else {
+                return Err("the record came and went".to_owned());
+            };
+            if read(&Decoded::Good(there.clone())).is_ok_and(|held| held == hold.object) {
+                return Ok(());
+            }
+            let body = record(
+                &name,
+                namespace,
+                &hold.object,
+                Some(&there.metadata().resource_version),
+            );
+            match ask(client, Method::PUT, &format!("{collection}/{name}"), Some(body)).await? {
+                Answer::Done => Ok(()),
+                Answer::Conflict | Answer::Absent => Err("another replica wrote it meanwhile".to_owned()),
+            }
+        }
+        HoldRequest::Erase(object) => {
+            let (kind, name) = (record_kind(object.kind), record_name(object));
+            let Some(there) = find(client, kind, namespace, &name).await? else {
+                return Ok(());
+            };
+            let version = &there.metadata().resource_version;
+            let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
+            let path = format!("{}/{name}", resource::collection(kind, Some(namespace)));
+            // A conflict is a newer decision, which the index hears of and judges anew.
+            ask(client, Method::DELETE, &path, Some(body.to_string()))
+                .await
+                .map(|_| ())
+        }
+    }
+}
+
+/// A held Secret stays one.
+fn record_kind(held: ObjectKind) -> ObjectKind {
+    if held == ObjectKind::Secret {
+        ObjectKind::Secret
+    } else {
+        ObjectKind::ConfigMap
+    }
+}
+
+fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -> String {
+    let kind = record_kind(object.kind());
+    let source = json::source(object);
+    let value = if kind == ObjectKind::Secret {
+        STANDARD.encode(source)
+    } else {
+        source
+    };
+    let mut metadata = json!({"name": name, "namespace": namespace, "labels": {LABEL.0: LABEL.1}});
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
+    json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": {KEY: value}}).to_string()
+}
+
+async fn find(
+    client: &Client,
+    kind: ObjectKind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Object>, String> {
+    let request = resource::get(kind, namespace, name).map_err(|error| error.to_string())?;
+    match client.request_text(request).await {
+        Ok(text) => json::decode(kind, &text)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(said(&error)),
+    }
+}
+
+enum Answer {
+    Done,
+    /// It exists, or is another version than expected.
+    Conflict,
+    Absent,
+}
+
+async fn ask(client: &Client, method: Method, path: &str, body: Option<String>) -> Result<Answer, String> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json");
+    let request = request
+        .body(body.unwrap_or_default().into_bytes())
+        .map_err(|error| error.to_string())?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(Answer::Done),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Answer::Absent),
+        Err(error) => Err(said(&error)),
+    }
+}
+
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
+        error => chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! The edge of one watch: does what the state machine says, and carries to a sink what it tells.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::Client;
+use shared::clock;
+use tokio::sync::watch;
+
+use super::KubeError;
+use super::resource::Resource;
+use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
+use super::wire::{self, Decode};
+use crate::freshness::Freshness;
+
+/// A request without an answer for so long has none.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// Where what a watch tells goes.
+pub(super) trait Sink<T>: Send {
+    /// Changes, to be taken together. `afresh`: revisions of before mean nothing.
+    fn changes(
+        &mut self,
+        changes: Vec<Change<T>>,
+        afresh: bool,
+    ) -> impl Future<Output = Result<(), KubeError>> + Send;
+
+    /// The first list is complete.
+    fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
+
+    /// The server does not allow the list. Whether that is as good as an empty list.
+    fn is_empty_when_forbidden(&self) -> bool {
+        false
+    }
+}
+
+/// One watch.
+pub(super) struct Follow<D: Decode, S> {
+    pub(super) client: Client,
+    pub(super) resource: Resource,
+    pub(super) decode: D,
+    pub(super) sink: S,
+    pub(super) freshness: Freshness,
+    /// Counts how often any kind saw the server's history go back.
+    pub(super) restored: watch::Sender<u64>,
+    /// Whether an empty first list is read a second time.
+    pub(super) doubts_nothing: bool,
+}
+
+type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
+type Probe = Pin<Box<dyn Future<Output = Option<Revision>> + Send>>;
+
+impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
+    /// Follows for ever.
+    ///
+    /// # Errors
+    /// Where the sink is gone.
+    pub(super) async fn run(mut self) -> Result<(), KubeError> {
+        let mut state = Watch::new(self.doubts_nothing, clock::now());
+        let mut restored = self.restored.subscribe();
+        let mut stream: Option<Lines> = None;
+        let mut line = Vec::new();
+        let mut probe: Option<Probe> = None;
+        let mut forbidden = false;
+        loop {
+            let now = clock::now();
+            let todo = state.todo(now);
+            if todo != Todo::Read {
+                stream = None;
+                line.clear();
+            }
+            let heard = match todo {
+                Todo::Wait(until) => tokio::select! {
+                    () = sleep_until(until) => continue,
+                    () = changed(&mut restored) => Heard::Restored,
+                },
+                Todo::List { more } => self.list(more.as_deref()).await,
+                Todo::Open { from } => match self.open(from.as_ref()).await {
+                    Ok(lines) => {
+                        stream = Some(lines);
+                        Heard::Opened
+                    }
+                    Err(heard) => heard,
+                },
+                Todo::Read => {
+                    let due = state.due();
+                    tokio::select! {
+                        heard = self.read(stream.as_mut(), &mut line) => match heard {
+                            Some(heard) => heard,
+                            None => continue,
+                        },
+                        () = sleep_until(due) => Heard::Tick,
+                        newest = answer(&mut probe) => match newest {
+                            Some(revision) => Heard::Newest(revision),
+                            None => continue,
+                        },
+                        () = changed(&mut restored) => Heard::Restored,
+                    }
+                }
+            };
+            let mut afresh = false;
+            for said in state.on(heard, clock::now()) {
+                match said {
+                    Said::Afresh => afresh = true,
+                    Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
+                    Said::Listed => self.freshness.note_relist(self.resource.kind),
+                    Said::Synced => self.sink.synced().await?,
+                    Said::Probe => probe = Some(self.probe()),
+                    Said::Restored => {
+                        self.restored.send_modify(|times| *times += 1);
+                        restored.mark_unchanged();
+                    }
+                    Said::Forbidden(reason) => {
+                        if !std::mem::replace(&mut forbidden, true) {
+                            self.say_forbidden(&reason);
+                        }
+                        if self.sink.is_empty_when_forbidden() {
+                            self.sink.synced().await?;
+                        }
+                    }
+                    Said::Warning(reason) => {
+                        tracing::warn!(kind = self.resource.kind.as_str(), "{reason}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn say_forbidden(&self, reason: &str) {
+        let kind = self.resource.kind.as_str();
+        if self.sink.is_empty_when_forbidden() {
+            tracing::warn!(kind, "may not be read, so there are none: {reason}");
+        } else {
+            tracing::error!(
+                kind,
+                "may not be read, and nothing is served without: grant get, list and watch: {reason}"
+            );
+        }
+    }
+
+    async fn list(&self, more: Option<&str>) -> Heard<D::Value> {
+        let text = match self.resource.list(more) {
+            Ok(request) => within(self.client.request_text(request)).await,
+            Err(error) => Err(Heard::Failed(format!("a list cannot be asked for: {error}"))),
+        };
+        match text.map(|text| wire::page(&self.decode, &text)) {
+            Ok(Ok((heard, nameless))) => {
+                self.freshness.note_heard(self.resource.kind);
+                for _ in 0..nameless {
+                    self.say_nameless();
+                }
+                heard
+            }
+            Ok(Err(error)) => Heard::Failed(format!("expected a list: {error}")),
+            Err(heard) => heard,
+        }
+    }
+
+    async fn open(&self, from: Option<&Revision>) -> Result<Lines, Heard<D::Value>> {
+        let request = self
+            .resource
+            .watch(from)
+            .map_err(|error| Heard::Failed(format!("a watch cannot be asked for: {error}")))?;
+        let lines = within(self.client.request_stream(request)).await?;
+        Ok(Box::pin(lines))
+    }
+
+    /// Reads the rest of a line. May be cancelled: what was read stays in `line`.
+    async fn read(&self, stream: Option<&mut Lines>, line: &mut Vec<u8>) -> Option<Heard<D::Value>> {
+        // The state machine reads only what it has opened.
+        let Some(stream) = stream else {
+            return Some(Heard::Ended);
+        };
+        match stream.read_until(b'\n', line).await {
+            Ok(_) if line.last() == Some(&b'\n') => {}
+            // A cut line is the end of the stream too: the event comes again.
+            Ok(_) => return Some(Heard::Ended),
+            Err(error) => return Some(Heard::Failed(format!("a watch broke off: {error}"))),
+        }
+        let event = wire::event(&self.decode, line);
+        line.clear();
+        self.freshness.note_heard(self.resource.kind);
+        match event {
+            Ok(Some(heard)) => Some(heard),
+            Ok(None) => {
+                self.say_nameless();
+                None
+            }
+            Err(error) => Some(Heard::Failed(format!("expected an event of a watch: {error}"))),
+        }
+    }
+
+    fn say_nameless(&self) {
+        self.freshness.note_broken(self.resource.kind);
+        tracing::warn!(
+            kind = self.resource.kind.as_str(),
+            "an object has no name that can be read, and is left out"
+        );
+    }
+
+    fn probe(&self) -> Probe {
+        let (client, request) = (self.client.clone(), self.resource.probe());
+        Box::pin(async move {
+            let text: Result<String, Heard<D::Value>> = within(client.request_text(request.ok()?)).await;
+            wire::revision(&text.ok()?).ok()
+        })
+    }
+}
+
+/// Waits for an answer, but not for ever.
+async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R, Heard<T>> {
+    match tokio::time::timeout(ANSWER, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(Heard::Refused {
+            code: status.code,
+            reason: status.message,
+        }),
+        Ok(Err(error)) => Err(Heard::Failed(format!(
+            "the API server cannot be asked: {}",
+            chain(&error)
+        ))),
+        Err(_) => Err(Heard::Failed(format!(
+            "the API server gave no answer for {} s",
+            ANSWER.as_secs()
+        ))),
+    }
+}
+
+/// An error with its causes, innermost last.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+async fn sleep_until(at: Instant) {
+    tokio::time::sleep_until(at.into()).await;
+}
+
+/// The answer of a probe that is under way; its `None` is no answer.
+async fn answer(probe: &mut Option<Probe>) -> Option<Revision> {
+    let Some(under_way) = probe else {
+        return std::future::pending().await;
+    };
+    let revision = under_way.await;
+    *probe = None;
+    revision
+}
+
+async fn changed(restored: &mut watch::Receiver<u64>) {
+    if restored.changed().await.is_err() {
+        // The sender lives in every follower.
+        std::future::pending().await
+    }
+}

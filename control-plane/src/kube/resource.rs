@@ -1,0 +1,177 @@
+//! What is asked of the API server: one collection, as lists, watches and single objects.
+
+use http::Request as HttpRequest;
+use kube::core::params::{GetParams, ListParams, WatchParams};
+use kube::core::request::Error as RequestError;
+use kube::core::request::Request;
+
+use super::watch::{Revision, WATCH_LIFE};
+use crate::objects::ObjectKind;
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+/// A request that is ready to be sent.
+pub(super) type Ready = Result<HttpRequest<Vec<u8>>, RequestError>;
+
+/// Objects of one kind that are watched together.
+#[derive(Clone, Debug)]
+pub(super) struct Resource {
+    pub(super) kind: ObjectKind,
+    /// Whether only metadata is read.
+    metadata_only: bool,
+    request: Request,
+    fields: Option<String>,
+    labels: Option<String>,
+}
+
+impl Resource {
+    /// All objects of a kind, in one namespace or in all.
+    pub(super) fn all(kind: ObjectKind, namespace: Option<&str>) -> Self {
+        let request = Request::new(collection(kind, namespace.filter(|_| kind.is_namespaced())));
+        Self {
+            kind,
+            metadata_only: false,
+            request,
+            fields: None,
+            labels: None,
+        }
+    }
+
+    /// The metadata alone.
+    pub(super) fn metadata_only(self) -> Self {
+        Self {
+            metadata_only: true,
+            ..self
+        }
+    }
+
+    /// Those that a field selector takes.
+    pub(super) fn fields(self, selector: impl Into<String>) -> Self {
+        Self {
+            fields: Some(selector.into()),
+            ..self
+        }
+    }
+
+    /// Those that a label selector takes.
+    pub(super) fn labels(self, selector: impl Into<String>) -> Self {
+        Self {
+            labels: Some(selector.into()),
+            ..self
+        }
+    }
+
+    /// A page of a consistent list: no resourceVersion is asked for, so no cache that lags answers.
+    pub(super) fn list(&self, more: Option<&str>) -> Ready {
+        self.limited(PAGE, more)
+    }
+
+    /// The cheapest consistent list, for its revision.
+    pub(super) fn probe(&self) -> Ready {
+        self.limited(1, None)
+    }
+
+    /// A watch: from a revision, or beginning with a streamed consistent list.
+    pub(super) fn watch(&self, from: Option<&Revision>) -> Ready {
+        let life = u32::try_from(WATCH_LIFE.as_secs()).unwrap_or(290);
+        let mut params = WatchParams::default().timeout(life);
+        params.field_selector.clone_from(&self.fields);
+        params.label_selector.clone_from(&self.labels);
+        params.send_initial_events = from.is_none();
+        let from = from.map_or("", |revision| &revision.0);
+        match self.metadata_only {
+            true => self.request.watch_metadata(&params, from),
+            false => self.request.watch(&params, from),
+        }
+    }
+
+    fn limited(&self, limit: u32, more: Option<&str>) -> Ready {
+        let params = ListParams {
+            field_selector: self.fields.clone(),
+            label_selector: self.labels.clone(),
+            limit: Some(limit),
+            continue_token: more.map(str::to_owned),
+            ..ListParams::default()
+        };
+        match self.metadata_only {
+            true => self.request.list_metadata(&params),
+            false => self.request.list(&params),
+        }
+    }
+}
+
+/// One whole object, read consistently.
+pub(super) fn get(kind: ObjectKind, namespace: &str, name: &str) -> Ready {
+    Request::new(collection(kind, Some(namespace))).get(name, &GetParams::default())
+}
+
+/// The path of a collection.
+pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
+    let (root, plural) = match kind {
+        ObjectKind::Ingress => ("/apis/networking.k8s.io/v1", "ingresses"),
+        ObjectKind::IngressClass => ("/apis/networking.k8s.io/v1", "ingressclasses"),
+        ObjectKind::EndpointSlice => ("/apis/discovery.k8s.io/v1", "endpointslices"),
+        ObjectKind::Service => ("/api/v1", "services"),
+        ObjectKind::Secret => ("/api/v1", "secrets"),
+        ObjectKind::ConfigMap => ("/api/v1", "configmaps"),
+    };
+    match namespace {
+        Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+        None => format!("{root}/{plural}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests() {
+        let secrets = Resource::all(ObjectKind::Secret, None)
+            .metadata_only()
+            .fields("type!=helm.sh/release.v1");
+        let list = secrets.list(Some("t")).unwrap();
+        assert_eq!(
+            list.uri().to_string(),
+            "/api/v1/secrets?&fieldSelector=type%21%3Dhelm.sh%2Frelease.v1&limit=500&continue=t"
+        );
+        assert!(
+            list.headers()["accept"]
+                .to_str()
+                .unwrap()
+                .contains("PartialObjectMetadata")
+        );
+        let classes = Resource::all(ObjectKind::IngressClass, Some("one"));
+        let first = classes.watch(None).unwrap().uri().to_string();
+        assert!(
+            first.starts_with("/apis/networking.k8s.io/v1/ingressclasses?"),
+            "{first}"
+        );
+        for part in [
+            "watch=true",
+            "sendInitialEvents=true",
+            "resourceVersionMatch=NotOlderThan",
+            "allowWatchBookmarks=true",
+            "timeoutSeconds=290",
+        ] {
+            assert!(first.contains(part), "{first} has {part}");
+        }
+        let next = Resource::all(ObjectKind::Ingress, Some("one"))
+            .watch(Some(&Revision("12".into())))
+            .unwrap();
+        let next = next.uri().to_string();
+        assert!(
+            next.starts_with("/apis/networking.k8s.io/v1/namespaces/one/ingresses?"),
+            "{next}"
+        );
+        assert!(
+            next.ends_with("resourceVersion=12") && !next.contains("sendInitialEvents"),
+            "{next}"
+        );
+        assert_eq!(
+            get(ObjectKind::Secret, "a", "b").unwrap().uri(),
+            "/api/v1/namespaces/a/secrets/b"
+        );
+    }
+}

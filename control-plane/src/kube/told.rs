@@ -1,0 +1,168 @@
+//! What the watches of objects tell the index, and when a kind is complete.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shared::name::ObjectName;
+use tokio::sync::{mpsc, watch};
+
+use super::KubeError;
+use super::follow::Sink;
+use super::watch::{Change, Item};
+use super::wire::Decoded;
+use crate::event::{Event, Input};
+use crate::freshness::Freshness;
+use crate::objects::{ObjectKind, ObjectRef};
+use crate::pipeline::Inputs;
+
+/// The way to the index, shared by all tasks.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    inputs: Inputs,
+    freshness: Freshness,
+    /// How many kinds are complete.
+    complete: watch::Sender<usize>,
+}
+
+impl Told {
+    /// To the channels of `inputs`.
+    pub(super) fn new(inputs: Inputs, freshness: Freshness) -> Self {
+        Self {
+            inputs,
+            freshness,
+            complete: watch::Sender::new(0),
+        }
+    }
+
+    /// Tells of events of one kind.
+    pub(super) async fn events(&self, kind: ObjectKind, events: Vec<Event>) -> Result<(), KubeError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        for _ in events
+            .iter()
+            .filter(|event| matches!(event, Event::Broken { .. }))
+        {
+            self.freshness.note_broken(kind);
+        }
+        self.channel(kind)
+            .send(Input::Events(events))
+            .await
+            .map_err(|_| KubeError::Closed)
+    }
+
+    /// Tells that the first list of a kind is complete.
+    pub(super) async fn synced(&self, kind: ObjectKind) -> Result<(), KubeError> {
+        self.channel(kind)
+            .send(Input::Synced(kind))
+            .await
+            .map_err(|_| KubeError::Closed)?;
+        self.freshness.note_synced(kind);
+        self.complete.send_modify(|kinds| *kinds += 1);
+        Ok(())
+    }
+
+    /// How many kinds are complete, as it changes.
+    pub(super) fn complete(&self) -> watch::Receiver<usize> {
+        self.complete.subscribe()
+    }
+
+    /// Whether everything that was told has been taken.
+    pub(super) fn is_taken(&self) -> bool {
+        let empty = |channel: &mpsc::Sender<Input>| channel.capacity() == channel.max_capacity();
+        empty(&self.inputs.endpoints) && empty(&self.inputs.objects)
+    }
+
+    fn channel(&self, kind: ObjectKind) -> &mpsc::Sender<Input> {
+        match kind {
+            ObjectKind::EndpointSlice => &self.inputs.endpoints,
+            _ => &self.inputs.objects,
+        }
+    }
+}
+
+/// What is told of one change of an object that is read whole.
+pub(super) fn event(kind: ObjectKind, change: Change<Decoded>) -> Event {
+    match change {
+        Change::Put(Item {
+            value: Decoded::Good(object),
+            ..
+        }) => Event::Applied {
+            object,
+            location: "".into(),
+        },
+        Change::Put(Item {
+            name,
+            uid,
+            value: Decoded::Bad(problem),
+            ..
+        }) => Event::Broken {
+            object: ObjectRef { kind, name },
+            uid,
+            problem,
+        },
+        Change::Gone(name) => deleted(kind, name),
+    }
+}
+
+/// An object is no more.
+pub(super) fn deleted(kind: ObjectKind, name: ObjectName) -> Event {
+    Event::Deleted(ObjectRef { kind, name })
+}
+
+/// Tells everything of a kind. A kind in several parts (ConfigMaps: each by its name, and decisions) is complete with
+/// the last of them.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    told: Told,
+    kind: ObjectKind,
+    parts: Arc<AtomicUsize>,
+    complete: bool,
+}
+
+impl Objects {
+    /// A kind that is watched in so many parts.
+    pub(super) fn new(told: Told, kind: ObjectKind, parts: usize) -> Self {
+        Self {
+            told,
+            kind,
+            parts: Arc::new(AtomicUsize::new(parts)),
+            complete: false,
+        }
+    }
+
+    /// Tells of events of this part.
+    pub(super) async fn events(&self, events: Vec<Event>) -> Result<(), KubeError> {
+        self.told.events(self.kind, events).await
+    }
+
+    /// This part is complete. Says so once, however often it is called.
+    pub(super) async fn part_complete(&mut self) -> Result<(), KubeError> {
+        if !std::mem::replace(&mut self.complete, true) && self.parts.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.told.synced(self.kind).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink<Decoded> for Objects {
+    async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
+        self.events(
+            changes
+                .into_iter()
+                .map(|change| event(self.kind, change))
+                .collect(),
+        )
+        .await
+    }
+
+    async fn synced(&mut self) -> Result<(), KubeError> {
+        self.part_complete().await
+    }
+
+    /// Without IngressClasses Ingresses are taken by annotation alone, as ingress-nginx does (controller.md 1). Whatever
+    /// else is missing would change what is served.
+    fn is_empty_when_forbidden(&self) -> bool {
+        self.kind == ObjectKind::IngressClass
+    }
+}

@@ -1,0 +1,507 @@
+//! One kind's list and watch as a state machine: what was heard in, what to tell and what to do next out.
+//!
+//! The first list is a stream of events where the server has that (WatchList), else paged; both are consistent reads,
+//! so no list is older than what was seen. Every list is buffered whole and compared once with what is known; in
+//! between nothing is removed. An interrupted watch goes on where it was; one that is too old begins with a list.
+//!
+//! **Invariant:** sans-I/O. Whatever is lost, refused or repeated, what was told equals what the server has, once it has
+//! answered; and nothing that it has is told to be gone in between.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::backoff::Backoff;
+use shared::name::ObjectName;
+
+use crate::removal::{self, SECOND_LOOK};
+
+mod terms;
+
+pub(super) use self::terms::{Change, Heard, Item, Revision, Said, Todo};
+
+/// The server ends a watch after this long; the next goes on where it was.
+pub(super) const WATCH_LIFE: Duration = Duration::from_secs(290);
+/// A watch that outlives that by this much is dead.
+const MARGIN: Duration = Duration::from_secs(10);
+/// A streamed list without a line for so long, or without an end for [`STREAMED_LIST`], is not what was asked for.
+const STREAM_SILENCE: Duration = Duration::from_secs(10);
+/// See [`STREAM_SILENCE`].
+const STREAMED_LIST: Duration = Duration::from_secs(120);
+/// How often the newest revision is asked for.
+const PROBE: Duration = Duration::from_secs(60);
+/// A watch that after this long has not reached the newest revision of then lags: bookmarks come about every minute.
+/// Doubled each time that did not help: a store may be slow to tell the API server how far it is.
+const LAG: Duration = Duration::from_secs(120);
+/// The longest that grows to.
+const MAX_LAG: Duration = Duration::from_secs(3600);
+/// A list that is forbidden is asked for again this often: an operator has to act.
+const FORBIDDEN: Duration = Duration::from_secs(30);
+/// So many refusals one after the other, and the revision itself is what the server cannot serve.
+const STUBBORN: u32 = 5;
+
+/// The state of one kind's watch.
+#[derive(Debug)]
+pub(super) struct Watch<T> {
+    phase: Phase<T>,
+    /// Whether the server streams lists, as far as is known.
+    streams: bool,
+    /// Whether an empty first list is read again before it is believed.
+    doubts_nothing: bool,
+    known: HashMap<ObjectName, (Arc<str>, Revision)>,
+    /// Where to go on watching; `None`: list first.
+    at: Option<Revision>,
+    /// The highest revision seen.
+    highest: u64,
+    synced: bool,
+    /// Since when nothing at all is doubted, and objects that a list lacked, each until when.
+    empty_until: Option<Instant>,
+    doubted: Option<(HashSet<ObjectName>, Instant)>,
+    wait: Option<Instant>,
+    backoff: Backoff,
+    failures: u32,
+    opened: Instant,
+    heard: Instant,
+    /// Whether this stream has said anything.
+    spoke: bool,
+    probe_at: Option<Instant>,
+    /// The highest revision when the probe went out.
+    probed_above: u64,
+    /// A newest revision that is to be reached, and since when.
+    expected: Option<(u64, Instant)>,
+    /// How long that may take.
+    lag: Duration,
+    /// The next list follows a step back that is known already.
+    told_restored: bool,
+    /// That there is no way through was said; not again until there is.
+    complained: bool,
+}
+
+#[derive(Debug)]
+enum Phase<T> {
+    /// No request is under way.
+    Idle,
+    /// A paged list, so far.
+    Listing {
+        items: Vec<Item<T>>,
+        more: Option<String>,
+    },
+    /// A streamed list, so far.
+    Streaming(HashMap<ObjectName, Item<T>>),
+    /// Known up to date, and watching.
+    Following,
+}
+
+impl<T> Watch<T> {
+    /// Nothing known. `doubts_nothing`: an empty first list is read a second time before it is believed.
+    pub(super) fn new(doubts_nothing: bool, now: Instant) -> Self {
+        Self {
+            phase: Phase::Idle,
+            streams: true,
+            doubts_nothing,
+            known: HashMap::new(),
+            at: None,
+            highest: 0,
+            synced: false,
+            empty_until: None,
+            doubted: None,
+            wait: None,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
+            failures: 0,
+            opened: now,
+            heard: now,
+            spoke: false,
+            probe_at: None,
+            probed_above: 0,
+            expected: None,
+            lag: LAG,
+            told_restored: false,
+            complained: false,
+        }
+    }
+
+    /// What the edge does next.
+    pub(super) fn todo(&self, now: Instant) -> Todo {
+        if let Some(wait) = self.wait.filter(|wait| *wait > now) {
+            return Todo::Wait(wait);
+        }
+        match (&self.phase, &self.at) {
+            (Phase::Listing { more, .. }, _) => Todo::List { more: more.clone() },
+            (Phase::Streaming(_) | Phase::Following, _) => Todo::Read,
+            (Phase::Idle, None) if !self.streams => Todo::List { more: None },
+            (Phase::Idle, from) => Todo::Open { from: from.clone() },
+        }
+    }
+
+    /// When a reading edge brings [`Heard::Tick`].
+    pub(super) fn due(&self) -> Instant {
+        let life = match self.phase {
+            Phase::Streaming(_) => (self.heard + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
+            _ => self.opened + WATCH_LIFE + MARGIN,
+        };
+        let doubt = self.doubted.as_ref().map(|(_, until)| *until);
+        let others = [doubt, self.waits_for_more(), self.probe_at];
+        others.into_iter().flatten().fold(life, Instant::min)
+    }
+
+    /// Takes in what was heard.
+    pub(super) fn on(&mut self, heard: Heard<T>, now: Instant) -> Vec<Said<T>> {
+        let mut said = Vec::new();
+        match heard {
+            Heard::Page {
+                items,
+                revision,
+                more,
+            } => self.page(items, revision, more, now, &mut said),
+            Heard::Opened => {
+                (self.opened, self.heard, self.spoke) = (now, now, false);
+                self.phase = match self.at {
+                    None => Phase::Streaming(HashMap::new()),
+                    Some(_) => Phase::Following,
+                };
+                self.probe_at.get_or_insert(now + PROBE);
+            }
+            Heard::Put(item) => self.put(item, now, &mut said),
+            Heard::Gone(name, revision) => self.gone(name, &revision, now, &mut said),
+            Heard::Bookmark { revision, complete } => self.bookmark(revision, complete, now, &mut said),
+            Heard::Refused { code, reason } => self.refused(code, reason, now, &mut said),
+            Heard::Failed(reason) => {
+                self.complain(reason, &mut said);
+                self.fail(now);
+            }
+            Heard::Ended => self.ended(now, &mut said),
+            Heard::Newest(revision) => self.newest(&revision, now, &mut said),
+            Heard::Restored => {
+                self.told_restored = true;
+                self.relist();
+            }
+            Heard::Tick => self.tick(now, &mut said),
+        }
+        said
+    }
+
+    fn page(
+        &mut self,
+        items: Vec<Item<T>>,
+        revision: Revision,
+        more: Option<String>,
+        now: Instant,
+        said: &mut Vec<Said<T>>,
+    ) {
+        let mut all = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Listing { items, .. } => items,
+            _ => Vec::new(),
+        };
+        all.extend(items);
+        if more.is_some() {
+            self.phase = Phase::Listing { items: all, more };
+        } else {
+            self.listed(all, revision, now, said);
+        }
+    }
+
+    fn put(&mut self, item: Item<T>, now: Instant, said: &mut Vec<Said<T>>) {
+        self.spoke(now);
+        match &mut self.phase {
+            Phase::Streaming(items) => {
+                items.insert(item.name.clone(), item);
+            }
+            Phase::Following => {
+                self.advance(&item.revision);
+                self.known
+                    .insert(item.name.clone(), (Arc::clone(&item.uid), item.revision.clone()));
+                if let Some((doubted, _)) = &mut self.doubted {
+                    doubted.remove(&item.name);
+                }
+                said.push(Said::Changes(vec![Change::Put(item)]));
+                self.sync_if_believed(now, said);
+            }
+            // The edge reads only while there is something to read.
+            Phase::Idle | Phase::Listing { .. } => {}
+        }
+    }
+
+    fn gone(&mut self, name: ObjectName, revision: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+        self.spoke(now);
+        match &mut self.phase {
+            Phase::Streaming(items) => {
+                items.remove(&name);
+            }
+            Phase::Following => {
+                self.advance(revision);
+                if let Some((doubted, _)) = &mut self.doubted {
+                    doubted.remove(&name);
+                }
+                if self.known.remove(&name).is_some() {
+                    said.push(Said::Changes(vec![Change::Gone(name)]));
+                }
+            }
+            Phase::Idle | Phase::Listing { .. } => {}
+        }
+    }
+
+    fn bookmark(&mut self, revision: Revision, complete: bool, now: Instant, said: &mut Vec<Said<T>>) {
+        self.spoke(now);
+        match &mut self.phase {
+            Phase::Streaming(items) if complete => {
+                let items = std::mem::take(items).into_values().collect();
+                self.phase = Phase::Following;
+                self.listed(items, revision, now, said);
+            }
+            Phase::Following if revision.number() < self.highest => {
+                said.push(Said::Warning(format!(
+                    "a bookmark went back from {} to {revision}",
+                    self.highest
+                )));
+                self.relist();
+            }
+            Phase::Following => self.advance(&revision),
+            _ => {}
+        }
+    }
+
+    /// A whole list: the one place that infers removals.
+    fn listed(&mut self, items: Vec<Item<T>>, revision: Revision, now: Instant, said: &mut Vec<Said<T>>) {
+        said.push(Said::Listed);
+        self.complained = false;
+        let went_back = revision.number() < self.highest;
+        if went_back && !self.told_restored {
+            said.push(Said::Warning(format!(
+                "revisions went back from {} to {revision}",
+                self.highest
+            )));
+            said.push(Said::Restored);
+        }
+        // After a step back the same revision may be another version: nothing is taken for unchanged.
+        let differ = std::mem::take(&mut self.told_restored) || went_back;
+        if differ {
+            said.push(Said::Afresh);
+        }
+        let mut present = HashSet::with_capacity(items.len());
+        let before = self.known.len();
+        let mut changes = Vec::new();
+        for item in items {
+            present.insert(item.name.clone());
+            let version = (Arc::clone(&item.uid), item.revision.clone());
+            let was = self.known.insert(item.name.clone(), version.clone());
+            if differ || was != Some(version) {
+                changes.push(Change::Put(item));
+            }
+        }
+        let absent: Vec<_> = self
+            .known
+            .keys()
+            .filter(|name| !present.contains(*name))
+            .cloned()
+            .collect();
+        let doubted = self.doubted.take().filter(|(_, until)| *until <= now);
+        let verdict = removal::judge(absent, before, |name| {
+            doubted.as_ref().is_some_and(|(names, _)| names.contains(name))
+        });
+        if let Some(first) = verdict.doubtful.first() {
+            said.push(Said::Warning(format!(
+                "{} of {before} objects are absent from a list, {first} the first: a second list in 5 s decides",
+                verdict.doubtful.len()
+            )));
+            self.doubted = Some((verdict.doubtful.into_iter().collect(), now + SECOND_LOOK));
+        } else if removal::is_doubtful(verdict.gone.len(), before) {
+            said.push(Said::Warning(format!(
+                "{} of {before} objects are gone, two lists agree",
+                verdict.gone.len()
+            )));
+        }
+        for name in verdict.gone {
+            self.known.remove(&name);
+            changes.push(Change::Gone(name));
+        }
+        if !changes.is_empty() {
+            said.push(Said::Changes(changes));
+        }
+        self.highest = revision.number();
+        self.at = Some(revision);
+        self.expected = None;
+        if !self.synced && self.known.is_empty() && self.doubts_nothing && self.empty_until.is_none() {
+            self.empty_until = Some(now + SECOND_LOOK);
+        }
+        self.sync_if_believed(now, said);
+    }
+
+    /// Ends the first list: at once where there is anything, else after a second list.
+    fn sync_if_believed(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+        let waits = self.known.is_empty() && self.empty_until.is_some_and(|until| until > now);
+        if !self.synced && !waits {
+            self.synced = true;
+            said.push(Said::Synced);
+        }
+    }
+
+    /// Until when an empty first list is not believed.
+    fn waits_for_more(&self) -> Option<Instant> {
+        self.empty_until.filter(|_| !self.synced)
+    }
+
+    fn refused(&mut self, code: u16, reason: String, now: Instant, said: &mut Vec<Said<T>>) {
+        let (listing, opened) = match self.phase {
+            Phase::Listing { .. } => (true, false),
+            Phase::Idle => (self.at.is_none() && !self.streams, false),
+            Phase::Streaming(_) | Phase::Following => (false, true),
+        };
+        let transient = matches!(code, 401 | 408 | 429 | 500..);
+        if listing {
+            if code == 403 {
+                said.push(Said::Forbidden(reason));
+                self.relist();
+                self.wait = Some(now + FORBIDDEN);
+                return;
+            }
+            if code != 410 {
+                self.complain(format!("a list was refused with {code}: {reason}"), said);
+            }
+            // Of a list whose rest has expired nothing is used.
+            self.relist();
+            return self.fail(now);
+        }
+        if self.at.is_none() {
+            if opened || !transient {
+                self.list_paged();
+            } else {
+                self.complain(format!("a watch was refused with {code}: {reason}"), said);
+                self.fail(now);
+            }
+            return;
+        }
+        self.failures += 1;
+        if code == 410 || self.failures >= STUBBORN {
+            let calm = self.spoke;
+            self.relist();
+            if !calm {
+                self.fail(now);
+            }
+            return;
+        }
+        self.complain(format!("a watch was refused with {code}: {reason}"), said);
+        self.fail(now);
+    }
+
+    fn ended(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+        match self.phase {
+            Phase::Streaming(_) => {
+                said.push(Said::Warning(
+                    "a streamed list ended before it was complete".to_owned(),
+                ));
+                self.list_paged();
+                self.fail(now);
+            }
+            // The ordinary end of a watch.
+            _ if self.spoke || now >= self.opened + STREAM_SILENCE => self.phase = Phase::Idle,
+            _ => self.fail(now),
+        }
+    }
+
+    fn newest(&mut self, revision: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+        let newest = revision.number();
+        if !matches!(self.phase, Phase::Following) {
+            return;
+        }
+        if newest < self.probed_above {
+            said.push(Said::Warning(format!(
+                "the newest revision went back from {} to {newest}",
+                self.probed_above
+            )));
+            return self.relist();
+        }
+        match self.expected {
+            None => self.expected = Some((newest, now)),
+            Some((expected, _)) if self.highest >= expected => {
+                self.expected = Some((newest, now));
+                self.lag = LAG;
+            }
+            Some((expected, since)) if now >= since + self.lag => {
+                said.push(Said::Warning(format!(
+                    "a watch lags at {} and should have reached {expected}: it is opened anew",
+                    self.highest
+                )));
+                self.expected = None;
+                self.lag = (self.lag * 2).min(MAX_LAG);
+                self.phase = Phase::Idle;
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn tick(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_at = Some(now + PROBE);
+            self.probed_above = self.highest;
+            said.push(Said::Probe);
+        }
+        match self.phase {
+            Phase::Streaming(_)
+                if now >= self.heard + STREAM_SILENCE || now >= self.opened + STREAMED_LIST =>
+            {
+                said.push(Said::Warning(
+                    "the server does not stream lists: lists are read in pages".to_owned(),
+                ));
+                return self.list_paged();
+            }
+            Phase::Following if now >= self.opened + WATCH_LIFE + MARGIN => {
+                said.push(Said::Warning(
+                    "a watch outlived its time and is taken for dead".to_owned(),
+                ));
+                self.phase = Phase::Idle;
+            }
+            _ => {}
+        }
+        let doubt = self.doubted.as_ref().is_some_and(|(_, until)| *until <= now);
+        let empty = self.waits_for_more().is_some_and(|until| until <= now);
+        if (doubt || empty) && matches!(self.phase, Phase::Idle | Phase::Following) {
+            self.relist();
+        }
+    }
+
+    /// Everything is listed again; what is known stays until that list is complete.
+    fn relist(&mut self) {
+        self.at = None;
+        self.phase = Phase::Idle;
+    }
+
+    fn list_paged(&mut self) {
+        self.streams = false;
+        self.relist();
+    }
+
+    /// For the log, once until something works again: tries are many.
+    fn complain(&mut self, reason: String, said: &mut Vec<Said<T>>) {
+        if !std::mem::replace(&mut self.complained, true) {
+            said.push(Said::Warning(format!(
+                "{reason}; this is tried again until it works"
+            )));
+        }
+    }
+
+    /// Tries again a little later.
+    fn fail(&mut self, now: Instant) {
+        self.phase = Phase::Idle;
+        self.wait = Some(now + self.backoff.next_delay());
+    }
+
+    fn spoke(&mut self, now: Instant) {
+        self.heard = now;
+        self.complained = false;
+        if matches!(self.phase, Phase::Following) {
+            self.spoke = true;
+            self.failures = 0;
+            self.backoff.reset();
+        }
+    }
+
+    fn advance(&mut self, revision: &Revision) {
+        if revision.number() >= self.highest {
+            self.highest = revision.number();
+            self.at = Some(revision.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

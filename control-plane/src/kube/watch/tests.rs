@@ -1,0 +1,471 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Objects are numbers, values are revisions.
+type World = BTreeMap<u8, u64>;
+
+fn name(object: u8) -> ObjectName {
+    ObjectName::new("n", format!("o{object}"))
+}
+
+fn revision(number: u64) -> Revision {
+    Revision(number.to_string().into())
+}
+
+fn item(object: u8, number: u64) -> Item<u64> {
+    Item {
+        name: name(object),
+        uid: "u".into(),
+        revision: revision(number),
+        value: number,
+    }
+}
+
+/// An API server with a history, of which it forgets the older part.
+#[derive(Debug, Default)]
+struct Server {
+    revision: u64,
+    world: World,
+    /// (revision, object, whether it exists after).
+    history: Vec<(u64, u8, bool)>,
+    /// Watches from before this are too old.
+    compacted: u64,
+    streams: bool,
+    /// What there was after each revision.
+    past: BTreeMap<u64, World>,
+}
+
+impl Server {
+    fn put(&mut self, object: u8) {
+        self.revision += 1;
+        self.world.insert(object, self.revision);
+        self.history.push((self.revision, object, true));
+        self.past.insert(self.revision, self.world.clone());
+    }
+
+    /// Back to an older state, and on from its revision.
+    fn restore(&mut self) {
+        let before = self.revision.saturating_sub(7);
+        let older = self
+            .past
+            .range(..=before)
+            .next_back()
+            .map(|(at, world)| (*at, world.clone()));
+        (self.revision, self.world) = older.unwrap_or((10, World::new()));
+        self.past.split_off(&(self.revision + 1));
+        self.history.clear();
+        self.compacted = self.revision;
+    }
+
+    fn remove(&mut self, object: u8) {
+        if self.world.remove(&object).is_some() {
+            self.revision += 1;
+            self.history.push((self.revision, object, false));
+            self.past.insert(self.revision, self.world.clone());
+        }
+    }
+}
+
+/// The edge, in one place: does what the state machine says against a server, without time passing by itself.
+struct Edge {
+    server: Server,
+    watch: Watch<u64>,
+    now: Instant,
+    /// Lines of the open stream, and up to where the server has put changes there.
+    stream: Option<(VecDeque<Heard<u64>>, u64)>,
+    /// A paged list under way is of one moment.
+    pages: Option<(Vec<Item<u64>>, u64)>,
+    seen: BTreeMap<String, u64>,
+    synced: bool,
+    gone_at_once: usize,
+}
+
+impl Edge {
+    fn new(streams: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            server: Server {
+                revision: 10,
+                streams,
+                ..Server::default()
+            },
+            watch: Watch::new(false, now),
+            now,
+            stream: None,
+            pages: None,
+            seen: BTreeMap::new(),
+            synced: false,
+            gone_at_once: 0,
+        }
+    }
+
+    /// One thing is done and heard of.
+    fn step(&mut self) {
+        let todo = self.watch.todo(self.now);
+        if todo != Todo::Read {
+            self.stream = None;
+        }
+        let heard = match todo {
+            Todo::Wait(until) => {
+                self.now = until;
+                return;
+            }
+            Todo::List { more } => self.list(more.as_deref()),
+            Todo::Open { from } => self.open(from.map(|it| it.number())),
+            Todo::Read => {
+                self.pump();
+                match self.stream.as_mut().and_then(|(lines, _)| lines.pop_front()) {
+                    Some(line) => line,
+                    None => {
+                        self.now = self.watch.due();
+                        Heard::Tick
+                    }
+                }
+            }
+        };
+        self.hear(heard);
+    }
+
+    fn hear(&mut self, heard: Heard<u64>) {
+        for said in self.watch.on(heard, self.now) {
+            match said {
+                Said::Changes(changes) => {
+                    self.gone_at_once = changes.iter().filter(|it| matches!(it, Change::Gone(_))).count();
+                    for change in changes {
+                        match change {
+                            Change::Put(item) => self.seen.insert(item.name.to_string(), item.value),
+                            Change::Gone(name) => self.seen.remove(&name.to_string()),
+                        };
+                    }
+                }
+                Said::Synced => assert!(!std::mem::replace(&mut self.synced, true)),
+                Said::Probe => {
+                    let newest = revision(self.server.revision);
+                    self.hear(Heard::Newest(newest));
+                }
+                Said::Afresh | Said::Listed | Said::Restored | Said::Forbidden(_) | Said::Warning(_) => {}
+            }
+        }
+    }
+
+    fn list(&mut self, more: Option<&str>) -> Heard<u64> {
+        let (items, at) = match (more, self.pages.take()) {
+            (Some(_), Some(rest)) => rest,
+            (Some(_), None) => {
+                return Heard::Refused {
+                    code: 410,
+                    reason: "expired".to_owned(),
+                };
+            }
+            (None, _) => (
+                self.server
+                    .world
+                    .iter()
+                    .map(|(object, number)| item(*object, *number))
+                    .collect(),
+                self.server.revision,
+            ),
+        };
+        let mut items = items;
+        let rest = items.split_off(items.len().min(2));
+        let more = (!rest.is_empty()).then(|| "next".to_owned());
+        self.pages = more.is_some().then_some((rest, at));
+        Heard::Page {
+            items,
+            revision: revision(at),
+            more,
+        }
+    }
+
+    fn open(&mut self, from: Option<u64>) -> Heard<u64> {
+        let refused = |code| Heard::Refused {
+            code,
+            reason: String::new(),
+        };
+        match from {
+            None if !self.server.streams => return refused(422),
+            Some(from) if from < self.server.compacted => return refused(410),
+            Some(from) if from > self.server.revision => return refused(504),
+            None => {
+                let mut lines: VecDeque<_> = self
+                    .server
+                    .world
+                    .iter()
+                    .map(|(object, number)| Heard::Put(item(*object, *number)))
+                    .collect();
+                lines.push_back(Heard::Bookmark {
+                    revision: revision(self.server.revision),
+                    complete: true,
+                });
+                self.stream = Some((lines, self.server.revision));
+            }
+            Some(from) => self.stream = Some((VecDeque::new(), from)),
+        }
+        Heard::Opened
+    }
+
+    /// Puts into the open stream what happened since.
+    fn pump(&mut self) {
+        if let Some((lines, at)) = &mut self.stream {
+            for (number, object, exists) in self.server.history.iter().filter(|(number, ..)| number > at) {
+                lines.push_back(match exists {
+                    true => Heard::Put(item(*object, *number)),
+                    false => Heard::Gone(name(*object), revision(*number)),
+                });
+            }
+            *at = self.server.revision;
+        }
+    }
+
+    /// Goes on until everything the server has was told, second looks included.
+    fn settle(&mut self) {
+        for _ in 0..400 {
+            self.step();
+            if self.synced
+                && self.is_equal()
+                && self.watch.doubted.is_none()
+                && self.watch.todo(self.now) == Todo::Read
+            {
+                return;
+            }
+        }
+        panic!(
+            "not settled: {:?} is not {:?}, {:?}",
+            self.seen, self.server.world, self.watch
+        );
+    }
+
+    fn is_equal(&self) -> bool {
+        let world: BTreeMap<_, _> = self
+            .server
+            .world
+            .iter()
+            .map(|(object, number)| (name(*object).to_string(), *number))
+            .collect();
+        world == self.seen
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Put(u8),
+    Remove(u8),
+    Step(u8),
+    Cut,
+    End,
+    Compact,
+    Refuse(u16),
+    Mark,
+    Restored,
+    Wait(u16),
+    /// The store is taken back to a backup.
+    Restore,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..12_u8).prop_map(Act::Put),
+        3 => (0..12_u8).prop_map(Act::Remove),
+        8 => (1..6_u8).prop_map(Act::Step),
+        1 => Just(Act::Cut),
+        1 => Just(Act::End),
+        1 => Just(Act::Compact),
+        1 => prop_oneof![Just(410), Just(500), Just(429), Just(504)].prop_map(Act::Refuse),
+        1 => Just(Act::Mark),
+        1 => Just(Act::Restored),
+        1 => (1..400_u16).prop_map(Act::Wait),
+        1 => Just(Act::Restore),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_what_is_told_ends_as_what_there_is(
+        streams in any::<bool>(),
+        acts in prop::collection::vec(act(), 1..120),
+    ) {
+        let mut edge = Edge::new(streams);
+        for act in acts {
+            match act {
+                Act::Put(object) => edge.server.put(object),
+                Act::Remove(object) => edge.server.remove(object),
+                Act::Step(times) => (0..times).for_each(|_| edge.step()),
+                Act::Cut => {
+                    edge.stream = None;
+                    edge.hear(Heard::Failed("cut".to_owned()));
+                }
+                Act::End if edge.stream.is_some() => {
+                    edge.stream = None;
+                    edge.hear(Heard::Ended);
+                }
+                Act::Compact => edge.server.compacted = edge.server.revision,
+                Act::Refuse(code) if edge.stream.is_some() => {
+                    edge.hear(Heard::Refused { code, reason: String::new() });
+                }
+                Act::Mark if edge.stream.is_some() => {
+                    edge.pump();
+                    let at = revision(edge.server.revision);
+                    let lines = edge.stream.as_mut().map(|(lines, _)| lines);
+                    lines.unwrap().push_back(Heard::Bookmark { revision: at, complete: false });
+                }
+                Act::Restored => {
+                    edge.stream = None;
+                    edge.hear(Heard::Restored);
+                }
+                Act::Wait(seconds) => edge.now += Duration::from_secs(seconds.into()),
+                Act::Restore => {
+                    // Every watch ends when the servers start anew.
+                    edge.stream = None;
+                    edge.pages = None;
+                    edge.server.restore();
+                    edge.hear(Heard::Failed("the server starts anew".to_owned()));
+                    // Once the numbers have caught up nothing can tell one history from the other.
+                    edge.settle();
+                }
+                Act::End | Act::Refuse(_) | Act::Mark => {}
+            }
+        }
+        edge.settle();
+        prop_assert!(edge.synced && edge.is_equal());
+        // And it goes on from there.
+        edge.server.put(3);
+        edge.settle();
+        edge.server.remove(3);
+        edge.settle();
+    }
+}
+
+#[test]
+fn many_that_are_absent_wait_for_a_second_list() {
+    for streams in [true, false] {
+        let mut edge = Edge::new(streams);
+        (0..40).for_each(|object| edge.server.put(object));
+        edge.settle();
+        edge.stream = None;
+        (0..30).for_each(|object| edge.server.remove(object));
+        edge.server.compacted = edge.server.revision;
+        edge.hear(Heard::Ended);
+        let began = edge.now;
+        while edge.watch.doubted.is_none() {
+            edge.step();
+        }
+        assert_eq!(edge.seen.len(), 40, "the old state stays");
+        edge.server.put(1);
+        edge.settle();
+        assert!(edge.now >= began + SECOND_LOOK);
+        assert_eq!((edge.seen.len(), edge.gone_at_once), (11, 29));
+    }
+}
+
+#[test]
+fn a_delete_of_the_watch_applies_at_once() {
+    let mut edge = Edge::new(true);
+    (0..40).for_each(|object| edge.server.put(object));
+    edge.settle();
+    let began = edge.now;
+    (0..40).for_each(|object| edge.server.remove(object));
+    edge.settle();
+    assert!(edge.seen.is_empty() && edge.now == began);
+}
+
+#[test]
+fn an_empty_first_list_is_read_twice_where_it_is_doubted() {
+    let mut edge = Edge::new(true);
+    edge.watch = Watch::new(true, edge.now);
+    let began = edge.now;
+    edge.settle();
+    assert!(edge.now >= began + SECOND_LOOK && edge.now < began + 2 * SECOND_LOOK);
+
+    let mut edge = Edge::new(true);
+    edge.watch = Watch::new(true, edge.now);
+    let began = edge.now;
+    (0..2).for_each(|_| edge.step());
+    assert!(!edge.synced);
+    edge.server.put(1);
+    edge.settle();
+    assert!(edge.now < began + SECOND_LOOK, "one object is enough");
+}
+
+#[test]
+fn a_store_that_went_back_unseen_is_found_by_the_probe() {
+    let mut edge = Edge::new(true);
+    (0..5).for_each(|object| edge.server.put(object));
+    edge.settle();
+    // The stream stays open and says nothing.
+    edge.server.revision = 11;
+    edge.server.history.clear();
+    edge.server.world = World::from([(1, 11)]);
+    edge.settle();
+    assert!(edge.is_equal());
+}
+
+#[test]
+fn a_watch_that_lags_is_opened_anew() {
+    let mut edge = Edge::new(true);
+    edge.server.put(1);
+    edge.settle();
+    edge.server.put(2);
+    // A stream that lost what happened and never says so.
+    if let Some((_, at)) = &mut edge.stream {
+        *at = edge.server.revision;
+    }
+    let began = edge.now;
+    edge.settle();
+    assert!(edge.now <= began + 5 * PROBE);
+}
+
+#[test]
+fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
+    let refuse = |edge: &mut Edge, code| {
+        edge.hear(Heard::Refused {
+            code,
+            reason: String::new(),
+        })
+    };
+    for code in [400, 403, 404, 422] {
+        let mut edge = Edge::new(true);
+        refuse(&mut edge, code);
+        assert_eq!(edge.watch.todo(edge.now), Todo::List { more: None }, "{code}");
+    }
+    for code in [401, 429, 500, 503] {
+        let mut edge = Edge::new(true);
+        refuse(&mut edge, code);
+        assert!(
+            matches!(
+                edge.watch.todo(edge.now),
+                Todo::Wait(_) | Todo::Open { from: None }
+            ),
+            "{code}"
+        );
+        assert!(edge.watch.streams);
+    }
+    // An old server takes it for an ordinary watch: no end of the list ever comes.
+    let mut edge = Edge::new(true);
+    edge.server.put(1);
+    edge.step();
+    if let Some((lines, _)) = &mut edge.stream {
+        lines.pop_back();
+    }
+    edge.settle();
+    assert!(!edge.watch.streams);
+}
+
+#[test]
+fn what_is_forbidden_is_asked_for_again() {
+    let mut edge = Edge::new(false);
+    edge.step();
+    let said = edge.watch.on(
+        Heard::Refused {
+            code: 403,
+            reason: "no".to_owned(),
+        },
+        edge.now,
+    );
+    assert_eq!(said, [Said::Forbidden("no".to_owned())]);
+    assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
+    edge.server.put(1);
+    edge.settle();
+}

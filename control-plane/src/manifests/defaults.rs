@@ -1,0 +1,91 @@
+//! What the API server would have filled in, for objects that never went through one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::objects::json::{self, DecodeError};
+use crate::objects::{EndpointSlice, IntOrString, Object, ObjectKind, Secret, Service};
+
+/// The protocol of a port that names none.
+const TCP: &str = "TCP";
+
+/// Fills in the defaults of an object that was read from `text`, and takes off what only an API server says.
+///
+/// # Errors
+/// Where it has no name, which no default helps, or `stringData` is no map of text.
+pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
+    let kind = object.kind();
+    if object.metadata().name.is_empty() {
+        let (field, reason) = ("metadata.name".to_owned(), "expected a name, got none".to_owned());
+        return Err(DecodeError {
+            field,
+            reason,
+            line: 1,
+        });
+    }
+    let object = json::with_metadata(object, |metadata| {
+        metadata.namespace = namespace(kind, Arc::clone(&metadata.namespace));
+        // Of a manifest that was exported. In a folder an object is who its name says, and its version is its text.
+        metadata.uid = "".into();
+        metadata.resource_version = "".into();
+    });
+    Ok(match object {
+        Object::Service(mut it) => {
+            fill_service(Arc::make_mut(&mut it));
+            Object::Service(it)
+        }
+        Object::EndpointSlice(mut it) => {
+            fill_slice(Arc::make_mut(&mut it));
+            Object::EndpointSlice(it)
+        }
+        Object::Secret(mut it) => {
+            merge_string_data(Arc::make_mut(&mut it), text)?;
+            Object::Secret(it)
+        }
+        object => object,
+    })
+}
+
+/// The namespace of an object that names `named`.
+pub(super) fn namespace(kind: ObjectKind, named: Arc<str>) -> Arc<str> {
+    match (kind.is_namespaced(), &*named) {
+        (true, "") => "default".into(),
+        (true, _) => named,
+        (false, _) => "".into(),
+    }
+}
+
+fn fill_service(service: &mut Service) {
+    for port in &mut service.spec.ports {
+        if port.protocol.is_empty() {
+            TCP.clone_into(&mut port.protocol);
+        }
+        let number = port.port;
+        port.target_port.get_or_insert(IntOrString::Int(number));
+    }
+}
+
+fn fill_slice(slice: &mut EndpointSlice) {
+    for port in &mut slice.ports {
+        port.protocol.get_or_insert_with(|| TCP.to_owned());
+    }
+}
+
+/// `stringData` wins over `data`, as in the API server.
+fn merge_string_data(secret: &mut Secret, text: &str) -> Result<(), DecodeError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Plain {
+        #[serde(default)]
+        string_data: Option<BTreeMap<String, String>>,
+    }
+    let plain: Plain = serde_json::from_str(text).map_err(|error| DecodeError::new(&error, text, true))?;
+    for (key, value) in plain.string_data.unwrap_or_default() {
+        secret.data.insert(key, STANDARD.encode(value));
+    }
+    Ok(())
+}

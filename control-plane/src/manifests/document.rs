@@ -1,0 +1,341 @@
+//! From the text of one file to the objects in it. Pure.
+//!
+//! A file is a sequence of documents parted by `---`, each YAML or JSON. What begins with `{` goes to the JSON reader,
+//! which is many times faster; only what is no JSON goes to the YAML reader. `List`s are taken apart.
+//!
+//! **Invariant:** a document that cannot be read costs the file that document alone.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::name::ObjectName;
+
+use super::defaults;
+use crate::objects::json::{self, DecodeError, Head, Identity};
+use crate::objects::{self, Object, ObjectKind, ObjectRef};
+
+/// How deep lists may stand in lists.
+const MAX_DEPTH: usize = 4;
+
+/// What a file says.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Parsed {
+    /// Objects, in order, and the line on which each begins.
+    pub(super) objects: Vec<(Object, usize)>,
+    /// Objects that cannot be read, but can be named.
+    pub(super) broken: Vec<(ObjectRef, Fault)>,
+    /// Documents of which not even that can be said.
+    pub(super) faults: Vec<Fault>,
+    /// API version and kind of what is not read.
+    pub(super) ignored: BTreeSet<String>,
+}
+
+/// Why a document cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    /// Line in the file, from 1.
+    pub(super) line: usize,
+    /// Path of the field, or empty.
+    pub(super) field: String,
+    /// What was expected and what came.
+    pub(super) reason: String,
+}
+
+/// Reads a file.
+pub(super) fn parse(text: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    for (document, line) in split(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        parsed.read(document, line);
+    }
+    parsed
+}
+
+/// The documents of a file, and the line on which each begins.
+fn split(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let mut documents = Vec::new();
+    let (mut start, mut start_line, mut at) = (0, 1, 0);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if let Some(rest) = line.strip_prefix("---")
+            && rest.chars().next().is_none_or(char::is_whitespace)
+        {
+            documents.push((&text[start..at], start_line));
+            // A document may begin on the line of the mark.
+            (start, start_line) = (at + 3, number + 1);
+        }
+        at += line.len();
+    }
+    documents.push((&text[start..], start_line));
+    documents.into_iter().filter_map(|(document, line)| {
+        let blank = || document.split_inclusive('\n').take_while(|line| is_blank(line));
+        let body = &document[blank().map(str::len).sum()..];
+        (!body.is_empty()).then(|| (body, line + blank().count()))
+    })
+}
+
+/// Whether a line before a document says nothing: directives are of no use to what is read here.
+fn is_blank(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."
+}
+
+impl Parsed {
+    /// Reads one document, which begins on `line`.
+    fn read(&mut self, document: &str, line: usize) {
+        if document.trim_start().starts_with('{') {
+            self.read_json(document, line);
+        } else {
+            self.read_yaml(document, line, None);
+        }
+    }
+
+    /// One or more JSON objects one after the other.
+    fn read_json(&mut self, document: &str, line: usize) {
+        let mut values = serde_json::Deserializer::from_str(document).into_iter::<&RawValue>();
+        let mut lines = Lines {
+            text: document,
+            at: 0,
+            line,
+        };
+        let mut first = true;
+        for value in &mut values {
+            match value {
+                Ok(value) => {
+                    let text = value.get();
+                    let line = lines.of(text);
+                    self.read_value(text, &Place { line, yaml: None }, &Head::default(), 0);
+                }
+                // A flow mapping of YAML, perhaps.
+                Err(error) if first => return self.read_yaml(document, line, Some(&error)),
+                Err(error) => {
+                    return self
+                        .faults
+                        .push(fault(&DecodeError::new(&error, document, true), line));
+                }
+            }
+            first = false;
+        }
+    }
+
+    fn read_yaml(&mut self, document: &str, line: usize, json: Option<&serde_json::Error>) {
+        match serde_saphyr::from_str_with_options::<Value>(document, yaml_options()) {
+            Ok(Value::Null) => {}
+            Ok(value) => {
+                self.read_value(
+                    &value.to_string(),
+                    &Place {
+                        line,
+                        yaml: Some(document),
+                    },
+                    &Head::default(),
+                    0,
+                );
+            }
+            Err(error) => {
+                let (within, reason) = match json {
+                    Some(json) => (
+                        json.line(),
+                        format!("expected JSON: {}", DecodeError::new(json, "", true)),
+                    ),
+                    None => {
+                        let within = error
+                            .location()
+                            .map_or(1, |it| usize::try_from(it.line()).unwrap_or(1));
+                        (within, format!("expected YAML: {}", yaml_reason(&error)))
+                    }
+                };
+                let line = line + within.saturating_sub(1);
+                self.faults.push(Fault {
+                    line,
+                    field: String::new(),
+                    reason,
+                });
+            }
+        }
+    }
+
+    /// One object, or a list of them. `outer` is what the list around it says.
+    fn read_value(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
+        let head: Head<'_> = match serde_json::from_str(text) {
+            Ok(head) => head,
+            Err(error) => {
+                return self
+                    .faults
+                    .push(fault(&DecodeError::new(&error, text, true), place.line));
+            }
+        };
+        let api_version = if head.api_version.is_empty() {
+            &outer.api_version
+        } else {
+            &head.api_version
+        };
+        let kind = if head.kind.is_empty() {
+            &outer.kind
+        } else {
+            &head.kind
+        };
+        if kind.is_empty() {
+            let (line, field) = (place.line, "kind".to_owned());
+            return self.faults.push(Fault {
+                line,
+                field,
+                reason: "expected a kind, got none".to_owned(),
+            });
+        }
+        if let Some(of) = kind.strip_suffix("List") {
+            let outer = Head {
+                api_version: api_version.clone(),
+                kind: of.to_owned().into(),
+            };
+            return self.read_list(text, place, &outer, depth);
+        }
+        match ObjectKind::parse(api_version, kind) {
+            Some(kind) => self.read_object(kind, text, place),
+            // Namespaces are in most folders, and nothing is missing without them.
+            None if kind == "Namespace" => {}
+            None => {
+                self.ignored.insert(format!("{api_version} {kind}"));
+            }
+        }
+    }
+
+    fn read_list(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
+        #[derive(Deserialize)]
+        struct List<'a> {
+            #[serde(borrow, default)]
+            items: Vec<&'a RawValue>,
+        }
+        let list: List<'_> = match serde_json::from_str(text) {
+            Ok(list) if depth < MAX_DEPTH => list,
+            Ok(_) => {
+                let reason = format!("expected lists at most {MAX_DEPTH} deep");
+                return self.faults.push(Fault {
+                    line: place.line,
+                    field: "items".to_owned(),
+                    reason,
+                });
+            }
+            Err(error) => {
+                return self
+                    .faults
+                    .push(fault(&DecodeError::new(&error, text, true), place.line));
+            }
+        };
+        let mut lines = Lines {
+            text,
+            at: 0,
+            line: place.line,
+        };
+        for item in list.items {
+            let line = lines.of(item.get());
+            self.read_value(item.get(), &Place { line, yaml: None }, outer, depth + 1);
+        }
+    }
+
+    fn read_object(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
+        let error = match json::decode(kind, text).and_then(|object| defaults::fill(object, text)) {
+            Ok(object) => return self.objects.push((object, place.line)),
+            Err(error) => error,
+        };
+        let line = match place.yaml {
+            Some(document) => place.line + yaml_line(kind, document).unwrap_or(1) - 1,
+            None => place.line + error.line - 1,
+        };
+        let fault = Fault {
+            line,
+            field: error.field,
+            reason: error.reason,
+        };
+        match Identity::read(text) {
+            Some(Identity { name, .. }) => {
+                let name = ObjectName {
+                    namespace: defaults::namespace(kind, name.namespace),
+                    ..name
+                };
+                self.broken.push((ObjectRef { kind, name }, fault));
+            }
+            None => self.faults.push(fault),
+        }
+    }
+}
+
+/// Where a value stands.
+struct Place<'a> {
+    /// Its first line in the file.
+    line: usize,
+    /// For what was YAML: the document, which begins there.
+    yaml: Option<&'a str>,
+}
+
+/// Counts lines along a text, each byte once.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    /// The line of a part of the text. Parts are asked for in order.
+    fn of(&mut self, part: &str) -> usize {
+        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        if let Some(between) = self.text.as_bytes().get(self.at..offset) {
+            self.line += between.iter().filter(|byte| **byte == b'\n').count();
+            self.at = offset;
+        }
+        self.line
+    }
+}
+
+fn fault(error: &DecodeError, line: usize) -> Fault {
+    let DecodeError {
+        field,
+        reason,
+        line: within,
+    } = error.clone();
+    Fault {
+        line: line + within - 1,
+        field,
+        reason,
+    }
+}
+
+/// The line of the first value in a YAML document that is not what the kind has there, from 1.
+fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
+    fn of<'a, T: Deserialize<'a>>(document: &'a str) -> Option<usize> {
+        let error = serde_saphyr::from_str_with_options::<T>(document, yaml_options()).err()?;
+        usize::try_from(error.location()?.line())
+            .ok()
+            .filter(|line| *line > 0)
+    }
+    match kind {
+        ObjectKind::Ingress => of::<objects::Ingress>(document),
+        ObjectKind::IngressClass => of::<objects::IngressClass>(document),
+        ObjectKind::Service => of::<objects::Service>(document),
+        ObjectKind::EndpointSlice => of::<objects::EndpointSlice>(document),
+        ObjectKind::Secret => of::<objects::Secret>(document),
+        ObjectKind::ConfigMap => of::<objects::ConfigMap>(document),
+    }
+}
+
+/// The reader's budgets are made for small files of strangers; these are big ones of the operator.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        // As in YAML 1.2 and for `y` and `n` as in kubectl: a Service may be called that.
+        strict_booleans: true,
+        budget: serde_saphyr::budget! {
+            max_events: 50_000_000,
+            max_nodes: 20_000_000,
+            max_total_scalar_bytes: 512 << 20,
+        },
+    }
+}
+
+/// The first line of what the YAML reader says, without the text that it quotes: that may be a Secret's.
+fn yaml_reason(error: &serde_saphyr::Error) -> String {
+    let said = error.without_snippet().to_string();
+    said.lines().next().unwrap_or("it cannot be read").to_owned()
+}
+
+#[cfg(test)]
+mod tests;

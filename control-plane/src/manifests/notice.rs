@@ -1,0 +1,167 @@
+//! What the kernel says about the folder, gathered until somebody looks.
+//!
+//! The thread that hears it never waits: paths gather in a set, so a file that is written a hundred times meanwhile is
+//! read once. Where too much gathers, or the kernel itself lost something, the whole folder is read again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, ModifyKind};
+use tokio::sync::Notify;
+
+/// More paths than this at once, and reading everything is no dearer.
+const MAX_PATHS: usize = 65_536;
+
+/// What happened at a path. The stronger is the later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Touched {
+    /// Its mode or owner alone.
+    Mode,
+    /// It came, went, or was written.
+    Content,
+}
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// These paths, if not everything.
+    pub(super) paths: BTreeMap<PathBuf, Touched>,
+    /// Everything: something was lost, for this reason.
+    pub(super) lost: Option<String>,
+}
+
+/// Gathers. Clones gather into the same set.
+#[derive(Clone, Debug)]
+pub(super) struct Notice {
+    root: Arc<PathBuf>,
+    pending: Arc<Mutex<Pending>>,
+    wake: Arc<Notify>,
+}
+
+impl Notice {
+    /// Of the folder at `root`.
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self {
+            root: Arc::new(root),
+            pending: Arc::default(),
+            wake: Arc::default(),
+        }
+    }
+
+    /// Returns when there is something. May be cancelled: nothing is taken.
+    pub(super) async fn some(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Takes what has gathered.
+    pub(super) fn take(&self) -> Pending {
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn gather(&self, result: notify::Result<notify::Event>) {
+        let event = match result {
+            Ok(event) if event.need_rescan() => {
+                return self.lose("the kernel's queue of events was full".to_owned());
+            }
+            Ok(event) => event,
+            Err(error) => return self.lose(error.to_string()),
+        };
+        let Some(touched) = touched(&event.kind) else {
+            return;
+        };
+        if event.paths.contains(&*self.root) {
+            if touched == Touched::Content {
+                self.lose("the folder itself was moved or removed".to_owned());
+            }
+            return;
+        }
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in event.paths {
+            let entry = pending.paths.entry(path).or_insert(touched);
+            *entry = touched.max(*entry);
+        }
+        if pending.paths.len() > MAX_PATHS {
+            pending.paths.clear();
+            pending.lost = Some(format!("more than {MAX_PATHS} files changed at once"));
+        }
+        drop(pending);
+        self.wake.notify_one();
+    }
+
+    fn lose(&self, reason: String) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).lost = Some(reason);
+        self.wake.notify_one();
+    }
+}
+
+impl notify::EventHandler for Notice {
+    fn handle_event(&mut self, event: notify::Result<notify::Event>) {
+        self.gather(event);
+    }
+}
+
+/// Whether an event is one to look for, and how much it says.
+///
+/// Writes are not, but the end of writing is: a file that is written in place is empty for a moment, and an empty file
+/// has no objects.
+fn touched(kind: &EventKind) -> Option<Touched> {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Create(CreateKind::Folder | CreateKind::File | CreateKind::Any | CreateKind::Other)
+        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Remove(_) => Some(Touched::Content),
+        EventKind::Modify(ModifyKind::Metadata(_)) => Some(Touched::Mode),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{DataChange, Flag, RenameMode};
+
+    use super::*;
+
+    fn event(kind: EventKind, path: &str) -> notify::Result<notify::Event> {
+        Ok(notify::Event::new(kind).add_path(path.into()))
+    }
+
+    #[test]
+    fn only_finished_writes_count_and_the_stronger_stays() {
+        let notice = Notice::new("/r".into());
+        notice.gather(event(
+            EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+            "/r/a",
+        ));
+        notice.gather(event(
+            EventKind::Access(AccessKind::Open(AccessMode::Any)),
+            "/r/a",
+        ));
+        assert!(notice.take().paths.is_empty());
+        notice.gather(event(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "/r/a"));
+        notice.gather(event(
+            EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::Any)),
+            "/r/a",
+        ));
+        let pending = notice.take();
+        assert_eq!(
+            (pending.paths[&PathBuf::from("/r/a")], pending.lost),
+            (Touched::Content, None)
+        );
+        assert!(notice.take().paths.is_empty());
+    }
+
+    #[test]
+    fn what_is_lost_is_said() {
+        let notice = Notice::new("/r".into());
+        notice.gather(Ok(notify::Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+        assert!(notice.take().lost.is_some());
+        notice.gather(event(EventKind::Remove(notify::event::RemoveKind::Folder), "/r"));
+        assert!(notice.take().lost.is_some());
+        for file in 0..=MAX_PATHS {
+            notice.gather(event(EventKind::Create(CreateKind::File), &format!("/r/{file}")));
+        }
+        let pending = notice.take();
+        assert!(pending.lost.is_some() && pending.paths.len() < MAX_PATHS);
+    }
+}

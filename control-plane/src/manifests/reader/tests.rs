@@ -1,0 +1,97 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn ingress(name: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"networking.k8s.io/v1\",\"kind\":\"Ingress\",\"metadata\":{{\"name\":\"{name}\"}}}}"
+    )
+}
+
+/// The source without its loop, and what it tells but for endpoints.
+fn reader(dir: &Path) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) {
+    let notice = Notice::new(dir.into());
+    let watcher = notify::recommended_watcher(notice.clone()).unwrap();
+    let (endpoints, slices) = mpsc::channel(64);
+    let (objects, heard) = mpsc::channel(64);
+    let disk = Disk::new(dir.into(), watcher);
+    let (records, folder) = (Records::new(None), Folder::default());
+    let inputs = Inputs { endpoints, objects };
+    let reader = Reader::new(
+        dir.into(),
+        disk,
+        notice,
+        records,
+        folder,
+        Freshness::default(),
+        inputs,
+    );
+    (reader, heard, slices)
+}
+
+#[tokio::test]
+async fn an_empty_folder_is_believed_after_a_second_look() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    assert!(heard.try_recv().is_err());
+    reader.due(Instant::now()).await.unwrap();
+    assert!(heard.try_recv().is_err(), "not yet");
+    reader.due(Instant::now() + SECOND_LOOK).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Synced(ObjectKind::Ingress)));
+    assert!(reader.freshness.synced() && reader.empty_until.is_none());
+}
+
+#[tokio::test]
+async fn many_files_that_vanish_unseen_need_a_second_look() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("still.yaml"), ingress("still")).unwrap();
+    fs::write(dir.path().join("more.yaml"), ingress("more")).unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for at in 0..20 {
+        let file = dir.path().join(format!("a/{at}.yaml"));
+        fs::write(file, ingress(&format!("web{at}"))).unwrap();
+    }
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    let now = Instant::now();
+    while heard.try_recv().is_ok() {}
+    fs::remove_file(dir.path().join("still.yaml")).unwrap();
+    reader.rescan(now).await.unwrap();
+    assert_eq!(deleted(&mut heard), 1, "few go at once");
+    fs::rename(dir.path().join("a"), dir.path().join(".a")).unwrap();
+    reader.rescan(now).await.unwrap();
+    assert_eq!(deleted(&mut heard), 0);
+    assert!(reader.absent.is_some());
+    fs::rename(dir.path().join(".a"), dir.path().join("a")).unwrap();
+    reader.rescan(now).await.unwrap();
+    assert_eq!(
+        (deleted(&mut heard), reader.absent.is_some()),
+        (0, false),
+        "they came back"
+    );
+    fs::rename(dir.path().join("a"), dir.path().join(".a")).unwrap();
+    reader.rescan(now).await.unwrap();
+    reader.rescan(now + SECOND_LOOK / 2).await.unwrap();
+    assert_eq!(deleted(&mut heard), 0, "too soon");
+    reader.rescan(now + 2 * SECOND_LOOK).await.unwrap();
+    assert_eq!(
+        (deleted(&mut heard), reader.absent.is_some()),
+        (20, false),
+        "two looks agree"
+    );
+}
+
+fn deleted(heard: &mut mpsc::Receiver<Input>) -> usize {
+    let mut count = 0;
+    while let Ok(input) = heard.try_recv() {
+        if let Input::Events(events) = input {
+            count += events
+                .iter()
+                .filter(|event| matches!(event, Event::Deleted(_)))
+                .count();
+        }
+    }
+    count
+}

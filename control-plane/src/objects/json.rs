@@ -1,0 +1,240 @@
+//! Objects from JSON and back: what the API server sends, what manifests say, and what a hold keeps.
+//!
+//! **Invariant:** an object that cannot be read is a [`DecodeError`] that names the field, never a panic and never a
+//! fault of the list that it stands in. No error tells anything of a Secret's values.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use shared::name::ObjectName;
+
+use super::{Metadata, Object, ObjectKind};
+
+mod path;
+
+impl ObjectKind {
+    /// The API version that is read.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Ingress | Self::IngressClass => "networking.k8s.io/v1",
+            Self::EndpointSlice => "discovery.k8s.io/v1",
+            Self::Service | Self::Secret | Self::ConfigMap => "v1",
+        }
+    }
+
+    /// Whether its objects live in namespaces.
+    pub fn is_namespaced(self) -> bool {
+        self != Self::IngressClass
+    }
+
+    /// The kind of that name and API version, if it is one that is read.
+    pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|it| it.as_str() == kind && it.api_version() == api_version)
+    }
+}
+
+/// Why an object cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct DecodeError {
+    /// Path of the field, empty where it is the object as a whole.
+    pub field: String,
+    /// What was expected and what came. Never a Secret's value.
+    pub reason: String,
+    /// Line in the text, from 1.
+    pub line: usize,
+}
+
+/// Reads an object of a known kind. `apiVersion` and `kind` may be missing, as they are in lists.
+///
+/// # Errors
+/// Says which field is not what the kind has there, or where the text is no JSON.
+pub fn decode(kind: ObjectKind, text: &str) -> Result<Object, DecodeError> {
+    fn of<'a, T: Deserialize<'a>>(text: &'a str, wrap: fn(Arc<T>) -> Object) -> serde_json::Result<Object> {
+        serde_json::from_str(text).map(|it| wrap(Arc::new(it)))
+    }
+    match kind {
+        ObjectKind::Ingress => of(text, Object::Ingress),
+        ObjectKind::IngressClass => of(text, Object::IngressClass),
+        ObjectKind::Service => of(text, Object::Service),
+        ObjectKind::EndpointSlice => of(text, Object::EndpointSlice),
+        ObjectKind::Secret => of(text, Object::Secret),
+        ObjectKind::ConfigMap => of(text, Object::ConfigMap),
+    }
+    .map_err(|error| DecodeError::new(&error, text, kind == ObjectKind::Secret))
+}
+
+impl DecodeError {
+    /// From what the JSON reader says of `text`; `secret` leaves out what may quote a value.
+    pub(crate) fn new(error: &serde_json::Error, text: &str, secret: bool) -> Self {
+        let reason = if secret && error.is_data() {
+            "expected what a Secret has there, and something else came".to_owned()
+        } else {
+            // The position is told apart, and counts within a document where people count within a file.
+            let said = error.to_string();
+            said.rfind(" at line ")
+                .map_or(said.as_str(), |end| &said[..end])
+                .to_owned()
+        };
+        let field = if error.is_data() {
+            path::at(text, error.line(), error.column())
+        } else {
+            String::new()
+        };
+        Self {
+            field,
+            reason,
+            line: error.line().max(1),
+        }
+    }
+}
+
+/// What a document says it is. Missing parts are empty.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Head<'a> {
+    /// `networking.k8s.io/v1`.
+    #[serde(borrow)]
+    pub api_version: Cow<'a, str>,
+    /// `Ingress`.
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+}
+
+/// Who an object is, read from one that is otherwise unreadable. Parts of another type are empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Namespace, which may be empty, and name.
+    pub name: ObjectName,
+    /// Empty where unknown.
+    pub uid: Arc<str>,
+    /// Empty where unknown.
+    pub resource_version: Arc<str>,
+}
+
+impl Identity {
+    /// Reads what can be read; `None` where there is not even a name.
+    pub fn read(text: &str) -> Option<Self> {
+        let document: Value = serde_json::from_str(text).ok()?;
+        let metadata = document.get("metadata")?;
+        let part = |name: &str| -> Arc<str> {
+            metadata
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .into()
+        };
+        let name = ObjectName::new(part("namespace"), part("name"));
+        (!name.name.is_empty()).then(|| Self {
+            name,
+            uid: part("uid"),
+            resource_version: part("resourceVersion"),
+        })
+    }
+}
+
+/// The object as a manifest of its own, `apiVersion` and `kind` included: the same object, the same text.
+pub fn source(object: &Object) -> String {
+    let value = match object {
+        Object::Ingress(it) => serde_json::to_value(&**it),
+        Object::IngressClass(it) => serde_json::to_value(&**it),
+        Object::Service(it) => serde_json::to_value(&**it),
+        Object::EndpointSlice(it) => serde_json::to_value(&**it),
+        Object::Secret(it) => serde_json::to_value(&**it),
+        Object::ConfigMap(it) => serde_json::to_value(&**it),
+    };
+    // Text keys and numbers alone: the types have nothing that JSON lacks.
+    let mut value = value.unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("apiVersion".to_owned(), object.kind().api_version().into());
+        fields.insert("kind".to_owned(), object.kind().as_str().into());
+    }
+    value.to_string()
+}
+
+/// Reads back what [`source`] wrote.
+///
+/// # Errors
+/// Where it is no object of a kind that is read, or cannot be read by this build.
+pub fn from_source(text: &str) -> Result<Object, DecodeError> {
+    let head: Head<'_> = serde_json::from_str(text).map_err(|error| DecodeError::new(&error, text, true))?;
+    let kind = ObjectKind::parse(&head.api_version, &head.kind).ok_or_else(|| DecodeError {
+        field: "kind".to_owned(),
+        reason: format!(
+            "expected a kind that is read, got {} {}",
+            head.api_version, head.kind
+        ),
+        line: 1,
+    })?;
+    decode(kind, text)
+}
+
+/// The object with its metadata changed, at the price of a copy where others hold it.
+pub fn with_metadata(object: Object, change: impl FnOnce(&mut Metadata)) -> Object {
+    let mut object = object;
+    let metadata = match &mut object {
+        Object::Ingress(it) => &mut Arc::make_mut(it).metadata,
+        Object::IngressClass(it) => &mut Arc::make_mut(it).metadata,
+        Object::Service(it) => &mut Arc::make_mut(it).metadata,
+        Object::EndpointSlice(it) => &mut Arc::make_mut(it).metadata,
+        Object::Secret(it) => &mut Arc::make_mut(it).metadata,
+        Object::ConfigMap(it) => &mut Arc::make_mut(it).metadata,
+    };
+    change(metadata);
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INGRESS: &str = r#"{"metadata":{"name":"web","namespace":"default","uid":"u1","managedFields":[{"a":1}]},
+        "spec":{"rules":[{"host":"a.test","http":{"paths":[{"path":"/","pathType":"Prefix",
+        "backend":{"service":{"name":"web","port":{"number":80}}}}]}}]},"status":{"loadBalancer":{}}}"#;
+
+    #[test]
+    fn a_source_reads_back_as_the_same_object() {
+        let object = decode(ObjectKind::Ingress, INGRESS).unwrap();
+        let text = source(&object);
+        assert!(text.contains(r#""apiVersion":"networking.k8s.io/v1""#), "{text}");
+        assert!(!text.contains("managedFields"), "{text}");
+        assert_eq!(from_source(&text).unwrap(), object);
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_its_line() {
+        let bad = INGRESS.replace(r#""number":80"#, r#""number":"http""#);
+        let error = decode(ObjectKind::Ingress, &bad).unwrap_err();
+        assert_eq!(
+            error.field,
+            "spec.rules[0].http.paths[0].backend.service.port.number"
+        );
+        assert_eq!(error.line, 3);
+        assert_eq!(error.reason, r#"invalid type: string "http", expected i32"#);
+    }
+
+    #[test]
+    fn an_error_of_a_secret_keeps_it() {
+        let error = decode(
+            ObjectKind::Secret,
+            r#"{"metadata":{"name":"s"},"data":"hunter2"}"#,
+        )
+        .unwrap_err();
+        assert_eq!(error.field, "data");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn who_it_is_shows_in_what_cannot_be_read() {
+        let text = r#"{"metadata":{"name":"web","namespace":"a","uid":7,"resourceVersion":"12"},"spec":"?"}"#;
+        let identity = Identity::read(text).unwrap();
+        assert_eq!(identity.name, ObjectName::new("a", "web"));
+        assert_eq!((&*identity.uid, &*identity.resource_version), ("", "12"));
+        assert_eq!(Identity::read(r#"{"metadata":{}}"#), None);
+        assert_eq!(Identity::read("{"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! What a proxy says, checked and bounded, and what it is told: the words in which a session thinks.
+//!
+//! **Invariant:** nothing in here grows beyond the limits below, whatever a proxy sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::kind::{Kind, Lane};
+use shared::version::{Lineage, Root, Seq, Version};
+
+/// Bytes of a proxy's id, node, zone or group at most.
+pub const NAME_MAX: usize = 253;
+/// Refusals that are recorded of one lane at most.
+pub const REFUSALS_MAX: usize = 256;
+/// Bytes of a refusal's reason at most.
+pub const REASON_MAX: usize = 1024;
+
+/// One message of a proxy.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ProxyMessage {
+    /// The first one.
+    Hello(Hello),
+    /// The answer to a chunk.
+    Ack(Ack),
+    /// Counters, which nothing reads yet.
+    Status,
+    /// An inventory, which nobody asked for.
+    Inventory,
+    /// Of a later protocol.
+    Unknown,
+}
+
+/// Who a proxy is and what it has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hello {
+    /// One process.
+    pub id: Arc<str>,
+    /// Kubernetes node, or host name.
+    pub node: Arc<str>,
+    /// Topology zone, empty when unknown.
+    pub zone: Arc<str>,
+    /// The fleet it belongs to.
+    pub group: String,
+    /// What it has on CONFIG.
+    pub config: Resume,
+    /// What it has on LIVE.
+    pub live: Resume,
+}
+
+impl Hello {
+    /// What it has on a lane.
+    pub fn lane(&self, lane: Lane) -> &Resume {
+        match lane {
+            Lane::Config => &self.config,
+            Lane::Live => &self.live,
+        }
+    }
+}
+
+/// What a proxy has on one lane when it connects.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Resume {
+    /// The process that `seq` belongs to.
+    pub lineage: Option<Lineage>,
+    /// Where in that process' log.
+    pub seq: Seq,
+    /// Over everything it has; `None`: it has nothing.
+    pub root: Option<Root>,
+    /// What it could not serve.
+    pub refused: Vec<Refused>,
+}
+
+/// The answer to a chunk.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ack {
+    /// The lane.
+    pub lane: Lane,
+    /// Where the proxy is.
+    pub seq: Seq,
+    /// Over everything it has; may be missing while a batch is unfinished.
+    pub root: Option<Root>,
+    /// Chunks of an unfinished batch in hand.
+    pub staged: u32,
+    /// From the last chunk to the last pointer stored.
+    pub apply: Duration,
+    /// What it has and cannot serve.
+    pub refused: Vec<Refused>,
+    /// How many there are in all.
+    pub refused_total: u32,
+}
+
+/// A resource that a proxy has and cannot serve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its key.
+    pub key: String,
+    /// The version that is refused.
+    pub version: Version,
+    /// Why, for machines.
+    pub code: &'static str,
+    /// Why, for people.
+    pub reason: String,
+    /// An older version of it is served meanwhile.
+    pub serving_last_good: bool,
+}
+
+/// How a lane begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Start {
+    /// The roots are equal: nothing is sent.
+    InSync,
+    /// The changes since the proxy's place in this log.
+    Cursor,
+    /// Everything.
+    Full,
+    /// Everything, once a slot is free.
+    Wait,
+}
+
+impl Start {
+    /// Label of the metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InSync => "in-sync",
+            Self::Cursor => "cursor",
+            Self::Full => "full",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// The first thing that a proxy is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// This process' log.
+    pub lineage: Lineage,
+    /// A heartbeat comes at least this often.
+    pub heartbeat: Duration,
+    /// How each lane begins, and where its log is.
+    pub lanes: Vec<(Lane, Start, Seq)>,
+}
+
+/// Where a stream is on a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// The lane.
+    pub lane: Lane,
+    /// Place in the log.
+    pub seq: Seq,
+    /// Root there.
+    pub root: Root,
+}
+
+/// Why a stream ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The proxy was told to connect again.
+    Redirected,
+    /// The proxy left.
+    Gone,
+    /// Another stream with the same id took over.
+    Replaced,
+    /// No Hello came in time.
+    Silent,
+    /// The proxy belongs to another group.
+    WrongGroup {
+        /// The group that is served here.
+        served: String,
+        /// The one it asked for.
+        asked: String,
+    },
+    /// The proxy broke a rule of the protocol.
+    Protocol(String),
+    /// Chunks were not answered in time.
+    Stalled,
+    /// Even full syncs do not bring the proxy to the state that was sent.
+    Diverging,
+}

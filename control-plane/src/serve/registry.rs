@@ -1,0 +1,211 @@
+//! The proxies that are connected and what each has acknowledged. Cold: for inspection and metrics, never for serving.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use shared::kind::Lane;
+use tokio::sync::{Notify, watch};
+
+use super::message::Hello;
+use super::session::Standing;
+use crate::store::Head;
+
+/// One connected proxy.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// One process.
+    pub id: Arc<str>,
+    /// Kubernetes node, or host name.
+    pub node: Arc<str>,
+    /// Topology zone, empty when unknown.
+    pub zone: Arc<str>,
+    /// Where it connects from.
+    pub address: Arc<str>,
+    /// When it connected.
+    pub connected: SystemTime,
+    /// When it last said something.
+    pub heard: SystemTime,
+    /// What it has acknowledged on CONFIG.
+    pub config: Standing,
+    /// What it has acknowledged on LIVE.
+    pub live: Standing,
+    stream: u64,
+    replaced: Arc<Notify>,
+}
+
+impl Proxy {
+    /// What it has acknowledged on a lane.
+    pub fn standing(&self, lane: Lane) -> &Standing {
+        match lane {
+            Lane::Config => &self.config,
+            Lane::Live => &self.live,
+        }
+    }
+
+    /// Whether its root differed on a lane and it has not been brought back yet.
+    pub fn is_diverged(&self) -> bool {
+        self.config.diverged || self.live.diverged
+    }
+
+    /// Resources that it has and cannot serve.
+    pub fn refused_total(&self) -> u32 {
+        self.config.refused_total.saturating_add(self.live.refused_total)
+    }
+
+    /// Whether it has acknowledged the newest state of both lanes.
+    pub fn is_in_sync(&self, head: &Head) -> bool {
+        let lane = |lane| self.standing(lane).root == Some(head.lane(lane).root);
+        lane(Lane::Config) && lane(Lane::Live) && !self.is_diverged()
+    }
+}
+
+/// All connected proxies, by id.
+#[derive(Debug)]
+pub struct Registry {
+    proxies: DashMap<Arc<str>, Proxy>,
+    streams: AtomicU64,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            proxies: DashMap::new(),
+            streams: AtomicU64::new(0),
+            changed: watch::Sender::new(0),
+        }
+    }
+}
+
+/// A stream's place in the registry; leaving it takes the proxy out, unless another stream took over.
+#[derive(Debug)]
+pub struct Seat {
+    registry: Arc<Registry>,
+    id: Arc<str>,
+    stream: u64,
+    replaced: Arc<Notify>,
+}
+
+impl Registry {
+    /// Takes in a proxy. A stream that has the same id is told that it was replaced.
+    pub fn enter(self: &Arc<Self>, hello: &Hello, address: &str, now: SystemTime) -> Seat {
+        let stream = self.streams.fetch_add(1, Ordering::Relaxed);
+        let replaced = Arc::new(Notify::new());
+        let proxy = Proxy {
+            id: Arc::clone(&hello.id),
+            node: Arc::clone(&hello.node),
+            zone: Arc::clone(&hello.zone),
+            address: address.into(),
+            connected: now,
+            heard: now,
+            config: Standing::default(),
+            live: Standing::default(),
+            stream,
+            replaced: Arc::clone(&replaced),
+        };
+        if let Some(before) = self.proxies.insert(Arc::clone(&hello.id), proxy) {
+            before.replaced.notify_one();
+        }
+        self.touch();
+        Seat {
+            registry: Arc::clone(self),
+            id: Arc::clone(&hello.id),
+            stream,
+            replaced,
+        }
+    }
+
+    /// The proxies by id.
+    pub fn list(&self) -> Vec<Proxy> {
+        let mut proxies: Vec<_> = self.proxies.iter().map(|proxy| proxy.clone()).collect();
+        proxies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        proxies
+    }
+
+    /// Looks at each proxy, in no order.
+    pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
+        self.proxies.iter().for_each(|proxy| look(&proxy));
+    }
+
+    /// Number of proxies.
+    pub fn len(&self) -> usize {
+        self.proxies.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.proxies.is_empty()
+    }
+
+    /// Word of each change of a proxy.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+impl Seat {
+    /// Notes what the proxy has acknowledged.
+    pub fn update(&self, config: &Standing, live: &Standing, now: SystemTime) {
+        if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
+            && proxy.stream == self.stream
+        {
+            proxy.config = config.clone();
+            proxy.live = live.clone();
+            proxy.heard = now;
+        }
+        self.registry.touch();
+    }
+
+    /// Returns when another stream has taken over.
+    pub async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Entry::Occupied(proxy) = self.registry.proxies.entry(Arc::clone(&self.id))
+            && proxy.get().stream == self.stream
+        {
+            proxy.remove();
+        }
+        self.registry.touch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::message::Resume;
+
+    fn hello(id: &str) -> Hello {
+        Hello {
+            id: id.into(),
+            node: "node".into(),
+            zone: "".into(),
+            group: String::new(),
+            config: Resume::default(),
+            live: Resume::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_second_stream_with_the_same_id_replaces_the_first() {
+        let registry = Arc::new(Registry::default());
+        let now = shared::clock::wall();
+        let first = registry.enter(&hello("a"), "1", now);
+        let second = registry.enter(&hello("a"), "2", now);
+        first.replaced().await;
+        drop(first);
+        assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
+        drop(second);
+        assert!(registry.is_empty());
+    }
+}

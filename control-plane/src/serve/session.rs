@@ -1,0 +1,319 @@
+//! One proxy's stream as a state machine: what happened goes in, what is to be done comes out.
+//!
+//! A session is a cursor for each lane into the newest head. What to send next follows from the cursor alone, so a slow
+//! proxy skips what was overtaken meanwhile and nothing queues up for it.
+//!
+//! **Invariants:** at most [`WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
+//! relies on; what is sent leads to a state that existed.
+
+mod lane;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::kind::Lane;
+use shared::version::Root;
+
+use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
+use crate::store::{Frame, Head};
+use lane::{Answer, LaneCursor};
+pub use lane::{CHUNK_WINDOW, Mode, Standing, WINDOW};
+
+/// A proxy introduces itself within this time.
+const HELLO: Duration = Duration::from_secs(10);
+/// An idle stream gets a heartbeat this often.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// A stream with unanswered chunks ends after this time without an answer.
+const PROGRESS: Duration = Duration::from_secs(30);
+/// Full syncs of a lane that may end in a wrong root before the stream is given up.
+const STRIKES: u32 = 2;
+
+/// What happens to a session.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The proxy said something.
+    Message(ProxyMessage),
+    /// There is a newer head.
+    Head(Arc<Head>),
+    /// One of the slots for full syncs is this stream's.
+    Slot,
+    /// The time of [`Session::deadline`] has come.
+    Tick,
+    /// Another stream has the same id now.
+    Replaced,
+    /// This process ends: connect again after the delay.
+    Leave(Duration),
+}
+
+/// What is to be sent.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Out {
+    /// The first message.
+    Welcome(Welcome),
+    /// A chunk of a batch.
+    Chunk {
+        /// Its lane.
+        lane: Lane,
+        /// What kind of batch it belongs to.
+        mode: Mode,
+        /// It, encoded.
+        frame: Frame,
+    },
+    /// Where this stream is.
+    Heartbeat(Vec<Position>),
+    /// Connect again.
+    Redirect(Duration),
+}
+
+/// What is to be counted or logged.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Report {
+    /// A lane begins.
+    Started(Lane, Start),
+    /// The proxy has acknowledged a batch, this long after its commit.
+    Acknowledged {
+        /// Its lane.
+        lane: Lane,
+        /// Since the commit; `None` for what does not measure one: full syncs and resumed cursors.
+        after: Option<Duration>,
+    },
+    /// The proxy's own root differs from that of the state that it acknowledges.
+    Diverged {
+        /// Its lane.
+        lane: Lane,
+        /// The root of that state.
+        expected: Root,
+        /// The proxy's.
+        came: Root,
+    },
+}
+
+/// What a session wants about one of the slots for full syncs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Slot {
+    /// As it is.
+    #[default]
+    Keep,
+    /// Get one, then say [`Event::Slot`].
+    Want,
+    /// Give it back.
+    Release,
+}
+
+/// What is to be done, in this order: send, then end.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Actions {
+    /// To be sent in order.
+    pub out: Vec<Out>,
+    /// To be counted or logged.
+    pub reports: Vec<Report>,
+    /// About the slot.
+    pub slot: Slot,
+    /// The stream ends.
+    pub end: Option<End>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    AwaitsHello { until: Instant },
+    Streams,
+    Over,
+}
+
+/// One proxy's stream.
+#[derive(Debug)]
+pub struct Session {
+    group: Arc<str>,
+    phase: Phase,
+    head: Arc<Head>,
+    hello: Option<Hello>,
+    live: LaneCursor,
+    config: LaneCursor,
+    has_slot: bool,
+    wants_slot: bool,
+    last_sent: Instant,
+}
+
+impl Session {
+    /// A stream that was just opened. `head` is ready.
+    pub fn new(group: Arc<str>, head: Arc<Head>, now: Instant) -> Self {
+        Self {
+            group,
+            phase: Phase::AwaitsHello { until: now + HELLO },
+            head,
+            hello: None,
+            live: LaneCursor::new(Lane::Live, now),
+            config: LaneCursor::new(Lane::Config, now),
+            has_slot: false,
+            wants_slot: false,
+            last_sent: now,
+        }
+    }
+
+    /// Takes in what happened.
+    pub fn on(&mut self, event: Event, now: Instant) -> Actions {
+        let mut actions = Actions::default();
+        if self.phase != Phase::Over
+            && let Err(end) = self.step(event, now, &mut actions)
+        {
+            self.phase = Phase::Over;
+            actions.end = Some(end);
+        }
+        if !actions.out.is_empty() {
+            self.last_sent = now;
+        }
+        actions
+    }
+
+    /// When [`Event::Tick`] is due.
+    pub fn deadline(&self) -> Instant {
+        match self.phase {
+            Phase::AwaitsHello { until } => until,
+            Phase::Streams => [&self.live, &self.config]
+                .into_iter()
+                .filter_map(|lane| lane.waits_since())
+                .map(|since| since + PROGRESS)
+                .fold(self.last_sent + HEARTBEAT, Instant::min),
+            Phase::Over => self.last_sent + HEARTBEAT,
+        }
+    }
+
+    /// Who is at the other end; `None` before the Hello was accepted.
+    pub fn hello(&self) -> Option<&Hello> {
+        self.hello.as_ref()
+    }
+
+    /// What the proxy has acknowledged on a lane.
+    pub fn standing(&self, lane: Lane) -> &Standing {
+        match lane {
+            Lane::Live => &self.live.standing,
+            Lane::Config => &self.config.standing,
+        }
+    }
+
+    fn step(&mut self, event: Event, now: Instant, actions: &mut Actions) -> Result<(), End> {
+        match event {
+            Event::Message(message) => self.on_message(message, now, actions)?,
+            Event::Head(head) => self.head = head,
+            Event::Slot => (self.has_slot, self.wants_slot) = (true, false),
+            Event::Tick => self.on_tick(now, actions)?,
+            Event::Replaced => return Err(End::Replaced),
+            Event::Leave(after) => {
+                actions.out.push(Out::Redirect(after));
+                return Err(End::Redirected);
+            }
+        }
+        if self.phase == Phase::Streams {
+            self.pump(now, actions);
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: ProxyMessage, now: Instant, actions: &mut Actions) -> Result<(), End> {
+        match (self.phase, message) {
+            (Phase::AwaitsHello { .. }, ProxyMessage::Hello(hello)) => self.on_hello(hello, now, actions),
+            (Phase::AwaitsHello { .. }, _) => {
+                Err(End::Protocol("expected hello first, got another message".into()))
+            }
+            (_, ProxyMessage::Hello(_)) => {
+                Err(End::Protocol("expected one hello a stream, got a second".into()))
+            }
+            (_, ProxyMessage::Inventory) => {
+                Err(End::Protocol("got an inventory that was not asked for".into()))
+            }
+            (_, ProxyMessage::Ack(ack)) => self.on_ack(ack, now, actions),
+            (_, ProxyMessage::Status | ProxyMessage::Unknown) => Ok(()),
+        }
+    }
+
+    fn on_hello(&mut self, hello: Hello, now: Instant, actions: &mut Actions) -> Result<(), End> {
+        if *hello.group != *self.group {
+            return Err(End::WrongGroup {
+                served: self.group.to_string(),
+                asked: hello.group,
+            });
+        }
+        let head = Arc::clone(&self.head);
+        let mut lanes = Vec::new();
+        for lane in Lane::ALL {
+            let has_slot = self.has_slot;
+            let start =
+                self.lane_mut(lane)
+                    .resume(hello.lane(lane), head.lineage, head.lane(lane), has_slot, now);
+            lanes.push((lane, start, head.lane(lane).seq));
+            actions.reports.push(Report::Started(lane, start));
+        }
+        actions.out.push(Out::Welcome(Welcome {
+            lineage: head.lineage,
+            heartbeat: HEARTBEAT,
+            lanes,
+        }));
+        self.hello = Some(hello);
+        self.phase = Phase::Streams;
+        Ok(())
+    }
+
+    fn on_ack(&mut self, ack: Ack, now: Instant, actions: &mut Actions) -> Result<(), End> {
+        let lane = ack.lane;
+        let cursor = self.lane_mut(lane);
+        match cursor.answer(ack, now)? {
+            Answer::Progress => {}
+            Answer::Reached { after } => actions.reports.push(Report::Acknowledged { lane, after }),
+            Answer::Diverged { expected, came } => {
+                actions.reports.push(Report::Diverged { lane, expected, came });
+                if cursor.strikes > STRIKES {
+                    return Err(End::Diverging);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_tick(&mut self, now: Instant, actions: &mut Actions) -> Result<(), End> {
+        match self.phase {
+            Phase::AwaitsHello { until } if now >= until => return Err(End::Silent),
+            Phase::AwaitsHello { .. } | Phase::Over => return Ok(()),
+            Phase::Streams => {}
+        }
+        let lanes = [&self.live, &self.config];
+        let stalled = |lane: &&LaneCursor| lane.waits_since().is_some_and(|since| now >= since + PROGRESS);
+        if lanes.iter().any(stalled) {
+            return Err(End::Stalled);
+        }
+        if now >= self.last_sent + HEARTBEAT {
+            let positions = lanes.iter().filter_map(|lane| lane.position()).collect();
+            actions.out.push(Out::Heartbeat(positions));
+        }
+        Ok(())
+    }
+
+    /// Sends what the windows allow, LIVE first.
+    fn pump(&mut self, now: Instant, actions: &mut Actions) {
+        let head = Arc::clone(&self.head);
+        self.live.pump(&head.live, self.has_slot, now, &mut actions.out);
+        if self.live.delivered() >= head.config.relies_on {
+            self.config
+                .pump(&head.config, self.has_slot, now, &mut actions.out);
+        } else {
+            self.config.pump_unfinished(&mut actions.out);
+        }
+        let needs_slot = self.live.needs_slot() || self.config.needs_slot();
+        if needs_slot && !self.has_slot && !self.wants_slot {
+            self.wants_slot = true;
+            actions.slot = Slot::Want;
+        } else if !needs_slot && self.has_slot {
+            self.has_slot = false;
+            actions.slot = Slot::Release;
+        }
+    }
+
+    fn lane_mut(&mut self, lane: Lane) -> &mut LaneCursor {
+        match lane {
+            Lane::Live => &mut self.live,
+            Lane::Config => &mut self.config,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! One lane of a stream: how far the proxy was sent, how far it has answered, what is on the way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::kind::Lane;
+use shared::version::{Lineage, Root, Seq};
+
+use super::Out;
+use crate::serve::message::{Ack, End, Position, Refused, Resume, Start};
+use crate::store::{Chunks, Frame, LaneState};
+
+/// Unanswered batches of a lane at most.
+pub const WINDOW: usize = 2;
+/// Unanswered chunks of one batch at most: 1 MiB. What is not sent yet is not encoded either.
+pub const CHUNK_WINDOW: usize = 16;
+
+/// What kind of batch something belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// One commit, from the frames that all streams share.
+    Commit,
+    /// Several commits at once, each key at its newest.
+    Coalesced,
+    /// Everything.
+    Full,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Commit, Self::Coalesced, Self::Full];
+
+    /// Label of the metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Coalesced => "coalesced",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What a proxy has acknowledged on a lane, and what it says about it.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Place in the log. 0: nothing yet.
+    pub seq: Seq,
+    /// Root there; `None`: nothing yet.
+    pub root: Option<Root>,
+    /// What it has and cannot serve, up to 256.
+    pub refused: Arc<[Refused]>,
+    /// How many there are in all.
+    pub refused_total: u32,
+    /// Its own root differed from the state's, and it has not been brought back yet.
+    pub diverged: bool,
+    /// How long it took to apply the last batch.
+    pub apply: Duration,
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// Some chunks more, or nothing new.
+    Progress,
+    /// A batch is applied.
+    Reached { after: Option<Duration> },
+    /// What it has is not what was sent.
+    Diverged { expected: Root, came: Root },
+}
+
+#[derive(Debug)]
+enum Source {
+    Shared(Arc<[Frame]>),
+    Lazy(Box<Chunks>),
+}
+
+/// A batch on the way.
+#[derive(Debug)]
+struct Flight {
+    to: Seq,
+    root: Root,
+    mode: Mode,
+    committed: Instant,
+    source: Source,
+    sent: usize,
+    answered: usize,
+    complete: bool,
+}
+
+impl Flight {
+    /// The next chunk; afterwards `complete` says whether it was the last.
+    fn next(&mut self) -> Option<Frame> {
+        let frame = match &mut self.source {
+            Source::Shared(frames) => frames.get(self.sent).cloned(),
+            Source::Lazy(chunks) => chunks.next(),
+        }?;
+        self.sent += 1;
+        self.complete = match &self.source {
+            Source::Shared(frames) => self.sent == frames.len(),
+            Source::Lazy(chunks) => chunks.is_over(),
+        };
+        Some(frame)
+    }
+}
+
+/// One lane of a stream.
+#[derive(Debug)]
+pub(super) struct LaneCursor {
+    lane: Lane,
+    pub(super) standing: Standing,
+    /// Where the next batch begins: the end of the newest one on the way.
+    cursor: Seq,
+    /// The state of the last batch that was sent whole.
+    delivered: (Seq, Root),
+    flights: VecDeque<Flight>,
+    /// The next batch replaces everything.
+    needs_full: bool,
+    /// When an answer brought news, or the first chunk was sent.
+    progress: Instant,
+    /// Full syncs in a row that ended in a wrong root.
+    pub(super) strikes: u32,
+}
+
+impl LaneCursor {
+    pub(super) fn new(lane: Lane, now: Instant) -> Self {
+        Self {
+            lane,
+            standing: Standing::default(),
+            cursor: Seq::default(),
+            delivered: (Seq::default(), Root::default()),
+            flights: VecDeque::new(),
+            needs_full: true,
+            progress: now,
+            strikes: 0,
+        }
+    }
+
+    /// Decides how a lane begins (design, "Never back in time", without the barrier).
+    pub(super) fn resume(
+        &mut self,
+        resume: &Resume,
+        lineage: Lineage,
+        state: &LaneState,
+        has_slot: bool,
+        now: Instant,
+    ) -> Start {
+        self.progress = now;
+        self.standing.refused_total = resume.refused.len() as u32;
+        self.standing.refused = resume.refused.clone().into();
+        let Some(root) = resume.root else {
+            return self.start_full(has_slot);
+        };
+        if root == state.root {
+            self.begin_at(state.seq, root);
+            Start::InSync
+        } else if resume.lineage == Some(lineage) && resume.seq < state.seq && state.reaches(resume.seq) {
+            self.begin_at(resume.seq, root);
+            Start::Cursor
+        } else {
+            self.start_full(has_slot)
+        }
+    }
+
+    fn begin_at(&mut self, seq: Seq, root: Root) {
+        self.needs_full = false;
+        self.cursor = seq;
+        self.delivered = (seq, root);
+        (self.standing.seq, self.standing.root) = (seq, Some(root));
+    }
+
+    fn start_full(&mut self, has_slot: bool) -> Start {
+        self.needs_full = true;
+        if has_slot { Start::Full } else { Start::Wait }
+    }
+
+    /// Sends what the windows allow.
+    pub(super) fn pump(&mut self, state: &LaneState, has_slot: bool, now: Instant, out: &mut Vec<Out>) {
+        loop {
+            self.pump_unfinished(out);
+            let unfinished = self.flights.back().is_some_and(|flight| !flight.complete);
+            if unfinished || self.flights.len() >= WINDOW {
+                return;
+            }
+            let Some(flight) = self.next_flight(state, has_slot) else {
+                return;
+            };
+            if self.flights.is_empty() {
+                self.progress = now;
+            }
+            self.cursor = flight.to;
+            self.flights.push_back(flight);
+        }
+    }
+
+    /// Goes on with a batch that has begun.
+    pub(super) fn pump_unfinished(&mut self, out: &mut Vec<Out>) {
+        let Some(flight) = self.flights.back_mut().filter(|flight| !flight.complete) else {
+            return;
+        };
+        while !flight.complete && flight.sent - flight.answered < CHUNK_WINDOW {
+            let Some(frame) = flight.next() else {
+                break;
+            };
+            out.push(Out::Chunk {
+                lane: self.lane,
+                mode: flight.mode,
+                frame,
+            });
+        }
+        if flight.complete {
+            self.delivered = (flight.to, flight.root);
+        }
+    }
+
+    fn next_flight(&mut self, state: &LaneState, has_slot: bool) -> Option<Flight> {
+        let flight = |mode, source| Flight {
+            to: state.seq,
+            root: state.root,
+            mode,
+            committed: state.committed,
+            source,
+            sent: 0,
+            answered: 0,
+            complete: false,
+        };
+        if !self.needs_full {
+            if self.cursor >= state.seq {
+                return None;
+            }
+            if self.cursor.next() == state.seq
+                && let Some(frames) = state.last_frames()
+            {
+                return Some(flight(Mode::Commit, Source::Shared(frames)));
+            }
+            if let Some(chunks) = state.after(self.cursor) {
+                return Some(flight(Mode::Coalesced, Source::Lazy(Box::new(chunks))));
+            }
+            // The log has forgotten what came after this cursor.
+            self.demand_full();
+        }
+        if !has_slot {
+            return None;
+        }
+        self.needs_full = false;
+        Some(flight(Mode::Full, Source::Lazy(Box::new(state.full()))))
+    }
+
+    fn demand_full(&mut self) {
+        self.needs_full = true;
+        self.delivered = (Seq::default(), Root::default());
+    }
+
+    /// Takes in an answer.
+    pub(super) fn answer(&mut self, ack: Ack, now: Instant) -> Result<Answer, End> {
+        if ack.staged > 0 {
+            return self.answer_chunk(ack.staged as usize, now);
+        }
+        self.standing.refused = ack.refused.into();
+        self.standing.refused_total = ack.refused_total;
+        let Some(came) = ack.root else {
+            return Err(End::Protocol("expected a root of 16 bytes with an ack".into()));
+        };
+        let reached = |flight: &Flight| flight.to == ack.seq && flight.complete;
+        if let Some(place) = self.flights.iter().position(reached) {
+            self.standing.apply = ack.apply;
+            return Ok(self.answer_batch(place, came, now));
+        }
+        // Before its first batch a proxy may speak of a place in another process' log.
+        if ack.seq > self.cursor && self.standing.root.is_some() {
+            let cursor = self.cursor;
+            return Err(End::Protocol(format!(
+                "expected an ack of at most {cursor}, got {}",
+                ack.seq
+            )));
+        }
+        // Said once more, perhaps after a heartbeat that did not fit.
+        match self.standing.root {
+            Some(expected) if self.standing.seq == ack.seq && expected != came && !self.is_resyncing() => {
+                self.standing.diverged = true;
+                self.strikes += 1;
+                self.demand_full();
+                Ok(Answer::Diverged { expected, came })
+            }
+            _ => Ok(Answer::Progress),
+        }
+    }
+
+    fn answer_chunk(&mut self, staged: usize, now: Instant) -> Result<Answer, End> {
+        let Some(flight) = self.flights.front_mut() else {
+            return Ok(Answer::Progress);
+        };
+        if staged > flight.sent {
+            return Err(End::Protocol(format!(
+                "expected at most {} chunks staged, got {staged}",
+                flight.sent
+            )));
+        }
+        if staged > flight.answered {
+            flight.answered = staged;
+            self.progress = now;
+        }
+        Ok(Answer::Progress)
+    }
+
+    /// The batch at `place`, and with it those before it, are answered.
+    fn answer_batch(&mut self, place: usize, came: Root, now: Instant) -> Answer {
+        self.progress = now;
+        let Some(flight) = self.flights.drain(..=place).next_back() else {
+            return Answer::Progress;
+        };
+        if flight.root == came {
+            self.strikes = 0;
+            self.standing.seq = flight.to;
+            self.standing.root = Some(came);
+            self.standing.diverged = false;
+            let after =
+                (flight.mode == Mode::Commit).then(|| now.saturating_duration_since(flight.committed));
+            return Answer::Reached { after };
+        }
+        if self.is_resyncing() {
+            // Sent before the full sync that is under way; that one will set it right.
+            return Answer::Progress;
+        }
+        self.standing.diverged = true;
+        self.strikes += 1;
+        self.demand_full();
+        Answer::Diverged {
+            expected: flight.root,
+            came,
+        }
+    }
+
+    fn is_resyncing(&self) -> bool {
+        self.needs_full || self.flights.iter().any(|flight| flight.mode == Mode::Full)
+    }
+
+    /// Whether a full sync is wanted or under way.
+    pub(super) fn needs_slot(&self) -> bool {
+        self.is_resyncing()
+    }
+
+    /// The state up to which everything was sent.
+    pub(super) fn delivered(&self) -> Seq {
+        self.delivered.0
+    }
+
+    /// Since when an answer is due; `None` when nothing is on the way.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        (!self.flights.is_empty()).then_some(self.progress)
+    }
+
+    /// Where a proxy is that has read all that was sent; `None` in the middle of a batch.
+    pub(super) fn position(&self) -> Option<Position> {
+        let whole = self.flights.iter().all(|flight| flight.complete) && self.delivered.0 > Seq::default();
+        whole.then_some(Position {
+            lane: self.lane,
+            seq: self.delivered.0,
+            root: self.delivered.1,
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Carries one session: messages and clocks in, frames out. All decisions are the session's.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::clock;
+use shared::kind::Lane;
+use shared::proto::config::ProxyMessage;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tonic::{Status, Streaming};
+use tracing::{debug, info, warn};
+
+use super::Service;
+use super::message::{End, ProxyMessage as Said};
+use super::registry::Seat;
+use super::session::{Actions, Event, Out, Report, Session, Slot};
+use super::wire;
+use crate::store::{Frame, Head};
+
+/// A proxy that is told to leave comes back within this time.
+const LEAVE: Duration = Duration::from_millis(1_000);
+
+/// What goes out, or how the stream ends.
+pub(super) type Item = Result<Frame, Status>;
+
+/// One stream under way.
+pub(super) struct Stream {
+    service: Service,
+    session: Session,
+    address: Arc<str>,
+    seat: Option<Seat>,
+    slot: Option<OwnedSemaphorePermit>,
+    wants_slot: bool,
+    /// Frames that the transport has not taken yet; bounded by the session's windows.
+    outbox: VecDeque<Out>,
+    out: mpsc::Sender<Item>,
+}
+
+impl Stream {
+    pub(super) fn new(service: Service, head: Arc<Head>, address: Arc<str>, out: mpsc::Sender<Item>) -> Self {
+        let session = Session::new(Arc::clone(&service.group), head, clock::now());
+        Self {
+            service,
+            session,
+            address,
+            seat: None,
+            slot: None,
+            wants_slot: false,
+            outbox: VecDeque::new(),
+            out,
+        }
+    }
+
+    /// Runs until the session or the proxy ends it.
+    pub(super) async fn run(
+        mut self,
+        mut messages: Streaming<ProxyMessage>,
+        mut heads: watch::Receiver<Arc<Head>>,
+    ) {
+        let end = self.drive(&mut messages, &mut heads).await;
+        self.flush().await;
+        let id = self.id();
+        match status(&end) {
+            None => info!(proxy = %id, reason = ?end, "proxy left"),
+            Some(status) => {
+                let message = status.message();
+                warn!(proxy = %id, address = %self.address, code = ?status.code(), "stream ended: {message}");
+                // The proxy may be gone already.
+                let _ = self.out.try_send(Err(status));
+            }
+        }
+    }
+
+    async fn drive(
+        &mut self,
+        messages: &mut Streaming<ProxyMessage>,
+        heads: &mut watch::Receiver<Arc<Head>>,
+    ) -> End {
+        let mut leaving = self.service.leaving.clone();
+        loop {
+            let event = tokio::select! {
+                biased;
+                permit = self.out.reserve(), if !self.outbox.is_empty() => {
+                    let Ok(permit) = permit else { return End::Gone };
+                    if let Some(out) = self.outbox.pop_front() {
+                        permit.send(Ok(self.encode(out)));
+                    }
+                    continue;
+                }
+                () = self.out.closed() => return End::Gone,
+                message = messages.message() => match Self::read(message) {
+                    Ok(said) => Event::Message(said),
+                    Err(end) => return end,
+                },
+                () = replaced(self.seat.as_ref()) => Event::Replaced,
+                changed = heads.changed() => match changed {
+                    Ok(()) => Event::Head(Arc::clone(&heads.borrow_and_update())),
+                    // The store is gone, and with it the process.
+                    Err(_) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
+                },
+                permit = Arc::clone(&self.service.slots).acquire_owned(), if self.wants_slot => {
+                    // The semaphore is never closed.
+                    self.slot = permit.ok();
+                    self.wants_slot = false;
+                    Event::Slot
+                }
+                _ = leaving.wait_for(|leaving| *leaving) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
+                () = tokio::time::sleep_until(self.session.deadline().into()) => Event::Tick,
+            };
+            if let Some(end) = self.on(event) {
+                return end;
+            }
+        }
+    }
+
+    fn read(message: Result<Option<ProxyMessage>, Status>) -> Result<Said, End> {
+        match message {
+            Ok(Some(message)) => wire::read(message).map_err(|error| End::Protocol(error.to_string())),
+            Ok(None) => Err(End::Gone),
+            Err(status) if status.code() == tonic::Code::InvalidArgument => {
+                Err(End::Protocol(status.message().to_owned()))
+            }
+            Err(status) => {
+                debug!(%status, "stream broke");
+                Err(End::Gone)
+            }
+        }
+    }
+
+    fn on(&mut self, event: Event) -> Option<End> {
+        let is_hello = matches!(event, Event::Message(Said::Hello(_)));
+        let from_proxy = matches!(event, Event::Message(_));
+        if is_hello && self.slot.is_none() {
+            // Taken before the session asks, so that it can say FULL instead of WAIT; given back where not needed.
+            self.slot = Arc::clone(&self.service.slots).try_acquire_owned().ok();
+            if self.slot.is_some() {
+                self.session.on(Event::Slot, clock::now());
+            }
+        }
+        let actions = self.session.on(event, clock::now());
+        if is_hello && let Some(hello) = self.session.hello() {
+            let seat = self.service.registry.enter(hello, &self.address, clock::wall());
+            info!(proxy = %hello.id, node = %hello.node, address = %self.address, "proxy connected");
+            self.seat = Some(seat);
+        }
+        if from_proxy && let Some(seat) = &self.seat {
+            let [config, live] = [Lane::Config, Lane::Live].map(|lane| self.session.standing(lane));
+            seat.update(config, live, clock::wall());
+        }
+        self.act(actions)
+    }
+
+    fn act(&mut self, actions: Actions) -> Option<End> {
+        let Actions {
+            out,
+            reports,
+            slot,
+            end,
+        } = actions;
+        self.outbox.extend(out);
+        match slot {
+            Slot::Keep => {}
+            Slot::Want => self.wants_slot = true,
+            Slot::Release => self.slot = None,
+        }
+        for report in reports {
+            self.report(&report);
+        }
+        end
+    }
+
+    fn report(&self, report: &Report) {
+        let metrics = &self.service.metrics;
+        match report {
+            Report::Started(lane, start) => metrics.started(*lane, *start),
+            Report::Acknowledged { lane, after } => metrics.acknowledged(*lane, *after),
+            Report::Diverged { lane, expected, came } => {
+                metrics.diverged(*lane);
+                let (proxy, lane) = (self.id(), lane.as_str());
+                warn!(%proxy, lane, %expected, %came, "a proxy's root differs from the state it acknowledges");
+            }
+        }
+    }
+
+    fn encode(&self, out: Out) -> Frame {
+        let chunk = match &out {
+            Out::Chunk { lane, mode, .. } => Some((*lane, *mode)),
+            _ => None,
+        };
+        let frame = wire::encode(out);
+        if let Some((lane, mode)) = chunk {
+            self.service.metrics.sent(lane, mode, frame.len());
+        }
+        frame
+    }
+
+    /// Sends what is left, if the transport takes it at once or soon.
+    async fn flush(&mut self) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let mut patience = pin!(tokio::time::sleep(PATIENCE));
+        while let Some(out) = self.outbox.pop_front() {
+            let frame = self.encode(out);
+            tokio::select! {
+                sent = self.out.send(Ok(frame)) => if sent.is_err() { return },
+                () = &mut patience => return,
+            }
+        }
+    }
+
+    fn id(&self) -> Arc<str> {
+        self.session
+            .hello()
+            .map_or_else(|| "unknown".into(), |hello| Arc::clone(&hello.id))
+    }
+}
+
+async fn replaced(seat: Option<&Seat>) {
+    match seat {
+        Some(seat) => seat.replaced().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How an end looks to the proxy; `None`: well.
+fn status(end: &End) -> Option<Status> {
+    Some(match end {
+        End::Redirected | End::Gone => return None,
+        End::Replaced => Status::aborted("another stream with this proxy id took over"),
+        End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
+        End::WrongGroup { served, asked } => Status::failed_precondition(format!(
+            "this control plane serves group {served:?}, not {asked:?}"
+        )),
+        End::Protocol(what) => Status::invalid_argument(what.clone()),
+        End::Stalled => Status::deadline_exceeded("chunks were not answered for 30 s"),
+        End::Diverging => Status::data_loss("full syncs do not bring this proxy to the state that was sent"),
+    })
+}

@@ -1,0 +1,233 @@
+//! The server over a real socket, with a client that speaks as a proxy does.
+
+use shared::clock;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::proto::config::control_message::Message as Control;
+use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::version::{Lineage, Root};
+use tokio_stream::StreamExt as _;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Endpoint;
+
+use super::*;
+use crate::pipeline::Problems;
+use crate::store::{Changes, Store};
+
+struct Bench {
+    store: Store,
+    registry: Arc<Registry>,
+    leaving: watch::Sender<bool>,
+    address: String,
+    _server: tokio::task::JoinSet<Result<(), ServeError>>,
+}
+
+async fn bench() -> Bench {
+    let (store, published) = Store::new(Lineage([1; 16]), clock::now());
+    let registry = Arc::new(Registry::default());
+    let (leaving, leaves) = watch::channel(false);
+    let problems = watch::Sender::new(Problems::default());
+    let service = Service::new(
+        "default",
+        published.clone(),
+        Arc::clone(&registry),
+        Arc::new(Metrics::new()),
+        leaves.clone(),
+    );
+    let inspect = Inspect::new(published, Arc::clone(&registry), problems.subscribe(), leaves).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let mut server = tokio::task::JoinSet::new();
+    server.spawn(run(listener, service, inspect));
+    Bench {
+        store,
+        registry,
+        leaving,
+        address,
+        _server: server,
+    }
+}
+
+impl Bench {
+    fn commit(&mut self, kind: Kind, key: &str, body: &[u8]) {
+        let entry = Entry::from_body(ResourceKey::new(kind, key), 1, body.to_vec().into());
+        let delta = Delta {
+            up: vec![Arc::new(entry)],
+            removed: Vec::new(),
+        };
+        let mut changes = Changes::default();
+        match kind.lane() {
+            Lane::Config => changes.config = delta,
+            Lane::Live => changes.live = delta,
+        }
+        self.store.commit(changes, clock::now(), clock::wall());
+    }
+
+    async fn connect(&self, id: &str) -> Result<Proxy, Status> {
+        let channel = Endpoint::from_shared(self.address.clone())
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
+        let mut grpc = Grpc::new(channel);
+        grpc.ready().await.unwrap();
+        let (say, said) = mpsc::channel(16);
+        let hello = config::Hello {
+            proxy_id: id.to_owned(),
+            group: "default".to_owned(),
+            ..config::Hello::default()
+        };
+        say.send(message(FromProxy::Hello(hello))).await.unwrap();
+        let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
+        let codec = tonic_prost::ProstCodec::<ProxyMessage, config::ControlMessage>::default();
+        let answer = grpc
+            .streaming(Request::new(ReceiverStream::new(said)), path, codec)
+            .await?;
+        Ok(Proxy {
+            say,
+            hear: answer.into_inner(),
+        })
+    }
+
+    async fn until(&self, done: impl Fn(&Registry) -> bool) {
+        let mut changes = self.registry.changes();
+        while !done(&self.registry) {
+            changes.changed().await.unwrap();
+        }
+    }
+}
+
+struct Proxy {
+    say: mpsc::Sender<ProxyMessage>,
+    hear: Streaming<config::ControlMessage>,
+}
+
+fn message(message: FromProxy) -> ProxyMessage {
+    ProxyMessage {
+        message: Some(message),
+    }
+}
+
+impl Proxy {
+    async fn next(&mut self) -> Control {
+        self.hear.next().await.unwrap().unwrap().message.unwrap()
+    }
+
+    async fn batch(&mut self) -> config::Batch {
+        match self.next().await {
+            Control::Batch(batch) => batch,
+            other => panic!("expected a batch, got {other:?}"),
+        }
+    }
+
+    async fn ack(&self, batch: &config::Batch) {
+        let ack = config::Ack {
+            lane: batch.lane,
+            seq: batch.to,
+            root: batch.root_after.clone(),
+            ..config::Ack::default()
+        };
+        self.say.send(message(FromProxy::Ack(ack))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_served_before_there_is_a_state() {
+    let mut bench = bench().await;
+    let refused = bench.connect("a").await.err().unwrap();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    bench.commit(Kind::Host, "_", b"");
+    assert!(bench.connect("a").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_proxy_gets_everything_acknowledges_and_follows() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Endpoints, "a/b", b"1");
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("proxy-1").await.unwrap();
+    let Control::Welcome(welcome) = proxy.next().await else {
+        panic!("expected a welcome first");
+    };
+    assert_eq!(welcome.lineage[..], [1; 16]);
+    let (live, host) = (proxy.batch().await, proxy.batch().await);
+    assert_eq!(
+        (live.lane, host.lane),
+        (Lane::Live.to_wire(), Lane::Config.to_wire())
+    );
+    assert_eq!((live.from, host.from), (0, 0));
+    for batch in [&live, &host] {
+        proxy.ack(batch).await;
+    }
+    let root = Root::from_slice(&host.root_after);
+    bench
+        .until(|registry| {
+            registry
+                .list()
+                .first()
+                .is_some_and(|proxy| proxy.config.root == root)
+        })
+        .await;
+
+    bench.commit(Kind::Endpoints, "a/b", b"2");
+    let next = proxy.batch().await;
+    assert_eq!((next.from, next.to, next.up.len()), (live.to, live.to + 1, 1));
+    drop(proxy);
+    bench.until(Registry::is_empty).await;
+}
+
+#[tokio::test]
+async fn the_same_id_again_takes_over() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut first = bench.connect("twin").await.unwrap();
+    first.next().await;
+    let mut second = bench.connect("twin").await.unwrap();
+    second.next().await;
+    let ended = loop {
+        match first.hear.next().await {
+            Some(Ok(_)) => {}
+            ended => break ended,
+        }
+    };
+    assert_eq!(ended.unwrap().unwrap_err().code(), tonic::Code::Aborted);
+    assert_eq!(bench.registry.len(), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_ends_sends_its_proxies_away() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    proxy.next().await;
+    bench.leaving.send_replace(true);
+    let mut heard = Vec::new();
+    while let Some(Ok(message)) = proxy.hear.next().await {
+        heard.push(message.message.unwrap());
+    }
+    assert!(matches!(heard.last(), Some(Control::Redirect(_))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_proxy_message_ends_the_stream_alone() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    proxy.next().await;
+    let ack = config::Ack {
+        lane: 77,
+        ..config::Ack::default()
+    };
+    proxy.say.send(message(FromProxy::Ack(ack))).await.unwrap();
+    let ended = loop {
+        match proxy.hear.next().await {
+            Some(Ok(_)) => {}
+            ended => break ended,
+        }
+    };
+    assert_eq!(ended.unwrap().unwrap_err().code(), tonic::Code::InvalidArgument);
+    assert!(bench.connect("b").await.is_ok());
+}

@@ -1,0 +1,278 @@
+//! Between the messages of `firth.config.v1` and the words of a session. What a proxy sends is hostile until it has
+//! passed here.
+
+use std::time::Duration;
+
+use shared::kind::{Kind, Lane};
+use shared::proto::config;
+use shared::proto::config::control_message::Message as Control;
+use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::schema;
+use shared::version::{Lineage, Root, Seq, Version};
+use thiserror::Error;
+
+use super::message::{
+    Ack, Hello, NAME_MAX, Position, ProxyMessage, REASON_MAX, REFUSALS_MAX, Refused, Resume, Start, Welcome,
+};
+use super::session::Out;
+use crate::store::Frame;
+
+/// What is wrong with a message.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub(super) enum WireError {
+    /// A name that is empty, too long, or not printable ASCII.
+    #[error("{field}: expected 1 to {NAME_MAX} printable ASCII characters, got {length} bytes")]
+    Name {
+        /// Which name.
+        field: &'static str,
+        /// Its length.
+        length: usize,
+    },
+    /// A lane that does not exist.
+    #[error("expected a lane, got {0}")]
+    Lane(i32),
+    /// Not 16 bytes.
+    #[error("{field}: expected 16 bytes or none, got {length}")]
+    Sixteen {
+        /// Which field.
+        field: &'static str,
+        /// Its length.
+        length: usize,
+    },
+}
+
+/// Reads a proxy's message.
+///
+/// # Errors
+/// Where it breaks a rule of `stream.proto`.
+pub(super) fn read(message: config::ProxyMessage) -> Result<ProxyMessage, WireError> {
+    Ok(match message.message {
+        Some(FromProxy::Hello(hello)) => ProxyMessage::Hello(read_hello(hello)?),
+        Some(FromProxy::Ack(ack)) => ProxyMessage::Ack(read_ack(ack)?),
+        Some(FromProxy::Inventory(_)) => ProxyMessage::Inventory,
+        Some(FromProxy::Status(_)) => ProxyMessage::Status,
+        None => ProxyMessage::Unknown,
+    })
+}
+
+fn read_hello(hello: config::Hello) -> Result<Hello, WireError> {
+    let mut read = Hello {
+        id: name("proxy_id", &hello.proxy_id, 1)?.into(),
+        node: name("node", &hello.node, 0)?.into(),
+        zone: name("zone", &hello.zone, 0)?.into(),
+        group: name("group", &hello.group, 0)?.to_owned(),
+        config: Resume::default(),
+        live: Resume::default(),
+    };
+    for resume in hello.resume {
+        match Lane::from_wire(resume.lane).ok_or(WireError::Lane(resume.lane))? {
+            Lane::Config => read.config = read_resume(resume)?,
+            Lane::Live => read.live = read_resume(resume)?,
+        }
+    }
+    Ok(read)
+}
+
+fn read_resume(resume: config::Resume) -> Result<Resume, WireError> {
+    Ok(Resume {
+        lineage: sixteen("lineage", &resume.lineage)?.map(Lineage),
+        seq: Seq(resume.seq),
+        root: sixteen("root", &resume.root)?.map(Root),
+        refused: read_refused(resume.refused),
+    })
+}
+
+fn read_ack(ack: config::Ack) -> Result<Ack, WireError> {
+    Ok(Ack {
+        lane: Lane::from_wire(ack.lane).ok_or(WireError::Lane(ack.lane))?,
+        seq: Seq(ack.seq),
+        root: sixteen("root", &ack.root)?.map(Root),
+        staged: ack.staged,
+        apply: Duration::from_micros(ack.apply_us),
+        refused_total: ack.refused_total.max(ack.refused.len().min(REFUSALS_MAX) as u32),
+        refused: read_refused(ack.refused),
+    })
+}
+
+/// Refusals of kinds that this build does not know are left out: it cannot have sent them.
+fn read_refused(refused: Vec<config::Refusal>) -> Vec<Refused> {
+    refused
+        .into_iter()
+        .take(REFUSALS_MAX)
+        .filter_map(|refusal| {
+            Some(Refused {
+                kind: Kind::from_wire(refusal.kind)?,
+                version: Version::from_slice(&refusal.version)?,
+                code: code(refusal.code),
+                key: cut(refusal.key),
+                reason: cut(refusal.reason),
+                serving_last_good: refusal.serving_last_good,
+            })
+        })
+        .collect()
+}
+
+fn code(code: i32) -> &'static str {
+    use config::refusal::Code;
+    match Code::try_from(code).unwrap_or_default() {
+        Code::Unspecified => "unknown",
+        Code::Invalid => "invalid",
+        Code::UnknownKind => "unknown-kind",
+        Code::Schema => "schema",
+        Code::Corrupt => "corrupt",
+        Code::Limit => "limit",
+    }
+}
+
+/// At most 1 KiB of it, and nothing that could forge a line of a log or a terminal's colours.
+fn cut(mut text: String) -> String {
+    if text.len() > REASON_MAX {
+        let end = text.floor_char_boundary(REASON_MAX);
+        text.truncate(end);
+        text.shrink_to_fit();
+    }
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, "\u{fffd}");
+    }
+    text
+}
+
+fn name<'a>(field: &'static str, text: &'a str, least: usize) -> Result<&'a str, WireError> {
+    let fits = (least..=NAME_MAX).contains(&text.len());
+    if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text)
+    } else {
+        let length = text.len();
+        Err(WireError::Name { field, length })
+    }
+}
+
+fn sixteen(field: &'static str, bytes: &[u8]) -> Result<Option<[u8; 16]>, WireError> {
+    match bytes.len() {
+        0 => Ok(None),
+        length => bytes
+            .try_into()
+            .map(Some)
+            .map_err(|_| WireError::Sixteen { field, length }),
+    }
+}
+
+/// Encodes what is to be sent.
+pub(super) fn encode(out: Out) -> Frame {
+    Frame::encode(match out {
+        Out::Chunk { frame, .. } => return frame,
+        Out::Welcome(welcome) => Control::Welcome(welcome_to_wire(&welcome)),
+        Out::Heartbeat(positions) => Control::Heartbeat(config::Heartbeat {
+            lanes: positions.into_iter().map(position_to_wire).collect(),
+        }),
+        Out::Redirect(after) => Control::Redirect(config::Redirect {
+            after_ms: after.as_millis() as u32,
+            reason: "this control plane is shutting down".to_owned(),
+        }),
+    })
+}
+
+fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
+    use config::lane_start::Mode;
+    let lane = |(lane, start, seq): &(Lane, Start, Seq)| config::LaneStart {
+        lane: lane.to_wire(),
+        mode: match start {
+            Start::InSync => Mode::InSync,
+            Start::Cursor => Mode::Cursor,
+            Start::Full => Mode::Full,
+            Start::Wait => Mode::Wait,
+        }
+        .into(),
+        seq: seq.0,
+    };
+    config::Welcome {
+        lineage: welcome.lineage.to_bytes(),
+        schema: schema::CURRENT,
+        heartbeat_ms: welcome.heartbeat.as_millis() as u32,
+        // Nothing reads counters yet.
+        status_interval_ms: 0,
+        lanes: welcome.lanes.iter().map(lane).collect(),
+    }
+}
+
+fn position_to_wire(position: Position) -> config::LanePosition {
+    config::LanePosition {
+        lane: position.lane.to_wire(),
+        seq: position.seq.0,
+        root: position.root.to_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(id: &str) -> config::ProxyMessage {
+        config::ProxyMessage {
+            message: Some(FromProxy::Hello(config::Hello {
+                proxy_id: id.to_owned(),
+                ..config::Hello::default()
+            })),
+        }
+    }
+
+    #[test]
+    fn names_are_bounded_and_printable() {
+        assert!(matches!(read(hello("a-0123")), Ok(ProxyMessage::Hello(_))));
+        for bad in ["", "a b", "a\nb", "\u{1b}[31m", &"x".repeat(254)] {
+            let error = read(hello(bad)).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    WireError::Name {
+                        field: "proxy_id",
+                        ..
+                    }
+                ),
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_and_reasons_are_cut() {
+        let refusal = config::Refusal {
+            kind: Kind::Route.to_wire(),
+            version: vec![1; 16].into(),
+            reason: "ä\n".repeat(2_000),
+            ..config::Refusal::default()
+        };
+        let ack = config::Ack {
+            lane: Lane::Config.to_wire(),
+            root: vec![2; 16].into(),
+            refused: vec![refusal; 1_000],
+            refused_total: 1_000,
+            ..config::Ack::default()
+        };
+        let ack = read_ack(ack).unwrap();
+        assert_eq!((ack.refused.len(), ack.refused_total), (REFUSALS_MAX, 1_000));
+        assert!(
+            ack.refused
+                .iter()
+                .all(|refused| refused.reason.len() <= 2 * REASON_MAX)
+        );
+        assert!(!ack.refused[0].reason.contains('\n'));
+    }
+
+    #[test]
+    fn digests_are_sixteen_bytes() {
+        let ack = config::Ack {
+            lane: Lane::Live.to_wire(),
+            root: vec![2; 15].into(),
+            ..config::Ack::default()
+        };
+        let expected = WireError::Sixteen {
+            field: "root",
+            length: 15,
+        };
+        assert_eq!(read_ack(ack).unwrap_err(), expected);
+        let lane = config::Ack::default();
+        assert_eq!(read_ack(lane).unwrap_err(), WireError::Lane(0));
+    }
+}

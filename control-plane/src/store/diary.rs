@@ -1,0 +1,151 @@
+//! The history on disk: a file of `--state-dir` to which each version of the configuration is appended as what differs
+//! from the one before.
+//!
+//! A thread of its own writes it. When that thread falls behind, or the disk fails, the file is written anew with the next
+//! version; nobody waits for it. CONFIG has no secrets, so the file has none.
+//!
+//! **Invariant:** what is read back is a run of versions whose roots were computed again; the first record that does not
+//! fit, and all after it, are dropped.
+
+mod record;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use shared::snapshot::Snapshot;
+use tracing::warn;
+
+use super::history::{History, PastVersion};
+
+/// Name of the file.
+const FILE: &str = "history";
+/// Versions that the thread may be behind.
+const BEHIND: usize = 64;
+/// Bytes of the file at which it is written anew with what is still remembered.
+const FILE_MAX: u64 = 128 * 1024 * 1024;
+
+/// The writer's handle.
+#[derive(Debug)]
+pub struct Diary {
+    jobs: SyncSender<Job>,
+    /// The file does not end with the newest version: write it anew.
+    broken: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum Job {
+    Append {
+        before: Box<Snapshot>,
+        version: Arc<PastVersion>,
+    },
+    Anew(History),
+}
+
+impl Diary {
+    /// Reads the history of a state folder, which is made where it is missing, and goes on with it.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made, or the file not read.
+    pub fn open(dir: &Path) -> io::Result<(Self, History)> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(FILE);
+        let (history, is_whole) = match fs::read(&path) {
+            Ok(bytes) => record::read_all(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (History::default(), false),
+            Err(error) => return Err(error),
+        };
+        // An append to a file with a broken end would never be read.
+        let broken = Arc::new(AtomicBool::new(!is_whole));
+        let (jobs, queue) = sync_channel(BEHIND);
+        let mut writer = Writer {
+            path,
+            file: None,
+            broken: Arc::clone(&broken),
+        };
+        std::thread::Builder::new()
+            .name("history".to_owned())
+            .spawn(move || writer.run(&queue))?;
+        Ok((Self { jobs, broken }, history))
+    }
+
+    /// Puts the newest version of `history` on disk, some time soon.
+    pub(super) fn note(&self, before: Option<Snapshot>, history: &History) {
+        let append = before.zip(history.newest()).map(|(before, version)| Job::Append {
+            before: Box::new(before),
+            version: Arc::clone(version),
+        });
+        let job = match append {
+            Some(append) if !self.broken.swap(false, Ordering::AcqRel) => append,
+            _ => Job::Anew(history.clone()),
+        };
+        if self.jobs.try_send(job).is_err() {
+            self.broken.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    path: PathBuf,
+    file: Option<(File, u64)>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn run(&mut self, queue: &Receiver<Job>) {
+        while let Ok(job) = queue.recv() {
+            let done = match job {
+                Job::Append { before, version } => self.append(&before, &version),
+                Job::Anew(history) => self.write_anew(&history),
+            };
+            if let Err(error) = done {
+                let path = self.path.display();
+                warn!(%error, "the history cannot be written to {path}; it is tried again with the next version");
+                self.file = None;
+                self.broken.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    fn append(&mut self, before: &Snapshot, version: &PastVersion) -> io::Result<()> {
+        let (file, size) = match &mut self.file {
+            Some(open) => open,
+            none => {
+                let file = File::options().append(true).open(&self.path)?;
+                let size = file.metadata()?.len();
+                none.insert((file, size))
+            }
+        };
+        let record = record::write(before, version);
+        file.write_all(&record)?;
+        *size += record.len() as u64;
+        if *size > FILE_MAX {
+            // The next version brings the whole history along.
+            self.broken.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Beside the file, then into its place: a crash leaves the old one or the new one.
+    fn write_anew(&mut self, history: &History) -> io::Result<()> {
+        let beside = self.path.with_extension("new");
+        let mut file = io::BufWriter::new(File::create(&beside)?);
+        let mut size = 0;
+        for record in record::write_all(history) {
+            file.write_all(&record)?;
+            size += record.len() as u64;
+        }
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        fs::rename(&beside, &self.path)?;
+        self.file = Some((file, size));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

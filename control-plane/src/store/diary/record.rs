@@ -1,0 +1,123 @@
+//! Records of the history file: 4 bytes of length (little-endian), then 16 bytes of BLAKE3 over the rest, then the rest:
+//! milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause, an encoded `Batch` of CONFIG whose `from`
+//! is 0 where it replaces everything.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::{Buf as _, BufMut as _, Bytes};
+use prost::Message as _;
+use shared::delta::{Delta, Removal};
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::snapshot::Snapshot;
+use shared::version::{Root, Seq};
+
+use crate::store::history::{History, PastVersion};
+
+/// Bytes of a cause at most.
+const CAUSE_MAX: usize = 4 * 1024;
+
+/// A version as what differs from the one before; from nothing, it stands for itself.
+pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
+    let delta = Delta::between(before, &version.snapshot);
+    let batch = config::Batch {
+        lane: Lane::Config.to_wire(),
+        from: u64::from(!before.is_empty()),
+        to: 1,
+        root_after: version.root.to_bytes(),
+        more: false,
+        up: delta.up.iter().map(|entry| entry.to_wire()).collect(),
+        removed: delta.removed.iter().map(Removal::to_wire).collect(),
+    };
+    let cause = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
+    let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut rest = Vec::new();
+    rest.put_u64_le(time.as_millis() as u64);
+    rest.put_u32_le(cause.len() as u32);
+    rest.put_slice(cause.as_bytes());
+    rest.put_slice(&batch.encode_to_vec());
+    let mut record = Vec::with_capacity(rest.len() + 20);
+    record.put_u32_le(rest.len() as u32);
+    record.put_slice(&blake3::hash(&rest).as_bytes()[..16]);
+    record.put_slice(&rest);
+    record
+}
+
+/// All versions, the oldest first.
+pub(super) fn write_all(history: &History) -> impl Iterator<Item = Vec<u8>> {
+    let mut before = Snapshot::default();
+    history.oldest_first().map(move |version| {
+        let record = write(&before, version);
+        before = version.snapshot.clone();
+        record
+    })
+}
+
+/// Reads versions as far as they go, and whether that is to the end.
+pub(super) fn read_all(bytes: &[u8]) -> (History, bool) {
+    let mut history = History::default();
+    let mut snapshot = Snapshot::default();
+    let mut left = bytes;
+    while !left.is_empty() {
+        let Some((version, rest)) = read(left, &snapshot) else {
+            return (history, false);
+        };
+        snapshot = version.snapshot.clone();
+        history.push(version);
+        left = rest;
+    }
+    let is_whole = !history.is_empty();
+    (history, is_whole)
+}
+
+fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a [u8])> {
+    let length = bytes.try_get_u32_le().ok()? as usize;
+    let (digest, bytes) = bytes.split_at_checked(16)?;
+    let (mut record, left) = bytes.split_at_checked(length)?;
+    if blake3::hash(record).as_bytes()[..16] != *digest {
+        return None;
+    }
+    let time = UNIX_EPOCH.checked_add(Duration::from_millis(record.try_get_u64_le().ok()?))?;
+    let cause_length = record.try_get_u32_le().ok()? as usize;
+    let (cause, batch) = record.split_at_checked(cause_length)?;
+    let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
+    let mut snapshot = if batch.from == 0 {
+        Snapshot::default()
+    } else {
+        before.clone()
+    };
+    let delta = delta(batch.up, batch.removed)?;
+    delta.apply(&mut snapshot);
+    let root = Root::from_slice(&batch.root_after).filter(|root| *root == snapshot.root())?;
+    let version = PastVersion {
+        // A place in the log of a process that is no more: before everything.
+        seq: Seq::default(),
+        root,
+        snapshot,
+        time,
+        cause: std::str::from_utf8(cause).ok()?.into(),
+        changed: delta.len(),
+        bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+    };
+    Some((version, left))
+}
+
+fn delta(up: Vec<config::Resource>, removed: Vec<config::Removal>) -> Option<Delta> {
+    let up = up.into_iter().map(|up| {
+        let key = ResourceKey::new(Kind::from_wire(up.kind)?, up.key);
+        Some(Arc::new(Entry::from_body(key, up.min_schema, up.body)))
+    });
+    let removed = removed.into_iter().map(|removed| {
+        let key = ResourceKey::new(Kind::from_wire(removed.kind)?, removed.key);
+        Some(Removal {
+            key,
+            gone: removed.gone,
+        })
+    });
+    Some(Delta {
+        up: up.collect::<Option<_>>()?,
+        removed: removed.collect::<Option<_>>()?,
+    })
+}

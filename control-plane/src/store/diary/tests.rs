@@ -1,0 +1,114 @@
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+use shared::version::{Lineage, Root};
+
+use super::*;
+use crate::store::{Changes, Published, Store};
+
+fn host(body: u8) -> Delta {
+    let key = ResourceKey::new(Kind::Host, "a.test");
+    Delta {
+        up: vec![Arc::new(Entry::from_body(key, 1, vec![body].into()))],
+        removed: Vec::new(),
+    }
+}
+
+fn start(dir: &Path) -> (Store, Published) {
+    let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
+    let (diary, history) = Diary::open(dir).unwrap();
+    store.remember(diary, history);
+    (store, published)
+}
+
+fn commit(store: &mut Store, body: u8) {
+    let changes = Changes {
+        config: host(body),
+        live: Delta::default(),
+        cause: format!("host {body}"),
+    };
+    store.commit(changes, shared::clock::now(), shared::clock::wall());
+}
+
+/// Ends the store and waits until its thread has written everything.
+fn stop(store: Store, dir: &Path, versions: usize) {
+    drop(store);
+    for _ in 0..10_000 {
+        let bytes = fs::read(dir.join(FILE)).unwrap_or_default();
+        if record::read_all(&bytes).0.len() == versions {
+            return;
+        }
+        std::thread::yield_now();
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    panic!("expected {versions} versions on disk");
+}
+
+fn roots(published: &Published) -> Vec<Root> {
+    published
+        .head()
+        .history
+        .newest_first()
+        .map(|version| version.root)
+        .collect()
+}
+
+#[test]
+fn a_restart_remembers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, published) = start(dir.path());
+    for body in 1..=3 {
+        commit(&mut store, body);
+    }
+    let before = roots(&published);
+    stop(store, dir.path(), 3);
+
+    // The same state again is the same version, not one more.
+    let (mut store, published) = start(dir.path());
+    commit(&mut store, 3);
+    assert_eq!(roots(&published), before);
+    let newest = published.head().history.newest().cloned().unwrap();
+    assert_eq!(
+        (&*newest.cause, newest.seq),
+        ("host 3", published.head().config.seq)
+    );
+    commit(&mut store, 4);
+    assert_eq!(roots(&published)[1..], before);
+    stop(store, dir.path(), 4);
+}
+
+#[test]
+fn a_broken_end_is_dropped_and_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    for body in 1..=3 {
+        commit(&mut store, body);
+    }
+    stop(store, dir.path(), 3);
+    let file = dir.path().join(FILE);
+    let bytes = fs::read(&file).unwrap();
+    for cut in [1, 30, bytes.len() - 1] {
+        fs::write(&file, &bytes[..bytes.len() - cut]).unwrap();
+        let (history, is_whole) = record::read_all(&fs::read(&file).unwrap());
+        assert!(history.len() < 3 && !is_whole);
+    }
+    fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
+    let (mut store, published) = start(dir.path());
+    commit(&mut store, 9);
+    assert_eq!(roots(&published).len(), 3);
+    stop(store, dir.path(), 3);
+}
+
+#[test]
+fn records_that_were_changed_are_not_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    let mut bytes = fs::read(dir.path().join(FILE)).unwrap();
+    for place in 0..bytes.len() {
+        bytes[place] ^= 1;
+        assert!(record::read_all(&bytes).0.is_empty(), "byte {place}");
+        bytes[place] ^= 1;
+    }
+}

@@ -1,0 +1,212 @@
+//! Batches as they go over the wire: encoded once, shared by every stream that sends them.
+//!
+//! **Invariant:** a chunk never exceeds 64 KiB unless a single resource does, and only the last one says `more = false`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message as _;
+use shared::delta::{Delta, Removal};
+use shared::entry::Entry;
+use shared::kind::Lane;
+use shared::proto::config;
+use shared::proto::config::control_message::Message;
+use shared::version::{Root, Seq};
+
+/// Bytes of a chunk at most (design, "The stream").
+pub const CHUNK: usize = 64 * 1024;
+
+/// What resources and removals may take of a chunk by estimate; the rest is for the head and estimates too low.
+const BUDGET: usize = CHUNK - 4 * 1024;
+
+/// One encoded `ControlMessage`. A clone shares the bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Frame(Bytes);
+
+impl Frame {
+    /// Encodes a message.
+    pub fn encode(message: Message) -> Self {
+        let message = config::ControlMessage {
+            message: Some(message),
+        };
+        Self(message.encode_to_vec().into())
+    }
+
+    /// The encoded bytes.
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Says nothing of the content, which may be secret.
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "frame of {} bytes", self.len())
+    }
+}
+
+/// From which state of a lane to which one a batch leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The lane.
+    pub lane: Lane,
+    /// What it applies to; 0 replaces everything.
+    pub from: Seq,
+    /// What it leads to.
+    pub to: Seq,
+    /// Root after it.
+    pub root_after: Root,
+}
+
+/// The chunks of one batch, encoded as they are asked for. There is always at least one.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    span: Span,
+    up: VecDeque<Arc<Entry>>,
+    removed: VecDeque<Removal>,
+    over: bool,
+}
+
+impl Chunks {
+    /// A batch of these changes. New things come before removals: make before break.
+    pub fn new(span: Span, delta: Delta) -> Self {
+        Self {
+            span,
+            up: delta.up.into(),
+            removed: delta.removed.into(),
+            over: false,
+        }
+    }
+
+    /// Whether the last chunk was handed out.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        if self.over {
+            return None;
+        }
+        let mut batch = config::Batch {
+            lane: self.span.lane.to_wire(),
+            from: self.span.from.0,
+            to: self.span.to.0,
+            root_after: self.span.root_after.to_bytes(),
+            ..config::Batch::default()
+        };
+        let mut size = 0;
+        while let Some(entry) = self.up.front() {
+            size += entry.wire_size();
+            if size > BUDGET && !batch.up.is_empty() {
+                break;
+            }
+            batch.up.push(entry.to_wire());
+            self.up.pop_front();
+        }
+        while let Some(removal) = self.removed.front().filter(|_| self.up.is_empty()) {
+            size += removal.key.key.len() + 16;
+            if size > BUDGET && !(batch.up.is_empty() && batch.removed.is_empty()) {
+                break;
+            }
+            batch.removed.push(removal.to_wire());
+            self.removed.pop_front();
+        }
+        batch.more = !(self.up.is_empty() && self.removed.is_empty());
+        self.over = !batch.more;
+        Some(Frame::encode(Message::Batch(batch)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::kind::{Kind, ResourceKey};
+
+    fn span() -> Span {
+        Span {
+            lane: Lane::Live,
+            from: Seq(3),
+            to: Seq(9),
+            root_after: Root([7; 16]),
+        }
+    }
+
+    fn decode(frame: &Frame) -> config::Batch {
+        match config::ControlMessage::decode(frame.as_bytes().clone())
+            .unwrap()
+            .message
+        {
+            Some(Message::Batch(batch)) => batch,
+            other => panic!("expected a batch, got {other:?}"),
+        }
+    }
+
+    fn entry(index: usize, size: usize) -> Arc<Entry> {
+        let key = ResourceKey::new(Kind::Endpoints, format!("default/slice-{index}"));
+        Arc::new(Entry::from_body(key, 1, vec![1; size].into()))
+    }
+
+    #[test]
+    fn a_batch_without_changes_is_one_chunk() {
+        let frames: Vec<_> = Chunks::new(span(), Delta::default()).collect();
+        assert_eq!(frames.len(), 1);
+        let batch = decode(&frames[0]);
+        assert_eq!((batch.from, batch.to, batch.more), (3, 9, false));
+    }
+
+    #[test]
+    fn chunks_stay_below_the_limit_and_carry_everything_once() {
+        let delta = Delta {
+            up: (0..3_000).map(|index| entry(index, index % 200)).collect(),
+            removed: (0..2_000)
+                .map(|index| Removal {
+                    key: ResourceKey::new(Kind::Endpoints, format!("old/{index}")),
+                    gone: index % 2 == 0,
+                })
+                .collect(),
+        };
+        let frames: Vec<_> = Chunks::new(span(), delta.clone()).collect();
+        assert!(frames.len() > 5);
+        assert!(frames.iter().all(|frame| frame.len() <= CHUNK));
+        let batches: Vec<_> = frames.iter().map(decode).collect();
+        let more: Vec<_> = batches.iter().map(|batch| batch.more).collect();
+        assert_eq!(more.iter().filter(|more| !**more).count(), 1);
+        assert_eq!(more.last(), Some(&false));
+        let up: Vec<_> = batches.iter().flat_map(|batch| batch.up.clone()).collect();
+        assert_eq!(
+            up,
+            delta.up.iter().map(|entry| entry.to_wire()).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            batches.iter().map(|batch| batch.removed.len()).sum::<usize>(),
+            2_000
+        );
+    }
+
+    #[test]
+    fn a_resource_larger_than_a_chunk_travels_alone() {
+        let delta = Delta {
+            up: vec![entry(0, 10), entry(1, 2 * CHUNK), entry(2, 10)],
+            removed: Vec::new(),
+        };
+        let sizes: Vec<_> = Chunks::new(span(), delta)
+            .map(|frame| decode(&frame).up.len())
+            .collect();
+        assert_eq!(sizes, [1, 1, 1]);
+    }
+}

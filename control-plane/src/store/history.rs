@@ -1,0 +1,178 @@
+//! Versions of the configuration that were: what people look back at.
+//!
+//! **Invariant:** bounded by number, by bytes and by age, and never without the newest version.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use imbl::Vector;
+use shared::snapshot::Snapshot;
+use shared::version::{Root, Seq};
+
+/// Versions kept at most.
+const COUNT: usize = 1_000;
+/// Bytes of changed resources that they hold at most; what did not change is shared and counts once, with its change.
+const BYTES: usize = 64 * 1024 * 1024;
+/// How long they are kept.
+const AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// One version of the configuration.
+#[derive(Clone, Debug)]
+pub struct PastVersion {
+    /// Its place in the log; 0: a process before made it.
+    pub seq: Seq,
+    /// What users call the version.
+    pub root: Root,
+    /// Its resources.
+    pub snapshot: Snapshot,
+    /// When it was made.
+    pub time: SystemTime,
+    /// What changed, one line.
+    pub cause: Arc<str>,
+    /// Resources that differ from the version before.
+    pub changed: usize,
+    /// Bytes of the resources that came with it.
+    pub bytes: usize,
+}
+
+/// The versions that are remembered. A clone is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    versions: Vector<Arc<PastVersion>>,
+    bytes: usize,
+}
+
+impl History {
+    /// Takes in the newest version and lets go of what is too much.
+    pub(super) fn push(&mut self, version: PastVersion) {
+        let now = version.time;
+        self.bytes += version.bytes;
+        self.versions.push_back(Arc::new(version));
+        while self.versions.len() > 1 && self.front_is_too_much(now) {
+            if let Some(oldest) = self.versions.pop_front() {
+                self.bytes -= oldest.bytes;
+            }
+        }
+    }
+
+    fn front_is_too_much(&self, now: SystemTime) -> bool {
+        let Some(oldest) = self.versions.front() else {
+            return false;
+        };
+        let age = now.duration_since(oldest.time).unwrap_or_default();
+        self.versions.len() > COUNT || self.bytes > BYTES || age > AGE
+    }
+
+    /// The versions, the newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Arc<PastVersion>> {
+        self.versions.iter().rev()
+    }
+
+    /// The versions, the oldest first.
+    pub(super) fn oldest_first(&self) -> impl Iterator<Item = &Arc<PastVersion>> {
+        self.versions.iter()
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> Option<&Arc<PastVersion>> {
+        self.versions.back()
+    }
+
+    /// The newest version, from a process before, stands at this place of the present log.
+    pub(super) fn adopt(&mut self, seq: Seq) {
+        if let Some(newest) = self.versions.back_mut() {
+            Arc::make_mut(newest).seq = seq;
+        }
+    }
+
+    /// Number of versions.
+    pub fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+
+    /// Bytes of changed resources that are held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The newest of the versions whose hex digits begin with `prefix`.
+    ///
+    /// # Errors
+    /// Where there is none, or more than one.
+    pub fn find(&self, prefix: &str) -> Result<&Arc<PastVersion>, NotOne> {
+        let mut found: Option<&Arc<PastVersion>> = None;
+        for version in self.newest_first() {
+            if !version.root.to_string().starts_with(prefix) {
+                continue;
+            }
+            match found {
+                Some(other) if other.root != version.root => return Err(NotOne::Several),
+                Some(_) => {}
+                None => found = Some(version),
+            }
+        }
+        found.ok_or(NotOne::None)
+    }
+}
+
+/// Why digits do not name a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotOne {
+    /// No version begins with them.
+    None,
+    /// Several do.
+    Several,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(seq: u64, root: [u8; 16], bytes: usize, hours: u64) -> PastVersion {
+        PastVersion {
+            seq: Seq(seq),
+            root: Root(root),
+            snapshot: Snapshot::default(),
+            time: SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600),
+            cause: "test".into(),
+            changed: 1,
+            bytes,
+        }
+    }
+
+    fn seqs(history: &History) -> Vec<u64> {
+        history.newest_first().map(|version| version.seq.0).collect()
+    }
+
+    #[test]
+    fn bounded_by_number_bytes_and_age() {
+        let mut history = History::default();
+        for seq in 0..1_500 {
+            history.push(version(seq, [seq as u8; 16], 10, 1));
+        }
+        assert_eq!((history.len(), history.bytes()), (COUNT, 10 * COUNT));
+
+        history.push(version(2_000, [1; 16], BYTES, 1));
+        assert_eq!(seqs(&history), [2_000]);
+
+        history.push(version(2_001, [2; 16], 0, 2));
+        history.push(version(2_002, [3; 16], 0, 24 * 7 + 2));
+        assert_eq!(seqs(&history), [2_002, 2_001]);
+    }
+
+    #[test]
+    fn digits_name_one_version_or_none() {
+        let mut history = History::default();
+        history.push(version(1, [0xab; 16], 0, 1));
+        history.push(version(2, [0xac; 16], 0, 1));
+        history.push(version(3, [0xab; 16], 0, 1));
+        assert_eq!(history.find("ababab").unwrap().seq, Seq(3));
+        assert_eq!(history.find("a").unwrap_err(), NotOne::Several);
+        assert_eq!(history.find("ffffff").unwrap_err(), NotOne::None);
+    }
+}

@@ -1,0 +1,254 @@
+//! One lane's log: what the newest state is, and in which order its resources changed.
+//!
+//! `by_seq` holds each key once, at the seq of its newest change. "What comes after the cursor 17" is therefore one
+//! range scan, coalesced by construction, and a full sync is the same with a cursor of 0.
+//!
+//! **Invariant:** replaying everything after a cursor that is not below the horizon gives the newest state.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use imbl::OrdMap;
+use shared::delta::{Delta, Removal};
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::snapshot::Snapshot;
+use shared::version::{Root, Seq};
+
+use super::frame::{Chunks, Frame, Span};
+
+/// Removals that are remembered at least.
+const TOMBSTONES_MIN: usize = 10_000;
+/// Removals that are remembered at most, however young.
+const TOMBSTONES_MAX: usize = 200_000;
+/// How long removals are remembered at least, within the limit above.
+const TOMBSTONE_AGE: Duration = Duration::from_secs(600);
+
+/// The newest change of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Change {
+    Up(Arc<Entry>),
+    Removed { gone: bool },
+}
+
+/// One commit of a lane as streams send it that are exactly one behind.
+#[derive(Debug)]
+struct LastCommit {
+    delta: Delta,
+    /// Encoded by the first stream that wants it.
+    frames: OnceLock<Arc<[Frame]>>,
+}
+
+/// A lane at one moment. Immutable; a clone is cheap and shares everything.
+#[derive(Clone, Debug)]
+pub struct LaneState {
+    /// Which lane.
+    pub lane: Lane,
+    /// Place in the log. 0: nothing was committed yet.
+    pub seq: Seq,
+    /// Digest of `snapshot`.
+    pub root: Root,
+    /// All resources.
+    pub snapshot: Snapshot,
+    /// CONFIG: the LIVE seq that must be sent before this state. LIVE: 0.
+    pub relies_on: Seq,
+    /// When the newest commit was made.
+    pub committed: Instant,
+    /// Resources by kind, in the order of [`Kind::ALL`].
+    counts: [usize; Kind::ALL.len()],
+    by_seq: OrdMap<(Seq, ResourceKey), Change>,
+    horizon: Seq,
+    last: Option<Arc<LastCommit>>,
+}
+
+impl LaneState {
+    fn new(lane: Lane, now: Instant) -> Self {
+        let snapshot = Snapshot::default();
+        Self {
+            lane,
+            seq: Seq::default(),
+            root: snapshot.root(),
+            snapshot,
+            relies_on: Seq::default(),
+            committed: now,
+            counts: [0; Kind::ALL.len()],
+            by_seq: OrdMap::new(),
+            horizon: Seq::default(),
+            last: None,
+        }
+    }
+
+    /// Everything, as a batch that replaces whatever the proxy has.
+    pub fn full(&self) -> Chunks {
+        let delta = Delta {
+            up: self.snapshot.iter().cloned().collect(),
+            removed: Vec::new(),
+        };
+        Chunks::new(self.span(Seq::default()), delta)
+    }
+
+    /// What changed after `cursor`, each key once; `None` when removals since then are forgotten, or when the cursor is
+    /// none of this log.
+    pub fn after(&self, cursor: Seq) -> Option<Chunks> {
+        if !self.reaches(cursor) {
+            return None;
+        }
+        let least = ResourceKey::new(Kind::Settings, "");
+        let mut delta = Delta::default();
+        for ((_, key), change) in self.by_seq.range((cursor.next(), least)..) {
+            match change {
+                Change::Up(entry) => delta.up.push(Arc::clone(entry)),
+                Change::Removed { gone } => delta.removed.push(Removal {
+                    key: key.clone(),
+                    gone: *gone,
+                }),
+            }
+        }
+        Some(Chunks::new(self.span(cursor), delta))
+    }
+
+    /// Whether [`Self::after`] can answer for this cursor.
+    pub fn reaches(&self, cursor: Seq) -> bool {
+        cursor > Seq::default() && cursor >= self.horizon && cursor <= self.seq
+    }
+
+    /// The frames of the newest commit, for who is exactly one behind. Encoded once, shared by all.
+    pub fn last_frames(&self) -> Option<Arc<[Frame]>> {
+        let last = self.last.as_ref()?;
+        let frames = last.frames.get_or_init(|| {
+            let from = Seq(self.seq.0 - 1);
+            Chunks::new(self.span(from), last.delta.clone()).collect()
+        });
+        Some(Arc::clone(frames))
+    }
+
+    /// Number of resources of a kind.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.counts[place(kind)]
+    }
+
+    fn span(&self, from: Seq) -> Span {
+        Span {
+            lane: self.lane,
+            from,
+            to: self.seq,
+            root_after: self.root,
+        }
+    }
+}
+
+/// The writer's side of a lane.
+#[derive(Debug)]
+pub(super) struct LaneLog {
+    pub(super) state: LaneState,
+    /// At which seq a key stands in `by_seq`.
+    newest: HashMap<ResourceKey, Seq>,
+    /// Removals, the oldest first; some may have been overtaken by a later change of their key.
+    graves: VecDeque<(Seq, ResourceKey, Instant)>,
+    /// Removals that stand in `by_seq`.
+    tombstones: usize,
+}
+
+impl LaneLog {
+    pub(super) fn new(lane: Lane, now: Instant) -> Self {
+        Self {
+            state: LaneState::new(lane, now),
+            newest: HashMap::new(),
+            graves: VecDeque::new(),
+            tombstones: 0,
+        }
+    }
+
+    /// Takes out of a delta what the newest state says already.
+    pub(super) fn effective(&self, delta: Delta) -> Delta {
+        let snapshot = &self.state.snapshot;
+        Delta {
+            up: delta
+                .up
+                .into_iter()
+                .filter(|entry| snapshot.version(&entry.key) != Some(entry.version))
+                .collect(),
+            removed: delta
+                .removed
+                .into_iter()
+                .filter(|removal| snapshot.get(&removal.key).is_some())
+                .collect(),
+        }
+    }
+
+    /// The next state.
+    pub(super) fn commit(&mut self, delta: Delta, now: Instant) {
+        let seq = self.state.seq.next();
+        for removal in &delta.removed {
+            self.state.counts[place(removal.key.kind)] -= 1;
+            self.put(seq, &removal.key, Change::Removed { gone: removal.gone });
+            self.graves.push_back((seq, removal.key.clone(), now));
+            self.tombstones += 1;
+        }
+        for entry in &delta.up {
+            if self.state.snapshot.get(&entry.key).is_none() {
+                self.state.counts[place(entry.key.kind)] += 1;
+            }
+            self.put(seq, &entry.key, Change::Up(Arc::clone(entry)));
+        }
+        delta.apply(&mut self.state.snapshot);
+        self.state.seq = seq;
+        self.state.root = self.state.snapshot.root();
+        self.state.committed = now;
+        // The first commit has nothing before it that a proxy could have.
+        self.state.last = (seq > Seq(1)).then(|| {
+            Arc::new(LastCommit {
+                delta,
+                frames: OnceLock::new(),
+            })
+        });
+        self.collect(now);
+    }
+
+    fn put(&mut self, seq: Seq, key: &ResourceKey, change: Change) {
+        if let Some(before) = self.newest.insert(key.clone(), seq)
+            && let Some(Change::Removed { .. }) = self.state.by_seq.remove(&(before, key.clone()))
+        {
+            self.tombstones -= 1;
+        }
+        self.state.by_seq.insert((seq, key.clone()), change);
+    }
+
+    /// Forgets removals that are old and many. A cursor from before them gets a full sync.
+    fn collect(&mut self, now: Instant) {
+        while let Some((seq, key, at)) = self.graves.front() {
+            let overtaken = self.newest.get(key) != Some(seq);
+            let old = now.saturating_duration_since(*at) > TOMBSTONE_AGE;
+            let collectable = self.tombstones > TOMBSTONES_MAX || (self.tombstones > TOMBSTONES_MIN && old);
+            if !overtaken && !collectable {
+                break;
+            }
+            if !overtaken {
+                self.newest.remove(key);
+                self.state.by_seq.remove(&(*seq, key.clone()));
+                self.state.horizon = *seq;
+                self.tombstones -= 1;
+            }
+            self.graves.pop_front();
+        }
+    }
+}
+
+fn place(kind: Kind) -> usize {
+    match kind {
+        Kind::Settings => 0,
+        Kind::Listener => 1,
+        Kind::Host => 2,
+        Kind::Route => 3,
+        Kind::Backend => 4,
+        Kind::Endpoints => 5,
+        Kind::Certificate => 6,
+        Kind::Chain => 7,
+        // A control plane makes no kind that it does not know.
+        Kind::Material | Kind::Later(_) => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests;
