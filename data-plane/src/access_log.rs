@@ -1,1 +1,183 @@
-//! Being written.
+//! The access log: a worker formats lines into a buffer of its own, a thread writes them out.
+//!
+//! **Invariant:** a worker never waits for the log. When the writer is behind, lines are dropped and counted.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tracing::error;
+
+use crate::metrics::WorkerMetrics;
+
+pub use format::{Attempt, Record};
+
+mod format;
+mod stamp;
+
+/// A worker hands its lines over when there are so many bytes of them, or at its next tick.
+const CHUNK: usize = 32 * 1024;
+
+/// Chunks that wait for the writer at most, of all workers together.
+const WAITING: usize = 256;
+
+/// Where lines go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Target {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// Nowhere.
+    Off,
+    /// The end of a file, made when missing.
+    File(PathBuf),
+}
+
+/// `stdout`, `off`, or the path of a file.
+impl FromStr for Target {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "stdout" => Self::Stdout,
+            "off" => Self::Off,
+            path => Self::File(path.into()),
+        })
+    }
+}
+
+/// The writing end of all workers; gives each its [`Lines`].
+#[derive(Clone, Debug)]
+pub struct Handle {
+    chunks: Option<SyncSender<Vec<u8>>>,
+}
+
+/// The thread that writes. It ends when every [`Handle`] and [`Lines`] is gone.
+#[derive(Debug)]
+pub struct Writer {
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Opens the target and starts its thread.
+///
+/// # Errors
+/// When the file cannot be opened or the thread not started.
+pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
+    match target {
+        Target::Off => Ok((Handle { chunks: None }, Writer { thread: None })),
+        Target::Stdout => write_to(io::stdout()),
+        Target::File(path) => write_to(File::options().append(true).create(true).open(path)?),
+    }
+}
+
+/// Starts a thread that writes the lines to `sink`.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn write_to(sink: impl Write + Send + 'static) -> io::Result<(Handle, Writer)> {
+    let (chunks, waiting) = sync_channel(WAITING);
+    let thread = std::thread::Builder::new()
+        .name("access-log".to_owned())
+        .spawn(move || drain(waiting, sink))?;
+    let handle = Handle { chunks: Some(chunks) };
+    Ok((handle, Writer { thread: Some(thread) }))
+}
+
+fn drain(waiting: Receiver<Vec<u8>>, mut sink: impl Write) {
+    let mut broken = false;
+    for chunk in waiting {
+        // A reader that went, or a full disk: requests are served all the same, and writing is tried again.
+        match sink.write_all(&chunk).and_then(|()| sink.flush()) {
+            Ok(()) => broken = false,
+            Err(failure) if !broken => {
+                error!(error = %failure, "the access log cannot be written");
+                broken = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Writer {
+    /// Waits until everything is written. All handles have to be gone.
+    pub fn finish(self) {
+        if let Some(thread) = self.thread {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Handle {
+    /// The buffer of one worker.
+    pub fn lines(&self, metrics: Arc<WorkerMetrics>) -> Lines {
+        Lines {
+            chunks: self.chunks.clone(),
+            metrics,
+            buffer: Vec::new(),
+            count: 0,
+            stamp: stamp::Stamp::default(),
+        }
+    }
+}
+
+/// One worker's lines.
+#[derive(Debug)]
+pub struct Lines {
+    chunks: Option<SyncSender<Vec<u8>>>,
+    metrics: Arc<WorkerMetrics>,
+    buffer: Vec<u8>,
+    /// Lines in the buffer.
+    count: u64,
+    stamp: stamp::Stamp,
+}
+
+impl Lines {
+    /// Whether anybody reads them.
+    pub fn wanted(&self) -> bool {
+        self.chunks.is_some()
+    }
+
+    /// Adds a line.
+    pub fn push(&mut self, record: &Record<'_>) {
+        if self.chunks.is_none() {
+            return;
+        }
+        let time = self.stamp.at(shared::clock::wall());
+        format::line(record, time, &mut self.buffer);
+        self.count += 1;
+        if self.buffer.len() >= CHUNK {
+            self.flush();
+        }
+    }
+
+    /// Hands what there is to the writer.
+    pub fn flush(&mut self) {
+        let Some(chunks) = &self.chunks else { return };
+        if self.buffer.is_empty() {
+            return;
+        }
+        let capacity = self.buffer.len().next_power_of_two().min(CHUNK * 2);
+        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(capacity));
+        let outcome = match chunks.try_send(chunk) {
+            Ok(()) => &self.metrics.log_lines,
+            Err(_) => &self.metrics.log_dropped,
+        };
+        outcome.add(self.count);
+        self.count = 0;
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests;

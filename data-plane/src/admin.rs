@@ -1,1 +1,192 @@
-//! Being written.
+//! Pages of `--admin` and `--health`: health, metrics, and what a host looks like in the table.
+//!
+//! **Invariant:** nothing here changes anything, and no key is ever shown.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use shared::admin::{Page, Pages};
+use shared::drain::{Phase, Watcher};
+use tokio::sync::watch;
+
+use crate::subscribe::View;
+use crate::table::paths::Declared;
+use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
+
+/// What the pages are made from.
+#[derive(Clone, Debug)]
+pub struct ProxyPages {
+    registry: Arc<Registry>,
+    view: watch::Receiver<View>,
+    drain: Watcher,
+    tables: Arc<Tables>,
+    debug: bool,
+}
+
+impl ProxyPages {
+    /// The pages of `--health`: health and metrics.
+    pub fn new(registry: Registry, view: watch::Receiver<View>, drain: Watcher, tables: Arc<Tables>) -> Self {
+        Self {
+            registry: Arc::new(registry),
+            view,
+            drain,
+            tables,
+            debug: false,
+        }
+    }
+
+    /// The pages of `--admin`.
+    #[must_use]
+    pub fn with_debug(self) -> Self {
+        Self { debug: true, ..self }
+    }
+
+    /// Why no traffic should come, if it should not.
+    fn not_ready(&self) -> Option<String> {
+        if self.drain.phase() > Phase::Serving {
+            Some("shutting down".to_owned())
+        } else if !self.view.borrow().complete {
+            Some("the control plane has not sent everything yet".to_owned())
+        } else {
+            None
+        }
+    }
+
+    fn metrics(&self) -> Page {
+        let mut body = String::new();
+        match text::encode(&mut body, &self.registry) {
+            Ok(()) => Page::metrics(body),
+            Err(error) => Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        }
+    }
+}
+
+impl Pages for ProxyPages {
+    fn page(&self, path: &str, query: Option<&str>) -> Option<Page> {
+        Some(match path {
+            "/metrics" => self.metrics(),
+            "/readyz" => Page::health(self.not_ready()),
+            // The process ends when a thread of it fails, so that whoever answers is alive.
+            "/healthz" => Page::health(None),
+            "/livez" if self.debug => Page::health(None),
+            "/debug/table" if self.debug => {
+                let host =
+                    query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("host=")));
+                Page::json(
+                    StatusCode::OK,
+                    format!("{:#}\n", describe(&self.tables.current(), host)),
+                )
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// The entry that serves a host; without one, the names of all.
+fn describe(table: &HostTable, host: Option<&str>) -> Value {
+    match host {
+        Some(name) => table
+            .host(&name.to_ascii_lowercase())
+            .map_or(Value::Null, |entry| entry_json(entry)),
+        None => {
+            let mut names: Vec<&str> = table.iter().map(|entry| entry.name()).collect();
+            names.sort_unstable();
+            json!({ "generation": table.generation(), "hosts": names })
+        }
+    }
+}
+
+/// Everything about a host that a request may meet.
+pub(crate) fn entry_json(entry: &HostEntry) -> Value {
+    json!({
+        "host": entry.name(),
+        "tls": entry.has_tls(),
+        "certificates": entry.secrets().collect::<Vec<_>>(),
+        "certificate_covers": entry.certificate().map(|certificate| certificate.names().to_vec()),
+        "paths": entry.paths().iter().map(path_json).collect::<Vec<_>>(),
+    })
+}
+
+fn path_json(Declared { kind, entry }: &Declared) -> Value {
+    let mut value = json!({
+        "path": &*entry.declared,
+        "type": format!("{kind:?}"),
+        "ingress": &*entry.owner,
+        "ssl_redirect": entry.ssl_redirect,
+        "force_ssl_redirect": entry.force_ssl_redirect,
+    });
+    let (action, more) = match &entry.action {
+        Action::Backend(upstream) => ("backend", upstream_json(upstream)),
+        Action::DefaultBackend => ("default backend", Value::Null),
+        Action::Denied(reason) => ("denied", json!(&**reason)),
+        Action::Unavailable => ("unavailable", Value::Null),
+    };
+    value["action"] = json!(action);
+    value["target"] = more;
+    value
+}
+
+fn upstream_json(upstream: &Upstream) -> Value {
+    let endpoints = |cell: &crate::table::BackendCell| -> Vec<String> {
+        cell.endpoints()
+            .list
+            .iter()
+            .map(|endpoint| endpoint.address.to_string())
+            .collect()
+    };
+    json!({
+        "backend": &*upstream.cell.key,
+        "endpoints": endpoints(&upstream.cell),
+        "canary": upstream.alternative.as_ref().map(|alternative| json!({
+            "backend": &*alternative.cell.key,
+            "endpoints": endpoints(&alternative.cell),
+            "policy": alternative.canary.as_ref().map(|canary| format!("{canary:?}")),
+        })),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::drain::Drain;
+
+    use super::*;
+
+    fn pages(view: View) -> (ProxyPages, Drain, watch::Sender<View>) {
+        let (drain, watcher) = Drain::new();
+        let (sender, view) = watch::channel(view);
+        let pages = ProxyPages::new(Registry::default(), view, watcher, Tables::new());
+        (pages, drain, sender)
+    }
+
+    fn status(pages: &ProxyPages, path: &str) -> Option<u16> {
+        pages.page(path, None).map(|page| page.status.as_u16())
+    }
+
+    #[tokio::test]
+    async fn ready_when_complete_and_not_leaving() {
+        let (pages, drain, view) = pages(View::default());
+        assert_eq!(status(&pages, "/readyz"), Some(503));
+        assert_eq!(status(&pages, "/healthz"), Some(200));
+        view.send_modify(|view| view.complete = true);
+        assert_eq!(status(&pages, "/readyz"), Some(200));
+        drain
+            .run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false)
+            .await;
+        assert_eq!(status(&pages, "/readyz"), Some(503));
+        assert_eq!(status(&pages, "/healthz"), Some(200));
+    }
+
+    #[test]
+    fn health_has_nothing_else() {
+        let (pages, _drain, _view) = pages(View::default());
+        assert_eq!(status(&pages, "/metrics"), Some(200));
+        assert_eq!(status(&pages, "/livez"), None);
+        assert_eq!(status(&pages, "/debug/table"), None);
+        let admin = pages.with_debug();
+        assert_eq!(status(&admin, "/livez"), Some(200));
+        assert_eq!(status(&admin, "/debug/table"), Some(200));
+    }
+}

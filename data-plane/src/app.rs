@@ -1,1 +1,260 @@
-//! Being written.
+//! Wiring: control thread, service thread, workers. Nothing is decided here.
+//!
+//! ```text
+//! control    one thread: stream, tables, answers; nothing on it blocks
+//! service    one thread: admin and health pages
+//! worker-N   one thread a core: traffic; reads the tables, shares nothing else
+//! ```
+//!
+//! No global state: several may run in one process, as `firth up` and the tests do.
+
+mod identity;
+mod metrics;
+mod threads;
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use prometheus_client::registry::Registry;
+use shared::admin;
+use shared::drain::Drain;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::admin::ProxyPages;
+use crate::args::Args;
+use crate::listen::{self, Listener, Scheme};
+use crate::metrics::Metrics;
+use crate::subscribe::Subscription;
+use crate::table::Writer;
+use crate::worker::{self, Limits, WorkerConfig};
+use crate::{access_log, tls};
+use metrics::TableMetrics;
+use threads::Threads;
+
+/// File descriptors of a proxied connection, and those that the process needs anyway.
+const DESCRIPTORS: (u64, u64) = (2, 256);
+
+/// Runs until `shutdown` is over, then lets the connections go.
+///
+/// # Errors
+/// Where the arguments do not fit together, an address is taken, or a thread ends unasked.
+pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    start(args).await?.until(shutdown).await
+}
+
+/// A data plane under way.
+#[derive(Debug)]
+pub struct Running {
+    /// Where plain HTTP is served.
+    pub http: Vec<SocketAddr>,
+    /// Where HTTPS is served.
+    pub https: Vec<SocketAddr>,
+    /// Where the admin pages are.
+    pub admin: Option<SocketAddr>,
+    /// Where the health pages are.
+    pub health: Option<SocketAddr>,
+    grace: Duration,
+    deadline: Duration,
+    drain: Drain,
+    metrics: Metrics,
+    /// Ends the control and the service thread.
+    stop: watch::Sender<bool>,
+    threads: Threads,
+    log: access_log::Writer,
+}
+
+/// Binds the addresses and starts the threads.
+///
+/// # Errors
+/// Where the arguments do not fit together, an address is taken, or a thread cannot be started.
+pub async fn start(args: Args) -> anyhow::Result<Running> {
+    let Args {
+        control_plane,
+        insecure,
+        http,
+        https,
+        admin,
+        health,
+        access_log,
+        state_dir,
+        workers,
+        node,
+        zone,
+        group,
+        max_connections,
+        drain_grace,
+        drain_deadline,
+        log: _,
+    } = args;
+    if http.is_empty() && https.is_empty() {
+        bail!("nothing to serve on: expected --http ADDR, --https ADDR or both");
+    }
+    let identity = identity::of_process(node, zone, group);
+    let (subscription, view) =
+        Subscription::new(&control_plane, insecure, identity).context("--control-plane")?;
+    if let Some(dir) = &state_dir {
+        prepare(dir).with_context(|| format!("--state-dir {}", dir.display()))?;
+    }
+    // The standard library reads the limits of the control group, and rounds them down.
+    let workers = workers
+        .or_else(|| available_parallelism().ok())
+        .map_or(1, |count| count.get());
+    let limits = Limits {
+        max_connections: max_connections.get().min(descriptors()).div_ceil(workers),
+        ..Limits::default()
+    };
+
+    let listeners = listen::bind(&http, &https, workers)?;
+    let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
+    let admin = bind("--admin", admin)?;
+    let health = bind("--health", health)?;
+    let (lines, log) = access_log::start(&access_log).context("--access-log")?;
+
+    let writer = Writer::new();
+    let tables = Arc::clone(writer.tables());
+    let tls = Arc::new(tls::server_config(Arc::clone(&tables))?);
+    let metrics = Metrics::new(workers);
+    let (drain, watcher) = Drain::new();
+    let (stop, stopped) = watch::channel(false);
+    let mut threads = Threads::default();
+
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone());
+    registry.register_collector(Box::new(of_tables));
+    let pages = ProxyPages::new(registry, view, watcher.clone(), Arc::clone(&tables));
+    let running = Running {
+        http,
+        https,
+        admin: local(admin.as_ref())?,
+        health: local(health.as_ref())?,
+        grace: drain_grace,
+        deadline: drain_deadline,
+        drain,
+        metrics: metrics.clone(),
+        stop,
+        threads: Threads::default(),
+        log,
+    };
+
+    threads.start("control", stopped.clone(), || subscription.run(writer))?;
+    threads.start("service", stopped, || async move {
+        let full: Arc<dyn admin::Pages> = Arc::new(pages.clone().with_debug());
+        let plain: Arc<dyn admin::Pages> = Arc::new(pages);
+        // Both are for ever: an end is a fault, and ends the thread.
+        tokio::select! {
+            () = serve(admin, full) => {}
+            () = serve(health, plain) => {}
+        }
+    })?;
+    for (index, listeners) in listeners.into_iter().enumerate() {
+        let worker = worker::spawn(WorkerConfig {
+            index,
+            listeners,
+            tables: Arc::clone(&tables),
+            tls: Arc::clone(&tls),
+            drain: watcher.clone(),
+            access_log: lines.clone(),
+            metrics: metrics.worker(index),
+            limits: limits.clone(),
+        });
+        threads.adopt(worker.context("cannot start a worker")?);
+    }
+    info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health, workers,
+        "serving");
+    Ok(Running { threads, ..running })
+}
+
+impl Running {
+    /// Serves until `shutdown` is over, then drains: not ready but accepting, then closing, then over; at once when
+    /// nothing is open.
+    ///
+    /// # Errors
+    /// Where a thread ends unasked.
+    pub async fn until(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let failed = tokio::select! {
+            () = shutdown => None,
+            failed = self.threads.ended() => Some(failed),
+        };
+        info!(open = self.metrics.open(), "leaving");
+        let metrics = self.metrics;
+        // With a part of the process broken nobody is asked to wait.
+        let (grace, deadline) = match failed {
+            None => (self.grace, self.deadline),
+            Some(_) => (Duration::ZERO, Duration::ZERO),
+        };
+        self.drain.run(grace, deadline, || metrics.open() > 0).await;
+        self.stop.send_replace(true);
+        let ended = self.threads.join().await;
+        self.log.finish();
+        match failed {
+            Some(failed) => bail!("{failed}"),
+            None => ended,
+        }
+    }
+}
+
+/// Makes the folder. What is in it is not read or written yet.
+fn prepare(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
+}
+
+/// Raises the limit of open files as far as it goes. Gives the connections that fit below it.
+fn descriptors() -> usize {
+    let (each, others) = DESCRIPTORS;
+    let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
+    let fit = limit.saturating_sub(others) / each;
+    if fit < 4096 {
+        warn!(
+            limit,
+            connections = fit,
+            "few files may be open at once; raise the limit (ulimit -n)"
+        );
+    }
+    usize::try_from(fit).unwrap_or(usize::MAX).max(1)
+}
+
+fn bound(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
+    let first = listeners.iter().take(1).flatten();
+    first
+        .filter(|it| it.scheme == scheme)
+        .map(|it| it.address)
+        .collect()
+}
+
+fn bind(flag: &str, address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address);
+    let listener = listener.with_context(|| format!("cannot listen on {address} ({flag})"))?;
+    listener.set_nonblocking(true)?;
+    Ok(Some(listener))
+}
+
+fn local(listener: Option<&TcpListener>) -> io::Result<Option<SocketAddr>> {
+    listener.map(TcpListener::local_addr).transpose()
+}
+
+/// Serves pages for ever, on the runtime of the calling thread.
+async fn serve(listener: Option<TcpListener>, pages: Arc<dyn admin::Pages>) {
+    let listener = match listener.map(tokio::net::TcpListener::from_std).transpose() {
+        Ok(Some(listener)) => listener,
+        Ok(None) => return std::future::pending().await,
+        Err(error) => return error!(%error, "cannot serve health and metrics"),
+    };
+    match admin::serve(listener, pages).await {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests;

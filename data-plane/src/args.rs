@@ -1,1 +1,144 @@
-//! Being written.
+//! The command line. Every flag has an environment variable; `--flag value`, `--flag=value`, `--bool` and
+//! `--bool=true` all work.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use shared::telemetry::LogArgs;
+
+use crate::access_log::Target;
+
+/// Serves traffic as the control plane says; keeps serving when it is gone
+#[derive(Clone, Debug, Parser)]
+#[command(name = "firth-data-plane", version, max_term_width = 110)]
+pub struct Args {
+    /// URL of the control plane, such as http://firth-control-plane:15010; tried again for ever while it is absent
+    #[arg(long, env = "FIRTH_CONTROL_PLANE", value_name = "URL")]
+    pub control_plane: String,
+    /// Allow a plain connection to the control plane; needed as long as encryption between the planes is not built
+    #[arg(
+        long, env = "FIRTH_INSECURE", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub insecure: bool,
+    /// Address for plain HTTP; may be given several times; port 0 takes a free one
+    #[arg(long, env = "FIRTH_HTTP", value_name = "ADDR", value_delimiter = ',')]
+    pub http: Vec<SocketAddr>,
+    /// Address for HTTPS; may be given several times; port 0 takes a free one
+    #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',')]
+    pub https: Vec<SocketAddr>,
+    /// Address for /healthz, /readyz, /livez, /metrics and /debug/table?host=NAME, best on loopback; none without it
+    #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Address for /healthz, /readyz and /metrics and nothing else, for probes and scrapes; none without it
+    #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR")]
+    pub health: Option<SocketAddr>,
+    /// Where access log lines go: stdout, off, or a file that they are appended to
+    #[arg(
+        long,
+        env = "FIRTH_ACCESS_LOG",
+        value_name = "TARGET",
+        default_value = "stdout"
+    )]
+    pub access_log: Target,
+    /// Folder for the last good state, made when missing; nothing is written there yet
+    #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Threads that serve traffic; without it as many as the CPU limit of the container allows, at least one
+    #[arg(long, env = "FIRTH_WORKERS", value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
+    /// Name of the node this proxy runs on; without it NODE_NAME of the environment, else the host's name
+    #[arg(long, env = "FIRTH_NODE", value_name = "NAME")]
+    pub node: Option<String>,
+    /// Topology zone of the node
+    #[arg(long, env = "FIRTH_ZONE", value_name = "ZONE", default_value = "")]
+    pub zone: String,
+    /// The fleet this proxy belongs to; a control plane serves one
+    #[arg(long, env = "FIRTH_GROUP", value_name = "NAME", default_value = "default")]
+    pub group: String,
+    /// Client connections open at once, on all workers together; more are closed as they come
+    #[arg(
+        long,
+        env = "FIRTH_MAX_CONNECTIONS",
+        value_name = "N",
+        default_value = "65536"
+    )]
+    pub max_connections: NonZeroUsize,
+    /// On the way out: how long new connections are still taken while /readyz says no, if anything is open
+    #[arg(
+        long, env = "FIRTH_DRAIN_GRACE", value_name = "SECONDS", default_value = "10", value_parser = seconds
+    )]
+    pub drain_grace: Duration,
+    /// On the way out: how long open connections may then take before they are cut
+    #[arg(
+        long, env = "FIRTH_DRAIN_DEADLINE", value_name = "SECONDS", default_value = "240", value_parser = seconds
+    )]
+    pub drain_deadline: Duration,
+    /// Flags about logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .strip_suffix('s')
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| format!("expected seconds such as 10 or 0.5, got {text:?}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Args {
+        let base = ["firth-data-plane", "--control-plane", "http://127.0.0.1:15010"];
+        Args::try_parse_from(base.iter().chain(words)).unwrap()
+    }
+
+    #[test]
+    fn every_way_to_say_a_flag() {
+        for words in [&["--insecure"][..], &["--insecure=true"], &["--insecure", "true"]] {
+            assert!(parse(words).insecure, "{words:?}");
+        }
+        assert!(!parse(&["--insecure=false"]).insecure);
+        assert!(!parse(&[]).insecure);
+        let two = parse(&[
+            "--http",
+            "127.0.0.1:80",
+            "--http=[::1]:80",
+            "--insecure",
+            "--workers=3",
+        ]);
+        assert_eq!(two.http.len(), 2);
+        assert_eq!(two.workers.map(NonZeroUsize::get), Some(3));
+        assert!(two.insecure);
+        assert_eq!(parse(&["--https", "0.0.0.0:443,[::]:443"]).https.len(), 2);
+    }
+
+    #[test]
+    fn values() {
+        assert_eq!(parse(&[]).access_log, Target::Stdout);
+        assert_eq!(parse(&["--access-log=off"]).access_log, Target::Off);
+        assert_eq!(
+            parse(&["--drain-grace", "0.5"]).drain_grace,
+            Duration::from_millis(500)
+        );
+        assert_eq!(
+            parse(&["--drain-grace", "3s"]).drain_grace,
+            Duration::from_secs(3)
+        );
+        assert!(seconds("-1").is_err());
+        assert!(seconds("soon").is_err());
+    }
+
+    #[test]
+    fn the_command_is_sound() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

@@ -1,1 +1,32 @@
-fn main() {}
+//! The data plane as a program: allocator, arguments, logs, signals.
+
+use clap::Parser as _;
+use data_plane::{app, args::Args};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use shared::telemetry;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    telemetry::init(&args.log)?;
+    // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Only waits for signals and for threads to end; the work is on threads of its own.
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(async {
+            let mut terminate = signal(SignalKind::terminate())?;
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            app::run(args, async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await
+        })
+}

@@ -1,1 +1,136 @@
-//! Being written.
+//! Counters of the request path: each worker writes its own without contention, a scrape adds them up.
+//!
+//! **Invariant:** a counter has one writer, its worker. Readers see each value at some moment, never a torn one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::http::error::Kind;
+
+mod collect;
+
+/// A number that one thread changes and any thread reads.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds, without the cost of an atomic addition: there is one writer.
+    pub fn add(&self, more: u64) {
+        self.set(self.value().wrapping_add(more));
+    }
+
+    /// Replaces the value.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds of the request time's buckets, in seconds; ingress-nginx' own.
+pub const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Counters of one worker. Aligned so that two workers never share a cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkerMetrics {
+    /// Connections accepted.
+    pub accepted: Counter,
+    /// Connections closed at once because too many were open.
+    pub refused: Counter,
+    /// Failed accepts.
+    pub accept_errors: Counter,
+    /// Connections open now.
+    pub open: Counter,
+    /// TLS handshakes that failed.
+    pub handshake_failures: Counter,
+    /// Panics in connections' tasks. Always 0, or there is a bug.
+    pub panics: Counter,
+    /// Answered requests by class of status: `1xx` first.
+    pub requests: [Counter; 5],
+    /// Requests sent to a backend.
+    pub routed: Counter,
+    /// Requests refused before routing.
+    pub refusals: Counter,
+    /// Requests whose client went before the answer was whole.
+    pub abandoned: Counter,
+    /// Bytes of request bodies.
+    pub received: Counter,
+    /// Bytes of response bodies.
+    pub sent: Counter,
+    /// Connections opened to endpoints.
+    pub connected: Counter,
+    /// Requests sent over a connection that had served another one before.
+    pub reused: Counter,
+    /// Requests tried again on another endpoint.
+    pub retries: Counter,
+    /// Failed tries by kind.
+    pub failures: [Counter; Kind::COUNT],
+    /// Request times by bucket; the last one has no bound.
+    pub times: [Counter; BOUNDS.len() + 1],
+    /// Sum of all request times, in microseconds.
+    pub time_micros: Counter,
+    /// Log lines handed to the writer.
+    pub log_lines: Counter,
+    /// Log lines dropped because the writer was behind.
+    pub log_dropped: Counter,
+}
+
+impl WorkerMetrics {
+    /// Counts an answered request.
+    pub(crate) fn answered(&self, status: u16, took: std::time::Duration) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.requests[class].add(1);
+        let seconds = took.as_secs_f64();
+        let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
+        self.times[bucket].add(1);
+        self.time_micros.add(took.as_micros() as u64);
+    }
+
+    /// Counts a try that failed.
+    pub(crate) fn failed(&self, kind: Kind) {
+        self.failures[kind as usize].add(1);
+    }
+}
+
+/// The counters of all workers.
+#[derive(Clone)]
+pub struct Metrics {
+    workers: Arc<[Arc<WorkerMetrics>]>,
+}
+
+impl Metrics {
+    /// Counters for so many workers, all 0.
+    pub fn new(workers: usize) -> Self {
+        Self {
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+        }
+    }
+
+    /// Those of one worker.
+    pub fn worker(&self, index: usize) -> Arc<WorkerMetrics> {
+        Arc::clone(&self.workers[index])
+    }
+
+    /// Connections open now, on all workers. The drain is done when there are none.
+    pub fn open(&self) -> u64 {
+        self.sum(|worker| &worker.open)
+    }
+
+    /// A counter, added up.
+    fn sum(&self, which: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
+        self.workers.iter().map(|worker| which(worker).value()).sum()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics")
+            .field("workers", &self.workers.len())
+            .finish()
+    }
+}

@@ -1,1 +1,334 @@
-//! Being written.
+//! The stream from the control plane, on the control thread: connects, feeds the [`Session`], comes back when it ends.
+//!
+//! Everything that decides is in [`session`]; here is only what waits. What is served does not depend on it: without a
+//! control plane the tables stay as they are.
+//!
+//! **Invariant:** reading never waits for writing, so the two ends cannot wait for each other.
+
+pub mod session;
+
+mod complaint;
+
+/// Generated client of `firth.config.v1.ConfigStream`; its messages are `shared`'s.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic
+)]
+mod client {
+    tonic::include_proto!("firth.config.v1");
+}
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use shared::backoff::Backoff;
+use shared::clock;
+use shared::kind::Lane;
+use shared::proto::config::ProxyMessage;
+use shared::version::{Root, Seq};
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{self, Instant};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tracing::info;
+
+use crate::table::Writer;
+use client::config_stream_client::ConfigStreamClient;
+use complaint::Complaint;
+use session::{Close, Identity, Session};
+
+/// Delays between tries to connect: below the first at the beginning, below the second at last.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+/// The same after a state that was wrong: what follows is a full sync, which is dear.
+const BACKOFF_DIVERGED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const CONNECT: Duration = Duration::from_secs(5);
+/// A control plane that asks to come back later is believed up to this delay.
+const REDIRECT: Duration = Duration::from_secs(60);
+/// Time to the Welcome.
+const WELCOME: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
+/// Old tables are looked through this often.
+const COLLECT: Duration = Duration::from_millis(200);
+/// One resource is at most what an API server keeps, 1.5 MiB.
+const MESSAGE: usize = 8 << 20;
+/// Answers that wait to be sent before reading pauses.
+const ANSWERS: usize = 1024;
+
+/// Why a URL is no control plane.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// It cannot be read.
+    #[error("expected a URL such as http://firth-control-plane:15010, got {url:?}: {reason}")]
+    Malformed {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A plain connection that nobody asked for.
+    #[error(
+        "{0:?} is a plain connection: certificates' keys would cross the network readable; say --insecure to allow it"
+    )]
+    Plain(String),
+    /// Encryption is not there yet.
+    #[error(
+        "expected a URL that begins with http://, got {0:?}: encryption between the planes is not built yet"
+    )]
+    Encrypted(String),
+}
+
+/// What the subscription has got to, for readiness and metrics.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct View {
+    /// A stream is open and welcome.
+    pub connected: bool,
+    /// Both lanes were complete once.
+    pub complete: bool,
+    /// Streams that were welcome so far.
+    pub streams: u64,
+    /// Where the proxy is on CONFIG.
+    pub config: Standing,
+    /// Where the proxy is on LIVE.
+    pub live: Standing,
+    /// Resources that it has and cannot serve.
+    pub refused: u64,
+}
+
+/// Where the proxy is on one lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Place in the log of the control plane; 0 for none.
+    pub seq: Seq,
+    /// Digest of what it has.
+    pub root: Root,
+    /// Resources that it has.
+    pub resources: u64,
+}
+
+/// A control plane to follow.
+#[derive(Debug)]
+pub struct Subscription {
+    endpoint: Endpoint,
+    session: Session,
+    view: watch::Sender<View>,
+    complaint: Complaint,
+}
+
+/// How a stream ended.
+#[derive(Debug, Error)]
+enum Ended {
+    #[error("cannot connect: {}", chain(.0))]
+    Connect(#[from] tonic::transport::Error),
+    #[error("{}: {}", .0.code(), .0.message())]
+    Status(Box<tonic::Status>),
+    #[error("the control plane ended the stream")]
+    Finished,
+    #[error("nothing was heard for {0:?}")]
+    Silent(Duration),
+    #[error(transparent)]
+    Close(#[from] Close),
+}
+
+impl From<tonic::Status> for Ended {
+    fn from(status: tonic::Status) -> Self {
+        Self::Status(Box::new(status))
+    }
+}
+
+impl Subscription {
+    /// To the control plane at a URL. `insecure` allows a plain connection.
+    ///
+    /// # Errors
+    /// Where the URL cannot be used.
+    pub fn new(
+        url: &str,
+        insecure: bool,
+        identity: Identity,
+    ) -> Result<(Self, watch::Receiver<View>), AddressError> {
+        if url.starts_with("https://") {
+            return Err(AddressError::Encrypted(url.to_owned()));
+        }
+        let malformed = |reason: String| AddressError::Malformed {
+            url: url.to_owned(),
+            reason,
+        };
+        if !url.starts_with("http://") {
+            return Err(malformed("it does not begin with http://".to_owned()));
+        }
+        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| malformed(chain(&error)))?;
+        if !insecure {
+            return Err(AddressError::Plain(url.to_owned()));
+        }
+        let endpoint = endpoint
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_ANSWER)
+            .keep_alive_while_idle(true);
+        let (view, watcher) = watch::channel(View::default());
+        let subscription = Self {
+            endpoint,
+            session: Session::new(identity, clock::now),
+            view,
+            complaint: Complaint::default(),
+        };
+        Ok((subscription, watcher))
+    }
+
+    /// Follows the control plane until dropped, and writes the tables.
+    pub async fn run(mut self, writer: Writer) -> Infallible {
+        let writer = RefCell::new(writer);
+        let collect = async {
+            let mut tick = time::interval(COLLECT);
+            loop {
+                tick.tick().await;
+                writer.borrow_mut().collect();
+            }
+        };
+        let (never, _): (Infallible, Infallible) = futures::join!(self.follow(&writer), collect);
+        never
+    }
+
+    async fn follow(&mut self, writer: &RefCell<Writer>) -> Infallible {
+        let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
+        let mut diverged = Backoff::new(BACKOFF_DIVERGED.0, BACKOFF_DIVERGED.1);
+        loop {
+            let Err(ended) = self.stream(writer).await;
+            let welcome = self.session.is_welcome();
+            self.view.send_modify(|view| view.connected = false);
+            if welcome {
+                backoff.reset();
+            }
+            let delay = match &ended {
+                Ended::Close(Close::Diverged { .. } | Close::Protocol(_)) => diverged.next_delay(),
+                Ended::Close(Close::Redirect { after, .. }) => (*after).min(REDIRECT),
+                _ => backoff.next_delay(),
+            };
+            if welcome && !matches!(ended, Ended::Close(Close::Diverged { .. } | Close::Protocol(_))) {
+                diverged.reset();
+                info!(reason = %ended, "the stream from the control plane ended; serving on");
+            } else {
+                self.complaint.say(self.endpoint.uri(), &ended, clock::now());
+            }
+            time::sleep(delay).await;
+        }
+    }
+
+    /// One stream, from the connection to its end.
+    async fn stream(&mut self, writer: &RefCell<Writer>) -> Result<Infallible, Ended> {
+        let (answers, outbound) = mpsc::channel(16);
+        let mut pending = VecDeque::from([self.session.hello(&writer.borrow())]);
+        let channel = self.endpoint.connect().await?;
+        let mut client = ConfigStreamClient::new(channel).max_decoding_message_size(MESSAGE);
+        // The Hello goes with the request: the control plane may wait for it before it answers at all.
+        push(&answers, &mut pending);
+        let mut deadline = Instant::now() + WELCOME;
+        let opened = time::timeout_at(deadline, client.connect(ReceiverStream::new(outbound))).await;
+        let mut inbound = opened.map_err(|_| Ended::Silent(WELCOME))??.into_inner();
+        loop {
+            tokio::select! {
+                biased;
+                permit = answers.reserve(), if !pending.is_empty() => match permit {
+                    Ok(permit) => {
+                        if let Some(answer) = pending.pop_front() {
+                            permit.send(answer);
+                        }
+                    }
+                    // The request's side was dropped: the stream is over, and says why when it is read.
+                    Err(_) => pending.clear(),
+                },
+                message = inbound.message(), if pending.len() < ANSWERS => {
+                    let message = message?.ok_or(Ended::Finished)?;
+                    let was_welcome = self.session.is_welcome();
+                    let actions = self.session.on(message, &mut writer.borrow_mut());
+                    if !was_welcome && self.session.is_welcome() {
+                        self.complaint.over();
+                        info!(control_plane = %self.endpoint.uri(), "connected to the control plane");
+                        self.view.send_modify(|view| view.streams += 1);
+                    }
+                    deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
+                    pending.extend(actions.say);
+                    self.show(&writer.borrow());
+                    if let Some(close) = actions.close {
+                        part(&answers, pending).await;
+                        return Err(close.into());
+                    }
+                }
+                () = time::sleep_until(deadline) => {
+                    return Err(Ended::Silent(self.session.silence_limit().unwrap_or(WELCOME)));
+                }
+            }
+        }
+    }
+
+    fn show(&self, writer: &Writer) {
+        let standing = |lane| Standing {
+            seq: self.session.seq(lane),
+            root: writer.root(lane),
+            resources: writer.has(lane).len() as u64,
+        };
+        self.view.send_if_modified(|view| {
+            let new = View {
+                connected: self.session.is_welcome(),
+                complete: self.session.is_complete(),
+                streams: view.streams,
+                config: standing(Lane::Config),
+                live: standing(Lane::Live),
+                refused: Lane::ALL
+                    .iter()
+                    .map(|lane| writer.refused(*lane).count() as u64)
+                    .sum(),
+            };
+            let changed = *view != new;
+            *view = new;
+            changed
+        });
+    }
+}
+
+/// Says what is left to say before the stream is closed, so that the control plane learns why.
+async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessage>) {
+    const FAREWELL: Duration = Duration::from_millis(500);
+    let say = async {
+        for answer in pending {
+            if answers.send(answer).await.is_err() {
+                break;
+            }
+        }
+        // Taken out of the channel is not yet on the wire, but in the hands of the connection's task.
+        let _ = answers.reserve_many(answers.max_capacity()).await;
+    };
+    let _ = time::timeout(FAREWELL, say).await;
+    tokio::task::yield_now().await;
+}
+
+fn push(answers: &mpsc::Sender<ProxyMessage>, pending: &mut VecDeque<ProxyMessage>) {
+    while let Some(answer) = pending.pop_front() {
+        if let Err(mpsc::error::TrySendError::Full(answer)) = answers.try_send(answer) {
+            pending.push_front(answer);
+            return;
+        }
+    }
+}
+
+/// An error with its causes: transport errors say nothing by themselves.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

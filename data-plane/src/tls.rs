@@ -1,1 +1,52 @@
-//! Being written.
+//! TLS towards clients: the handshake's settings and the choice of the certificate.
+//!
+//! **Invariant:** a private key is read on the control thread, once, and never reaches a disk or a log.
+
+pub mod certified;
+pub mod own;
+pub mod resolver;
+pub mod sessions;
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use thiserror::Error;
+
+use crate::table::Tables;
+use resolver::Resolver;
+use sessions::Sessions;
+
+/// Why TLS cannot be offered at all.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The provider lacks a protocol version.
+    #[error("cannot offer TLS 1.2 and 1.3: {0}")]
+    Versions(#[source] rustls::Error),
+    /// The proxy's own certificate cannot be made.
+    #[error("cannot make the certificate for names without one: {0}")]
+    Own(#[from] own::OwnError),
+}
+
+/// Settings of every handshake: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by server name.
+///
+/// Sessions are resumed from this process' memory and tickets hold no state, as in ingress-nginx (`ssl-session-cache`
+/// on, `ssl-session-tickets` off). Early data is off: it can be replayed.
+///
+/// # Errors
+/// Where no certificate can be made for names that have none.
+pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
+    let own = own::generate()?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(TlsError::Versions)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Resolver::new(tables, own)));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(Sessions::default());
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

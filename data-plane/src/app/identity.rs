@@ -1,0 +1,61 @@
+//! Who this process says it is.
+
+use std::env;
+
+use crate::subscribe::session::Identity;
+
+/// Longest name that the stream allows, in bytes.
+const LONGEST: usize = 253;
+
+/// The identity of a new process: pod or host name and 64 random bits.
+pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> Identity {
+    let host = host_name();
+    let pod = env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let name = fit(pod.as_deref().unwrap_or(&host), LONGEST - 17);
+    let node = node
+        .or_else(|| env::var("NODE_NAME").ok())
+        .filter(|name| !name.is_empty());
+    Identity {
+        proxy_id: format!("{name}-{:016x}", fastrand::u64(..)),
+        node: fit(node.as_deref().unwrap_or(&host), LONGEST),
+        zone: fit(&zone, LONGEST),
+        group,
+    }
+}
+
+fn host_name() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = kernel.or_else(|| env::var("HOSTNAME").ok()).unwrap_or_default();
+    match name.trim() {
+        "" => "unknown".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// What of a name the stream allows: printable ASCII without spaces.
+fn fit(name: &str, longest: usize) -> String {
+    name.chars()
+        .filter(char::is_ascii_graphic)
+        .take(longest)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_process_is_another() {
+        let made = || of_process(Some("node-1".into()), "a".into(), "default".into());
+        let (one, two) = (made(), made());
+        assert_ne!(one.proxy_id, two.proxy_id);
+        assert_eq!(one.node, "node-1");
+        assert!(one.proxy_id.len() <= LONGEST);
+    }
+
+    #[test]
+    fn names_fit() {
+        assert_eq!(fit("a b\u{e9}\nc", 10), "abc");
+        assert_eq!(fit(&"x".repeat(400), LONGEST).len(), LONGEST);
+    }
+}

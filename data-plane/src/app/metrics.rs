@@ -1,0 +1,116 @@
+//! The families about tables and the stream.
+
+use std::fmt::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::sync::watch;
+
+use crate::subscribe::{Standing, View};
+use crate::table::apply::Counters;
+
+type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
+
+const COUNTERS: [Plain; 4] = [
+    ("firth_hosts_rebuilt", "Hosts that were compiled", |it| {
+        &it.hosts_rebuilt
+    }),
+    (
+        "firth_cells_updated",
+        "Sets of endpoints that were put in place",
+        |it| &it.cells_updated,
+    ),
+    (
+        "firth_certificates_updated",
+        "Certificates that were put in place",
+        |it| &it.certificates_updated,
+    ),
+    (
+        "firth_tables_published",
+        "Host tables that were put in place",
+        |it| &it.tables_published,
+    ),
+];
+
+/// What the control thread did and where it is.
+#[derive(Debug)]
+pub(super) struct TableMetrics {
+    counters: Arc<Counters>,
+    view: watch::Receiver<View>,
+}
+
+impl TableMetrics {
+    pub(super) fn new(counters: Arc<Counters>, view: watch::Receiver<View>) -> Self {
+        Self { counters, view }
+    }
+}
+
+impl Collector for TableMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        for (name, help, which) in COUNTERS {
+            let counter = ConstCounter::new(which(&self.counters).load(Ordering::Relaxed));
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        let view = self.view.borrow().clone();
+        let streams = "Streams from the control plane that were opened";
+        let metric = encoder.encode_descriptor("firth_streams", streams, None, MetricType::Counter)?;
+        ConstCounter::new(view.streams).encode(metric)?;
+
+        let retired = self.counters.tables_retired.load(Ordering::Relaxed);
+        let gauges = [
+            (
+                "firth_control_plane_connected",
+                "Whether a stream is open",
+                u64::from(view.connected),
+            ),
+            (
+                "firth_lanes_complete",
+                "Whether everything was received once",
+                u64::from(view.complete),
+            ),
+            (
+                "firth_resources_refused",
+                "Resources that this proxy has and cannot serve",
+                view.refused,
+            ),
+            (
+                "firth_tables_retired",
+                "Old tables that a worker still looks at",
+                retired,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        let lanes = [("config", view.config), ("live", view.live)];
+        let mut each = |name, help, of: fn(&Standing) -> u64| {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (lane, standing) in &lanes {
+                gauge(of(standing)).encode(metric.encode_family(&[("lane", *lane)])?)?;
+            }
+            Ok(())
+        };
+        each("firth_resources", "Resources that this proxy has", |it| {
+            it.resources
+        })?;
+        each("firth_lane_seq", "Place in the log of the control plane", |it| {
+            it.seq.0
+        })?;
+        let help = "Version of what this proxy has, as a label";
+        let mut metric = encoder.encode_descriptor("firth_version", help, None, MetricType::Gauge)?;
+        for (lane, standing) in &lanes {
+            let labels = [("lane", (*lane).to_owned()), ("root", standing.root.short())];
+            gauge(1).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn gauge(value: u64) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
+}

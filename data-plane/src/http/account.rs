@@ -1,0 +1,205 @@
+//! What the log and the counters are told of a request, once, when it ends, however it ends.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::conn::Peer;
+use super::forwarded::request_id;
+use super::head::{Known, RequestHead};
+use crate::access_log::{Attempt, Record};
+use crate::table::Endpoint;
+use crate::worker::Worker;
+
+/// The status of a request whose client went before there was an answer; nginx' own.
+const CLIENT_GONE: u16 = 499;
+
+/// So much of a line that cannot be read is logged, in bytes.
+const LONGEST_LINE: usize = 1024;
+
+/// A request under way. Dropping it is its end.
+pub(crate) struct Account {
+    worker: Rc<Worker>,
+    client: IpAddr,
+    /// `None` when there was no head that could be read.
+    pub(crate) head: Option<Box<RequestHead>>,
+    /// The first line of a head that could not be read.
+    line: Bytes,
+    pub(crate) tally: Tally,
+}
+
+/// What is known of a request so far.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    started: Instant,
+    /// 0 before there is an answer.
+    status: u16,
+    /// Bytes of the answer's body.
+    sent: u64,
+    /// Bytes of the request's body.
+    pub(crate) received: u64,
+    /// Name of the upstream, once the path is found.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// Name of the canary, when it was chosen.
+    pub(crate) alternative: Option<Arc<str>>,
+    /// X-Request-ID.
+    pub(crate) id: Bytes,
+    /// Whether the log is spared it.
+    pub(crate) silent: bool,
+    attempts: SmallVec<[Attempt; 1]>,
+    attempt_started: Instant,
+    /// Whether the answer is that of the endpoint asked last, and not a page of ours.
+    relaying: bool,
+}
+
+impl Account {
+    /// Begins now.
+    pub(crate) fn new(worker: &Rc<Worker>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
+        let now = shared::clock::now();
+        Self {
+            worker: Rc::clone(worker),
+            client: peer.address().ip(),
+            head,
+            line: Bytes::new(),
+            tally: Tally {
+                started: now,
+                status: 0,
+                sent: 0,
+                received: 0,
+                upstream: None,
+                alternative: None,
+                id: Bytes::new(),
+                silent: false,
+                attempts: SmallVec::new(),
+                attempt_started: now,
+                relaying: false,
+            },
+        }
+    }
+}
+
+impl Account {
+    /// Begins with a head that cannot be read; `bytes` are what came of it.
+    pub(crate) fn refused(worker: &Rc<Worker>, peer: &Peer, bytes: &[u8]) -> Self {
+        let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next();
+        let line = line.unwrap_or_default();
+        let mut account = Self::new(worker, peer, None);
+        account.line = Bytes::copy_from_slice(&line[..line.len().min(LONGEST_LINE)]);
+        account
+    }
+}
+
+impl Tally {
+    /// An endpoint is asked.
+    pub(crate) fn asked(&mut self, endpoint: &Endpoint) {
+        // The first try begins with the request, but for the reading of its body: no second look at the clock.
+        if !self.attempts.is_empty() {
+            self.attempt_started = shared::clock::now();
+        }
+        self.attempts.push(Attempt {
+            address: endpoint.address,
+            length: 0,
+            took: std::time::Duration::ZERO,
+            status: 0,
+        });
+    }
+
+    /// The endpoint that was asked last has answered, or failed with what stands for it in the log.
+    pub(crate) fn answered(&mut self, status: u16, failed: bool) {
+        self.relaying = !failed;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.status = status;
+            if failed {
+                attempt.took = shared::clock::now().duration_since(self.attempt_started);
+            }
+        }
+    }
+
+    /// The client is answered with this status.
+    pub(crate) fn replied(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// So many bytes of body go to the client.
+    pub(crate) fn relayed(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+        if let Some(attempt) = self.attempts.last_mut()
+            && self.relaying
+        {
+            attempt.length += bytes as u64;
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let tally = &mut self.tally;
+        let now = shared::clock::now();
+        let took = now.duration_since(tally.started);
+        let metrics = &self.worker.metrics;
+        if tally.status == 0 {
+            tally.status = CLIENT_GONE;
+            metrics.abandoned.add(1);
+        }
+        metrics.answered(tally.status, took);
+        metrics.sent.add(tally.sent);
+        // A panic may have unwound through a line that was being written.
+        let Ok(mut log) = self.worker.log.try_borrow_mut() else {
+            return;
+        };
+        if tally.silent || !log.wanted() {
+            return;
+        }
+        if let Some(last) = tally.attempts.last_mut()
+            && last.took.is_zero()
+        {
+            last.took = now.duration_since(tally.attempt_started);
+        }
+        let head = self.head.as_deref();
+        if tally.id.is_empty() {
+            let said = head.and_then(|head| head.fields.joined(Known::XRequestId));
+            tally.id = said.filter(|id| !id.is_empty()).unwrap_or_else(request_id);
+        }
+        let user = head.and_then(user);
+        log.push(&Record {
+            client: self.client,
+            user: user.as_deref(),
+            request: head.map_or([&self.line, b"", b""], |head| {
+                [
+                    head.method_name().as_bytes(),
+                    head.raw_target(),
+                    head.version.as_str().as_bytes(),
+                ]
+            }),
+            status: tally.status,
+            sent: tally.sent,
+            referer: head.and_then(|head| head.fields.get(Known::Referer)),
+            user_agent: head.and_then(|head| head.fields.get(Known::UserAgent)),
+            received: tally.received + head.map_or(0, |head| head.size() as u64),
+            took,
+            upstream: tally.upstream.as_deref().unwrap_or("-"),
+            alternative: tally.alternative.as_deref().unwrap_or_default(),
+            attempts: &tally.attempts,
+            request_id: &tally.id,
+        });
+    }
+}
+
+/// The user of a Basic Authorization (RFC 7617), for the log alone: nobody has checked it.
+fn user(head: &RequestHead) -> Option<Vec<u8>> {
+    let value = head.fields.get(Known::Authorization)?;
+    let (scheme, credentials) = value.split_at_checked(b"Basic ".len())?;
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return None;
+    }
+    let mut pair = STANDARD.decode(credentials.trim_ascii()).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    pair.truncate(colon);
+    (!pair.is_empty()).then_some(pair)
+}

@@ -1,0 +1,144 @@
+//! Writing an answer to an HTTP/1.1 client: head and first piece in one go, then piece by piece at the client's pace.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+
+use crate::http::account::Tally;
+use crate::http::error::{Kind, ProxyError};
+use crate::http::h1::{BodyWriter, Client, write_response};
+use crate::http::outgoing::Outgoing;
+use crate::http::reply::{Reply, ReplyBody};
+use crate::http::stream::{Stream, poll_gone};
+use crate::upstream::link::Link;
+use crate::worker::Worker;
+use crate::worker::timer::Timer;
+
+/// What becomes of the connection.
+pub(super) enum After {
+    /// It may serve another request.
+    Keep,
+    /// It has to be closed.
+    Close,
+    /// It speaks another protocol with this endpoint from here on.
+    Tunnel(Box<Link>),
+}
+
+/// Writes an answer.
+///
+/// # Errors
+/// When the client goes or stops reading, or the backend's body breaks off: then the connection has to be cut without an
+/// end that could be taken for the answer's.
+pub(super) async fn write<S: Stream>(
+    worker: &Worker,
+    timer: &Timer,
+    (stream, input): (&mut S, &mut BytesMut),
+    reply: Reply,
+    client: Client,
+    tally: &mut Tally,
+) -> Result<After, ProxyError> {
+    let Reply { head, mut body, .. } = reply;
+    tally.replied(head.status);
+    let mut text = worker.buffers.text();
+    let (writer, keep) = write_response(&mut text, &head, client);
+    let mut answer = Answer {
+        out: Outgoing::new(&text),
+        writer,
+        ended: false,
+    };
+    timer.arm(worker.limits.read);
+    let outcome =
+        poll_fn(|cx| answer.poll(worker, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;
+    timer.disarm();
+    drop(answer);
+    worker.buffers.give_text(text);
+    outcome?;
+    Ok(match body {
+        ReplyBody::Tunnel(link) => After::Tunnel(link),
+        _ if keep => After::Keep,
+        _ => After::Close,
+    })
+}
+
+struct Answer<'a> {
+    out: Outgoing<'a>,
+    writer: BodyWriter,
+    ended: bool,
+}
+
+impl Answer<'_> {
+    fn poll<S: Stream>(
+        &mut self,
+        worker: &Worker,
+        timer: &Timer,
+        (stream, input): (&mut S, &mut BytesMut),
+        body: &mut ReplyBody,
+        tally: &mut Tally,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), ProxyError>> {
+        loop {
+            // All that is there without waiting goes out with one call.
+            let (hungry, broken) = match self.gather(body, tally) {
+                Ok(hungry) => (hungry, None),
+                Err(error) => (false, Some(error)),
+            };
+            if !self.out.is_empty() {
+                let before = self.out.written();
+                match self.out.poll_write(stream, cx) {
+                    Poll::Ready(Ok(())) => timer.arm(worker.limits.read),
+                    Poll::Ready(Err(error)) => {
+                        return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
+                    }
+                    // The client was told what came before the break, or will never know.
+                    Poll::Pending if broken.is_some() => {}
+                    Poll::Pending => {
+                        if self.out.written() > before {
+                            timer.arm(worker.limits.client_send);
+                        }
+                        return timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()));
+                    }
+                }
+            }
+            if let Some(error) = broken {
+                return Poll::Ready(Err(error));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if !hungry {
+                continue;
+            }
+            match body.poll_more(cx) {
+                Poll::Ready(Ok(())) => timer.arm(worker.limits.read),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if poll_gone(stream, input, cx).is_ready() => {
+                    return Poll::Ready(Err(Kind::ClientGone.into()));
+                }
+                Poll::Pending => return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),
+            }
+        }
+    }
+
+    /// Takes pieces that are there while there is room for them; says whether more has to be read first.
+    fn gather(&mut self, body: &mut ReplyBody, tally: &mut Tally) -> Result<bool, ProxyError> {
+        let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
+        while !self.ended && !self.out.is_full() {
+            match body.buffered()? {
+                // What a backend sends behind the head of an answer that has no body goes nowhere.
+                Some(Some(_)) if self.writer.is_bodiless() => {}
+                Some(Some(piece)) => {
+                    tally.relayed(piece.len());
+                    let frame = self.writer.frame(piece.len()).map_err(invalid)?;
+                    self.out.push(frame, piece);
+                }
+                Some(None) => {
+                    self.out.push_static(self.writer.end().map_err(invalid)?);
+                    self.ended = true;
+                }
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,286 @@
+//! An HTTP/1.1 connection: one request after another, answered in order.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tracing::debug;
+
+use super::Peer;
+use super::answer::{self, After};
+use super::client_body::ClientBody;
+use crate::http::account::Account;
+use crate::http::error::Kind;
+use crate::http::guard::{HeadError, Limits as HeadLimits};
+use crate::http::h1::{Client, RequestReader};
+use crate::http::head::{RequestHead, Version};
+use crate::http::pipeline::{self, Call};
+use crate::http::reply::{Reply, ReplyBody};
+use crate::http::stream::{Stream, poll_fill};
+use crate::http::upgrade;
+use crate::worker::Worker;
+use crate::worker::buffers::ROOM;
+use crate::worker::timer::Timer;
+
+/// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The connection between two requests.
+pub(super) struct Session<S> {
+    worker: Rc<Worker>,
+    peer: Peer,
+    timer: Timer,
+    stream: S,
+    /// What came and is not read yet. Without memory while the connection is idle.
+    input: BytesMut,
+    reader: RequestReader,
+    /// Whether the first bytes may be HTTP/2's.
+    sniff: bool,
+    /// Whether a request was served: only then the connection is idle, and not new.
+    served: bool,
+}
+
+/// What came next.
+enum Next {
+    Request(Box<RequestHead>),
+    Refused(HeadError),
+    Http2,
+    /// The client is gone, too slow, or idle for too long.
+    End,
+}
+
+impl<S: Stream> Session<S> {
+    /// A connection that nothing was read from. `sniff`: HTTP/2 may be spoken by prior knowledge.
+    pub(super) fn new(worker: Rc<Worker>, stream: S, peer: Peer, sniff: bool) -> Self {
+        let timer = worker.timers.timer();
+        Self {
+            worker,
+            peer,
+            timer,
+            stream,
+            input: BytesMut::new(),
+            reader: RequestReader::new(HeadLimits::REQUEST),
+            sniff,
+            served: false,
+        }
+    }
+
+    /// Serves until the end. Gives the stream and what was read of it when the client speaks HTTP/2.
+    pub(super) async fn run(mut self) -> Option<(S, BytesMut)> {
+        loop {
+            match self.next().await {
+                Next::Request(head) => {
+                    // Boxed, so that an idle connection does not hold the room that a request needs.
+                    if !Box::pin(self.exchange(head)).await {
+                        break;
+                    }
+                    self.served = true;
+                }
+                Next::Refused(error) => {
+                    Box::pin(self.refuse(error)).await;
+                    break;
+                }
+                Next::Http2 => return Some((self.stream, self.input)),
+                Next::End => break,
+            }
+        }
+        self.worker.buffers.give_input(std::mem::take(&mut self.input));
+        None
+    }
+
+    /// Waits for the next head.
+    async fn next(&mut self) -> Next {
+        if self.input.is_empty() && !self.begin().await {
+            return Next::End;
+        }
+        // From its first byte on a head has so long in all, however it dribbles in.
+        self.timer.arm(self.worker.limits.head);
+        let next = loop {
+            if self.sniff {
+                match preface(&self.input) {
+                    Some(true) => break Next::Http2,
+                    Some(false) => self.sniff = false,
+                    None => {}
+                }
+            }
+            if !self.sniff {
+                match self.reader.feed(&mut self.input) {
+                    Ok(Some(head)) => break Next::Request(Box::new(head)),
+                    Ok(None) => {}
+                    Err(error) => break Next::Refused(error),
+                }
+            }
+            let Self {
+                stream, input, timer, ..
+            } = self;
+            input.reserve(ROOM);
+            let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
+                Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
+                Poll::Ready(Err(_)) => Poll::Ready(false),
+                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
+            });
+            if !more.await {
+                // As nginx: closed without an answer.
+                break Next::End;
+            }
+        };
+        self.timer.disarm();
+        next
+    }
+
+    /// Waits for the first bytes of a request, without a buffer; false when none will come.
+    async fn begin(&mut self) -> bool {
+        let Self {
+            worker,
+            timer,
+            stream,
+            input,
+            served,
+            ..
+        } = self;
+        let limits = &worker.limits;
+        worker.buffers.give_input(std::mem::take(input));
+        timer.arm(if *served { limits.idle } else { limits.head });
+        let mut last_chance = false;
+        let begun = poll_fn(|cx| {
+            *input = worker.buffers.input();
+            match poll_fill(stream, input, cx) {
+                Poll::Ready(outcome) => return Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
+                Poll::Pending => worker.buffers.give_input(std::mem::take(input)),
+            }
+            if worker.closing() {
+                if *served {
+                    return Poll::Ready(false);
+                }
+                // A new connection has a request on its way, most likely.
+                if !std::mem::replace(&mut last_chance, true) {
+                    timer.arm(limits.linger);
+                }
+            }
+            timer.poll_elapsed(cx).map(|_| false)
+        })
+        .await;
+        timer.disarm();
+        begun
+    }
+
+    /// Serves one request; says whether the connection goes on.
+    async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
+        let Self {
+            worker,
+            peer,
+            timer,
+            stream,
+            input,
+            ..
+        } = self;
+        let mut account = Account::new(worker, peer, Some(head));
+        let tally = &mut account.tally;
+        let Some(head) = &mut account.head else {
+            return false;
+        };
+
+        let mut body = ClientBody::new(stream, input, head);
+        let call = Call { worker, timer, peer };
+        let mut reply = pipeline::serve(call, head, &mut body, tally).await;
+        let over = body.is_over();
+        tally.received = body.received();
+
+        if reply.head.status == Kind::ClientGone.status() {
+            return false;
+        }
+        let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
+        let mut client = Client::of(head);
+        client.keep_alive &= over && !reply.close && !worker.closing();
+        reply.close = !client.keep_alive;
+        let written = answer::write(worker, timer, (stream, input), reply, client, tally).await;
+        let after = match written {
+            Ok(After::Close) if tunnel => return false,
+            Ok(after) => after,
+            Err(error) => {
+                debug!(client = %peer.address(), %error, "answer was cut");
+                worker.metrics.failed(error.kind);
+                return false;
+            }
+        };
+        match after {
+            After::Keep => true,
+            After::Close => {
+                drop(account);
+                self.close(over).await;
+                false
+            }
+            After::Tunnel(link) => {
+                let rest = std::mem::take(input);
+                let bytes = upgrade::tunnel(worker, timer, stream, rest, *link).await;
+                tally.relayed(usize::try_from(bytes).unwrap_or(usize::MAX));
+                false
+            }
+        }
+    }
+
+    /// Answers a request that cannot be read, and closes.
+    async fn refuse(&mut self, error: HeadError) {
+        let Self {
+            worker,
+            peer,
+            timer,
+            stream,
+            input,
+            ..
+        } = self;
+        debug!(client = %peer.address(), %error, "request refused");
+        worker.metrics.refusals.add(1);
+        let mut account = Account::refused(worker, peer, input);
+        let client = Client {
+            version: Version::Http11,
+            to_head: false,
+            keep_alive: false,
+        };
+        let reply = Reply::refusal(worker, error.status());
+        let written = answer::write(worker, timer, (stream, input), reply, client, &mut account.tally).await;
+        drop(account);
+        if written.is_ok() {
+            self.close(false).await;
+        }
+    }
+
+    /// Closes after an answer. `clean`: the client has nothing more to say that we know of; else what it still says is
+    /// read for a moment, for a closed socket with unread bytes resets the connection, and the answer with it.
+    async fn close(&mut self, clean: bool) {
+        let Self {
+            worker,
+            timer,
+            stream,
+            input,
+            ..
+        } = self;
+        let limits = &worker.limits;
+        let lingering = async {
+            if stream.shutdown().await.is_err() || (clean && input.is_empty()) {
+                return;
+            }
+            let mut left = limits.linger_bytes.saturating_sub(input.len());
+            while left > 0 {
+                input.clear();
+                match stream.read_buf(input).await {
+                    Ok(count) if count > 0 => left = left.saturating_sub(count),
+                    _ => return,
+                }
+            }
+        };
+        // Whatever happens, the connection is over.
+        let _ = timer.limit(limits.linger, lingering).await;
+    }
+}
+
+/// Whether the bytes are HTTP/2's first; `None` while they may become it.
+fn preface(bytes: &[u8]) -> Option<bool> {
+    let some = bytes.len().min(PREFACE.len());
+    if bytes[..some] != PREFACE[..some] {
+        return Some(false);
+    }
+    (some == PREFACE.len()).then_some(true)
+}

@@ -1,0 +1,145 @@
+//! What goes wrong between a client and an endpoint: whose fault it is, which status it answers, whether another
+//! endpoint may be asked.
+
+use std::error::Error;
+use std::fmt;
+
+/// What went wrong. The name is the label of the metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// The endpoint refused the connection, or there is no way to it.
+    ConnectFailed,
+    /// The endpoint did not accept in time.
+    ConnectTimeout,
+    /// The endpoint closed or reset the connection before its answer was whole.
+    Closed,
+    /// The endpoint stopped reading the request.
+    SendTimeout,
+    /// The endpoint said nothing for too long.
+    ReadTimeout,
+    /// What the endpoint sent is no response.
+    InvalidHead,
+    /// The framing of the response's body is broken.
+    InvalidBody,
+    /// The client went.
+    ClientGone,
+    /// The client stopped sending its request.
+    ClientTimeout,
+    /// The framing of the request's body is broken.
+    ClientBody,
+}
+
+/// When a failed request may be sent to another endpoint (balancing.md 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// Nothing of it was sent.
+    Always,
+    /// It may have been acted upon.
+    IfIdempotent,
+    /// Another endpoint would not help.
+    Never,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::ConnectFailed,
+        Self::ConnectTimeout,
+        Self::Closed,
+        Self::SendTimeout,
+        Self::ReadTimeout,
+        Self::InvalidHead,
+        Self::InvalidBody,
+        Self::ClientGone,
+        Self::ClientTimeout,
+        Self::ClientBody,
+    ];
+
+    /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::ConnectFailed | Self::Closed | Self::InvalidHead | Self::InvalidBody => 502,
+            Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout => 504,
+            Self::ClientGone => 499,
+            Self::ClientTimeout => 408,
+            Self::ClientBody => 400,
+        }
+    }
+
+    /// Whether another endpoint may be asked: ingress-nginx' default `error timeout`.
+    pub fn retry(self) -> Retry {
+        match self {
+            Self::ConnectFailed | Self::ConnectTimeout => Retry::Always,
+            Self::Closed | Self::SendTimeout | Self::ReadTimeout => Retry::IfIdempotent,
+            Self::InvalidHead
+            | Self::InvalidBody
+            | Self::ClientGone
+            | Self::ClientTimeout
+            | Self::ClientBody => Retry::Never,
+        }
+    }
+
+    /// The metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConnectFailed => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Closed => "closed",
+            Self::SendTimeout => "send_timeout",
+            Self::ReadTimeout => "read_timeout",
+            Self::InvalidHead => "invalid_head",
+            Self::InvalidBody => "invalid_body",
+            Self::ClientGone => "client_gone",
+            Self::ClientTimeout => "client_timeout",
+            Self::ClientBody => "client_body",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request that failed on its way.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct ProxyError {
+    /// What went wrong.
+    pub kind: Kind,
+    /// What it came from, where there is something to say.
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ProxyError {
+    /// A failure that came from another one.
+    pub fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            kind,
+            source: Some(source.into()),
+        }
+    }
+}
+
+impl From<Kind> for ProxyError {
+    fn from(kind: Kind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What is refused before anything is routed: the rules, their limits, and the status each breach is answered with.
+//!
+//! The readers of [`super::h1`] and the constructor of [`super::head::RequestHead`] call these functions; the
+//! pipeline sees only heads that passed. The rules are security.md 5.1, with ingress-nginx' answers.
+//!
+//! **Invariant:** a head that passed has one framing, at most one Host, and no octet in a line that a later
+//! reader could take for the end of it.
+
+use thiserror::Error;
+
+use super::head::{Fields, Framing, Known, Method, Version};
+
+/// The most fields that a head can ever have; [`Limits::fields`] may ask for fewer.
+pub const MAX_FIELDS: usize = 256;
+
+/// How large a message head may be. Sizes are in bytes and count the line's CRLF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The first line. ingress-nginx: `large-client-header-buffers 4 8k`, a longer one is answered 414.
+    pub start_line: usize,
+    /// One field line. ingress-nginx answers a longer one 400.
+    pub field_line: usize,
+    /// The whole head with its empty line.
+    pub head: usize,
+    /// The number of fields.
+    pub fields: usize,
+}
+
+impl Limits {
+    /// What clients may send by default.
+    pub const REQUEST: Self = Self {
+        start_line: 8 << 10,
+        field_line: 8 << 10,
+        head: 64 << 10,
+        fields: 100,
+    };
+
+    /// What backends may send by default: only the whole head is bounded, a single field may fill it.
+    pub const RESPONSE: Self = Self {
+        start_line: 64 << 10,
+        field_line: 64 << 10,
+        head: 64 << 10,
+        fields: MAX_FIELDS,
+    };
+}
+
+/// Why a message head cannot be taken.
+///
+/// On the client's side [`HeadError::status`] says what to answer; on the backend's side every one is a 502.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum HeadError {
+    /// The first line does not follow the grammar of RFC 9112 section 3 or 4.
+    #[error("the start line is not METHOD SP target SP HTTP/1.x")]
+    StartLine,
+    /// A line ends in a bare LF, or holds a CR or NUL.
+    #[error("a line does not end in CRLF, or holds CR, LF or NUL")]
+    LineEnd,
+    /// A field line does not follow RFC 9112 section 5: bad name, space before the colon, folding, a control octet.
+    #[error("a field line is not name: value")]
+    Field,
+    /// More fields than [`Limits::fields`].
+    #[error("too many fields")]
+    TooManyFields,
+    /// The request line is longer than [`Limits::start_line`].
+    #[error("the start line is too long")]
+    StartLineTooLong,
+    /// A field line or the whole head is longer than its limit.
+    #[error("a field line, or the head as a whole, is too long")]
+    HeadTooLong,
+    /// An HTTP version other than 1.0 and 1.1.
+    #[error("expected HTTP/1.0 or HTTP/1.1")]
+    Version,
+    /// TRACE or CONNECT.
+    #[error("the method is not allowed")]
+    Method,
+    /// A target that is neither origin-form, nor absolute-form with http or https, nor `OPTIONS *`.
+    #[error("the request target is neither a path nor an absolute http URI")]
+    Target,
+    /// Host is missing, repeated or not `host [":" port]`.
+    #[error("expected exactly one valid Host")]
+    Host,
+    /// Content-Length is not one decimal number below 2^63, or is repeated.
+    #[error("expected one decimal Content-Length")]
+    ContentLength,
+    /// Transfer-Encoding stands beside Content-Length, is repeated, or is used in HTTP/1.0.
+    #[error("the framing of the message is ambiguous")]
+    Framing,
+    /// A transfer coding other than `chunked`.
+    #[error("the only transfer coding understood is chunked")]
+    TransferCoding,
+    /// A status code outside 100 to 999.
+    #[error("the status code is not one of three digits from 100")]
+    Status,
+}
+
+impl HeadError {
+    /// The status that a client is answered with, before its connection is closed.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Method => 405,
+            Self::StartLineTooLong => 414,
+            Self::TransferCoding => 501,
+            Self::Version => 505,
+            // ingress-nginx answers oversized heads with a 400 page as well (its internal 494).
+            _ => 400,
+        }
+    }
+
+    /// A short name for logs and metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StartLine => "start_line",
+            Self::LineEnd => "line_end",
+            Self::Field => "field",
+            Self::TooManyFields => "too_many_fields",
+            Self::StartLineTooLong => "start_line_too_long",
+            Self::HeadTooLong => "head_too_long",
+            Self::Version => "version",
+            Self::Method => "method",
+            Self::Target => "target",
+            Self::Host => "host",
+            Self::ContentLength => "content_length",
+            Self::Framing => "framing",
+            Self::TransferCoding => "transfer_coding",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// Refuses methods that no backend may see: TRACE echoes credentials, CONNECT asks for a tunnel.
+///
+/// Like nginx it takes a method only in capitals, `_` and `-`.
+///
+/// # Errors
+/// [`HeadError::Method`] or, when it is no method at all, [`HeadError::StartLine`].
+pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
+    if name.is_empty()
+        || !name
+            .iter()
+            .all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'))
+    {
+        return Err(HeadError::StartLine);
+    }
+    match name {
+        b"TRACE" | b"CONNECT" => Err(HeadError::Method),
+        _ => Ok(Method::of(name)),
+    }
+}
+
+/// Where the parts of a request target stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `/path?query`
+    Origin,
+    /// `http://authority/path?query`: where the authority begins and ends. The path may be empty.
+    Absolute { from: usize, to: usize },
+    /// `*`, with OPTIONS only
+    Asterisk,
+}
+
+/// Tells the form of a request target (RFC 9112 section 3.2).
+///
+/// # Errors
+/// [`HeadError::Target`] for any other form, and for octets that a URI cannot have: controls, space, DEL, `#`.
+pub(crate) fn target(method: Method, target: &[u8]) -> Result<Target, HeadError> {
+    if target.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'#') {
+        return Err(HeadError::Target);
+    }
+    match target {
+        [b'/', ..] => Ok(Target::Origin),
+        b"*" if method == Method::Options => Ok(Target::Asterisk),
+        _ => {
+            let from = [&b"http://"[..], b"https://"]
+                .iter()
+                .find(|scheme| {
+                    target
+                        .get(..scheme.len())
+                        .is_some_and(|t| t.eq_ignore_ascii_case(scheme))
+                })
+                .ok_or(HeadError::Target)?
+                .len();
+            let rest = &target[from..];
+            let length = rest
+                .iter()
+                .position(|b| matches!(b, b'/' | b'?'))
+                .unwrap_or(rest.len());
+            Ok(Target::Absolute {
+                from,
+                to: from + length,
+            })
+        }
+    }
+}
+
+/// Decides how long the body of an HTTP/1 request is, from nothing but what is unmistakable (RFC 9112 section 6.3).
+///
+/// # Errors
+/// [`HeadError::Framing`], [`HeadError::TransferCoding`] or [`HeadError::ContentLength`].
+pub(crate) fn request_framing(version: Version, fields: &Fields) -> Result<Framing, HeadError> {
+    let length = content_length(fields)?;
+    Ok(match (transfer_coding(fields)?, length) {
+        (true, Some(_)) => return Err(HeadError::Framing),
+        (true, None) if version == Version::Http10 => return Err(HeadError::Framing),
+        (true, None) => Framing::Chunked,
+        (false, Some(length)) => Framing::Length(length),
+        (false, None) => Framing::None,
+    })
+}
+
+/// Reads Content-Length.
+///
+/// # Errors
+/// [`HeadError::ContentLength`] when it is repeated, even with the same value, or is not `1*DIGIT` below 2^63.
+pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, HeadError> {
+    let mut values = fields.all(Known::ContentLength);
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(HeadError::ContentLength);
+    }
+    decimal(value).map(Some).ok_or(HeadError::ContentLength)
+}
+
+/// Whether the one transfer coding `chunked` is used.
+///
+/// # Errors
+/// [`HeadError::TransferCoding`] for another coding; [`HeadError::Framing`] for a second Transfer-Encoding line.
+pub(crate) fn transfer_coding(fields: &Fields) -> Result<bool, HeadError> {
+    let mut values = fields.all(Known::TransferEncoding);
+    let Some(value) = values.next() else {
+        return Ok(false);
+    };
+    if values.next().is_some() {
+        return Err(HeadError::Framing);
+    }
+    // A list, even `chunked, chunked`, is a coding that some reader takes otherwise: only the bare word passes.
+    if value.eq_ignore_ascii_case(b"chunked") {
+        Ok(true)
+    } else {
+        Err(HeadError::TransferCoding)
+    }
+}
+
+/// A decimal number below 2^63 in at most 19 digits; leading zeros within those are allowed.
+fn decimal(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    let mut number = 0u64;
+    for &b in value {
+        if !b.is_ascii_digit() {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+    }
+    (number <= i64::MAX as u64).then_some(number)
+}
+
+/// Whether the octet may stand in a token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(b: u8) -> bool {
+    TOKEN[usize::from(b)]
+}
+
+/// Whether this is a field name: a token of at least one octet (RFC 9110 section 5.1).
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&b| is_token(b))
+}
+
+/// Whether the octet may stand in a field value: no control but HTAB (RFC 9110 section 5.5).
+pub(crate) fn is_value_octet(b: u8) -> bool {
+    b == b'\t' || (b >= b' ' && b != 0x7f)
+}
+
+/// Whether nginx passes a field of this name on: letters, digits and dashes alone.
+///
+/// ingress-nginx behaviour (configmap.md 1.2, `ignore-invalid-headers`, `enable-underscores-in-headers`): others
+/// are dropped and the request goes on, so that no backend takes `X_Forwarded_For` for the real one.
+pub(crate) fn is_plain_name(name: &[u8]) -> bool {
+    name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+}
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        let octet = b as u8;
+        table[b] = octet.is_ascii_alphanumeric()
+            || matches!(
+                octet,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        b += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests;

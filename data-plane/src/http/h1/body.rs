@@ -1,0 +1,118 @@
+//! Bytes to pieces of body, for each way in which a body ends.
+
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
+
+use super::chunk::Chunks;
+use crate::http::head::Framing;
+
+/// What a [`BodyReader`] found in the buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing more without more bytes.
+    Need,
+    /// A piece of the body, at least one byte long, sharing the buffer's memory.
+    Data(Bytes),
+    /// The body is over; what follows in the buffer is another message's.
+    End,
+}
+
+/// Why a body cannot be read to its end. A client's is answered 400; the connection is closed in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// A chunk's size, extension or end is malformed.
+    #[error("a chunk is malformed")]
+    Chunk,
+    /// The chunks together are larger than 2^63 bytes.
+    #[error("the chunks are too large")]
+    ChunkTooLarge,
+    /// A trailer line is malformed, or there are too many.
+    #[error("a trailer is malformed or too long")]
+    Trailer,
+    /// The peer closed before the end.
+    #[error("the peer closed before the end of the body")]
+    Truncated,
+    /// More was to be written than the head had declared, or less.
+    #[error("the body is not as long as its head declared")]
+    Length,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Left(u64),
+    Chunks(Chunks),
+    UntilClose,
+    Closed,
+}
+
+/// Reads one body off the front of a connection's buffer.
+#[derive(Debug, Clone)]
+pub struct BodyReader {
+    state: State,
+}
+
+impl BodyReader {
+    /// A reader behind a head with that framing.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None => State::Left(0),
+            Framing::Length(length) => State::Left(length),
+            Framing::Chunked => State::Chunks(Chunks::new()),
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state }
+    }
+
+    /// Takes the next piece off the front of the buffer.
+    ///
+    /// # Errors
+    /// What is wrong with the chunked coding.
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
+        match &mut self.state {
+            State::Left(0) | State::Closed => Ok(Body::End),
+            State::Chunks(chunks) => chunks.next(buffer),
+            _ if buffer.is_empty() => Ok(Body::Need),
+            State::UntilClose => Ok(Body::Data(buffer.split().freeze())),
+            State::Left(left) => {
+                let take = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+                *left -= take as u64;
+                Ok(Body::Data(buffer.split_to(take).freeze()))
+            }
+        }
+    }
+
+    /// Hears that the peer has closed, once the buffer is empty or says `Need`: the end of a body without a length.
+    ///
+    /// # Errors
+    /// [`BodyError::Truncated`] when the body has another end, and has not reached it.
+    pub fn close(&mut self) -> Result<(), BodyError> {
+        match &self.state {
+            State::UntilClose => {
+                self.state = State::Closed;
+                Ok(())
+            }
+            _ if self.is_done() => Ok(()),
+            _ => Err(BodyError::Truncated),
+        }
+    }
+
+    /// Whether the body is over. A chunked one is when its last line has been read by [`BodyReader::next`].
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Left(left) => *left == 0,
+            State::Chunks(chunks) => chunks.is_done(),
+            State::UntilClose => false,
+            State::Closed => true,
+        }
+    }
+
+    /// The number of bytes to come, if that is known.
+    pub fn left(&self) -> Option<u64> {
+        match &self.state {
+            State::Left(left) => Some(*left),
+            State::Chunks(_) | State::UntilClose => self.is_done().then_some(0),
+            State::Closed => Some(0),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Bytes to heads: `httparse` for the grammar, strictly, and the guard for the meaning.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Buf, Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::scan::{Kind, Scan};
+use crate::http::guard::{HeadError, Limits, MAX_FIELDS, is_plain_name};
+use crate::http::head::{
+    Fields, Known, RequestHead, RequestParts, ResponseHead, ResponseParts, Span, Version,
+};
+
+/// Reads request heads off a connection, one after another.
+#[derive(Debug, Clone)]
+pub struct RequestReader {
+    limits: Limits,
+    scan: Scan,
+}
+
+impl RequestReader {
+    /// A reader at the start of a connection.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            scan: Scan::default(),
+        }
+    }
+
+    /// Takes the next request head off the front of the buffer; `None` when it is not complete.
+    ///
+    /// Call it again with the same buffer once that has grown. What stands behind the head stays in the buffer.
+    ///
+    /// # Errors
+    /// What is wrong with the head. Its bytes are left in the buffer, and the connection cannot be read on: answer
+    /// [`HeadError::status`] and close.
+    pub fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, HeadError> {
+        let empty = self.scan.leading(buffer)?;
+        buffer.advance(empty);
+        let Some(length) = self.scan.advance(buffer, Kind::Request, &self.limits)? else {
+            return Ok(None);
+        };
+        let found = {
+            let bytes = &buffer[..length];
+            let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+            let mut request = httparse::Request::new(&mut []);
+            let limit = self.limits.fields.min(MAX_FIELDS);
+            match request.parse_with_uninit_headers(bytes, &mut slots[..limit]) {
+                Ok(httparse::Status::Complete(end)) if end == length => {}
+                Ok(_) => return Err(HeadError::Field),
+                Err(error) => return Err(grammar(error)),
+            }
+            let method = request.method.unwrap_or_default().len();
+            let target = request.path.unwrap_or_default().len();
+            let version = version(request.version)?;
+            (
+                method,
+                target,
+                version,
+                spans(bytes, request.headers, Kind::Request)?,
+            )
+        };
+        let (method, target, version, spans) = found;
+        let bytes = buffer.split_to(length).freeze();
+        self.scan = Scan::default();
+        let parts = RequestParts {
+            method_len: method,
+            target_len: target,
+            version,
+            fields: Fields::new(bytes, spans, length - 2),
+        };
+        RequestHead::judge(parts).map(Some)
+    }
+}
+
+/// Reads response heads off a backend's connection: those of interim responses, too.
+#[derive(Debug, Clone)]
+pub struct ResponseReader {
+    limits: Limits,
+    scan: Scan,
+}
+
+impl ResponseReader {
+    /// A reader at the start of a response.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            scan: Scan::default(),
+        }
+    }
+
+    /// Takes the next response head off the front of the buffer; `None` when it is not complete.
+    ///
+    /// `to_head` says whether the request was a HEAD, whose response has no body whatever it declares. After an
+    /// interim response ([`ResponseHead::is_interim`]) call it again for the next one; the caller counts them.
+    ///
+    /// # Errors
+    /// What is wrong with the head; the connection cannot be used again.
+    pub fn feed(&mut self, buffer: &mut BytesMut, to_head: bool) -> Result<Option<ResponseHead>, HeadError> {
+        let Some(length) = self.scan.advance(buffer, Kind::Response, &self.limits)? else {
+            return Ok(None);
+        };
+        let found = {
+            let bytes = &buffer[..length];
+            let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+            let mut response = httparse::Response::new(&mut []);
+            let limit = self.limits.fields.min(MAX_FIELDS);
+            let config = httparse::ParserConfig::default();
+            match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots[..limit]) {
+                Ok(httparse::Status::Complete(end)) if end == length => {}
+                Ok(_) => return Err(HeadError::Field),
+                Err(error) => return Err(grammar(error)),
+            }
+            let reason = response.reason.unwrap_or_default();
+            let status = response.code.unwrap_or_default();
+            (
+                status,
+                place(bytes, reason.as_bytes()),
+                version(response.version)?,
+                spans(bytes, response.headers, Kind::Response)?,
+            )
+        };
+        let (status, (reason, reason_len), version, spans) = found;
+        let bytes = buffer.split_to(length).freeze();
+        self.scan = Scan::default();
+        let parts = ResponseParts {
+            status,
+            reason: if reason_len == 0 {
+                Bytes::new()
+            } else {
+                bytes.slice(reason..reason + reason_len)
+            },
+            version,
+            fields: Fields::new(bytes, spans, length - 2),
+        };
+        ResponseHead::judge(parts, to_head).map(Some)
+    }
+}
+
+fn grammar(error: httparse::Error) -> HeadError {
+    match error {
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => HeadError::Field,
+        httparse::Error::NewLine => HeadError::LineEnd,
+        httparse::Error::TooManyHeaders => HeadError::TooManyFields,
+        httparse::Error::Status => HeadError::Status,
+        // The scan has told the versions apart already: what is left is a malformed line.
+        httparse::Error::Token | httparse::Error::Version => HeadError::StartLine,
+    }
+}
+
+fn version(minor: Option<u8>) -> Result<Version, HeadError> {
+    match minor {
+        Some(0) => Ok(Version::Http10),
+        Some(1) => Ok(Version::Http11),
+        _ => Err(HeadError::Version),
+    }
+}
+
+/// Where a part that `httparse` found stands in the bytes it was given.
+fn place(bytes: &[u8], part: &[u8]) -> (usize, usize) {
+    (
+        (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize),
+        part.len(),
+    )
+}
+
+/// # Errors
+/// [`HeadError::HeadTooLong`] for a name that no [`Span`] can hold.
+fn spans(
+    bytes: &[u8],
+    fields: &[httparse::Header<'_>],
+    kind: Kind,
+) -> Result<SmallVec<[Span; 32]>, HeadError> {
+    let span = |field: &httparse::Header<'_>| {
+        let (name, name_len) = place(bytes, field.name.as_bytes());
+        // An empty value may point anywhere; its place is then right behind the name.
+        let (value, value_len) = match field.value {
+            [] => (name + name_len, 0),
+            value => place(bytes, value),
+        };
+        let known = Known::of(field.name.as_bytes());
+        Ok(Span {
+            name: name as u32,
+            name_len: u16::try_from(name_len).map_err(|_| HeadError::HeadTooLong)?,
+            known,
+            // Names that nginx drops from requests are never seen, as if they had not been sent.
+            dropped: kind == Kind::Request && known == Known::Other && !is_plain_name(field.name.as_bytes()),
+            value: value as u32,
+            value_len: value_len as u32,
+        })
+    };
+    fields.iter().map(span).collect()
+}

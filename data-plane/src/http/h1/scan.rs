@@ -1,0 +1,134 @@
+//! Finds the end of a head, byte for byte once, however slowly the bytes come; and refuses early what can be.
+
+use memchr::memchr;
+
+use crate::http::guard::{HeadError, Limits, is_token};
+
+/// Empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
+const MAX_EMPTY_LINES: usize = 4;
+
+/// Which kind of head is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    Response,
+}
+
+/// How far a head has been looked through.
+///
+/// **Invariant:** no byte is looked at twice for its line's end, so a client that sends single bytes costs no more
+/// than one that sends all at once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scan {
+    /// Up to where the buffer holds no line end that was not seen.
+    seen: usize,
+    /// Where the line begins that is not complete yet.
+    line: usize,
+    /// Complete lines.
+    lines: usize,
+    /// Empty lines that were skipped before the head.
+    skipped: usize,
+}
+
+impl Scan {
+    /// How many bytes of empty lines stand before a request and are to be thrown away at once.
+    ///
+    /// # Errors
+    /// [`HeadError::StartLine`] when there are too many, [`HeadError::LineEnd`] for half a line end.
+    pub(super) fn leading(&mut self, buffer: &[u8]) -> Result<usize, HeadError> {
+        if self.seen > 0 {
+            return Ok(0);
+        }
+        let mut at = 0;
+        loop {
+            match &buffer[at..] {
+                [b'\r', b'\n', ..] => at += 2,
+                [b'\n', ..] | [b'\r', _, ..] => return Err(HeadError::LineEnd),
+                _ => return Ok(at),
+            }
+            self.skipped += 1;
+            if self.skipped > MAX_EMPTY_LINES {
+                return Err(HeadError::StartLine);
+            }
+        }
+    }
+
+    /// Looks on; returns the length of the head once its empty line is there.
+    ///
+    /// # Errors
+    /// Whatever can be said before the head is complete: a line that is too long, ends wrongly, or is no start line.
+    pub(super) fn advance(
+        &mut self,
+        buffer: &[u8],
+        kind: Kind,
+        limits: &Limits,
+    ) -> Result<Option<usize>, HeadError> {
+        if self.seen == 0 && kind == Kind::Request && buffer == b"\r" {
+            // Half of an empty line: only its other half tells.
+            return Ok(None);
+        }
+        if self.lines == 0 {
+            begins_well(buffer, kind)?;
+        }
+        while let Some(found) = memchr(b'\n', &buffer[self.seen..]) {
+            let lf = self.seen + found;
+            self.check_length(lf + 1, limits)?;
+            let line = buffer[self.line..lf]
+                .strip_suffix(b"\r")
+                .ok_or(HeadError::LineEnd)?;
+            if self.lines == 0 {
+                if kind == Kind::Request {
+                    check_version(line)?;
+                }
+            } else if line.is_empty() {
+                return Ok(Some(lf + 1));
+            } else if self.lines > limits.fields {
+                return Err(HeadError::TooManyFields);
+            }
+            self.lines += 1;
+            self.seen = lf + 1;
+            self.line = lf + 1;
+        }
+        self.seen = buffer.len();
+        self.check_length(buffer.len(), limits)?;
+        Ok(None)
+    }
+
+    /// Checks the line that reaches to `end`, and the head so far.
+    fn check_length(&self, end: usize, limits: &Limits) -> Result<(), HeadError> {
+        let length = end - self.line;
+        if self.lines == 0 && length > limits.start_line {
+            Err(HeadError::StartLineTooLong)
+        } else if end > limits.head || (self.lines > 0 && length > limits.field_line) {
+            Err(HeadError::HeadTooLong)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Refuses at the first bytes what can never become a head: a TLS hello on a plain port, another protocol's banner.
+fn begins_well(buffer: &[u8], kind: Kind) -> Result<(), HeadError> {
+    let well = match kind {
+        Kind::Request => buffer.first().is_none_or(|&b| is_token(b)),
+        Kind::Response => {
+            let prefix = b"HTTP/1.";
+            let length = buffer.len().min(prefix.len());
+            buffer[..length] == prefix[..length]
+        }
+    };
+    if well { Ok(()) } else { Err(HeadError::StartLine) }
+}
+
+/// Tells a version that is not spoken (505) from a line that is none of HTTP's (400).
+fn check_version(line: &[u8]) -> Result<(), HeadError> {
+    match line.rsplit(|&b| b == b' ').next().unwrap_or_default() {
+        b"HTTP/1.1" | b"HTTP/1.0" => Ok(()),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Err(HeadError::Version)
+        }
+        _ => Err(HeadError::StartLine),
+    }
+}

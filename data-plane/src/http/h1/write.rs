@@ -1,0 +1,276 @@
+//! Heads and pieces of body to bytes.
+//!
+//! **Invariant:** framing is written from the decision that was made when the message was read, never from its
+//! fields: exactly one of Content-Length and Transfer-Encoding, or none; one Host; one Connection or none.
+
+use bytes::BufMut;
+
+use super::body::BodyError;
+use crate::http::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
+
+/// Writes the interim response that lets a client send its body.
+pub fn write_continue(out: &mut impl BufMut) {
+    out.put_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+/// Writes the head of a request to a backend, in HTTP/1.1, and says how its body is to be written.
+///
+/// - `target`: in origin-form; octets that no request line can hold are percent-encoded here.
+/// - `host`: what the backend gets as Host; a client that named none gets it an empty one.
+/// - `framing`: how the body will be sent; what the client used does not matter. A request is never sent
+///   [`Framing::UntilClose`]: it is taken as chunked.
+///
+/// Upgrade is asked for as ingress-nginx does, `Connection: upgrade`, when [`RequestHead::upgrade`] has a protocol;
+/// otherwise the connection is kept, and Connection not sent.
+pub fn write_request(
+    out: &mut impl BufMut,
+    head: &RequestHead,
+    target: &[u8],
+    host: &[u8],
+    framing: Framing,
+) -> BodyWriter {
+    out.put_slice(head.method_name().as_bytes());
+    out.put_u8(b' ');
+    put_target(out, target);
+    out.put_slice(b" HTTP/1.1\r\n");
+    put_field(out, b"Host", host);
+    head.fields.write(out, Known::is_framing);
+    if let Some(upgrade) = &head.upgrade {
+        put_field(out, b"Connection", b"upgrade");
+        put_field(out, b"Upgrade", upgrade);
+    }
+    let framing = match framing {
+        Framing::UntilClose => Framing::Chunked,
+        framing => framing,
+    };
+    put_framing(out, framing);
+    out.put_slice(b"\r\n");
+    BodyWriter::new(framing)
+}
+
+/// What a response has to fit: the request that it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// The version that the client speaks: HTTP/1.0 knows no chunks.
+    pub version: Version,
+    /// Whether it asked HEAD, and gets no body.
+    pub to_head: bool,
+    /// Whether the connection is to be kept after this response.
+    pub keep_alive: bool,
+}
+
+impl Client {
+    /// The client that sent this request.
+    pub fn of(request: &RequestHead) -> Self {
+        Self {
+            version: request.version,
+            to_head: request.method == crate::http::head::Method::Head,
+            keep_alive: request.keep_alive,
+        }
+    }
+}
+
+/// Writes the head of a response to a client, and says how its body is to be written and whether the connection
+/// can be kept afterwards: not if the client cannot, or if the body ends with the connection.
+///
+/// A 101 names its protocol again; that is only right if the client asked for it.
+pub fn write_response(out: &mut impl BufMut, head: &ResponseHead, client: Client) -> (BodyWriter, bool) {
+    let bodiless = matches!(head.status, 100..=199 | 204 | 304);
+    let framing = match head.framing {
+        _ if bodiless => Framing::None,
+        Framing::Chunked | Framing::UntilClose if client.version == Version::Http10 => Framing::UntilClose,
+        Framing::UntilClose => Framing::Chunked,
+        // Without a length a client of HTTP/1.1 waits for the end of the connection.
+        Framing::None if !client.to_head => Framing::Length(0),
+        framing => framing,
+    };
+    let keep_alive = client.keep_alive && (framing != Framing::UntilClose || client.to_head);
+
+    out.put_slice(b"HTTP/1.1 ");
+    let status = head.status.min(999);
+    out.put_slice(&[
+        b'0' + (status / 100) as u8,
+        b'0' + (status / 10 % 10) as u8,
+        b'0' + (status % 10) as u8,
+        b' ',
+    ]);
+    out.put_slice(head.reason());
+    out.put_slice(b"\r\n");
+    head.fields
+        .write(out, |known| known.is_framing() && known != Known::Host);
+    match (&head.upgrade, head.status) {
+        (Some(protocol), 101) => {
+            put_field(out, b"Connection", b"upgrade");
+            put_field(out, b"Upgrade", protocol);
+        }
+        _ if (100..200).contains(&head.status) => {}
+        _ if !keep_alive => put_field(out, b"Connection", b"close"),
+        _ if client.version == Version::Http10 => put_field(out, b"Connection", b"keep-alive"),
+        _ => {}
+    }
+    match (framing, head.declared_length) {
+        (Framing::None, Some(length)) if !matches!(head.status, 100..=199 | 204) => {
+            put_framing(out, Framing::Length(length));
+        }
+        // To HEAD the coding is not announced: nothing follows, and nothing has to be found.
+        (Framing::Chunked | Framing::UntilClose, _) if client.to_head => {}
+        _ => put_framing(out, framing),
+    }
+    out.put_slice(b"\r\n");
+    let framing = if client.to_head { Framing::None } else { framing };
+    (BodyWriter::new(framing), keep_alive)
+}
+
+fn put_framing(out: &mut impl BufMut, framing: Framing) {
+    match framing {
+        Framing::None | Framing::UntilClose => {}
+        Framing::Chunked => out.put_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Length(length) => {
+            out.put_slice(b"Content-Length: ");
+            let mut digits = [0u8; 20];
+            out.put_slice(decimal(length, &mut digits));
+            out.put_slice(b"\r\n");
+        }
+    }
+}
+
+fn put_target(out: &mut impl BufMut, target: &[u8]) {
+    if target.iter().all(|&b| b > b' ' && b != 0x7f) {
+        out.put_slice(target);
+        return;
+    }
+    // No target that passed the guard comes here; a rewritten one might.
+    for &b in target {
+        if b > b' ' && b != 0x7f {
+            out.put_u8(b);
+        } else {
+            out.put_slice(&[b'%', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+        }
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// The bytes that go before a piece of body: a chunk's size, or nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    text: [u8; 18],
+    from: u8,
+    after: &'static [u8],
+}
+
+impl Frame {
+    const NONE: Self = Self {
+        text: [0; 18],
+        from: 18,
+        after: b"",
+    };
+
+    /// What is sent before the piece.
+    pub fn before(&self) -> &[u8] {
+        &self.text[usize::from(self.from)..]
+    }
+
+    /// What is sent after the piece.
+    pub fn after(&self) -> &'static [u8] {
+        self.after
+    }
+
+    fn chunk(mut length: usize) -> Self {
+        let mut text = [0; 18];
+        text[16..].copy_from_slice(b"\r\n");
+        let mut from = 16;
+        while length > 0 {
+            from -= 1;
+            text[from] = HEX[length & 15];
+            length >>= 4;
+        }
+        Self {
+            text,
+            from: from as u8,
+            after: b"\r\n",
+        }
+    }
+}
+
+/// Frames the body of one message as its head announced it.
+///
+/// Gives only the bytes around each piece, so that the piece itself can go out by writev without a copy.
+#[derive(Debug, Clone)]
+pub struct BodyWriter {
+    framing: Framing,
+    /// What may still be written, when the length is known.
+    left: u64,
+}
+
+impl BodyWriter {
+    fn new(framing: Framing) -> Self {
+        let left = match framing {
+            Framing::Length(length) => length,
+            _ => 0,
+        };
+        Self { framing, left }
+    }
+
+    /// How the body is framed on this connection.
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Whether the message has no body: whatever the other side sends as one is not passed on.
+    pub fn is_bodiless(&self) -> bool {
+        self.framing == Framing::None
+    }
+
+    /// What goes around a piece of so many bytes. An empty piece is no piece: nothing is sent for it.
+    ///
+    /// # Errors
+    /// [`BodyError::Length`] when the head announced less; nothing of the piece may be sent then.
+    pub fn frame(&mut self, length: usize) -> Result<Frame, BodyError> {
+        match self.framing {
+            _ if length == 0 => Ok(Frame::NONE),
+            Framing::Chunked => Ok(Frame::chunk(length)),
+            Framing::UntilClose => Ok(Frame::NONE),
+            Framing::None | Framing::Length(_) => {
+                self.left = self.left.checked_sub(length as u64).ok_or(BodyError::Length)?;
+                Ok(Frame::NONE)
+            }
+        }
+    }
+
+    /// What goes behind the last piece.
+    ///
+    /// # Errors
+    /// [`BodyError::Length`] when the head announced more: the connection must be closed, so that the peer can tell.
+    pub fn end(&self) -> Result<&'static [u8], BodyError> {
+        match self.framing {
+            Framing::Chunked => Ok(b"0\r\n\r\n"),
+            Framing::Length(_) if self.left > 0 => Err(BodyError::Length),
+            _ => Ok(b""),
+        }
+    }
+
+    /// Copies a framed piece: [`BodyWriter::frame`] for small ones.
+    ///
+    /// # Errors
+    /// As [`BodyWriter::frame`].
+    pub fn write(&mut self, out: &mut impl BufMut, piece: &[u8]) -> Result<(), BodyError> {
+        let frame = self.frame(piece.len())?;
+        out.put_slice(frame.before());
+        out.put_slice(piece);
+        out.put_slice(frame.after());
+        Ok(())
+    }
+}

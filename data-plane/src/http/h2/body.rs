@@ -1,0 +1,84 @@
+//! The body of an answer, as hyper asks for it.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+
+use super::stream::Counted;
+use crate::http::account::Account;
+use crate::http::error::{Kind, ProxyError};
+use crate::http::reply::ReplyBody;
+use crate::worker::Worker;
+use crate::worker::timer::Timer;
+
+/// What is left of an answer. Dropping it ends the request.
+pub(super) struct StreamBody {
+    worker: Rc<Worker>,
+    timer: Timer,
+    account: Account,
+    body: ReplyBody,
+    _counted: Counted,
+}
+
+impl StreamBody {
+    /// The body behind a head.
+    pub(super) fn new(worker: Rc<Worker>, account: Account, body: ReplyBody, counted: Counted) -> Self {
+        let timer = worker.timers.timer();
+        timer.arm(worker.limits.read);
+        Self {
+            worker,
+            timer,
+            account,
+            body,
+            _counted: counted,
+        }
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = ProxyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ProxyError>>> {
+        let this = self.get_mut();
+        // An error resets the stream, so that the client can tell a broken body from a whole one.
+        let broken = |this: &Self, error: ProxyError| {
+            this.worker.metrics.failed(error.kind);
+            Poll::Ready(Some(Err(error)))
+        };
+        loop {
+            match this.body.buffered() {
+                Ok(Some(Some(piece))) => {
+                    this.account.tally.relayed(piece.len());
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Ok(Some(None)) => {
+                    this.body = ReplyBody::Empty;
+                    return Poll::Ready(None);
+                }
+                Ok(None) => {}
+                Err(error) => return broken(this, error),
+            }
+            match this.body.poll_more(cx) {
+                Poll::Ready(Ok(())) => this.timer.arm(this.worker.limits.read),
+                Poll::Ready(Err(error)) => return broken(this, error),
+                Poll::Pending => {
+                    return match this.timer.poll_elapsed(cx) {
+                        Poll::Ready(_) => broken(this, Kind::ReadTimeout.into()),
+                        Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.body, ReplyBody::Empty)
+    }
+}

@@ -1,0 +1,182 @@
+//! One request over HTTP/2.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Body;
+use hyper::body::Incoming;
+
+use super::body::StreamBody;
+use crate::http::account::Account;
+use crate::http::body::RequestBody;
+use crate::http::conn::Peer;
+use crate::http::error::{Kind, ProxyError};
+use crate::http::head::{Framing, Known, Method, RequestHead, ResponseHead};
+use crate::http::pipeline::{self, Call};
+use crate::http::reply::{Reply, ReplyBody};
+use crate::worker::Worker;
+
+/// Counts the streams of a connection.
+#[derive(Clone, Default)]
+pub(super) struct Busy {
+    streams: Rc<Cell<usize>>,
+}
+
+/// One stream, while it lives.
+pub(super) struct Counted {
+    streams: Rc<Cell<usize>>,
+}
+
+impl Busy {
+    /// One more.
+    pub(super) fn stream(&self) -> Counted {
+        self.streams.set(self.streams.get() + 1);
+        Counted {
+            streams: Rc::clone(&self.streams),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.streams.get()
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.streams.set(self.streams.get() - 1);
+    }
+}
+
+/// Answers a stream's request.
+pub(super) async fn answer(
+    worker: Rc<Worker>,
+    peer: Rc<Peer>,
+    request: http::Request<Incoming>,
+    counted: Counted,
+) -> Response<StreamBody> {
+    let timer = worker.timers.timer();
+    let (parts, incoming) = request.into_parts();
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let authority = parts
+        .uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    let fields = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let head = RequestHead::from_h2(
+        parts.method.as_str(),
+        target.as_bytes(),
+        authority,
+        fields,
+        incoming.is_end_stream(),
+    );
+    let head = match head {
+        Ok(head) => Box::new(head),
+        Err(error) => {
+            worker.metrics.refusals.add(1);
+            let account = Account::new(&worker, &peer, None);
+            let reply = Reply::refusal(&worker, error.status());
+            return response(worker, account, reply, false, counted);
+        }
+    };
+    // The fields stand in the head now.
+    drop(parts);
+    let to_head = head.method == Method::Head;
+    let mut account = Account::new(&worker, &peer, Some(head));
+    let mut reply = None;
+    if let Some(head) = &mut account.head {
+        let mut body = Received {
+            incoming,
+            received: 0,
+        };
+        let call = Call {
+            worker: &worker,
+            timer: &timer,
+            peer: &peer,
+        };
+        reply = Some(pipeline::serve(call, head, &mut body, &mut account.tally).await);
+        account.tally.received = body.received;
+    }
+    let reply = reply.unwrap_or_else(|| Reply::refusal(&worker, 500));
+    response(worker, account, reply, to_head, counted)
+}
+
+/// The answer as hyper knows it.
+fn response(
+    worker: Rc<Worker>,
+    mut account: Account,
+    reply: Reply,
+    to_head: bool,
+    counted: Counted,
+) -> Response<StreamBody> {
+    let Reply { head, mut body, .. } = reply;
+    account.tally.replied(head.status);
+    let bodiless = to_head || matches!(head.status, 204 | 304) || head.framing.is_empty();
+    if bodiless {
+        // What a backend sends behind such a head goes nowhere; its connection is used again if there is nothing.
+        let _ = body.buffered();
+        body = ReplyBody::Empty;
+    }
+    let mut response = Response::new(StreamBody::new(worker, account, body, counted));
+    // The codec passes 100 to 999, as this type does.
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let headers = response.headers_mut();
+    for (name, value) in head.fields.iter() {
+        // Framing is ours to say; and names that HTTP/2 cannot spell stay behind.
+        if Known::of(name) == Known::ContentLength {
+            continue;
+        }
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    if let Some(length) = length(&head) {
+        headers.insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    response
+}
+
+/// The length that the client is told.
+fn length(head: &ResponseHead) -> Option<u64> {
+    match (head.status, head.framing) {
+        (204, _) => None,
+        (_, Framing::Length(length)) => Some(length),
+        _ => head.declared_length,
+    }
+}
+
+/// The body of a request as hyper gives it.
+struct Received {
+    incoming: Incoming,
+    received: u64,
+}
+
+impl RequestBody for Received {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        loop {
+            let frame = match ready!(std::pin::Pin::new(&mut self.incoming).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
+                None => return Poll::Ready(Ok(None)),
+            };
+            // Trailers of a request end here, as in nginx.
+            if let Ok(piece) = frame.into_data()
+                && !piece.is_empty()
+            {
+                self.received += piece.len() as u64;
+                return Poll::Ready(Ok(Some(piece)));
+            }
+        }
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        // A stream that is reset is dropped by hyper, and everything of it with it.
+        Poll::Pending
+    }
+}

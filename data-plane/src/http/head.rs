@@ -1,0 +1,109 @@
+//! Message heads: what the pipeline reads, edits and sends on, the same for HTTP/1.1 and HTTP/2.
+//!
+//! A head is the bytes as they came and a table of spans over them ([`Fields`]); edits lie on top, so that a head
+//! which is passed on is copied in a few runs and keeps the case and order of its names.
+//!
+//! **Invariant:** a head was checked by [`super::guard`] when it was made; nothing connection-bound of it is left
+//! to be passed on by mistake.
+
+mod fields;
+mod hop;
+mod name;
+mod request;
+mod response;
+
+pub(crate) use fields::Span;
+pub(crate) use fields::put_field;
+pub use fields::{Fields, Iter, Values};
+pub use name::{FieldName, Known};
+pub use request::RequestHead;
+pub(crate) use request::RequestParts;
+pub(crate) use response::ResponseParts;
+pub use response::{ResponseHead, reason};
+
+/// The protocol version of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Version {
+    /// As it stands in an access log: `HTTP/1.1`, `HTTP/2.0`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+        }
+    }
+}
+
+/// The methods that something here treats differently; [`RequestHead::method_name`] has every method's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// OPTIONS
+    Options,
+    /// PATCH
+    Patch,
+    /// LOCK
+    Lock,
+    /// Any other
+    Other,
+}
+
+impl Method {
+    pub(crate) fn of(name: &[u8]) -> Self {
+        match name {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"OPTIONS" => Self::Options,
+            b"PATCH" => Self::Patch,
+            b"LOCK" => Self::Lock,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether ingress-nginx sends such a request to a second backend after the first may have seen it
+    /// (`proxy_next_upstream` without `non_idempotent`: all but POST, LOCK and PATCH).
+    pub fn is_retriable(self) -> bool {
+        !matches!(self, Self::Post | Self::Lock | Self::Patch)
+    }
+}
+
+/// How the end of a message body is found (RFC 9112 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// So many bytes. Zero of them is said in so many words: `Content-Length: 0`.
+    Length(u64),
+    /// The chunked coding, or an HTTP/2 stream without a declared length.
+    Chunked,
+    /// All until the peer closes; responses only.
+    UntilClose,
+}
+
+impl Framing {
+    /// Whether no byte of body follows.
+    pub fn is_empty(self) -> bool {
+        matches!(self, Self::None | Self::Length(0))
+    }
+}

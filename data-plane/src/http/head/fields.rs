@@ -1,0 +1,313 @@
+//! The fields of a head: bytes as they came, spans over them, and edits laid on top.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::name::{FieldName, Known};
+use crate::http::guard;
+
+/// One field line within the bytes of a head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) name: u32,
+    pub(crate) name_len: u16,
+    pub(crate) known: Known,
+    pub(crate) dropped: bool,
+    pub(crate) value: u32,
+    pub(crate) value_len: u32,
+}
+
+impl Span {
+    fn name_in<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.name as usize..self.name as usize + usize::from(self.name_len)]
+    }
+
+    fn value_in<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.value as usize..(self.value + self.value_len) as usize]
+    }
+}
+
+/// A field that was not in the message: put in by the proxy.
+#[derive(Debug, Clone)]
+struct Added {
+    known: Known,
+    name: Bytes,
+    value: Bytes,
+}
+
+/// The fields of a message, in order: those that came and were not removed, then those added.
+///
+/// Reading costs no allocation, removing sets a bit, adding pushes two [`Bytes`].
+///
+/// **Invariant:** the spans are in order, do not overlap, and the line of each ends where the next one's begins.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    bytes: Bytes,
+    spans: SmallVec<[Span; 32]>,
+    /// Where the last field line ends, its CRLF included.
+    end: u32,
+    added: Vec<Added>,
+    /// A bit for each known name that some field has, or had: most questions are about fields that are not there.
+    present: u64,
+}
+
+impl Fields {
+    /// Fields over the bytes of a head; `end` is where its last field line ends.
+    pub(crate) fn new(bytes: Bytes, spans: SmallVec<[Span; 32]>, end: usize) -> Self {
+        let present = spans.iter().fold(0, |present, span| present | span.known.bit());
+        Self {
+            bytes,
+            spans,
+            end: end as u32,
+            added: Vec::new(),
+            present,
+        }
+    }
+
+    /// The bytes that the spans point into.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Name as sent and value of every field.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.entries())
+    }
+
+    /// The number of fields.
+    pub fn len(&self) -> usize {
+        self.spans.iter().filter(|span| !span.dropped).count() + self.added.len()
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of the first field of that name.
+    pub fn get(&self, name: impl FieldName) -> Option<&[u8]> {
+        self.all(name).next()
+    }
+
+    /// Whether there is a field of that name.
+    pub fn has(&self, name: impl FieldName) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The values of all fields of that name, in order.
+    pub fn all<N: FieldName>(&self, name: N) -> Values<'_, N> {
+        let entries = if self.may_have(name) {
+            self.entries()
+        } else {
+            Entries::default()
+        };
+        Values { entries, name }
+    }
+
+    /// Whether any of the known names of a mask is there, or was.
+    pub(crate) fn may_have_any(&self, mask: u64) -> bool {
+        self.present & mask != 0
+    }
+
+    fn may_have(&self, name: impl FieldName) -> bool {
+        name.known().is_none_or(|known| self.present & known.bit() != 0)
+    }
+
+    /// The value of the first field of that name, sharing the head's memory.
+    pub fn get_bytes(&self, name: impl FieldName) -> Option<Bytes> {
+        if !self.may_have(name) {
+            return None;
+        }
+        let kept = |span: &&Span| !span.dropped && name.is(span.known, span.name_in(&self.bytes));
+        if let Some(span) = self.spans.iter().find(kept) {
+            return Some(
+                self.bytes
+                    .slice(span.value as usize..(span.value + span.value_len) as usize),
+            );
+        }
+        self.added
+            .iter()
+            .find(|added| name.is(added.known, &added.name))
+            .map(|added| added.value.clone())
+    }
+
+    /// All values of that name, joined by `, ` (RFC 9110 section 5.3); none when there is no such field.
+    pub fn joined(&self, name: impl FieldName) -> Option<Bytes> {
+        let mut values = self.all(name);
+        let first = values.next()?;
+        let Some(second) = values.next() else {
+            return self.get_bytes(name);
+        };
+        let mut whole = BytesMut::from(first);
+        for value in std::iter::once(second).chain(values) {
+            whole.put_slice(b", ");
+            whole.put_slice(value);
+        }
+        Some(whole.freeze())
+    }
+
+    /// Removes all fields of that name.
+    pub fn remove(&mut self, name: impl FieldName) {
+        if self.may_have(name) {
+            self.retain(|known, text| !name.is(known, text));
+        }
+    }
+
+    /// Removes all fields for which the closure (tag, name as sent) says no.
+    pub fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
+        for span in &mut self.spans {
+            span.dropped = span.dropped || !keep(span.known, span.name_in(&self.bytes));
+        }
+        self.added.retain(|added| keep(added.known, &added.name));
+    }
+
+    /// Adds a field after all others.
+    ///
+    /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose
+    /// name is no token is left out.
+    pub fn append(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
+        let (name, value) = (name.into(), value.into());
+        if !guard::is_name(&name) {
+            debug_assert!(false, "a field name is a token");
+            return;
+        }
+        self.push(Known::of(&name), name, value);
+    }
+
+    /// Replaces all fields of that name by one.
+    pub fn set<N: FieldName + Into<Bytes>>(&mut self, name: N, value: impl Into<Bytes>) {
+        self.remove(name);
+        match name.known() {
+            Some(known) => self.push(known, name.into(), value.into()),
+            None => self.append(name, value),
+        }
+    }
+
+    fn push(&mut self, known: Known, name: Bytes, value: Bytes) {
+        if self.added.is_empty() {
+            // What the proxy tells a backend about itself fits, so that one request allocates once here.
+            self.added.reserve(12);
+        }
+        self.present |= known.bit();
+        self.added.push(Added {
+            known,
+            name,
+            value: harmless(value),
+        });
+    }
+
+    /// Writes every field line but those whose tag `skip` names.
+    ///
+    /// Lines that lie side by side are copied in one run.
+    pub(crate) fn write(&self, out: &mut impl BufMut, skip: impl Fn(Known) -> bool) {
+        let mut run: Option<usize> = None;
+        for span in &self.spans {
+            let from = span.name as usize;
+            if span.dropped || skip(span.known) {
+                if let Some(start) = run.take() {
+                    out.put_slice(&self.bytes[start..from]);
+                }
+            } else {
+                run.get_or_insert(from);
+            }
+        }
+        if let Some(start) = run {
+            out.put_slice(&self.bytes[start..self.end as usize]);
+        }
+        for added in self.added.iter().filter(|added| !skip(added.known)) {
+            put_field(out, &added.name, &added.value);
+        }
+    }
+
+    fn entries(&self) -> Entries<'_> {
+        Entries {
+            bytes: &self.bytes,
+            spans: self.spans.iter(),
+            added: self.added.iter(),
+        }
+    }
+}
+
+/// Writes one field line.
+pub(crate) fn put_field(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+}
+
+fn harmless(value: Bytes) -> Bytes {
+    if value.iter().all(|&b| guard::is_value_octet(b)) {
+        return value;
+    }
+    value
+        .iter()
+        .map(|&b| if guard::is_value_octet(b) { b } else { b' ' })
+        .collect()
+}
+
+/// Tag, name as sent, and value.
+type Entry<'a> = (Known, &'a [u8], &'a [u8]);
+
+/// Iterates all that was kept, then all that was added.
+#[derive(Debug, Clone, Default)]
+struct Entries<'a> {
+    bytes: &'a [u8],
+    spans: std::slice::Iter<'a, Span>,
+    added: std::slice::Iter<'a, Added>,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if let Some(span) = self.spans.find(|span| !span.dropped) {
+            return Some((span.known, span.name_in(self.bytes), span.value_in(self.bytes)));
+        }
+        self.added
+            .next()
+            .map(|added| (added.known, &added.name[..], &added.value[..]))
+    }
+}
+
+/// Iterates name as sent and value: [`Fields::iter`].
+#[derive(Debug, Clone)]
+pub struct Iter<'a>(Entries<'a>);
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(_, name, value)| (name, value))
+    }
+}
+
+impl<'a> IntoIterator for &'a Fields {
+    type Item = (&'a [u8], &'a [u8]);
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterates the values of one name: [`Fields::all`].
+#[derive(Debug, Clone)]
+pub struct Values<'a, N> {
+    entries: Entries<'a>,
+    name: N,
+}
+
+impl<'a, N: FieldName> Iterator for Values<'a, N> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let wanted = self.name;
+        self.entries
+            .find(|(known, name, _)| wanted.is(*known, name))
+            .map(|(_, _, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+use super::*;
+use crate::http::guard::Limits;
+use crate::http::h1::RequestReader;
+
+fn fields(lines: &str) -> Fields {
+    let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let mut buffer = BytesMut::from(text.as_bytes());
+    let mut fields = RequestReader::new(Limits::REQUEST)
+        .feed(&mut buffer)
+        .unwrap()
+        .unwrap()
+        .fields;
+    fields.remove(Known::Host);
+    fields
+}
+
+fn lines(fields: &Fields) -> String {
+    let mut out = Vec::new();
+    fields.write(&mut out, |_| false);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn reading_sees_edits() {
+    let mut fields = fields("A: 1\r\nX-Forwarded-For: 9.9.9.9\r\na: 2\r\nB:  3\t\r\n");
+    assert_eq!(fields.get("a"), Some(&b"1"[..]));
+    assert_eq!(fields.all("A").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(fields.joined("a").unwrap(), &b"1, 2"[..]);
+    assert_eq!(fields.joined("b").unwrap(), &b"3"[..]);
+    assert_eq!(fields.joined("c"), None);
+    assert_eq!(fields.get(Known::XForwardedFor), fields.get("x-forwarded-for"));
+    fields.set(Known::XForwardedFor, "1.1.1.1");
+    fields.append("A", "4");
+    assert_eq!(fields.all("a").collect::<Vec<_>>(), [b"1", b"2", b"4"]);
+    assert_eq!(fields.get_bytes(Known::XForwardedFor).unwrap(), &b"1.1.1.1"[..]);
+    assert_eq!(fields.len(), 5);
+    fields.remove("a");
+    assert_eq!(
+        fields.iter().collect::<Vec<_>>(),
+        [(&b"B"[..], &b"3"[..]), (b"X-Forwarded-For", b"1.1.1.1")]
+    );
+    assert!(!fields.is_empty() && Fields::default().is_empty());
+}
+
+#[test]
+fn writing_copies_what_is_kept() {
+    let all = "A: 1\r\nB:2\r\nC: \t3\r\nD:\r\nE: 5\r\n";
+    assert_eq!(lines(&fields(all)), all);
+    for (gone, left) in [
+        ("a", "B:2\r\nC: \t3\r\nD:\r\nE: 5\r\n"),
+        ("c", "A: 1\r\nB:2\r\nD:\r\nE: 5\r\n"),
+        ("d", "A: 1\r\nB:2\r\nC: \t3\r\nE: 5\r\n"),
+        ("e", "A: 1\r\nB:2\r\nC: \t3\r\nD:\r\n"),
+    ] {
+        let mut fields = fields(all);
+        fields.remove(gone);
+        assert_eq!(lines(&fields), left);
+    }
+}
+
+#[test]
+fn an_added_value_cannot_end_its_line() {
+    let mut fields = Fields::default();
+    fields.append("X", "a\r\nSet-Cookie: b\0\u{7f}");
+    assert_eq!(lines(&fields), "X: a  Set-Cookie: b  \r\n");
+}

@@ -1,0 +1,83 @@
+//! What speaks to the next hop only: the options of `Connection`, and `Upgrade`.
+
+use bytes::Bytes;
+
+use super::fields::Fields;
+use super::name::Known;
+use crate::http::guard::{self, HeadError};
+
+/// More options than any client has use for; each is looked for among all fields.
+const MAX_OPTIONS: usize = 32;
+
+/// What the options of `Connection` say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+}
+
+/// Reads `Connection` and removes what is bound to this connection: hop-by-hop fields, and those that it names.
+///
+/// A field that the proxy or the backend relies on ([`Known::is_protected`]) cannot be removed by naming it:
+/// `Connection: X-Forwarded-For` is an attack (security.md 2).
+///
+/// # Errors
+/// [`HeadError::Field`] when there are more options than [`MAX_OPTIONS`].
+pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
+    let mut options = Options::default();
+    if !fields.may_have_any(Known::HOP_BY_HOP) {
+        return Ok(options);
+    }
+    let mut named: Vec<Bytes> = Vec::new();
+    let mut count = 0;
+    for value in fields.all(Known::Connection) {
+        for option in list(value) {
+            count += 1;
+            if count > MAX_OPTIONS {
+                return Err(HeadError::Field);
+            }
+            if option.eq_ignore_ascii_case(b"close") {
+                options.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                options.keep_alive = true;
+            } else if !Known::of(option).is_protected() {
+                named.push(Bytes::copy_from_slice(option));
+            }
+        }
+    }
+    let is_named = |name: &[u8]| named.iter().any(|option| name.eq_ignore_ascii_case(option));
+    fields.retain(|known, name| match known {
+        Known::Other => !is_named(name),
+        known => !known.is_hop_by_hop(),
+    });
+    Ok(options)
+}
+
+/// The protocols of `Upgrade` that may be asked of a backend.
+///
+/// As in ingress-nginx any protocol passes (controller.md 9), whether `Connection` names the field or not. HTTP/2
+/// does not, in any spelling: a backend that takes it would speak past every rule of the proxy (security.md 2).
+pub(crate) fn upgrade(fields: &Fields) -> Option<Bytes> {
+    let value = fields.joined(Known::Upgrade)?;
+    let is_asked = list(&value).next().is_some();
+    (is_asked && list(&value).all(may_be_asked)).then_some(value)
+}
+
+/// `name ["/" version]` (RFC 9110 section 7.8), and no HTTP.
+fn may_be_asked(protocol: &[u8]) -> bool {
+    let mut parts = protocol.splitn(2, |&b| b == b'/');
+    let name = parts.next().unwrap_or_default();
+    let version = parts.next();
+    let is_http = [&b"h2c"[..], b"h2", b"h3", b"http"]
+        .iter()
+        .any(|http| name.eq_ignore_ascii_case(http));
+    guard::is_name(name) && version.is_none_or(guard::is_name) && !is_http
+}
+
+/// The elements of a comma-separated list, empty ones left out (RFC 9110 section 5.6.1).
+fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&b| b == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|element| !element.is_empty())
+}

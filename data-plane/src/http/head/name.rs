@@ -1,0 +1,220 @@
+//! The field names that the proxy itself acts on, recognised in one pass while a head is read.
+
+use bytes::Bytes;
+
+macro_rules! known {
+    ($($variant:ident = $text:literal,)*) => {
+        /// A field name that something here acts on. Every other name is [`Known::Other`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Known {
+            $(#[doc = concat!("`", $text, "`")] $variant,)*
+            /// A name that nothing here acts on.
+            Other,
+        }
+
+        impl Known {
+            /// The name as the proxy writes it; empty for [`Known::Other`].
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                    Self::Other => "",
+                }
+            }
+
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$variant,)*];
+        }
+    };
+}
+
+known! {
+    Host = "Host",
+    Connection = "Connection",
+    ContentLength = "Content-Length",
+    TransferEncoding = "Transfer-Encoding",
+    Upgrade = "Upgrade",
+    Expect = "Expect",
+    Te = "TE",
+    Trailer = "Trailer",
+    KeepAlive = "Keep-Alive",
+    ProxyConnection = "Proxy-Connection",
+    Proxy = "Proxy",
+    Http2Settings = "HTTP2-Settings",
+    Authorization = "Authorization",
+    Cookie = "Cookie",
+    UserAgent = "User-Agent",
+    Referer = "Referer",
+    Forwarded = "Forwarded",
+    XForwardedFor = "X-Forwarded-For",
+    XForwardedHost = "X-Forwarded-Host",
+    XForwardedPort = "X-Forwarded-Port",
+    XForwardedProto = "X-Forwarded-Proto",
+    XForwardedScheme = "X-Forwarded-Scheme",
+    XForwardedPrefix = "X-Forwarded-Prefix",
+    XScheme = "X-Scheme",
+    XRealIp = "X-Real-IP",
+    XRequestId = "X-Request-ID",
+    XOriginalUri = "X-Original-URI",
+    XOriginalUrl = "X-Original-URL",
+    XOriginalMethod = "X-Original-Method",
+    XOriginalForwardedFor = "X-Original-Forwarded-For",
+    XOriginalForwardedHost = "X-Original-Forwarded-Host",
+    Date = "Date",
+    Server = "Server",
+    Location = "Location",
+    SetCookie = "Set-Cookie",
+    ContentType = "Content-Type",
+    XAccelRedirect = "X-Accel-Redirect",
+    XAccelExpires = "X-Accel-Expires",
+    XAccelLimitRate = "X-Accel-Limit-Rate",
+    XAccelBuffering = "X-Accel-Buffering",
+    XAccelCharset = "X-Accel-Charset",
+}
+
+impl Known {
+    /// Recognises a name in any case: its length and first letter leave few comparisons, or none.
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let first = name.first().map_or(0, u8::to_ascii_lowercase);
+        let candidates: &[Self] = match (name.len(), first) {
+            (2, b't') => &[Self::Te],
+            (4, b'd') => &[Self::Date],
+            (4, b'h') => &[Self::Host],
+            (5, b'p') => &[Self::Proxy],
+            (6, b'c') => &[Self::Cookie],
+            (6, b'e') => &[Self::Expect],
+            (6, b's') => &[Self::Server],
+            (7, b'r') => &[Self::Referer],
+            (7, b't') => &[Self::Trailer],
+            (7, b'u') => &[Self::Upgrade],
+            (8, b'l') => &[Self::Location],
+            (8, b'x') => &[Self::XScheme],
+            (9, b'f') => &[Self::Forwarded],
+            (9, b'x') => &[Self::XRealIp],
+            (10, b'c') => &[Self::Connection],
+            (10, b'k') => &[Self::KeepAlive],
+            (10, b's') => &[Self::SetCookie],
+            (10, b'u') => &[Self::UserAgent],
+            (12, b'c') => &[Self::ContentType],
+            (12, b'x') => &[Self::XRequestId],
+            (13, b'a') => &[Self::Authorization],
+            (14, b'c') => &[Self::ContentLength],
+            (14, b'h') => &[Self::Http2Settings],
+            (14, b'x') => &[Self::XOriginalUri, Self::XOriginalUrl],
+            (15, b'x') => &[Self::XForwardedFor, Self::XAccelExpires, Self::XAccelCharset],
+            (16, b'p') => &[Self::ProxyConnection],
+            (16, b'x') => &[Self::XForwardedHost, Self::XForwardedPort, Self::XAccelRedirect],
+            (17, b't') => &[Self::TransferEncoding],
+            (17, b'x') => &[
+                Self::XForwardedProto,
+                Self::XOriginalMethod,
+                Self::XAccelBuffering,
+            ],
+            (18, b'x') => &[
+                Self::XForwardedScheme,
+                Self::XForwardedPrefix,
+                Self::XAccelLimitRate,
+            ],
+            (24, b'x') => &[Self::XOriginalForwardedFor],
+            (25, b'x') => &[Self::XOriginalForwardedHost],
+            _ => return Self::Other,
+        };
+        let found = candidates
+            .iter()
+            .find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()));
+        found.copied().unwrap_or(Self::Other)
+    }
+
+    /// This name's bit in a mask of known names; [`Known::Other`] has none.
+    pub(crate) const fn bit(self) -> u64 {
+        match self {
+            Self::Other => 0,
+            known => 1 << known as u8,
+        }
+    }
+
+    /// The bits of all names that are hop-by-hop.
+    pub(crate) const HOP_BY_HOP: u64 = Self::Connection.bit()
+        | Self::TransferEncoding.bit()
+        | Self::Upgrade.bit()
+        | Self::Te.bit()
+        | Self::Trailer.bit()
+        | Self::KeepAlive.bit()
+        | Self::ProxyConnection.bit()
+        | Self::Http2Settings.bit();
+
+    /// Whether the writer alone decides about such a field: it is never copied from the head that came in.
+    pub(crate) fn is_framing(self) -> bool {
+        matches!(
+            self,
+            Self::Host | Self::Connection | Self::ContentLength | Self::TransferEncoding | Self::Upgrade
+        )
+    }
+
+    /// Whether the field speaks to the next hop only (RFC 9110 section 7.6.1).
+    pub(crate) fn is_hop_by_hop(self) -> bool {
+        self.bit() & Self::HOP_BY_HOP != 0
+    }
+
+    /// Whether `Connection` may not have the field removed: what routing, security or the backend relies on.
+    pub(crate) fn is_protected(self) -> bool {
+        self != Self::Other
+    }
+}
+
+impl From<Known> for Bytes {
+    fn from(known: Known) -> Self {
+        Self::from_static(known.as_str().as_bytes())
+    }
+}
+
+/// What a field can be looked up by: a [`Known`] name (one compare a field) or any text, in any case.
+pub trait FieldName: Copy {
+    /// Whether a field of this tag and name is meant.
+    fn is(self, known: Known, name: &[u8]) -> bool;
+
+    /// The known name that alone can be meant, if that is certain without a look at the fields.
+    fn known(self) -> Option<Known> {
+        None
+    }
+}
+
+impl FieldName for Known {
+    fn is(self, known: Known, _: &[u8]) -> bool {
+        self == known
+    }
+
+    fn known(self) -> Option<Known> {
+        (self != Self::Other).then_some(self)
+    }
+}
+
+impl FieldName for &str {
+    fn is(self, _: Known, name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(self.as_bytes())
+    }
+}
+
+impl FieldName for &[u8] {
+    fn is(self, _: Known, name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_recognised_in_any_case() {
+        for &known in Known::ALL {
+            let name = known.as_str();
+            assert_eq!(Known::of(name.as_bytes()), known, "{name}");
+            assert_eq!(Known::of(name.to_ascii_lowercase().as_bytes()), known, "{name}");
+            assert_eq!(Known::of(name.to_ascii_uppercase().as_bytes()), known, "{name}");
+            assert_eq!(Known::of(format!("{name}x").as_bytes()), Known::Other, "{name}");
+        }
+        assert_eq!(Known::of(b""), Known::Other);
+        assert!(Known::ALL.len() < 64, "a mask has 64 bits");
+    }
+}

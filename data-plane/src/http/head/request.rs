@@ -1,0 +1,289 @@
+//! The head of a request.
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::fields::{Fields, Span, put_field};
+use super::name::Known;
+use super::{Framing, Method, Version, hop};
+use crate::http::guard::{self, HeadError, Limits};
+use crate::http::host::Host;
+
+/// The head of a request that passed the guard.
+///
+/// Fields that are bound to the connection (RFC 9110 section 7.6.1) or whose names nginx drops are already gone
+/// from [`RequestHead::fields`]; what they said is in the other members. Host and Content-Length are still there to
+/// be looked at; the writer sends its own.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The method, if it is one that something here treats differently.
+    pub method: Method,
+    /// The version that the client speaks.
+    pub version: Version,
+    /// How the body ends.
+    pub framing: Framing,
+    /// The host asked for.
+    pub host: Host,
+    /// All fields that may be passed on.
+    pub fields: Fields,
+    /// Whether the client means to send another request on this connection.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expect_continue: bool,
+    /// The value of `Upgrade`, if it may be asked of a backend: never HTTP/2, never with a body.
+    pub upgrade: Option<Bytes>,
+    /// Whether the client said `TE: trailers`, which gRPC backends want to hear again.
+    pub te_trailers: bool,
+    method_len: usize,
+    /// Where the target stands in the bytes of the head, as it was sent.
+    raw: Range<usize>,
+    /// Where its origin-form stands, unless that had to be made.
+    origin: Range<usize>,
+    made: Option<Bytes>,
+    path_len: usize,
+}
+
+/// What a reader found in the bytes of a request head, which begin with method, space and target.
+pub(crate) struct RequestParts {
+    pub(crate) method_len: usize,
+    pub(crate) target_len: usize,
+    pub(crate) version: Version,
+    pub(crate) fields: Fields,
+}
+
+impl RequestHead {
+    /// Judges what a reader found.
+    ///
+    /// # Errors
+    /// The first rule of the guard that it breaks.
+    pub(crate) fn judge(parts: RequestParts) -> Result<Self, HeadError> {
+        let RequestParts {
+            method_len,
+            target_len,
+            version,
+            mut fields,
+        } = parts;
+        let bytes = fields.bytes().clone();
+        let raw = method_len + 1..method_len + 1 + target_len;
+        let method = guard::method(&bytes[..method_len])?;
+        let form = guard::target(method, &bytes[raw.clone()])?;
+        let framing = guard::request_framing(version, &fields)?;
+        let mut host = host(version, &fields)?;
+        let mut origin = raw.clone();
+        let mut made = None;
+        if let guard::Target::Absolute { from, to } = form {
+            // The authority of an absolute-form target replaces Host (RFC 9112 section 3.2.2).
+            host = Host::parse(bytes.slice(raw.start + from..raw.start + to))?;
+            origin.start += to;
+            if bytes[origin.start] != b'/' {
+                made = Some([b"/", &bytes[origin.clone()]].concat().into());
+            }
+        }
+        let expect_continue = version >= Version::Http11
+            && fields
+                .get(Known::Expect)
+                .is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
+        let te_trailers = fields
+            .get(Known::Te)
+            .is_some_and(|te| te.eq_ignore_ascii_case(b"trailers"));
+        let upgrade = if version == Version::Http11 && framing.is_empty() {
+            hop::upgrade(&fields)
+        } else {
+            None
+        };
+        let options = hop::strip(&mut fields)?;
+        if fields.may_have_any(Known::Expect.bit() | Known::Proxy.bit()) {
+            fields.retain(|known, _| known != Known::Expect && known != Known::Proxy);
+        }
+        let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
+        let target = made.as_deref().unwrap_or_else(|| &bytes[origin.clone()]);
+        let path_len = memchr::memchr(b'?', target).unwrap_or(target.len());
+        Ok(Self {
+            method,
+            version,
+            framing,
+            host,
+            fields,
+            keep_alive,
+            expect_continue,
+            upgrade,
+            te_trailers,
+            method_len,
+            raw,
+            origin,
+            made,
+            path_len,
+        })
+    }
+
+    /// Makes the head of an HTTP/2 request: `:method`, `:path`, `:authority`, the other fields in order, and whether
+    /// the stream ended with them.
+    ///
+    /// `:authority` takes the place of any Host; the crumbs of a cookie become one field (RFC 9113 section 8.2.3).
+    /// Everything is checked again (RFC 9113 section 8.2.1), because it goes on as lines of text.
+    ///
+    /// # Errors
+    /// The first rule of the guard that it breaks; [`HeadError::Field`] for fields that HTTP/2 does not have.
+    pub fn from_h2<'a, F>(
+        method: &str,
+        path: &[u8],
+        authority: Option<&[u8]>,
+        fields: F,
+        ended: bool,
+    ) -> Result<Self, HeadError>
+    where
+        F: Iterator<Item = (&'a [u8], &'a [u8])>,
+    {
+        if method.len() + path.len() + 12 > Limits::REQUEST.start_line {
+            return Err(HeadError::StartLineTooLong);
+        }
+        let mut lines = Lines::begin(method, path);
+        if let Some(authority) = authority {
+            lines.push(b"host", authority)?;
+        }
+        let mut cookies = BytesMut::new();
+        for (name, value) in fields {
+            if name.len() + value.len() + 4 > Limits::REQUEST.field_line {
+                return Err(HeadError::HeadTooLong);
+            }
+            match Known::of(name) {
+                Known::Host if authority.is_some() => {}
+                Known::Cookie => {
+                    if !cookies.is_empty() {
+                        cookies.put_slice(b"; ");
+                    }
+                    cookies.put_slice(value);
+                }
+                Known::Te if value != b"trailers" => return Err(HeadError::Field),
+                Known::Te => lines.push(name, value)?,
+                known if known.is_hop_by_hop() => return Err(HeadError::Field),
+                _ => lines.push(name, value)?,
+            }
+        }
+        if !cookies.is_empty() {
+            lines.push(b"cookie", &cookies)?;
+        }
+        let (bytes, spans) = lines.end();
+        let end = bytes.len();
+        let parts = RequestParts {
+            method_len: method.len(),
+            target_len: path.len(),
+            version: Version::Http2,
+            fields: Fields::new(bytes, spans, end),
+        };
+        if !matches!(path, [b'/', ..] | b"*") {
+            return Err(HeadError::Target);
+        }
+        let mut head = Self::judge(parts)?;
+        head.framing = match head.framing {
+            Framing::Length(length) if ended && length > 0 => return Err(HeadError::ContentLength),
+            Framing::None if !ended => Framing::Chunked,
+            framing => framing,
+        };
+        Ok(head)
+    }
+
+    /// The method as it was sent.
+    pub fn method_name(&self) -> &str {
+        // The guard passed only ASCII capitals, `_` and `-`.
+        std::str::from_utf8(&self.fields.bytes()[..self.method_len]).unwrap_or_default()
+    }
+
+    /// The target as it was sent, for the log: a path, an absolute URI, or `*`.
+    pub fn raw_target(&self) -> &[u8] {
+        &self.fields.bytes()[self.raw.clone()]
+    }
+
+    /// The target in origin-form: path and query as they were sent, scheme and authority cut off.
+    pub fn target(&self) -> &[u8] {
+        self.made
+            .as_deref()
+            .unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
+    }
+
+    /// [`RequestHead::target`], sharing the head's memory.
+    pub fn target_bytes(&self) -> Bytes {
+        self.made
+            .clone()
+            .unwrap_or_else(|| self.fields.bytes().slice(self.origin.clone()))
+    }
+
+    /// The path of the target as it was sent.
+    pub fn path(&self) -> &[u8] {
+        &self.target()[..self.path_len]
+    }
+
+    /// The query of the target without its `?`; none if there is no `?`.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.target().get(self.path_len + 1..)
+    }
+
+    /// The number of bytes that the head took on the wire.
+    pub fn size(&self) -> usize {
+        self.fields.bytes().len()
+    }
+}
+
+/// The one Host (RFC 9112 section 3.2); HTTP/1.0 may have none.
+fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
+    let mut hosts = fields.all(Known::Host);
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => Host::parse(fields.get_bytes(Known::Host).unwrap_or_default()),
+        (None, _) if version == Version::Http10 => Ok(Host::none()),
+        _ => Err(HeadError::Host),
+    }
+}
+
+/// Lines of text made of HTTP/2 fields.
+struct Lines {
+    text: BytesMut,
+    spans: SmallVec<[Span; 32]>,
+}
+
+impl Lines {
+    fn begin(method: &str, path: &[u8]) -> Self {
+        let mut text = BytesMut::with_capacity(1024);
+        text.put_slice(method.as_bytes());
+        text.put_u8(b' ');
+        text.put_slice(path);
+        text.put_slice(b" HTTP/2.0\r\n");
+        Self {
+            text,
+            spans: SmallVec::new(),
+        }
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
+        let value = value.trim_ascii();
+        if !guard::is_name(name)
+            || name.iter().any(u8::is_ascii_uppercase)
+            || !value.iter().all(|&b| guard::is_value_octet(b))
+        {
+            return Err(HeadError::Field);
+        }
+        if self.text.len() + name.len() + value.len() + 4 > Limits::REQUEST.head {
+            return Err(HeadError::HeadTooLong);
+        }
+        if self.spans.len() == Limits::REQUEST.fields {
+            return Err(HeadError::TooManyFields);
+        }
+        let known = Known::of(name);
+        let at = self.text.len();
+        put_field(&mut self.text, name, value);
+        self.spans.push(Span {
+            name: at as u32,
+            name_len: name.len() as u16,
+            known,
+            dropped: known == Known::Other && !guard::is_plain_name(name),
+            value: (at + name.len() + 2) as u32,
+            value_len: value.len() as u32,
+        });
+        Ok(())
+    }
+
+    fn end(self) -> (Bytes, SmallVec<[Span; 32]>) {
+        (self.text.freeze(), self.spans)
+    }
+}

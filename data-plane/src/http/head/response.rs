@@ -1,0 +1,135 @@
+//! The head of a response.
+
+use bytes::Bytes;
+
+use super::fields::Fields;
+use super::name::Known;
+use super::{Framing, Version, hop};
+use crate::http::guard::{self, HeadError};
+
+/// The head of a response: a backend's, or one that the proxy makes.
+///
+/// Of a backend's, fields that are bound to the connection are already gone; what they said is in the other
+/// members.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: u16,
+    /// The version that the backend speaks.
+    pub version: Version,
+    /// How the body ends.
+    pub framing: Framing,
+    /// The length that a response without a body declares: to HEAD, or 304.
+    pub declared_length: Option<u64>,
+    /// All fields that may be passed on.
+    pub fields: Fields,
+    /// Whether the backend's connection can be used again once the body has ended.
+    pub keep_alive: bool,
+    /// The value of `Upgrade`, which names the protocol that a 101 switches to.
+    pub upgrade: Option<Bytes>,
+    reason: Bytes,
+}
+
+/// What a reader found in the bytes of a response head.
+pub(crate) struct ResponseParts {
+    pub(crate) status: u16,
+    pub(crate) reason: Bytes,
+    pub(crate) version: Version,
+    pub(crate) fields: Fields,
+}
+
+impl ResponseHead {
+    /// A response of the proxy itself, without fields and body.
+    pub fn new(status: u16) -> Self {
+        Self {
+            status,
+            version: Version::Http11,
+            framing: Framing::None,
+            declared_length: None,
+            fields: Fields::default(),
+            keep_alive: true,
+            upgrade: None,
+            reason: Bytes::from_static(reason(status).as_bytes()),
+        }
+    }
+
+    /// Judges what a reader found; `to_head` says whether HEAD was asked.
+    ///
+    /// # Errors
+    /// The first rule that it breaks: framing that two readers could take differently, above all.
+    pub(crate) fn judge(parts: ResponseParts, to_head: bool) -> Result<Self, HeadError> {
+        let ResponseParts {
+            status,
+            reason,
+            version,
+            mut fields,
+        } = parts;
+        if status < 100 {
+            return Err(HeadError::Status);
+        }
+        let length = guard::content_length(&fields)?;
+        let chunked = guard::transfer_coding(&fields)?;
+        if chunked && length.is_some() {
+            return Err(HeadError::Framing);
+        }
+        let upgrade = fields.joined(Known::Upgrade);
+        let options = hop::strip(&mut fields)?;
+        let mut keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
+        // RFC 9112 section 6.3, in its order.
+        let framing = if to_head || matches!(status, 100..=199 | 204 | 304) {
+            Framing::None
+        } else if chunked {
+            Framing::Chunked
+        } else {
+            length.map_or(Framing::UntilClose, Framing::Length)
+        };
+        // The chunked coding does not exist in HTTP/1.0: read it, but never trust that connection again
+        // (RFC 9112 section 6.1).
+        if framing == Framing::UntilClose || (chunked && version == Version::Http10) {
+            keep_alive = false;
+        }
+        let declared_length = if matches!(status, 100..=199 | 204) {
+            None
+        } else {
+            length
+        };
+        Ok(Self {
+            status,
+            version,
+            framing,
+            declared_length,
+            fields,
+            keep_alive,
+            upgrade,
+            reason,
+        })
+    }
+
+    /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status) && self.status != 101
+    }
+
+    /// The reason phrase: the backend's, or nginx' own for the status.
+    pub fn reason(&self) -> &[u8] {
+        &self.reason
+    }
+}
+
+/// The reason phrase that nginx gives a status: in some cases an older one than that of the registry.
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        302 => "Moved Temporarily",
+        408 => "Request Time-out",
+        413 => "Request Entity Too Large",
+        414 => "Request-URI Too Large",
+        416 => "Requested Range Not Satisfiable",
+        503 => "Service Temporarily Unavailable",
+        504 => "Gateway Time-out",
+        505 => "HTTP Version Not Supported",
+        _ => http::StatusCode::from_u16(status)
+            .ok()
+            .and_then(|code| code.canonical_reason())
+            .unwrap_or(""),
+    }
+}

@@ -1,0 +1,209 @@
+//! The host that a request is for: checked, and in the form in which hosts are looked up.
+
+use std::net::Ipv6Addr;
+
+use bytes::Bytes;
+
+use super::guard::HeadError;
+
+/// A valid `Host` or `:authority` (RFC 9110 section 7.2): what the client wrote, and the name in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    raw: Bytes,
+    /// The name is what the raw text begins with, up to here...
+    name_len: usize,
+    /// ...unless it had capitals: then it is this.
+    folded: Option<Box<str>>,
+    port: Option<u16>,
+}
+
+impl Host {
+    /// The host of an HTTP/1.0 request that names none: only the catch-all serves it.
+    pub fn none() -> Self {
+        Self {
+            raw: Bytes::new(),
+            name_len: 0,
+            folded: None,
+            port: None,
+        }
+    }
+
+    /// Checks a host with an optional port.
+    ///
+    /// A name is made of what RFC 3986 section 3.2.2 allows in a reg-name, without the comma that joins two
+    /// Hosts; an address in brackets must be IPv6. As in nginx a name cannot be empty or hold `..`, and one
+    /// trailing dot does not count.
+    ///
+    /// # Errors
+    /// [`HeadError::Host`] for anything else: userinfo, a port above 65535, a path, octets outside ASCII.
+    pub fn parse(raw: Bytes) -> Result<Self, HeadError> {
+        let end = match raw.first() {
+            Some(b'[') => bracketed(&raw)?,
+            _ => raw.iter().position(|&b| b == b':').unwrap_or(raw.len()),
+        };
+        let port = match &raw[end..] {
+            [] | [b':'] => None,
+            [b':', digits @ ..] => Some(port(digits)?),
+            _ => return Err(HeadError::Host),
+        };
+        let mut name_end = end;
+        if raw.first() != Some(&b'[') {
+            check_name(&raw[..end])?;
+            if raw[..end].ends_with(b".") {
+                name_end -= 1;
+            }
+        }
+        if name_end == 0 {
+            return Err(HeadError::Host);
+        }
+        let name = std::str::from_utf8(&raw[..name_end]).map_err(|_| HeadError::Host)?;
+        let folded = name
+            .bytes()
+            .any(|b| b.is_ascii_uppercase())
+            .then(|| name.to_ascii_lowercase().into());
+        Ok(Self {
+            raw,
+            name_len: name_end,
+            folded,
+            port,
+        })
+    }
+
+    /// As the client wrote it, the port included: what the backend gets as Host. Empty when there was none.
+    pub fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    /// [`Host::raw`], sharing the head's memory.
+    pub fn raw_bytes(&self) -> Bytes {
+        self.raw.clone()
+    }
+
+    /// The name alone: in lower case, without port, brackets kept, one trailing dot gone. Empty when there was none.
+    pub fn name(&self) -> &str {
+        match &self.folded {
+            Some(name) => name,
+            // A valid name is ASCII, so this never falls back; the check is cheaper than a copy of the name.
+            None => std::str::from_utf8(&self.raw[..self.name_len]).unwrap_or_default(),
+        }
+    }
+
+    /// The port, if the client wrote one.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+/// Where an IP literal ends, its bracket included.
+fn bracketed(raw: &[u8]) -> Result<usize, HeadError> {
+    let close = raw.iter().position(|&b| b == b']').ok_or(HeadError::Host)?;
+    let address = std::str::from_utf8(&raw[1..close]).map_err(|_| HeadError::Host)?;
+    address.parse::<Ipv6Addr>().map_err(|_| HeadError::Host)?;
+    Ok(close + 1)
+}
+
+fn port(digits: &[u8]) -> Result<u16, HeadError> {
+    // Leading zeros would let one port have many spellings.
+    if digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(HeadError::Host);
+    }
+    let number = digits.iter().fold(0u32, |n, b| n * 10 + u32::from(b - b'0'));
+    u16::try_from(number).map_err(|_| HeadError::Host)
+}
+
+fn check_name(name: &[u8]) -> Result<(), HeadError> {
+    let mut previous = 0u8;
+    let mut rest = name.iter();
+    while let Some(&b) = rest.next() {
+        let allowed = match b {
+            b'.' => previous != b'.',
+            b'%' => rest
+                .as_slice()
+                .get(..2)
+                .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)),
+            b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => true,
+            _ => b.is_ascii_alphanumeric(),
+        };
+        if !allowed {
+            return Err(HeadError::Host);
+        }
+        previous = b;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &'static str) -> Option<(String, Option<u16>)> {
+        let host = Host::parse(Bytes::from_static(text.as_bytes())).ok()?;
+        assert_eq!(host.raw(), text.as_bytes());
+        Some((host.name().to_owned(), host.port()))
+    }
+
+    #[test]
+    fn the_name_is_folded_and_the_port_cut() {
+        for (text, name, port) in [
+            ("case.test", "case.test", None),
+            ("CASE.Test:8080", "case.test", Some(8080)),
+            ("case.test.", "case.test", None),
+            ("case.test.:80", "case.test", Some(80)),
+            ("case.test:", "case.test", None),
+            ("my_app.case.test", "my_app.case.test", None),
+            ("10.0.0.1:1", "10.0.0.1", Some(1)),
+            ("[::1]:8080", "[::1]", Some(8080)),
+            ("[FE80::A]", "[fe80::a]", None),
+            ("a%41b", "a%41b", None),
+            ("a:65535", "a", Some(65535)),
+        ] {
+            assert_eq!(parse(text), Some((name.to_owned(), port)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for text in [
+            "",
+            ".",
+            ":80",
+            "user@a",
+            "a/b",
+            "a:abc",
+            "a:80:81",
+            "a:65536",
+            "a:-1",
+            "a:000080",
+            "a b",
+            "a,b",
+            "a\"",
+            "a..b",
+            "a..",
+            "[::1",
+            "[::1]x",
+            "[::1].",
+            "[v1.a]",
+            "[fe80::1%25eth0]",
+            "::1",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "é",
+            "a%4",
+            "a%zz",
+            "a\u{1}b",
+            "a\u{7f}",
+            "a\tb",
+            "[]",
+            "]",
+        ] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_host_is_an_empty_name() {
+        let none = Host::none();
+        assert_eq!((none.name(), none.raw(), none.port()), ("", &b""[..], None));
+    }
+}

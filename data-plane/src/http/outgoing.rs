@@ -1,0 +1,245 @@
+//! What is about to be written: a head, pieces of body, the framing between them; as few system calls as it takes.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tokio::io::AsyncWrite;
+
+use super::h1::Frame;
+
+/// Pieces that one call hands to the kernel.
+const SLICES: usize = 16;
+
+#[derive(Debug)]
+enum Piece {
+    Data(Bytes),
+    Before(Frame),
+    Static(&'static [u8]),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Data(data) => data,
+            Self::Before(frame) => frame.before(),
+            Self::Static(text) => text,
+        }
+    }
+}
+
+/// Bytes on their way out, in order.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    /// Goes first.
+    head: &'a [u8],
+    pieces: SmallVec<[Piece; 8]>,
+    /// Pieces that are written.
+    done: usize,
+    /// Bytes of the next piece that are written.
+    offset: usize,
+    /// Whether the transport may hold what we wrote.
+    unflushed: bool,
+    written: u64,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Begins with a head, which may be empty.
+    pub(crate) fn new(head: &'a [u8]) -> Self {
+        Self {
+            head,
+            pieces: SmallVec::new(),
+            done: 0,
+            offset: 0,
+            unflushed: false,
+            written: 0,
+        }
+    }
+
+    /// Adds a piece of body between what its framing puts around it.
+    pub(crate) fn push(&mut self, frame: Frame, data: Bytes) {
+        if !frame.before().is_empty() {
+            self.pieces.push(Piece::Before(frame));
+        }
+        self.pieces.push(Piece::Data(data));
+        self.push_static(frame.after());
+    }
+
+    /// Adds a text of ours.
+    pub(crate) fn push_static(&mut self, text: &'static [u8]) {
+        if !text.is_empty() {
+            self.pieces.push(Piece::Static(text));
+        }
+    }
+
+    /// Whether nothing is left to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.done == self.pieces.len() && !self.unflushed
+    }
+
+    /// Whether so much is waiting that it should be written before more is added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pieces.len() - self.done + 3 > SLICES
+    }
+
+    /// Bytes that the transport has taken.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes until nothing is left.
+    pub(crate) fn poll_write<S: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.head.is_empty() || self.done < self.pieces.len() {
+            let count = {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let used = self.fill(&mut slices);
+                let stream = Pin::new(&mut *stream);
+                ready!(match &slices[..used] {
+                    [one] => stream.poll_write(cx, one),
+                    several => stream.poll_write_vectored(cx, several),
+                })?
+            };
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unflushed = true;
+            self.advance(count);
+        }
+        if self.unflushed {
+            // TLS keeps records that the socket did not take.
+            ready!(Pin::new(stream).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn fill<'s>(&'s self, slices: &mut [IoSlice<'s>; SLICES]) -> usize {
+        let mut used = 0;
+        if !self.head.is_empty() {
+            slices[0] = IoSlice::new(self.head);
+            used = 1;
+        }
+        let mut offset = self.offset;
+        for (slice, piece) in slices[used..].iter_mut().zip(&self.pieces[self.done..]) {
+            *slice = IoSlice::new(&piece.bytes()[offset..]);
+            offset = 0;
+            used += 1;
+        }
+        used
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.written += count as u64;
+        let of_head = count.min(self.head.len());
+        self.head = &self.head[of_head..];
+        count -= of_head;
+        while let Some(piece) = self.pieces.get(self.done) {
+            let left = piece.bytes().len() - self.offset;
+            if count < left {
+                self.offset += count;
+                return;
+            }
+            count -= left;
+            self.offset = 0;
+            self.done += 1;
+        }
+        // Lets go of the body's memory, so that its buffer can be used again.
+        self.pieces.clear();
+        self.done = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::http::h1::{BodyWriter, Client, write_response};
+    use crate::http::head::{Framing, ResponseHead, Version};
+
+    /// Takes so many bytes a call.
+    struct Narrow {
+        width: usize,
+        got: Vec<u8>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let this = self.get_mut();
+            let some = bytes.len().min(this.width);
+            this.got.extend_from_slice(&bytes[..some]);
+            Poll::Ready(Ok(some))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let this = self.get_mut();
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let some = all.len().min(this.width);
+            this.got.extend_from_slice(&all[..some]);
+            Poll::Ready(Ok(some))
+        }
+    }
+
+    fn chunked() -> BodyWriter {
+        let mut head = ResponseHead::new(200);
+        head.framing = Framing::Chunked;
+        let client = Client {
+            version: Version::Http11,
+            to_head: false,
+            keep_alive: true,
+        };
+        write_response(&mut Vec::new(), &head, client).0
+    }
+
+    proptest! {
+        /// Whatever the transport takes at a time, it gets the same bytes.
+        #[test]
+        fn in_order_and_whole(
+            head in prop::collection::vec(any::<u8>(), 0..40),
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12),
+            width in 1_usize..50,
+        ) {
+            let mut outgoing = Outgoing::new(&head);
+            let mut expected = head.clone();
+            let mut writer = chunked();
+            for chunk in &chunks {
+                if !chunk.is_empty() {
+                    outgoing.push(writer.frame(chunk.len()).unwrap(), Bytes::copy_from_slice(chunk));
+                }
+                if !chunk.is_empty() {
+                    expected.extend(format!("{:X}\r\n", chunk.len()).bytes());
+                    expected.extend(chunk);
+                    expected.extend(b"\r\n");
+                }
+            }
+            outgoing.push_static(writer.end().unwrap());
+            expected.extend(b"0\r\n\r\n");
+            let mut narrow = Narrow { width, got: Vec::new() };
+            let mut cx = Context::from_waker(Waker::noop());
+            prop_assert!(outgoing.poll_write(&mut narrow, &mut cx).is_ready());
+            prop_assert!(outgoing.is_empty());
+            prop_assert_eq!(outgoing.written(), expected.len() as u64);
+            prop_assert_eq!(narrow.got, expected);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The path of a request as routes see it: nginx' normal form, and what other readers would make of the same bytes.
+//!
+//! annotations.md 3.3: matching works on the decoded path, with dot segments and repeated slashes removed, while
+//! the backend gets the target as it was sent. That is safe only while the backend reads the same path into the
+//! raw target as we do. [`forward`] decides it (security.md 2, the dual-reading rule).
+//!
+//! **Invariant:** the fast path gives what the slow one would; only targets with one of `%`, `//`, `/.`, `;` or
+//! `\` take the slow one.
+
+mod normal;
+mod reading;
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+pub use normal::normalise;
+pub use reading::{Reading, Verdict, forward, readings};
+
+/// A path in the form in which routes are matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Normalised<'a> {
+    /// Decoded once, without dot segments and repeated slashes.
+    pub path: Cow<'a, [u8]>,
+    /// Whether another reader could take the raw path for another one: then [`forward`] must be asked.
+    pub suspicious: bool,
+}
+
+/// Why a path has no normal form. Each is answered 400, as by nginx.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// It does not begin with a slash.
+    #[error("the path does not begin with a slash")]
+    NotAbsolute,
+    /// A `%` is not followed by two hexadecimal digits.
+    #[error("expected two hexadecimal digits after %")]
+    Escape,
+    /// It holds `%00`.
+    #[error("the path holds an escaped NUL")]
+    Nul,
+    /// Its dot segments climb above the root.
+    #[error("the path climbs above the root")]
+    AboveRoot,
+}
+
+/// Writes a normal path as the path of a target.
+///
+/// Encodes what nginx encodes when it sends a changed URI: all that is not printable ASCII, space, and the printable
+/// octets that would end a path or are no part of a URI: `" # % < > ? \ ^ `` ` `` { | }`.
+pub fn re_encode(path: &[u8]) -> Vec<u8> {
+    let mut target = Vec::with_capacity(path.len() + 16);
+    for &b in path {
+        let plain = (b'!'..=b'~').contains(&b)
+            && !matches!(
+                b,
+                b'"' | b'#' | b'%' | b'<' | b'>' | b'?' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
+            );
+        if plain {
+            target.push(b);
+        } else {
+            const HEX: &[u8; 16] = b"0123456789ABCDEF";
+            target.extend_from_slice(&[b'%', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+        }
+    }
+    target
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+fn normal(raw: &str) -> Result<String, PathError> {
+    normalise(raw.as_bytes()).map(|normalised| String::from_utf8_lossy(&normalised.path).into_owned())
+}
+
+#[test]
+fn the_normal_form_is_nginx() {
+    for (raw, expected) in [
+        ("/", "/"),
+        ("/a/b.c/", "/a/b.c/"),
+        ("/a//b", "/a/b"),
+        ("//", "/"),
+        ("/./a", "/a"),
+        ("/a/.", "/a/"),
+        ("/a/..", "/"),
+        ("/a/b/..", "/a/"),
+        ("/a/../b", "/b"),
+        ("/a/.../b", "/a/.../b"),
+        ("/a/.b", "/a/.b"),
+        ("/a/..b/c..", "/a/..b/c.."),
+        ("/public/..%2fadmin", "/admin"),
+        ("/public/%2e%2E/admin", "/admin"),
+        ("/public%2fx", "/public/x"),
+        ("/public//../admin", "/admin"),
+        ("/public/./..//admin/x", "/admin/x"),
+        ("/a%20b", "/a b"),
+        ("/%2561", "/%61"),
+        ("/a%3fb%23c", "/a?b#c"),
+        ("/a;x/../b", "/b"),
+        ("/a\\..\\b", "/a\\..\\b"),
+    ] {
+        assert_eq!(normal(raw), Ok(expected.to_owned()), "{raw}");
+    }
+    for (raw, error) in [
+        ("", PathError::NotAbsolute),
+        ("a", PathError::NotAbsolute),
+        ("*", PathError::NotAbsolute),
+        ("/..", PathError::AboveRoot),
+        ("/a/../..", PathError::AboveRoot),
+        ("/../a", PathError::AboveRoot),
+        ("/%2e%2e/a", PathError::AboveRoot),
+        ("/%", PathError::Escape),
+        ("/%2", PathError::Escape),
+        ("/%zz", PathError::Escape),
+        ("/%u002e", PathError::Escape),
+        ("/%00", PathError::Nul),
+    ] {
+        assert_eq!(normal(raw), Err(error), "{raw}");
+    }
+}
+
+#[test]
+fn only_paths_with_two_readings_are_suspicious() {
+    for raw in ["/", "/a.b/c-d_e~f", "/a?", "/a/b/", "/\u{e9}"] {
+        assert!(!normalise(raw.as_bytes()).unwrap().suspicious, "{raw}");
+    }
+    for raw in ["/%41", "//", "/.a", "/a;b", "/a\\b", "/a/./b"] {
+        assert!(normalise(raw.as_bytes()).unwrap().suspicious, "{raw}");
+    }
+}
+
+#[test]
+fn a_normal_path_is_written_as_nginx_writes_it() {
+    assert_eq!(
+        re_encode(b"/a b/%41?#\x01\xff;\\\"<>^`{|}~!$&'()*+,:=@"),
+        b"/a%20b/%2541%3F%23%01%FF;%5C%22%3C%3E%5E%60%7B%7C%7D~!$&'()*+,:=@"
+    );
+}
+
+/// Routes `/public` and below apart from all else.
+fn route(path: &[u8]) -> bool {
+    path == b"/public" || path.starts_with(b"/public/")
+}
+
+fn verdict(raw: &str) -> Result<Option<String>, ()> {
+    let normalised = normalise(raw.as_bytes()).map_err(|_| ())?;
+    match forward(raw.as_bytes(), &normalised, route) {
+        Verdict::Raw => Ok(None),
+        Verdict::Normal(target) => Ok(Some(String::from_utf8(target).unwrap())),
+        Verdict::Refuse => Err(()),
+    }
+}
+
+#[test]
+fn a_backend_reads_the_route_that_was_chosen() {
+    let normal = |target: &str| Ok(Some(target.to_owned()));
+    for (raw, expected) in [
+        ("/public/a%20b", Ok(None)),
+        ("/public/a/../b", Ok(None)),
+        ("/public/x;v=1", Ok(None)),
+        ("/other;v=1/x", Ok(None)),
+        ("/public/../admin", normal("/admin")),
+        ("/public/%2e%2e/admin", normal("/admin")),
+        ("/public/..%2fadmin%3f", normal("/admin%3F")),
+        ("/public%2f..%2fadmin", Ok(None)),
+        ("/public%2fx", normal("/public/x")),
+        ("//public/x", normal("/public/x")),
+        ("/public//../admin", normal("/admin")),
+        ("/./public/x", normal("/public/x")),
+        ("/admin/../public/x", normal("/public/x")),
+        ("/public/..\\admin", Err(())),
+        ("/public/..%5cadmin", Err(())),
+        ("/public/%252e%252e/admin", Err(())),
+        ("/public%252fx", Err(())),
+        ("/public/.;/../admin", Err(())),
+        ("/public;x=1/../admin", Ok(None)),
+        ("/public;x/y", Err(())),
+        ("/public/../../admin", Err(())),
+    ] {
+        assert_eq!(verdict(raw), expected, "{raw}");
+    }
+}
+
+/// nginx' state machine, written down as one reads it: slash by slash, each octet decoded when it is met.
+fn slow(raw: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::new();
+    let mut at = 0;
+    while at < raw.len() {
+        if raw[at] == b'%' {
+            let digits = std::str::from_utf8(raw.get(at + 1..at + 3)?).ok()?;
+            if !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+                return None;
+            }
+            decoded.push(u8::from_str_radix(digits, 16).ok().filter(|&b| b != 0)?);
+            at += 3;
+        } else {
+            decoded.push(raw[at]);
+            at += 1;
+        }
+    }
+    let mut path = decoded.strip_prefix(b"/").map(|_| decoded.clone())?;
+    // Rewrite by rewrite, until nothing is left to be rewritten.
+    loop {
+        let find = |pattern: &[u8]| path.windows(pattern.len()).position(|window| window == pattern);
+        if let Some(at) = find(b"//") {
+            path.remove(at);
+        } else if let Some(at) = find(b"/./") {
+            path.drain(at..at + 2);
+        } else if path.ends_with(b"/.") {
+            path.pop();
+        } else if let Some((at, end)) = find(b"/../")
+            .map(|at| (at, at + 3))
+            .or_else(|| path.ends_with(b"/..").then(|| (path.len() - 3, path.len())))
+        {
+            let before = path[..at].iter().rposition(|&b| b == b'/')?;
+            let is_last = end == path.len();
+            path.drain(before..end);
+            if is_last {
+                path.push(b'/');
+            }
+        } else {
+            return Some(path);
+        }
+    }
+}
+
+fn raw_path() -> impl Strategy<Value = Vec<u8>> {
+    let parts = vec![
+        "/", "/", "/", ".", "..", "a", "public", "%2e", "%2F", "%", "%41", "%25", "2e", "%5c", "\\", ";",
+        "x=1", "%00", "\u{e9}", "~",
+    ];
+    prop::collection::vec(select(parts), 0..12).prop_map(|parts| format!("/{}", parts.concat()).into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn fast_is_slow(raw in raw_path()) {
+        let fast = normalise(&raw).ok();
+        prop_assert_eq!(fast.as_ref().map(|n| n.path.to_vec()), slow(&raw));
+        if let Some(fast) = fast.filter(|fast| !fast.suspicious) {
+            for (reading, path) in readings(&raw) {
+                prop_assert_eq!(&path[..], &fast.path[..], "{:?}", reading);
+            }
+        }
+    }
+
+    #[test]
+    fn the_normal_form_is_its_own(raw in raw_path()) {
+        let Ok(normalised) = normalise(&raw) else { return Ok(()) };
+        let again = re_encode(&normalised.path);
+        prop_assert_eq!(&normalise(&again).unwrap().path, &normalised.path);
+    }
+
+    #[test]
+    fn whatever_is_forwarded_is_read_alike_by_all(raw in raw_path()) {
+        let Ok(normalised) = normalise(&raw) else { return Ok(()) };
+        let sent = match forward(&raw, &normalised, route) {
+            Verdict::Raw => raw.clone(),
+            Verdict::Normal(target) => target,
+            Verdict::Refuse => return Ok(()),
+        };
+        for (reading, path) in readings(&sent) {
+            prop_assert_eq!(route(&path), route(&normalised.path), "{:?} of {}", reading, String::from_utf8_lossy(&sent));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4).
+//!
+//! The guard is behind us: a head that gets here passed it. Everything until a backend is chosen is synchronous and
+//! sees one table; after that nothing looks at a table again.
+
+use std::rc::Rc;
+
+use super::account::Tally;
+use super::body::RequestBody;
+use super::conn::Peer;
+use super::head::RequestHead;
+use super::reply::Reply;
+use super::{forwarded, path};
+use crate::worker::Worker;
+use crate::worker::timer::Timer;
+use decide::Decision;
+
+mod decide;
+mod forward;
+
+/// Where a request came from, and what it may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) timer: &'a Timer,
+    pub(crate) peer: &'a Peer,
+}
+
+/// Answers a request.
+pub(crate) async fn serve<B: RequestBody>(
+    call: Call<'_>,
+    head: &mut RequestHead,
+    body: &mut B,
+    tally: &mut Tally,
+) -> Reply {
+    let Call { worker, peer, .. } = call;
+
+    // Once, before routing: every later step goes by this path.
+    let Ok(normal) = path::normalise(head.path()) else {
+        worker.metrics.refusals.add(1);
+        return Reply::refusal(worker, 400);
+    };
+    // Host, path, redirects, canary: from one table, in one go.
+    let chosen = match worker.with_table(|table| decide::decide(table, worker, peer, head, &normal, tally)) {
+        Decision::Proxy(chosen) => chosen,
+        Decision::Answer(status) => return Reply::page(worker, status),
+        Decision::Refuse => {
+            worker.metrics.refusals.add(1);
+            return Reply::refusal(worker, 400);
+        }
+        Decision::Redirect(status, location) => return Reply::redirect(worker, status, location),
+        Decision::Healthy => return Reply::healthy(worker),
+    };
+    tally.id = forwarded::apply(head, peer);
+    forward::forward(call, head, body, tally, chosen).await
+}

@@ -1,0 +1,209 @@
+//! Sending a request to an endpoint, and to the next one when that fails (balancing.md 7).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Call;
+use super::decide::Chosen;
+use crate::http::account::Tally;
+use crate::http::body::{Payload, RequestBody};
+use crate::http::error::{Kind, ProxyError, Retry};
+use crate::http::h1::write_request;
+use crate::http::head::{Known, Method, RequestHead};
+use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::table::{BackendCell, Endpoint};
+use crate::upstream::link::Link;
+use crate::upstream::send::{self, Answered, Failed, Request};
+use crate::worker::Worker;
+
+/// Sends a request and gives the answer, or the page that stands for none.
+pub(super) async fn forward<B: RequestBody>(
+    call: Call<'_>,
+    head: &RequestHead,
+    body: &mut B,
+    tally: &mut Tally,
+    chosen: Chosen,
+) -> Reply {
+    let worker = call.worker;
+    let mut text = worker.buffers.text();
+    let outcome = attempt(call, head, body, tally, &chosen, &mut text).await;
+    worker.buffers.give_text(text);
+    let (reached, answered) = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "request failed");
+            return Reply::failure(worker, &error);
+        }
+    };
+    reply(worker, &chosen.cell, reached, answered)
+}
+
+/// An endpoint and the connection that an answer came over.
+struct Reached {
+    endpoint: Arc<Endpoint>,
+    link: Link,
+}
+
+async fn attempt<B: RequestBody>(
+    call: Call<'_>,
+    head: &RequestHead,
+    body: &mut B,
+    tally: &mut Tally,
+    chosen: &Chosen,
+    text: &mut Vec<u8>,
+) -> Result<(Reached, Answered), ProxyError> {
+    let Call { worker, timer, .. } = call;
+    let (mut payload, framing) = Payload::prepare(body, head.framing, &worker.limits, timer).await?;
+    let target = target(head, chosen);
+    let writer = write_request(
+        text,
+        head,
+        target.as_deref().unwrap_or_else(|| head.target()),
+        head.host.raw(),
+        framing,
+    );
+    let request = Request {
+        head: text,
+        writer,
+        to_head: head.method == Method::Head,
+        upgrade: head.upgrade.is_some(),
+    };
+    let idempotent = head.method.is_retriable();
+    let mut tries = worker.limits.tries;
+    // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
+    let mut fresh = false;
+    loop {
+        // The endpoints may all have left since the request was routed.
+        let picked = worker.upstreams.borrow_mut().pick(&chosen.cell);
+        let endpoint = picked.ok_or(Kind::ConnectFailed)?;
+        tally.asked(&endpoint);
+        let once = !idempotent || !matches!(payload, Payload::Whole { .. });
+        let tried = match link(call, &chosen.cell, &endpoint, fresh, once).await {
+            Ok(mut link) => match send::send(worker, timer, &mut link, &request, &mut payload).await {
+                Ok(answered) => {
+                    tally.answered(answered.head.status, false);
+                    return Ok((Reached { endpoint, link }, answered));
+                }
+                Err(failed) => {
+                    link.rest(&worker.buffers);
+                    Tried {
+                        failed,
+                        reused: link.reused,
+                    }
+                }
+            },
+            Err(error) => Tried {
+                failed: Failed {
+                    error,
+                    sent: false,
+                    answered: false,
+                },
+                reused: false,
+            },
+        };
+        let Tried { failed, reused } = tried;
+        let kind = failed.error.kind;
+        worker.metrics.failed(kind);
+        tally.answered(kind.status(), true);
+        // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows.
+        let dead = reused && kind == Kind::Closed && !failed.answered;
+        if !dead || fresh {
+            tries = tries.saturating_sub(1);
+        }
+        if tries == 0 || !may_retry(&failed, idempotent) || !payload.is_replayable() {
+            return Err(failed.error);
+        }
+        fresh |= dead;
+        worker.metrics.retries.add(1);
+    }
+}
+
+struct Tried {
+    failed: Failed,
+    /// Whether the connection had served another request.
+    reused: bool,
+}
+
+/// Whether another endpoint may be asked.
+///
+/// POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for the first one: then
+/// nobody has acted on it. Once a byte was taken, a connection that ends without an answer says nothing about whether the
+/// request was read, be it a kept connection or a new one.
+fn may_retry(failed: &Failed, idempotent: bool) -> bool {
+    match failed.error.kind.retry() {
+        Retry::Always => true,
+        Retry::IfIdempotent => idempotent || !failed.sent,
+        Retry::Never => false,
+    }
+}
+
+/// A connection to an endpoint: a kept one, else a new one.
+///
+/// `once` says that the request cannot be sent twice: then a kept connection is asked again whether it is still open.
+async fn link(
+    call: Call<'_>,
+    cell: &BackendCell,
+    endpoint: &Endpoint,
+    fresh: bool,
+    once: bool,
+) -> Result<Link, ProxyError> {
+    let Call { worker, timer, .. } = call;
+    if !fresh {
+        loop {
+            let kept = worker.upstreams.borrow_mut().take(cell, endpoint);
+            let Some(link) = kept else { break };
+            if !once || link.is_quiet_now() {
+                worker.metrics.reused.add(1);
+                return Ok(link);
+            }
+        }
+    }
+    let connecting = timer.limit(worker.limits.connect, Link::connect(endpoint.address));
+    match connecting.await {
+        Ok(Ok(link)) => {
+            worker.metrics.connected.add(1);
+            Ok(link)
+        }
+        Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
+        Err(_) => Err(Kind::ConnectTimeout.into()),
+    }
+}
+
+/// The target to send where it is not the client's own.
+fn target(head: &RequestHead, chosen: &Chosen) -> Option<Vec<u8>> {
+    let mut target = chosen.path.clone()?;
+    if let Some(query) = head.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    Some(target)
+}
+
+/// Turns a backend's answer into ours: what it says to a proxy stays here (controller.md 9).
+fn reply(worker: &Rc<Worker>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
+    let Reached { endpoint, link } = reached;
+    let Answered { mut head, whole } = answered;
+    head.fields.retain(|known, _| {
+        !matches!(
+            known,
+            Known::Server
+                | Known::XAccelRedirect
+                | Known::XAccelExpires
+                | Known::XAccelLimitRate
+                | Known::XAccelBuffering
+                | Known::XAccelCharset
+        )
+    });
+    let body = if head.status == 101 {
+        ReplyBody::Tunnel(Box::new(link))
+    } else {
+        let reusable = whole && head.keep_alive;
+        let relay = Relay::new(Rc::clone(worker), head.framing, link, cell.id, endpoint, reusable);
+        ReplyBody::Relay(relay)
+    };
+    Reply {
+        head,
+        body,
+        close: false,
+    }
+}

@@ -1,0 +1,164 @@
+//! Answers: a backend's, on its way to the client, or one of our own with the page that nginx shows.
+//!
+//! Users parse these pages (pitfalls.md 2.47), so they are nginx' to the byte.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::error::ProxyError;
+use super::head::{Framing, Known, ResponseHead, reason};
+use crate::upstream::link::Link;
+use crate::worker::Worker;
+
+pub(crate) use relay::Relay;
+
+mod relay;
+
+/// An answer that is about to be written.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) head: Box<ResponseHead>,
+    pub(crate) body: ReplyBody,
+    /// Whether the client's connection has to be closed after it.
+    pub(crate) close: bool,
+}
+
+/// What follows the head.
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    /// Nothing.
+    Empty,
+    /// A page of ours.
+    Page(Bytes),
+    /// What a backend sends.
+    Relay(Relay),
+    /// The head is a 101: from here on the two ends speak their own protocol.
+    Tunnel(Box<Link>),
+}
+
+impl Reply {
+    /// A page of ours.
+    pub(crate) fn page(worker: &Worker, status: u16) -> Self {
+        let body = page(status);
+        let mut head = Box::new(ResponseHead::new(status));
+        head.framing = Framing::Length(body.len() as u64);
+        head.declared_length = Some(body.len() as u64);
+        head.fields
+            .append(Known::Date, worker.date.borrow().as_str().to_owned());
+        head.fields
+            .append(Known::ContentType, Bytes::from_static(b"text/html"));
+        Self {
+            head,
+            body: ReplyBody::Page(body),
+            close: false,
+        }
+    }
+
+    /// A page that leads elsewhere.
+    pub(crate) fn redirect(worker: &Worker, status: u16, location: Vec<u8>) -> Self {
+        let mut reply = Self::page(worker, status);
+        reply.head.fields.append(Known::Location, location);
+        reply
+    }
+
+    /// 200 without a body, for health checks.
+    pub(crate) fn healthy(worker: &Worker) -> Self {
+        let mut reply = Self::page(worker, 200);
+        reply.head.framing = Framing::Length(0);
+        reply.head.declared_length = Some(0);
+        reply.body = ReplyBody::Empty;
+        reply
+    }
+
+    /// The page for a request that failed. The connection of a client that broke its own request is closed.
+    pub(crate) fn failure(worker: &Worker, error: &ProxyError) -> Self {
+        let status = error.kind.status();
+        let mut reply = Self::page(worker, status);
+        reply.close = (400..500).contains(&status);
+        reply
+    }
+
+    /// The page for a request that is refused before it is routed. Nothing more is read from its connection.
+    pub(crate) fn refusal(worker: &Worker, status: u16) -> Self {
+        let mut reply = Self::page(worker, status);
+        reply.close = true;
+        reply
+    }
+}
+
+impl ReplyBody {
+    /// What can be said without reading from a backend: a piece, or `Some(None)` at the end.
+    pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
+        match self {
+            Self::Relay(relay) => relay.buffered(),
+            Self::Page(page) => {
+                let page = std::mem::take(page);
+                *self = Self::Empty;
+                Ok(Some((!page.is_empty()).then_some(page)))
+            }
+            Self::Empty | Self::Tunnel(_) => Ok(Some(None)),
+        }
+    }
+
+    /// Reads more, for [`Self::buffered`] to look at.
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
+        match self {
+            Self::Relay(relay) => relay.poll_more(cx),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+/// nginx' page for a status.
+fn page(status: u16) -> Bytes {
+    let reason = match status {
+        // nginx' pages and its status lines differ here.
+        405 => "Not Allowed",
+        301 | 308 | 400..=599 => reason(status),
+        _ => return Bytes::new(),
+    };
+    format!(
+        "<html>\r\n<head><title>{status} {reason}</title></head>\r\n<body>\r\n\
+         <center><h1>{status} {reason}</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_those_of_nginx() {
+        assert_eq!(
+            page(404),
+            "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n\
+             <center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+        );
+        for (status, title) in [
+            (301, "301 Moved Permanently"),
+            (308, "308 Permanent Redirect"),
+            (400, "400 Bad Request"),
+            (405, "405 Not Allowed"),
+            (408, "408 Request Time-out"),
+            (413, "413 Request Entity Too Large"),
+            (414, "414 Request-URI Too Large"),
+            (500, "500 Internal Server Error"),
+            (501, "501 Not Implemented"),
+            (502, "502 Bad Gateway"),
+            (503, "503 Service Temporarily Unavailable"),
+            (504, "504 Gateway Time-out"),
+            (505, "505 HTTP Version Not Supported"),
+        ] {
+            let text = page(status);
+            let expected = format!("<center><h1>{title}</h1></center>");
+            assert!(
+                text.windows(expected.len())
+                    .any(|part| part == expected.as_bytes()),
+                "{title}"
+            );
+        }
+        assert!(page(200).is_empty());
+    }
+}

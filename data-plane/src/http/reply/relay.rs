@@ -1,0 +1,112 @@
+//! The body of a backend's answer, piece by piece; at its end the connection goes back to its pool.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+
+use crate::http::error::{Kind, ProxyError};
+use crate::http::h1::{Body, BodyReader};
+use crate::http::head::Framing;
+use crate::table::Endpoint;
+use crate::upstream::link::Link;
+use crate::worker::Worker;
+
+/// An answer's body that is being read.
+pub(crate) struct Relay {
+    worker: Rc<Worker>,
+    reader: BodyReader,
+    /// `None` once the body is over.
+    link: Option<Link>,
+    cell: u64,
+    endpoint: Arc<Endpoint>,
+    /// Whether the connection may serve another request.
+    reusable: bool,
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Relay from {}", self.endpoint.address)
+    }
+}
+
+impl Relay {
+    /// The body behind a head with this framing, on this connection.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        framing: Framing,
+        link: Link,
+        cell: u64,
+        endpoint: Arc<Endpoint>,
+        reusable: bool,
+    ) -> Self {
+        Self {
+            worker,
+            reader: BodyReader::new(framing),
+            link: Some(link),
+            cell,
+            endpoint,
+            reusable,
+        }
+    }
+
+    /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
+    pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
+        let Some(link) = &mut self.link else {
+            return Ok(Some(None));
+        };
+        match self.reader.next(&mut link.input) {
+            Ok(Body::Data(piece)) => Ok(Some(Some(piece))),
+            Ok(Body::End) => {
+                self.end();
+                Ok(Some(None))
+            }
+            Ok(Body::Need) => Ok(None),
+            Err(error) => {
+                self.link = None;
+                Err(ProxyError::of(Kind::InvalidBody, error))
+            }
+        }
+    }
+
+    /// Reads more, for [`Self::buffered`] to look at.
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
+        let Some(link) = &mut self.link else {
+            return Poll::Ready(Ok(()));
+        };
+        let failed = match ready!(link.poll_fill(&self.worker.buffers, cx)) {
+            Ok(0) => match self.reader.close() {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(error) => ProxyError::of(Kind::Closed, error),
+            },
+            Ok(_) => return Poll::Ready(Ok(())),
+            Err(error) => ProxyError::of(Kind::Closed, error),
+        };
+        self.link = None;
+        Poll::Ready(Err(failed))
+    }
+
+    /// Gives the connection back, if it is clean: the request was sent whole, the framing was sound, and no byte is
+    /// there that belongs to no answer.
+    fn end(&mut self) {
+        let Some(mut link) = self.link.take() else { return };
+        let clean = self.reusable && link.input.is_empty();
+        link.rest(&self.worker.buffers);
+        if clean {
+            link.reused = true;
+            let now = self.worker.timers.now();
+            let mut upstreams = self.worker.upstreams.borrow_mut();
+            upstreams.give(self.cell, &self.endpoint, link, now);
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.rest(&self.worker.buffers);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Byte streams to clients, plain or in TLS, and reading from them into buffers.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use crate::worker::buffers::ROOM;
+
+/// A connection to a client: plain or TLS.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
+
+/// Reads more into a buffer that has room. Gives the number of bytes, 0 at the end of the stream.
+pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    // The future keeps nothing between polls, so dropping it loses nothing.
+    match ready!(pin!(stream.read_buf(buffer)).poll(cx)) {
+        // A TLS peer that goes without saying so; to HTTP it is the end like any other.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
+        outcome => Poll::Ready(outcome),
+    }
+}
+
+/// Makes sure that a read is worth its system call. What is left of a buffer is used first: a head at its front is still
+/// referred to, so more room would be new memory.
+pub(crate) fn make_room(buffer: &mut BytesMut) {
+    const ENOUGH: usize = ROOM / 8;
+    if buffer.capacity() - buffer.len() < ENOUGH {
+        buffer.reserve(ROOM);
+    }
+}
+
+/// Ready when a client has gone while it waits for an answer. What it says meanwhile is its next request: that is read
+/// ahead, but no more than a buffer of it.
+///
+/// As nginx does, a client that closes its half is taken for gone.
+pub(crate) fn poll_gone<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    input: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    while input.len() < ROOM {
+        make_room(input);
+        match ready!(poll_fill(stream, input, cx)) {
+            Ok(0) | Err(_) => return Poll::Ready(()),
+            Ok(_) => {}
+        }
+    }
+    Poll::Pending
+}
+
+/// A stream whose first bytes were read already.
+#[derive(Debug)]
+pub(crate) struct Prefixed<S> {
+    prefix: BytesMut,
+    stream: S,
+}
+
+impl<S> Prefixed<S> {
+    /// Gives `prefix` first, then what the stream has.
+    pub(crate) fn new(prefix: BytesMut, stream: S) -> Self {
+        Self { prefix, stream }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { prefix, stream } = self.get_mut();
+        if prefix.is_empty() {
+            return Pin::new(stream).poll_read(cx, into);
+        }
+        let some = prefix.len().min(into.remaining());
+        into.put_slice(&prefix[..some]);
+        prefix.advance(some);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

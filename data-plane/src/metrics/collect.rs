@@ -1,0 +1,175 @@
+//! The families that a scrape sees.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::{BOUNDS, Counter, Metrics, WorkerMetrics};
+use crate::http::error::Kind;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Name, help and place of the plain counters.
+type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
+
+const COUNTERS: [Plain; 15] = [
+    ("firth_connections_accepted", "Client connections accepted", |w| {
+        &w.accepted
+    }),
+    (
+        "firth_connections_refused",
+        "Client connections closed because too many were open",
+        |w| &w.refused,
+    ),
+    ("firth_accept_errors", "Failed accepts", |w| &w.accept_errors),
+    (
+        "firth_tls_handshake_failures",
+        "TLS handshakes that failed",
+        |w| &w.handshake_failures,
+    ),
+    ("firth_panics", "Connections ended by a panic", |w| &w.panics),
+    ("firth_requests_routed", "Requests sent to a backend", |w| {
+        &w.routed
+    }),
+    ("firth_requests_refused", "Requests refused before routing", |w| {
+        &w.refusals
+    }),
+    (
+        "firth_requests_abandoned",
+        "Requests whose client went before the answer was whole",
+        |w| &w.abandoned,
+    ),
+    ("firth_request_body_bytes", "Bytes of request bodies", |w| {
+        &w.received
+    }),
+    ("firth_response_body_bytes", "Bytes of response bodies", |w| {
+        &w.sent
+    }),
+    (
+        "firth_upstream_connections",
+        "Connections opened to endpoints",
+        |w| &w.connected,
+    ),
+    (
+        "firth_upstream_reused",
+        "Requests sent over a kept connection",
+        |w| &w.reused,
+    ),
+    (
+        "firth_upstream_retries",
+        "Requests tried again on another endpoint",
+        |w| &w.retries,
+    ),
+    (
+        "firth_access_log_dropped",
+        "Access log lines dropped because the writer was behind",
+        |w| &w.log_dropped,
+    ),
+    (
+        "firth_access_log_lines",
+        "Access log lines handed to the writer",
+        |w| &w.log_lines,
+    ),
+];
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        for (name, help, which) in COUNTERS {
+            let counter = ConstCounter::new(self.sum(which));
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            counter.encode(metric)?;
+        }
+        let open = ConstGauge::new(i64::try_from(self.open()).unwrap_or(i64::MAX));
+        let metric = encoder.encode_descriptor(
+            "firth_connections_open",
+            "Client connections open",
+            None,
+            MetricType::Gauge,
+        )?;
+        open.encode(metric)?;
+
+        let mut requests = encoder.encode_descriptor(
+            "firth_requests",
+            "Requests answered, by class of status",
+            None,
+            MetricType::Counter,
+        )?;
+        for (place, class) in CLASSES.into_iter().enumerate() {
+            let counter = ConstCounter::new(self.sum(|worker| &worker.requests[place]));
+            counter.encode(requests.encode_family(&[("status", class)])?)?;
+        }
+        let mut failures = encoder.encode_descriptor(
+            "firth_upstream_failures",
+            "Failed tries, by what went wrong",
+            None,
+            MetricType::Counter,
+        )?;
+        for kind in Kind::ALL {
+            let counter = ConstCounter::new(self.sum(|worker| &worker.failures[kind as usize]));
+            counter.encode(failures.encode_family(&[("kind", kind.as_str())])?)?;
+        }
+        self.times(encoder)
+    }
+}
+
+impl Metrics {
+    fn times(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds
+            .enumerate()
+            .map(|(place, bound)| (bound, self.sum(|worker| &worker.times[place])))
+            .collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let seconds = self.sum(|worker| &worker.time_micros) as f64 / 1e6;
+        let help = "Time from a request's head to the end of its answer";
+        let mut metric = encoder.encode_descriptor(
+            "firth_request_duration_seconds",
+            help,
+            None,
+            MetricType::Histogram,
+        )?;
+        metric.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn workers_are_added_up() {
+        let metrics = Metrics::new(2);
+        metrics.worker(0).answered(204, Duration::from_millis(7));
+        metrics.worker(1).answered(200, Duration::from_secs(60));
+        metrics.worker(1).failed(Kind::ReadTimeout);
+        metrics.worker(1).open.set(3);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(metrics));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "firth_requests_total{status=\"2xx\"} 2",
+            "firth_requests_total{status=\"5xx\"} 0",
+            "firth_upstream_failures_total{kind=\"read_timeout\"} 1",
+            "firth_connections_open 3",
+            "firth_request_duration_seconds_count 2",
+            "firth_request_duration_seconds_bucket{le=\"0.005\"} 0",
+            "firth_request_duration_seconds_bucket{le=\"0.01\"} 1",
+            "firth_request_duration_seconds_bucket{le=\"+Inf\"} 2",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+}

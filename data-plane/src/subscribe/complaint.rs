@@ -1,0 +1,54 @@
+//! How often the log says that there is no control plane: at once, then rarely.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// When the log was last told.
+#[derive(Debug, Default)]
+pub(super) struct Complaint {
+    last: Option<Instant>,
+}
+
+impl Complaint {
+    /// Logs a failed try, unless one was logged a short while ago.
+    pub(super) fn say(&mut self, control_plane: impl Display, reason: impl Display, now: Instant) {
+        if self.due(now) {
+            warn!(%control_plane, %reason, "no stream from the control plane; trying again for ever");
+        }
+    }
+
+    /// It works again: the next failure is news.
+    pub(super) fn over(&mut self) {
+        self.last = None;
+    }
+
+    fn due(&mut self, now: Instant) -> bool {
+        let due = self
+            .last
+            .is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_then_rarely() {
+        let start = Instant::now();
+        let mut complaint = Complaint::default();
+        let seconds = [0, 1, 29, 31, 45, 62];
+        let due = seconds.map(|second| complaint.due(start + Duration::from_secs(second)));
+        assert_eq!(due, [true, false, false, true, false, true]);
+        complaint.over();
+        assert!(complaint.due(start + Duration::from_secs(63)));
+    }
+}

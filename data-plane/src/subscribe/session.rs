@@ -1,0 +1,327 @@
+//! The proxy's end of the stream as a state machine: messages in, answers out. The mirror of the control plane's
+//! session.
+//!
+//! It lives longer than a stream: where the proxy is on each lane stays known when a stream ends, and the next one
+//! resumes from there. What it has is the [`Writer`]'s.
+//!
+//! **Invariants:** what came is applied only after its bytes were hashed; after each batch the root of what the proxy
+//! has is computed anew and compared. A lane whose root is wrong is not resumed but asked for in full, and what is
+//! served stays meanwhile.
+
+mod batch;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use shared::kind::Lane;
+use shared::proto::config;
+use shared::proto::config::control_message::Message as Control;
+use shared::proto::config::lane_start::Mode;
+use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::schema;
+use shared::version::{Lineage, Root, Seq};
+use thiserror::Error;
+use tracing::info;
+
+use crate::table::Writer;
+use batch::Staged;
+
+/// Who this proxy says it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Pod or host name and 64 random bits.
+    pub proxy_id: String,
+    /// Kubernetes node, or host name.
+    pub node: String,
+    /// Topology zone, empty when unknown.
+    pub zone: String,
+    /// The fleet it belongs to.
+    pub group: String,
+}
+
+/// Why a stream is to be ended by this side.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Close {
+    /// What the proxy has is not what the control plane says it has. The lane is asked for in full next time.
+    #[error("lane {}: expected root {expected}, got {actual}", lane.as_str())]
+    Diverged {
+        /// Which lane.
+        lane: Lane,
+        /// The control plane's root.
+        expected: Root,
+        /// The root of what the proxy has.
+        actual: Root,
+    },
+    /// The control plane asks to connect again.
+    #[error("redirected: {reason}")]
+    Redirect {
+        /// Not before this delay.
+        after: Duration,
+        /// What it says about it.
+        reason: String,
+    },
+    /// The control plane does not keep to the protocol.
+    #[error("protocol: {0}")]
+    Protocol(String),
+}
+
+/// What is to be done after a message: say these, then perhaps close.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Actions {
+    /// Answers, in order.
+    pub say: Vec<config::ProxyMessage>,
+    /// The stream ends.
+    pub close: Option<Close>,
+}
+
+/// Where the proxy is on one lane.
+#[derive(Debug, Default)]
+struct LaneState {
+    /// Place in a log. `None`: nothing to resume from.
+    position: Option<(Lineage, Seq)>,
+    /// A state of this lane was complete once.
+    complete: bool,
+    /// Where the control plane's log was at the beginning of this stream, until that is reached.
+    target: Option<Seq>,
+    /// A batch whose last chunk has not come.
+    staged: Option<Staged>,
+}
+
+impl LaneState {
+    /// Place in the log; 0 for none.
+    fn seq(&self) -> Seq {
+        self.position.map_or(Seq(0), |(_, seq)| seq)
+    }
+}
+
+/// The proxy's end of the stream.
+#[derive(Debug)]
+pub struct Session {
+    identity: Identity,
+    clock: fn() -> Instant,
+    /// The control-plane process at the other end, from its Welcome on.
+    lineage: Option<Lineage>,
+    heartbeat: Duration,
+    config: LaneState,
+    live: LaneState,
+    /// A full sync of LIVE is applied, and the CONFIG that belongs to it not yet.
+    unsettled: bool,
+}
+
+impl Session {
+    /// Of a proxy that never connected. The clock measures how long applying takes.
+    pub fn new(identity: Identity, clock: fn() -> Instant) -> Self {
+        Self {
+            identity,
+            clock,
+            lineage: None,
+            heartbeat: Duration::ZERO,
+            config: LaneState::default(),
+            live: LaneState::default(),
+            unsettled: false,
+        }
+    }
+
+    /// Begins a stream: the first message to say.
+    pub fn hello(&mut self, writer: &Writer) -> config::ProxyMessage {
+        self.lineage = None;
+        let mut resume = Vec::new();
+        for lane in Lane::ALL {
+            let state = self.lane_mut(lane);
+            // A CONFIG batch that was cut is forgotten. A LIVE one is applied up to the cut: where it changed
+            // something, the same cursor leads to the same end; where it was to replace everything, nothing can be
+            // resumed.
+            let cut = state.staged.take();
+            if lane == Lane::Live && cut.is_some_and(|cut| cut.replaces()) {
+                state.position = None;
+            }
+            state.target = None;
+            resume.extend(state.position.map(|(lineage, seq)| config::Resume {
+                lane: lane.to_wire(),
+                lineage: lineage.to_bytes(),
+                seq: seq.0,
+                root: writer.root(lane).to_bytes(),
+                refused: wire::refusals(writer, lane, &[]).0,
+                staged: Vec::new(),
+            }));
+        }
+        let Identity {
+            proxy_id,
+            node,
+            zone,
+            group,
+        } = self.identity.clone();
+        wire::message(FromProxy::Hello(config::Hello {
+            proxy_id,
+            node,
+            zone,
+            group,
+            schema: schema::CURRENT,
+            capabilities: Vec::new(),
+            resume,
+        }))
+    }
+
+    /// Takes in what the control plane says.
+    pub fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
+        let mut actions = Actions::default();
+        if let Err(close) = self.step(message, writer, &mut actions) {
+            if let Close::Diverged { lane, .. } = &close {
+                self.lane_mut(*lane).position = None;
+            }
+            actions.close = Some(close);
+        }
+        actions
+    }
+
+    /// Whether the Welcome of this stream has come.
+    pub fn is_welcome(&self) -> bool {
+        self.lineage.is_some()
+    }
+
+    /// Whether both lanes were complete once: the proxy knows everything that it needs.
+    pub fn is_complete(&self) -> bool {
+        self.config.complete && self.live.complete
+    }
+
+    /// How long the control plane may be silent; `None` as long as it has not said.
+    pub fn silence_limit(&self) -> Option<Duration> {
+        let heartbeat = (self.is_welcome() && !self.heartbeat.is_zero()).then_some(self.heartbeat)?;
+        Some(heartbeat.saturating_mul(3).max(Duration::from_secs(10)))
+    }
+
+    /// Where the proxy is on a lane; 0 for nowhere.
+    pub fn seq(&self, lane: Lane) -> Seq {
+        self.lane(lane).seq()
+    }
+
+    fn step(
+        &mut self,
+        message: config::ControlMessage,
+        writer: &mut Writer,
+        actions: &mut Actions,
+    ) -> Result<(), Close> {
+        match (message.message, self.is_welcome()) {
+            (Some(Control::Welcome(welcome)), false) => self.on_welcome(&welcome, writer),
+            (Some(Control::Welcome(_)), true) => Err(protocol("expected one welcome a stream, got a second")),
+            (Some(Control::Redirect(redirect)), _) => Err(Close::Redirect {
+                after: Duration::from_millis(redirect.after_ms.into()),
+                reason: redirect.reason,
+            }),
+            (_, false) => Err(protocol("expected a welcome first, got another message")),
+            (Some(Control::Batch(batch)), true) => self.on_batch(batch, writer, actions),
+            (Some(Control::Heartbeat(heartbeat)), true) => self.on_heartbeat(&heartbeat, writer, actions),
+            // What a later revision may say and does not need an answer.
+            (None, true) => Ok(()),
+            (Some(Control::InventoryRequest(_)), true) => Err(protocol(
+                "got an inventory request, which this proxy did not offer to answer",
+            )),
+        }
+    }
+
+    fn on_welcome(&mut self, welcome: &config::Welcome, writer: &mut Writer) -> Result<(), Close> {
+        let lineage = Lineage::from_slice(&welcome.lineage).ok_or_else(|| {
+            protocol(format!(
+                "expected a lineage of 16 bytes, got {}",
+                welcome.lineage.len()
+            ))
+        })?;
+        for start in &welcome.lanes {
+            let lane = wire::lane(start.lane)?;
+            let state = self.lane_mut(lane);
+            let seq = Seq(start.seq);
+            match Mode::try_from(start.mode).unwrap_or_default() {
+                Mode::InSync => {
+                    state.position = Some((lineage, seq));
+                    state.complete = true;
+                }
+                Mode::Cursor => {
+                    let resumed = state.position.filter(|(ours, _)| *ours == lineage);
+                    let Some((_, ours)) = resumed else {
+                        return Err(protocol(
+                            "a lane goes on from a cursor that this proxy does not have",
+                        ));
+                    };
+                    state.complete = true;
+                    state.target = (ours < seq).then_some(seq);
+                }
+                // Whatever its kind, what comes first is a batch that replaces all.
+                Mode::Full | Mode::Wait => {
+                    state.position = None;
+                    state.target = Some(seq);
+                }
+                Mode::Inventory | Mode::Unspecified => {
+                    return Err(protocol(format!(
+                        "a lane begins in the unknown mode {}",
+                        start.mode
+                    )));
+                }
+            }
+            info!(
+                lane = lane.as_str(),
+                mode = Mode::try_from(start.mode).unwrap_or_default().as_str_name(),
+                seq = start.seq,
+                "lane begins"
+            );
+        }
+        self.lineage = Some(lineage);
+        self.heartbeat = Duration::from_millis(welcome.heartbeat_ms.into());
+        self.settle(writer);
+        Ok(())
+    }
+
+    fn on_heartbeat(
+        &mut self,
+        heartbeat: &config::Heartbeat,
+        writer: &Writer,
+        actions: &mut Actions,
+    ) -> Result<(), Close> {
+        for place in &heartbeat.lanes {
+            let lane = wire::lane(place.lane)?;
+            let state = self.lane(lane);
+            let here = state.staged.is_none() && state.position.map(|(_, seq)| seq) == Some(Seq(place.seq));
+            let (expected, actual) = (wire::root(&place.root)?, writer.root(lane));
+            if here && expected != actual {
+                actions
+                    .say
+                    .push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
+                return Err(Close::Diverged {
+                    lane,
+                    expected,
+                    actual,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use.
+    fn settle(&mut self, writer: &mut Writer) {
+        if self.unsettled && self.config.position.is_some() && self.config.target.is_none() {
+            self.unsettled = false;
+            writer.settle();
+        }
+    }
+
+    fn lane(&self, lane: Lane) -> &LaneState {
+        match lane {
+            Lane::Config => &self.config,
+            Lane::Live => &self.live,
+        }
+    }
+
+    fn lane_mut(&mut self, lane: Lane) -> &mut LaneState {
+        match lane {
+            Lane::Config => &mut self.config,
+            Lane::Live => &mut self.live,
+        }
+    }
+}
+
+fn protocol(what: impl Into<String>) -> Close {
+    Close::Protocol(what.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Batches: chunks are checked, CONFIG is staged until its last one, LIVE is applied as it comes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use shared::delta::Removal;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::version::{Root, Seq, Version};
+use tracing::error;
+
+use super::wire;
+use super::{Actions, Close, Session, protocol};
+use crate::table::Writer;
+use crate::table::apply::Code;
+
+/// Resources of a batch that came corrupt and are told of, at most.
+const CORRUPT: usize = 256;
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(super) struct Staged {
+    from: Seq,
+    to: Seq,
+    root_after: Root,
+    chunks: u32,
+    /// CONFIG only: held back until the last chunk.
+    up: Vec<Arc<Entry>>,
+    removed: Vec<Removal>,
+    /// LIVE only, where it replaces everything: what it brought.
+    brought: HashSet<ResourceKey>,
+    /// What came with a hash that is not its own.
+    corrupt: Vec<config::Refusal>,
+}
+
+impl Staged {
+    /// Whether it replaces all that the proxy has.
+    pub(super) fn replaces(&self) -> bool {
+        self.from == Seq::default()
+    }
+}
+
+/// What a chunk brings.
+#[derive(Default)]
+struct Chunk {
+    up: Vec<Arc<Entry>>,
+    removed: Vec<Removal>,
+    corrupt: Vec<config::Refusal>,
+}
+
+impl Session {
+    pub(super) fn on_batch(
+        &mut self,
+        batch: config::Batch,
+        writer: &mut Writer,
+        actions: &mut Actions,
+    ) -> Result<(), Close> {
+        let began = (self.clock)();
+        let lane = wire::lane(batch.lane)?;
+        let mut staged = self.staged(lane, &batch)?;
+        let more = batch.more;
+        let mut chunk = read(lane, batch)?;
+        staged.chunks += 1;
+        staged.corrupt.append(&mut chunk.corrupt);
+        staged.corrupt.truncate(CORRUPT);
+        match lane {
+            Lane::Config => {
+                staged.up.append(&mut chunk.up);
+                staged.removed.append(&mut chunk.removed);
+            }
+            Lane::Live => {
+                if staged.replaces() {
+                    staged
+                        .brought
+                        .extend(chunk.up.iter().map(|entry| entry.key.clone()));
+                }
+                writer.apply_live(chunk.up, &chunk.removed);
+            }
+        }
+        if more {
+            let seq = self.seq(lane);
+            let took = (self.clock)().saturating_duration_since(began);
+            actions
+                .say
+                .push(wire::ack(lane, seq, staged.chunks, took, &staged.corrupt, writer));
+            self.lane_mut(lane).staged = Some(staged);
+            return Ok(());
+        }
+        self.finish(lane, staged, writer, |session, staged, writer| {
+            let took = (session.clock)().saturating_duration_since(began);
+            actions
+                .say
+                .push(wire::ack(lane, staged.to, 0, took, &staged.corrupt, writer));
+        })
+    }
+
+    /// The batch that a chunk belongs to: the one that is open, or a new one that begins where this proxy is.
+    fn staged(&mut self, lane: Lane, batch: &config::Batch) -> Result<Staged, Close> {
+        let (from, to) = (Seq(batch.from), Seq(batch.to));
+        let root_after = wire::root(&batch.root_after)?;
+        let lineage = self.lineage;
+        let state = self.lane_mut(lane);
+        if let Some(open) = state.staged.take() {
+            if (open.from, open.to, open.root_after) != (from, to, root_after) {
+                return Err(protocol(format!(
+                    "the batch {from} to {to} interrupts {} to {}",
+                    open.from, open.to
+                )));
+            }
+            return Ok(open);
+        }
+        let is_here = state
+            .position
+            .is_some_and(|(ours, seq)| Some(ours) == lineage && seq == from);
+        if from != Seq::default() && !is_here {
+            let here = state.seq();
+            return Err(protocol(format!(
+                "the batch {from} to {to} does not begin at {here}, where this proxy is"
+            )));
+        }
+        if to <= from {
+            return Err(protocol(format!("the batch {from} to {to} leads nowhere")));
+        }
+        Ok(Staged {
+            from,
+            to,
+            root_after,
+            chunks: 0,
+            up: Vec::new(),
+            removed: Vec::new(),
+            brought: HashSet::new(),
+            corrupt: Vec::new(),
+        })
+    }
+
+    /// All chunks are there.
+    fn finish(
+        &mut self,
+        lane: Lane,
+        mut staged: Staged,
+        writer: &mut Writer,
+        answer: impl FnOnce(&Self, &Staged, &Writer),
+    ) -> Result<(), Close> {
+        match (lane, staged.replaces()) {
+            (Lane::Config, true) => writer.replace_config(std::mem::take(&mut staged.up)),
+            (Lane::Config, false) => writer.apply_config(std::mem::take(&mut staged.up), &staged.removed),
+            (Lane::Live, true) => {
+                writer.retain_live(|key| staged.brought.contains(key));
+                self.unsettled = true;
+            }
+            (Lane::Live, false) => {}
+        }
+        let lineage = self.lineage;
+        let (expected, actual) = (staged.root_after, writer.root(lane));
+        let state = self.lane_mut(lane);
+        if expected == actual {
+            state.position = lineage.map(|lineage| (lineage, staged.to));
+            state.complete = true;
+            state.target = state.target.filter(|target| *target > staged.to);
+            self.settle(writer);
+        }
+        answer(self, &staged, writer);
+        if expected == actual {
+            Ok(())
+        } else {
+            error!(lane = lane.as_str(), %expected, %actual, "what this proxy has is not what it was sent");
+            Err(Close::Diverged {
+                lane,
+                expected,
+                actual,
+            })
+        }
+    }
+}
+
+/// Checks what a chunk brings: kinds of its lane, and versions that are the hash of what came.
+fn read(lane: Lane, batch: config::Batch) -> Result<Chunk, Close> {
+    let mut chunk = Chunk::default();
+    for resource in batch.up {
+        let kind = kind(resource.kind)?;
+        on_lane(kind, lane)?;
+        let came = Version::from_slice(&resource.version);
+        let key = ResourceKey::new(kind, resource.key.as_str());
+        let entry = Entry::from_body(key, resource.min_schema, resource.body.clone());
+        if came == Some(entry.version) {
+            chunk.up.push(Arc::new(entry));
+        } else {
+            error!(%kind, key = resource.key, hash = %entry.version, "resource came corrupt");
+            let reason = format!(
+                "expected bytes of the version that was said, got those of {}",
+                entry.version
+            );
+            chunk
+                .corrupt
+                .push(wire::refusal_of(&resource, Code::Corrupt, &reason));
+        }
+    }
+    for removal in batch.removed {
+        let kind = kind(removal.kind)?;
+        on_lane(kind, lane)?;
+        chunk.removed.push(Removal {
+            key: ResourceKey::new(kind, removal.key),
+            gone: removal.gone,
+        });
+    }
+    Ok(chunk)
+}
+
+/// Kinds of a later schema included: what cannot be served is had all the same.
+fn kind(kind: i32) -> Result<Kind, Close> {
+    Kind::any_from_wire(kind).ok_or_else(|| protocol(format!("expected a kind, got {kind}")))
+}
+
+fn on_lane(kind: Kind, lane: Lane) -> Result<(), Close> {
+    if kind.lane() == lane {
+        return Ok(());
+    }
+    Err(protocol(format!("got {kind} on the lane {}", lane.as_str())))
+}

@@ -1,0 +1,538 @@
+//! The session against a simulated control plane: any commits, any chunks, any cuts; and what breaks the protocol.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+use shared::version::Version;
+
+use super::*;
+use crate::table::world::{Step, World, backend, dump, host, route, slice, steps};
+
+/// One lane of a control plane's log.
+#[derive(Default)]
+struct Log {
+    deltas: Vec<Delta>,
+}
+
+/// A control plane that serves one proxy.
+struct Model {
+    world: World,
+    lineage: Lineage,
+    config: Log,
+    live: Log,
+    /// States of earlier processes have other numbers: the log of a new process begins above zero.
+    base: u64,
+    stream: Option<Stream>,
+}
+
+#[derive(Default)]
+struct Stream {
+    queue: VecDeque<Control>,
+    /// Sent up to here, LIVE and CONFIG; `None`: a full sync is due.
+    live: Option<u64>,
+    config: Option<u64>,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            world: World::default(),
+            lineage: Lineage::random(),
+            config: Log::default(),
+            live: Log::default(),
+            base: 1,
+            stream: None,
+        }
+    }
+
+    fn log(&self, lane: Lane) -> &Log {
+        match lane {
+            Lane::Config => &self.config,
+            Lane::Live => &self.live,
+        }
+    }
+
+    fn seq(&self, lane: Lane) -> u64 {
+        self.base + self.log(lane).deltas.len() as u64
+    }
+
+    fn commit(&mut self, step: &Step) {
+        let (lane, delta) = self.world.step(step);
+        match lane {
+            Lane::Config => self.config.deltas.push(delta),
+            Lane::Live => self.live.deltas.push(delta),
+        }
+    }
+
+    /// Another process with the same objects.
+    fn restart(&mut self) {
+        self.lineage = Lineage::random();
+        (self.config, self.live) = (Log::default(), Log::default());
+        self.base += 7;
+        self.stream = None;
+    }
+
+    fn accept(&mut self, hello: config::ProxyMessage) {
+        let Some(FromProxy::Hello(hello)) = hello.message else {
+            panic!("no hello: {hello:?}");
+        };
+        let mut stream = Stream::default();
+        let mut lanes = Vec::new();
+        for lane in Lane::ALL {
+            let resume = hello.resume.iter().find(|resume| resume.lane == lane.to_wire());
+            let root = resume.and_then(|resume| Root::from_slice(&resume.root));
+            let cursor = resume
+                .filter(|resume| resume.lineage == self.lineage.to_bytes())
+                .map(|resume| resume.seq);
+            let (mode, at) = match (root == Some(self.world.lane(lane).root()), cursor) {
+                (true, _) => (Mode::InSync, Some(self.seq(lane))),
+                (false, Some(seq)) => (Mode::Cursor, Some(seq)),
+                (false, None) => (Mode::Full, None),
+            };
+            match lane {
+                Lane::Live => stream.live = at,
+                Lane::Config => stream.config = at,
+            }
+            lanes.push(config::LaneStart {
+                lane: lane.to_wire(),
+                mode: mode.into(),
+                seq: self.seq(lane),
+            });
+        }
+        stream.queue.push_back(Control::Welcome(config::Welcome {
+            lineage: self.lineage.to_bytes(),
+            schema: 1,
+            heartbeat_ms: 5000,
+            status_interval_ms: 0,
+            lanes,
+        }));
+        self.stream = Some(stream);
+    }
+
+    /// What the proxy gets next; batches are cut into chunks of `size` changes. LIVE goes first.
+    fn next(&mut self, size: usize) -> Option<Control> {
+        let mut stream = self.stream.take()?;
+        if stream.queue.is_empty() {
+            for lane in Lane::ALL {
+                let cursor = match lane {
+                    Lane::Live => &mut stream.live,
+                    Lane::Config => &mut stream.config,
+                };
+                if *cursor == Some(self.seq(lane)) {
+                    continue;
+                }
+                let from = cursor.replace(self.seq(lane)).unwrap_or(0);
+                stream.queue.extend(self.batch(lane, from, size));
+                break;
+            }
+        }
+        let next = stream.queue.pop_front();
+        self.stream = Some(stream);
+        next.or_else(|| Some(self.heartbeat()))
+    }
+
+    fn batch(&self, lane: Lane, from: u64, size: usize) -> Vec<Control> {
+        let delta = if from == 0 {
+            Delta {
+                up: self.world.lane(lane).iter().cloned().collect(),
+                removed: Vec::new(),
+            }
+        } else {
+            let deltas = self.log(lane).deltas.iter().skip((from - self.base) as usize);
+            deltas.cloned().fold(Delta::default(), Delta::squash)
+        };
+        let chunk = |up: &[Arc<Entry>], removed: &[shared::delta::Removal]| config::Batch {
+            lane: lane.to_wire(),
+            from,
+            to: self.seq(lane),
+            root_after: self.world.lane(lane).root().to_bytes(),
+            more: true,
+            up: up.iter().map(|entry| entry.to_wire()).collect(),
+            removed: removed.iter().map(|removal| removal.to_wire()).collect(),
+        };
+        let mut chunks: Vec<_> = delta
+            .removed
+            .chunks(size)
+            .map(|removed| chunk(&[], removed))
+            .collect();
+        chunks.extend(delta.up.chunks(size).map(|up| chunk(up, &[])));
+        if chunks.is_empty() {
+            chunks.push(chunk(&[], &[]));
+        }
+        if let Some(last) = chunks.last_mut() {
+            last.more = false;
+        }
+        chunks.into_iter().map(Control::Batch).collect()
+    }
+
+    fn heartbeat(&self) -> Control {
+        let lanes = Lane::ALL.map(|lane| config::LanePosition {
+            lane: lane.to_wire(),
+            seq: self.seq(lane),
+            root: self.world.lane(lane).root().to_bytes(),
+        });
+        Control::Heartbeat(config::Heartbeat {
+            lanes: lanes.to_vec(),
+        })
+    }
+}
+
+struct Proxy {
+    session: Session,
+    writer: Writer,
+}
+
+impl Proxy {
+    fn new() -> Self {
+        let identity = Identity {
+            proxy_id: "p-1".into(),
+            ..Identity::default()
+        };
+        Self {
+            session: Session::new(identity, shared::clock::now),
+            writer: Writer::new(),
+        }
+    }
+
+    fn connect(&mut self, model: &mut Model) {
+        model.accept(self.session.hello(&self.writer));
+    }
+
+    fn hear(&mut self, message: Control) -> Actions {
+        let is_batch = matches!(message, Control::Batch(_));
+        let actions = self.session.on(
+            config::ControlMessage {
+                message: Some(message),
+            },
+            &mut self.writer,
+        );
+        for said in &actions.say {
+            let Some(FromProxy::Ack(ack)) = &said.message else {
+                panic!("no ack: {said:?}");
+            };
+            let lane = Lane::from_wire(ack.lane).unwrap();
+            assert_eq!(ack.root, self.writer.root(lane).to_bytes());
+        }
+        if is_batch {
+            assert_eq!(actions.say.len(), 1, "each chunk is answered");
+        }
+        actions
+    }
+
+    /// Takes in everything that is to come.
+    fn catch_up(&mut self, model: &mut Model) {
+        loop {
+            let message = model.next(3).unwrap();
+            let idle = matches!(message, Control::Heartbeat(_));
+            assert_eq!(self.hear(message).close, None);
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn check(&self, model: &Model) {
+        for lane in Lane::ALL {
+            assert_eq!(self.writer.has(lane), model.world.lane(lane));
+        }
+        let scratch = model.world.writer();
+        assert_eq!(
+            dump(&self.writer.tables().current()),
+            dump(&scratch.tables().current())
+        );
+        assert!(self.session.is_complete());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Deliver(usize),
+    Cut,
+    Restart,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![12 => (1..4_usize).prop_map(Event::Deliver), 2 => Just(Event::Cut), 1 => Just(Event::Restart)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is committed, cut and resumed: in the end the proxy has and serves what the control plane says.
+    #[test]
+    fn any_stream_ends_at_the_source(
+        steps in steps(40),
+        events in prop::collection::vec(event(), 0..120),
+        commits in prop::collection::vec(0..4_usize, 120),
+    ) {
+        let mut model = Model::new();
+        let mut proxy = Proxy::new();
+        let mut steps = steps.iter();
+        proxy.connect(&mut model);
+        for (event, commits) in events.iter().zip(commits) {
+            steps.by_ref().take(commits).for_each(|step| model.commit(step));
+            match event {
+                Event::Deliver(size) => {
+                    let message = model.next(*size).unwrap();
+                    // A heartbeat of a model that has sent everything fits, so nothing is ever closed.
+                    prop_assert_eq!(proxy.hear(message).close, None);
+                }
+                Event::Cut => proxy.connect(&mut model),
+                Event::Restart => {
+                    model.restart();
+                    proxy.connect(&mut model);
+                }
+            }
+        }
+        steps.for_each(|step| model.commit(step));
+        proxy.catch_up(&mut model);
+        proxy.check(&model);
+    }
+}
+
+/// A model with a host and a proxy that has it.
+fn in_sync() -> (Model, Proxy) {
+    let mut model = Model::new();
+    model.world.live.extend([slice("ns/e", "ns/s", &[1])]);
+    model.world.config.extend([
+        host("a.test", None),
+        route("ns/i/a.test", &[("/", "ns/s/80")]),
+        backend("ns/s/80"),
+    ]);
+    let mut proxy = Proxy::new();
+    proxy.connect(&mut model);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+    (model, proxy)
+}
+
+fn modes(model: &Model) -> Vec<Mode> {
+    let Some(Control::Welcome(welcome)) = model.stream.as_ref().and_then(|stream| stream.queue.front())
+    else {
+        panic!("no welcome");
+    };
+    welcome.lanes.iter().map(|lane| lane.mode()).collect()
+}
+
+#[test]
+fn resumes_in_sync_and_by_cursor() {
+    let (mut model, mut proxy) = in_sync();
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::InSync, Mode::InSync]);
+    model.commit(&(
+        ResourceKey::new(Kind::Host, "b.test"),
+        Some(shared::resource::Resource::Host(shared::resource::Host::default())),
+    ));
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::InSync, Mode::Cursor]);
+    proxy.catch_up(&mut model);
+    model.restart();
+    proxy.connect(&mut model);
+    assert_eq!(
+        modes(&model),
+        [Mode::InSync, Mode::InSync],
+        "another process with the same objects sends nothing"
+    );
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+#[test]
+fn corrupt_bytes_are_told_of_and_healed_by_a_full_sync() {
+    let (mut model, mut proxy) = in_sync();
+    let fresh = slice("ns/e", "ns/s", &[1, 2]);
+    let mut wire = fresh.to_wire();
+    wire.body = slice("ns/e", "ns/s", &[6, 6]).body.clone();
+    model.world.live.insert(fresh);
+    model.live.deltas.push(Delta::default());
+    let batch = config::Batch {
+        lane: Lane::Live.to_wire(),
+        from: 1,
+        to: 2,
+        root_after: model.world.live.root().to_bytes(),
+        more: false,
+        up: vec![wire],
+        removed: Vec::new(),
+    };
+    let before = dump(&proxy.writer.tables().current());
+    let actions = proxy.hear(Control::Batch(batch));
+    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else {
+        panic!("no ack")
+    };
+    assert_eq!(
+        (ack.refused_total, ack.refused[0].code()),
+        (1, config::refusal::Code::Corrupt)
+    );
+    assert!(matches!(
+        actions.close,
+        Some(Close::Diverged { lane: Lane::Live, .. })
+    ));
+    assert_eq!(dump(&proxy.writer.tables().current()), before, "serves on");
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+#[test]
+fn refusals_are_told_with_every_answer() {
+    let (mut model, mut proxy) = in_sync();
+    let body = Bytes::from_static(&[0xff]);
+    let bad = Arc::new(Entry::from_body(
+        ResourceKey::new(Kind::Route, "ns/i/a.test"),
+        1,
+        body,
+    ));
+    let mut delta = Delta::default();
+    delta.up.push(Arc::clone(&bad));
+    delta.apply(&mut model.world.config);
+    model.config.deltas.push(delta);
+    let actions = proxy.hear(model.next(1).unwrap());
+    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else {
+        panic!("no ack")
+    };
+    let refusal = &ack.refused[0];
+    assert_eq!(Version::from_slice(&refusal.version), Some(bad.version));
+    assert!(refusal.serving_last_good && refusal.reason.contains("route"));
+    assert_eq!(actions.close, None);
+    let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
+        panic!("no hello")
+    };
+    assert_eq!(
+        hello
+            .resume
+            .iter()
+            .map(|resume| resume.refused.len())
+            .sum::<usize>(),
+        1
+    );
+}
+
+#[test]
+fn kinds_of_a_later_schema_are_kept_and_refused() {
+    let (mut model, mut proxy) = in_sync();
+    // One before and one after the kinds that are known: the order within a bucket is that of the numbers.
+    for (number, lane, log) in [(9, Lane::Config, 0), (77, Lane::Live, 1)] {
+        let kind = Kind::any_from_wire(number).unwrap();
+        let mut delta = Delta::default();
+        for name in 0..200 {
+            let key = ResourceKey::new(kind, format!("ns/{name}"));
+            delta
+                .up
+                .push(Arc::new(Entry::from_body(key, 2, Bytes::from_static(b"?"))));
+        }
+        delta.apply(if log == 0 {
+            &mut model.world.config
+        } else {
+            &mut model.world.live
+        });
+        if log == 0 {
+            &mut model.config
+        } else {
+            &mut model.live
+        }
+        .deltas
+        .push(delta);
+        let mut total = 0;
+        for _ in 0..10 {
+            let actions = proxy.hear(model.next(50).unwrap());
+            assert_eq!(actions.close, None, "the root is right");
+            if let Some(FromProxy::Ack(ack)) = actions.say.first().and_then(|said| said.message.as_ref()) {
+                assert!(
+                    ack.refused
+                        .iter()
+                        .all(|it| it.code() == config::refusal::Code::UnknownKind)
+                );
+                total = ack.refused_total;
+            }
+        }
+        assert_eq!(total, 200);
+        assert_eq!(proxy.writer.root(lane), model.world.lane(lane).root());
+    }
+}
+
+#[test]
+fn a_heartbeat_shows_a_divergence() {
+    let (model, mut proxy) = in_sync();
+    let Control::Heartbeat(mut heartbeat) = model.heartbeat() else {
+        panic!("no heartbeat")
+    };
+    assert_eq!(proxy.hear(Control::Heartbeat(heartbeat.clone())).close, None);
+    heartbeat.lanes[1].root = Root([7; 16]).to_bytes();
+    let actions = proxy.hear(Control::Heartbeat(heartbeat));
+    assert!(matches!(
+        actions.close,
+        Some(Close::Diverged {
+            lane: Lane::Config,
+            ..
+        })
+    ));
+    assert_eq!(
+        actions.say.len(),
+        1,
+        "the control plane learns what this proxy has"
+    );
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_the_stream() {
+    let cut = |message: Control| {
+        let (_, mut proxy) = in_sync();
+        match proxy
+            .session
+            .on(
+                config::ControlMessage {
+                    message: Some(message),
+                },
+                &mut proxy.writer,
+            )
+            .close
+        {
+            Some(Close::Protocol(what)) => what,
+            other => panic!("expected a breach, got {other:?}"),
+        }
+    };
+    let batch = |lane: i32, from, to, root: &[u8]| config::Batch {
+        lane,
+        from,
+        to,
+        root_after: Bytes::copy_from_slice(root),
+        ..config::Batch::default()
+    };
+    assert_eq!(
+        cut(Control::Batch(batch(9, 1, 2, &[0; 16]))),
+        "expected a lane, got 9"
+    );
+    assert_eq!(
+        cut(Control::Batch(batch(1, 1, 2, &[0; 4]))),
+        "expected a root of 16 bytes, got 4"
+    );
+    assert_eq!(
+        cut(Control::Batch(batch(1, 5, 6, &[0; 16]))),
+        "the batch 5 to 6 does not begin at 1, where this proxy is"
+    );
+    assert_eq!(
+        cut(Control::Batch(batch(1, 1, 1, &[0; 16]))),
+        "the batch 1 to 1 leads nowhere"
+    );
+    let stray = config::Batch {
+        up: vec![slice("ns/e", "ns/s", &[1]).to_wire()],
+        ..batch(1, 1, 2, &[0; 16])
+    };
+    assert_eq!(cut(Control::Batch(stray)), "got endpoints on the lane config");
+    assert_eq!(
+        cut(Control::Welcome(config::Welcome::default())),
+        "expected one welcome a stream, got a second"
+    );
+    let mut fresh = Proxy::new();
+    let early = fresh.hear(Control::Heartbeat(config::Heartbeat::default()));
+    assert_eq!(
+        early.close,
+        Some(protocol("expected a welcome first, got another message"))
+    );
+}

@@ -1,0 +1,103 @@
+//! Between the words of the session and the messages of `firth.config.v1`.
+
+use std::time::Duration;
+
+use shared::kind::Lane;
+use shared::proto::config;
+use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::version::{Root, Seq};
+
+use super::{Close, protocol};
+use crate::table::Writer;
+use crate::table::apply::Code;
+
+/// Refusals that are told of by name, at most (design, section 3: past it each object's state is unknown).
+const REFUSALS: usize = 256;
+/// Bytes of a refusal's reason, at most.
+const REASON: usize = 1024;
+
+pub(super) fn message(message: FromProxy) -> config::ProxyMessage {
+    config::ProxyMessage {
+        message: Some(message),
+    }
+}
+
+pub(super) fn lane(lane: i32) -> Result<Lane, Close> {
+    Lane::from_wire(lane).ok_or_else(|| protocol(format!("expected a lane, got {lane}")))
+}
+
+pub(super) fn root(root: &[u8]) -> Result<Root, Close> {
+    Root::from_slice(root).ok_or_else(|| protocol(format!("expected a root of 16 bytes, got {}", root.len())))
+}
+
+/// Where the proxy is on a lane, and what it cannot serve there.
+pub(super) fn ack(
+    lane: Lane,
+    seq: Seq,
+    staged: u32,
+    took: Duration,
+    corrupt: &[config::Refusal],
+    writer: &Writer,
+) -> config::ProxyMessage {
+    let (refused, refused_total) = refusals(writer, lane, corrupt);
+    message(FromProxy::Ack(config::Ack {
+        lane: lane.to_wire(),
+        seq: seq.0,
+        root: writer.root(lane).to_bytes(),
+        staged,
+        apply_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        refused,
+        refused_total,
+    }))
+}
+
+/// What the proxy cannot serve on a lane, by kind and key, and how many that are in all. What came corrupt is first.
+pub(super) fn refusals(
+    writer: &Writer,
+    lane: Lane,
+    corrupt: &[config::Refusal],
+) -> (Vec<config::Refusal>, u32) {
+    let mut told = corrupt.to_vec();
+    let mut total = told.len();
+    for (key, refused) in writer.refused(lane) {
+        total += 1;
+        if told.len() < REFUSALS {
+            told.push(config::Refusal {
+                kind: key.kind.to_wire(),
+                key: key.key.to_string(),
+                version: refused.version.to_bytes(),
+                code: code(refused.code),
+                reason: cut(&refused.reason),
+                serving_last_good: refused.serving_last_good,
+            });
+        }
+    }
+    told.truncate(REFUSALS);
+    (told, u32::try_from(total).unwrap_or(u32::MAX))
+}
+
+/// The refusal of a resource that the proxy does not even have.
+pub(super) fn refusal_of(resource: &config::Resource, why: Code, reason: &str) -> config::Refusal {
+    config::Refusal {
+        kind: resource.kind,
+        key: resource.key.clone(),
+        version: resource.version.clone(),
+        code: code(why),
+        reason: cut(reason),
+        serving_last_good: false,
+    }
+}
+
+fn code(code: Code) -> i32 {
+    match code {
+        Code::Invalid => config::refusal::Code::Invalid,
+        Code::UnknownKind => config::refusal::Code::UnknownKind,
+        Code::Schema => config::refusal::Code::Schema,
+        Code::Corrupt => config::refusal::Code::Corrupt,
+    }
+    .into()
+}
+
+fn cut(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(REASON)].to_owned()
+}

@@ -1,0 +1,318 @@
+//! The writer of the tables: what this proxy has, what of it can be served, and the tables made of that.
+//!
+//! Lives on the control thread. CONFIG changes come whole and end in one pointer store; LIVE changes are applied as
+//! they come, each in its own cell.
+//!
+//! **Invariant:** an edit costs what it touches. An endpoint change rebuilds no host, a host change no other host
+//! ([`Counters`] tell, and tests assert it).
+
+mod build;
+mod cells;
+mod config;
+mod refusal;
+mod secrets;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shared::delta::Removal;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::resource::Resource;
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+
+use super::directory::Directory;
+use super::retire::Retired;
+use super::{HostTable, Tables};
+use build::Built;
+use cells::Cells;
+use config::Config;
+use secrets::Secrets;
+
+pub use refusal::{Code, Refused};
+
+/// What the writer did, for metrics and for tests of what an edit may cost.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Hosts that were compiled.
+    pub hosts_rebuilt: AtomicU64,
+    /// Sets of endpoints that were put into a cell.
+    pub cells_updated: AtomicU64,
+    /// Certificates that were put into a cell.
+    pub certificates_updated: AtomicU64,
+    /// Host tables that were put in place.
+    pub tables_published: AtomicU64,
+    /// Old tables that wait for a reader to leave them.
+    pub tables_retired: AtomicU64,
+    /// Resources that this proxy has and cannot serve.
+    pub refused: AtomicU64,
+}
+
+/// Why a resource leaves what the proxy has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leave {
+    /// The object is no more: out of use at once.
+    Gone,
+    /// Nothing refers to it any longer: stays in use until no table names it.
+    Unreferred,
+    /// A full sync lacks it: stays in use until that sync's CONFIG is applied, see [`Writer::settle`].
+    Absent,
+}
+
+/// Owns what a proxy has and serves, and makes its tables.
+#[derive(Debug)]
+pub struct Writer {
+    tables: Arc<Tables>,
+    hosts: Directory,
+    generation: u64,
+    retired: Retired,
+    config: Config,
+    cells: Cells,
+    secrets: Secrets,
+    has_config: Snapshot,
+    has_live: Snapshot,
+    refused: BTreeMap<ResourceKey, Refused>,
+    counters: Arc<Counters>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Writer {
+    /// Of a proxy that has nothing.
+    pub fn new() -> Self {
+        let counters = Arc::new(Counters::default());
+        Self {
+            tables: Tables::new(),
+            hosts: Directory::default(),
+            generation: 0,
+            retired: Retired::default(),
+            config: Config::default(),
+            cells: Cells::new(Arc::clone(&counters)),
+            secrets: Secrets::new(Arc::clone(&counters)),
+            has_config: Snapshot::default(),
+            has_live: Snapshot::default(),
+            refused: BTreeMap::new(),
+            counters,
+        }
+    }
+
+    /// The tables that it writes.
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// What this proxy has on a lane, refused resources included.
+    pub fn has(&self, lane: Lane) -> &Snapshot {
+        match lane {
+            Lane::Config => &self.has_config,
+            Lane::Live => &self.has_live,
+        }
+    }
+
+    /// Digest over [`Self::has`].
+    pub fn root(&self, lane: Lane) -> Root {
+        self.has(lane).root()
+    }
+
+    /// What it has on a lane and cannot serve, by kind and key.
+    pub fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)> {
+        self.refused
+            .iter()
+            .filter(move |(key, _)| key.kind.lane() == lane)
+    }
+
+    /// Applies a change of the CONFIG lane in one step: resources go, resources come, one table is published.
+    pub fn apply_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
+        let keys = removed.iter().map(|removal| removal.key.clone());
+        self.has_config.change(up.iter().cloned(), keys);
+        for removal in removed {
+            self.refused.remove(&removal.key);
+            self.config.remove(&removal.key);
+        }
+        for entry in up {
+            match self.admit(&entry) {
+                Ok(resource) => self.config.put(&entry.key.key, resource),
+                Err(()) => self.config.refuse(&entry.key),
+            }
+        }
+        self.publish();
+    }
+
+    /// Makes CONFIG exactly what `up` says, in one step.
+    pub fn replace_config(&mut self, up: Vec<Arc<Entry>>) {
+        let mut target = Snapshot::default();
+        target.extend(up);
+        let delta = shared::delta::Delta::between(&self.has_config, &target);
+        self.apply_config(delta.up, &delta.removed);
+    }
+
+    /// Applies resources of the LIVE lane and removals that were said.
+    pub fn apply_live(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
+        let leave = |removal: &Removal| match removal.gone {
+            true => Leave::Gone,
+            false => Leave::Unreferred,
+        };
+        let removed: Vec<_> = removed.iter().map(|it| (it.key.clone(), leave(it))).collect();
+        self.change_live(up, &removed);
+    }
+
+    /// Ends a full sync of the LIVE lane: what this proxy has and the sync did not bring is no longer had, but stays in
+    /// use until [`Self::settle`].
+    pub fn retain_live(&mut self, brought: impl Fn(&ResourceKey) -> bool) {
+        let lacks = self
+            .has_live
+            .iter()
+            .map(|entry| &entry.key)
+            .filter(|key| !brought(key));
+        let removed: Vec<_> = lacks.map(|key| (key.clone(), Leave::Absent)).collect();
+        self.change_live(Vec::new(), &removed);
+    }
+
+    /// The CONFIG that belongs to the last full sync of LIVE is applied: what that sync lacked is out of use.
+    pub fn settle(&mut self) {
+        self.cells.settle();
+        self.secrets.settle();
+    }
+
+    /// Drops old tables that no reader looks at any more, and what only they named. Cheap when there is nothing to do;
+    /// called after each change and on a tick.
+    pub fn collect(&mut self) {
+        self.retired.collect(&self.tables);
+        self.counters
+            .tables_retired
+            .store(self.retired.len() as u64, Ordering::Relaxed);
+        self.cells.sweep();
+        self.secrets.sweep();
+    }
+
+    fn change_live(&mut self, up: Vec<Arc<Entry>>, removed: &[(ResourceKey, Leave)]) {
+        let keys = removed.iter().map(|(key, _)| key.clone());
+        self.has_live.change(up.iter().cloned(), keys);
+        for (key, leave) in removed {
+            self.refused.remove(key);
+            match key.kind {
+                Kind::Endpoints => self.cells.remove(&key.key, *leave),
+                Kind::Certificate => self.secrets.remove(&key.key, *leave),
+                Kind::Chain => self.secrets.remove_chain(&key.key),
+                _ => {}
+            }
+        }
+        // Chains first: a certificate of the same chunk is then complete at once.
+        let (chains, others): (Vec<_>, Vec<_>) =
+            up.into_iter().partition(|entry| entry.kind() == Kind::Chain);
+        for entry in chains.into_iter().chain(others) {
+            self.put_live(&entry);
+        }
+        self.cells.flush();
+        self.count_refused();
+        self.collect();
+    }
+
+    fn put_live(&mut self, entry: &Arc<Entry>) {
+        let key = &entry.key.key;
+        match self.admit(entry) {
+            Ok(Resource::Endpoints(slice)) => self.cells.put(key, slice),
+            Ok(Resource::Certificate(certificate)) => {
+                if let Err(reason) = self.secrets.put(key, certificate) {
+                    let refused = Refused::new(entry.version, Code::Invalid, reason.to_string());
+                    self.note(&entry.key, refused);
+                }
+            }
+            Ok(Resource::Chain(chain)) => self.secrets.put_chain(key, chain),
+            // `admit` gives resources of the entry's kind, and these are the kinds of this lane.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Reads a resource that the proxy has now; where it cannot be served, notes why.
+    fn admit(&mut self, entry: &Entry) -> Result<Resource, ()> {
+        match refusal::read(entry) {
+            Ok(resource) => {
+                self.refused.remove(&entry.key);
+                Ok(resource)
+            }
+            Err(refused) => {
+                self.note(&entry.key, refused);
+                Err(())
+            }
+        }
+    }
+
+    fn note(&mut self, key: &ResourceKey, mut refused: Refused) {
+        refused.serving_last_good = match key.kind {
+            Kind::Endpoints => self.cells.serves(&key.key),
+            Kind::Certificate => self.secrets.serves(&key.key),
+            Kind::Chain => self.secrets.serves_chain(&key.key),
+            _ => self.config.serves(key),
+        };
+        self.refused.insert(key.clone(), refused);
+    }
+
+    fn count_refused(&self) {
+        self.counters
+            .refused
+            .store(self.refused.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Compiles the hosts that changed and puts the table of now in place, if there is anything new in it.
+    fn publish(&mut self) {
+        let touched = self.config.take_touched();
+        // Cells first: a table never comes before the endpoints that it was made for.
+        for backend in &touched.backends {
+            // One that is gone keeps its endpoints until the last table that names it is.
+            if let Some(it) = self.config.backends.get(backend) {
+                self.cells.set_rule(backend, it.port.as_ref());
+            }
+        }
+        for name in &touched.hosts {
+            self.rebuild(name);
+        }
+        if touched.default_certificate {
+            let key = self.config.settings().default_certificate.as_str();
+            self.secrets.set_default(key);
+        }
+        if !touched.hosts.is_empty() || touched.default_certificate {
+            self.generation += 1;
+            let table = HostTable {
+                generation: self.generation,
+                hosts: self.hosts.clone(),
+                default_certificate: self.secrets.default_cell(),
+            };
+            let old = self.tables.publish(table);
+            self.retired.push(old);
+            self.counters.tables_published.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count_refused();
+        self.collect();
+    }
+
+    fn rebuild(&mut self, name: &Arc<str>) {
+        let built = self.config.build(name, &mut self.cells, &mut self.secrets);
+        let uses = match built {
+            Some(Built { entry, uses }) => {
+                self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
+                self.hosts.insert(Arc::new(entry));
+                uses
+            }
+            None => {
+                self.hosts.remove(name);
+                BTreeSet::new()
+            }
+        };
+        self.cells.release(self.config.set_uses(name, uses));
+    }
+}
+
+#[cfg(test)]
+mod tests;

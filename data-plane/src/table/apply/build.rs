@@ -1,0 +1,164 @@
+//! From typed resources to one compiled host.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use shared::resource::{Backend, Guard, Host, Path, Route, Settings};
+
+use super::cells::Cells;
+use super::config::Config;
+use super::refusal::parts;
+use super::secrets::Secrets;
+use crate::table::CompiledCanary;
+use crate::table::host::{Action, Alternative, HostEntry, PathEntry, Upstream};
+use crate::table::paths::Declared;
+
+/// Requests for ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
+const NEVER_TO_TLS: &str = "/.well-known/acme-challenge";
+
+/// A compiled host and the Backends that it names, canaries and missing ones included.
+pub(super) struct Built {
+    pub(super) entry: HostEntry,
+    pub(super) uses: BTreeSet<Arc<str>>,
+}
+
+impl Config {
+    /// Compiles a host from its Routes; `None` where there is no such host.
+    pub(super) fn build(&self, name: &Arc<str>, cells: &mut Cells, secrets: &mut Secrets) -> Option<Built> {
+        let host = self.hosts.get(name)?.as_ref();
+        let tls = host.and_then(|host| host.tls.as_ref());
+        let certificates = tls.map(|tls| tls.certificates.iter().map(|key| secrets.cell(key)).collect());
+        let mut builder = Builder {
+            config: self,
+            cells,
+            host,
+            upstreams: HashMap::new(),
+            uses: BTreeSet::new(),
+        };
+        let mut paths = Vec::new();
+        for (key, route) in self.routes.get(name).into_iter().flatten() {
+            builder.route(key, route, &mut paths);
+        }
+        let uses = builder.uses;
+        let entry = HostEntry::new(Arc::clone(name), certificates, paths);
+        Some(Built { entry, uses })
+    }
+}
+
+struct Builder<'a> {
+    config: &'a Config,
+    cells: &'a mut Cells,
+    host: Option<&'a Host>,
+    /// One a Backend and host: paths share it.
+    upstreams: HashMap<&'a str, Option<Arc<Upstream>>>,
+    uses: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Builder<'a> {
+    fn route(&mut self, key: &'a str, route: &'a Route, paths: &mut Vec<Declared>) {
+        let owner: Arc<str> = match parts(key) {
+            Some((namespace, name, _)) => format!("{namespace}/{name}").into(),
+            None => key.into(),
+        };
+        let denied = self.denial(route);
+        for path in &route.paths {
+            let entry = self.path(path, route, &owner, denied.as_ref());
+            paths.push(Declared {
+                kind: path.kind,
+                entry: Arc::new(entry),
+            });
+        }
+    }
+
+    fn path(
+        &mut self,
+        path: &'a Path,
+        route: &Route,
+        owner: &Arc<str>,
+        denied: Option<&Arc<str>>,
+    ) -> PathEntry {
+        let settings = self.config.settings();
+        let may_redirect = !path.path.starts_with(NEVER_TO_TLS);
+        let merged = |annotation: Option<bool>, of_fleet: Option<bool>, default| {
+            may_redirect && annotation.or(of_fleet).unwrap_or(default)
+        };
+        let backend = path.backend.as_deref();
+        let (_, service, port) = backend.and_then(parts).unwrap_or_default();
+        // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
+        let proxied = backend.map(|backend| self.upstream(backend));
+        let action = match (denied, self.host, proxied) {
+            (_, None, _) => Action::Unavailable,
+            (Some(reason), ..) => Action::Denied(Arc::clone(reason)),
+            (None, _, None) => Action::DefaultBackend,
+            (None, _, Some(None)) => Action::Unavailable,
+            (None, _, Some(Some(upstream))) => Action::Backend(upstream),
+        };
+        PathEntry {
+            declared: path.path.as_str().into(),
+            action,
+            ssl_redirect: merged(route.ssl_redirect, settings.ssl_redirect, true),
+            force_ssl_redirect: merged(route.force_ssl_redirect, settings.force_ssl_redirect, false),
+            owner: Arc::clone(owner),
+            service: service.into(),
+            port: port.into(),
+        }
+    }
+
+    /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
+    fn denial(&self, route: &Route) -> Option<Arc<str>> {
+        let Settings { guards, .. } = self.config.settings();
+        if self.config.settings_unreadable() {
+            return Some("the settings of the fleet cannot be read, and may restrict access".into());
+        }
+        if guards.contains(&Guard::Addresses) {
+            return Some("the ConfigMap restricts client addresses, which is not enforced yet".into());
+        }
+        if guards.contains(&Guard::GlobalAuth) && route.global_auth != Some(false) {
+            return Some("the ConfigMap asks for global-auth-url, which is not enforced yet".into());
+        }
+        let denial = self
+            .host
+            .and_then(|host| host.denied.as_ref())
+            .or(route.denied.as_ref());
+        denial.map(|denial| denial.reason.as_str().into())
+    }
+
+    fn upstream(&mut self, key: &'a str) -> Option<Arc<Upstream>> {
+        if let Some(known) = self.upstreams.get(key) {
+            return known.clone();
+        }
+        let made = self.backend(key).map(|(key, backend)| {
+            let alternative = backend.alternatives.first().and_then(|key| self.alternative(key));
+            Arc::new(Upstream {
+                name: name_of(&key),
+                cell: self.cells.cell(&key, backend.port.as_ref()),
+                alternative,
+            })
+        });
+        self.upstreams.insert(key, made.clone());
+        made
+    }
+
+    /// Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16).
+    fn alternative(&mut self, key: &str) -> Option<Arc<Alternative>> {
+        let (key, backend) = self.backend(key)?;
+        Some(Arc::new(Alternative {
+            name: name_of(&key),
+            cell: self.cells.cell(&key, backend.port.as_ref()),
+            canary: backend.canary.as_ref().map(CompiledCanary::new),
+        }))
+    }
+
+    /// A Backend that may not exist; the host is compiled again when it comes or changes.
+    fn backend(&mut self, key: &str) -> Option<(Arc<str>, &'a Backend)> {
+        let found = self.config.backends.get_key_value(key);
+        let key = found.map_or_else(|| key.into(), |(key, _)| Arc::clone(key));
+        self.uses.insert(Arc::clone(&key));
+        found.map(|(_, backend)| (key, backend))
+    }
+}
+
+/// `namespace-service-port`: what ingress-nginx calls an upstream.
+fn name_of(backend: &str) -> Arc<str> {
+    backend.replace('/', "-").into()
+}

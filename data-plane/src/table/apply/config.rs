@@ -1,0 +1,210 @@
+//! What can be served of the CONFIG lane, typed, and which hosts a change of it touches.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
+use std::sync::Arc;
+
+use shared::kind::{Kind, ResourceKey};
+use shared::resource::{Backend, Host, Resource, Route, Settings};
+
+use super::refusal::parts;
+
+/// The last version of each resource that can be served.
+#[derive(Debug, Default)]
+pub(super) struct Config {
+    settings: Settings,
+    settings_known: bool,
+    /// Settings are there and no version of them can be read: restrictions may stand in them.
+    settings_unreadable: bool,
+    /// `None`: there, and no version of it can be served.
+    pub(super) hosts: HashMap<Arc<str>, Option<Host>>,
+    /// By host, then by key.
+    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Route>>,
+    pub(super) backends: HashMap<Arc<str>, Backend>,
+    /// Hosts by the Backends that they name, whether these exist or not; canaries included.
+    users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The other way round.
+    uses: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    touched: Touched,
+}
+
+/// What has to be made anew.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// Hosts to compile.
+    pub(super) hosts: BTreeSet<Arc<str>>,
+    /// Backends whose endpoints may be found otherwise.
+    pub(super) backends: BTreeSet<Arc<str>>,
+    /// Another Secret has the default certificate.
+    pub(super) default_certificate: bool,
+}
+
+impl Config {
+    /// The fleet's settings.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether restrictions may be asked for that nobody can read.
+    pub(super) fn settings_unreadable(&self) -> bool {
+        self.settings_unreadable
+    }
+
+    /// What changed since the last call.
+    pub(super) fn take_touched(&mut self) -> Touched {
+        mem::take(&mut self.touched)
+    }
+
+    /// Whether a version of this resource is served.
+    pub(super) fn serves(&self, key: &ResourceKey) -> bool {
+        match key.kind {
+            Kind::Settings => self.settings_known,
+            Kind::Host => matches!(self.hosts.get(&key.key), Some(Some(_))),
+            Kind::Route => host_of(&key.key)
+                .and_then(|host| self.routes.get(host))
+                .is_some_and(|routes| routes.contains_key(&key.key)),
+            Kind::Backend => self.backends.contains_key(&key.key),
+            _ => false,
+        }
+    }
+
+    /// Serves this version from now on.
+    pub(super) fn put(&mut self, key: &Arc<str>, resource: Resource) {
+        match resource {
+            Resource::Settings(settings) => {
+                self.settings_known = true;
+                self.set_settings(settings, false);
+            }
+            Resource::Host(host) => self.set_host(key, Some(Some(host))),
+            Resource::Route(route) => self.set_route(key, Some(route)),
+            Resource::Backend(backend) => self.set_backend(key, Some(backend)),
+            // Sockets are bound by flags; nothing of a listener can be set yet.
+            Resource::Listener(_) => {}
+            Resource::Endpoints(_) | Resource::Certificate(_) | Resource::Chain(_) => {}
+        }
+    }
+
+    /// The version that came cannot be served: the one before it stays, if there is one.
+    pub(super) fn refuse(&mut self, key: &ResourceKey) {
+        match key.kind {
+            Kind::Host if !self.hosts.contains_key(&key.key) => self.set_host(&key.key, Some(None)),
+            Kind::Settings if !self.settings_known => self.set_settings(Settings::default(), true),
+            _ => {}
+        }
+    }
+
+    /// Serves it no longer.
+    pub(super) fn remove(&mut self, key: &ResourceKey) {
+        match key.kind {
+            Kind::Settings => {
+                self.settings_known = false;
+                self.set_settings(Settings::default(), false);
+            }
+            Kind::Host => self.set_host(&key.key, None),
+            Kind::Route => self.set_route(&key.key, None),
+            Kind::Backend => self.set_backend(&key.key, None),
+            _ => {}
+        }
+    }
+
+    /// Notes which Backends a compiled host names; gives those that no host names any longer.
+    pub(super) fn set_uses(&mut self, host: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+        let before = match now.is_empty() {
+            true => self.uses.remove(host),
+            false => self.uses.insert(Arc::clone(host), now.clone()),
+        }
+        .unwrap_or_default();
+        for backend in now.difference(&before) {
+            let users = self.users.entry(Arc::clone(backend)).or_default();
+            users.insert(Arc::clone(host));
+        }
+        let mut unused = Vec::new();
+        for backend in before.difference(&now) {
+            let Some(users) = self.users.get_mut(backend) else {
+                continue;
+            };
+            users.remove(host);
+            if users.is_empty() {
+                self.users.remove(backend);
+                unused.push(Arc::clone(backend));
+            }
+        }
+        unused
+    }
+
+    fn set_settings(&mut self, settings: Settings, unreadable: bool) {
+        let Settings {
+            default_certificate,
+            ssl_redirect,
+            force_ssl_redirect,
+            guards,
+        } = &settings;
+        let old = &self.settings;
+        self.touched.default_certificate |= *default_certificate != old.default_certificate;
+        let compiled_in = *ssl_redirect != old.ssl_redirect
+            || *force_ssl_redirect != old.force_ssl_redirect
+            || *guards != old.guards
+            || unreadable != self.settings_unreadable;
+        if compiled_in {
+            self.touched.hosts.extend(self.hosts.keys().cloned());
+        }
+        self.settings = settings;
+        self.settings_unreadable = unreadable;
+    }
+
+    fn set_host(&mut self, name: &Arc<str>, host: Option<Option<Host>>) {
+        if self.hosts.get(name) == host.as_ref() {
+            return;
+        }
+        match host {
+            Some(host) => self.hosts.insert(Arc::clone(name), host),
+            None => self.hosts.remove(name),
+        };
+        self.touched.hosts.insert(Arc::clone(name));
+    }
+
+    fn set_route(&mut self, key: &Arc<str>, route: Option<Route>) {
+        let Some(host) = host_of(key).map(Arc::<str>::from) else {
+            return;
+        };
+        let routes = self.routes.entry(Arc::clone(&host)).or_default();
+        if routes.get(key) == route.as_ref() {
+            return;
+        }
+        match route {
+            Some(route) => routes.insert(Arc::clone(key), route),
+            None => routes.remove(key),
+        };
+        if routes.is_empty() {
+            self.routes.remove(&host);
+        }
+        self.touched.hosts.insert(host);
+    }
+
+    fn set_backend(&mut self, key: &Arc<str>, backend: Option<Backend>) {
+        let old = self.backends.get(key);
+        if old == backend.as_ref() {
+            return;
+        }
+        // The port rule lives in the cell. All else, and whether it exists, is compiled into hosts.
+        let compiled_in = match (old, &backend) {
+            (Some(old), Some(new)) => old.alternatives != new.alternatives || old.canary != new.canary,
+            _ => true,
+        };
+        if compiled_in {
+            self.touched
+                .hosts
+                .extend(self.users.get(key).into_iter().flatten().cloned());
+        }
+        self.touched.backends.insert(Arc::clone(key));
+        match backend {
+            Some(backend) => self.backends.insert(Arc::clone(key), backend),
+            None => self.backends.remove(key),
+        };
+    }
+}
+
+/// The host of a Route's key: a host name has no slash, so it is what follows the second one.
+fn host_of(route: &str) -> Option<&str> {
+    parts(route).map(|(_, _, host)| host)
+}

@@ -1,0 +1,94 @@
+//! What cannot be served, and why.
+
+use shared::convert::ConvertError;
+use shared::entry::Entry;
+use shared::kind::Kind;
+use shared::resource::{Resource, SETTINGS_KEY};
+use shared::schema;
+use shared::version::Version;
+
+/// Why a resource is refused, for machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// The body does not decode or breaks a rule of its message.
+    Invalid,
+    /// This build does not know bodies of its kind.
+    UnknownKind,
+    /// It needs a later schema than this build's.
+    Schema,
+    /// Its version is not the hash of what came.
+    Corrupt,
+}
+
+/// A resource that the proxy has and does not serve.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The version that is refused.
+    pub version: Version,
+    /// Why, for machines.
+    pub code: Code,
+    /// Why, for people. Never quotes a secret.
+    pub reason: String,
+    /// Whether an older version of it is served meanwhile.
+    pub serving_last_good: bool,
+}
+
+impl Refused {
+    /// A refusal with nothing served in place.
+    pub fn new(version: Version, code: Code, reason: impl Into<String>) -> Self {
+        Self {
+            version,
+            code,
+            reason: reason.into(),
+            serving_last_good: false,
+        }
+    }
+}
+
+/// Reads a resource whose bytes are verified.
+pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
+    let refused = |code, reason: String| Refused::new(entry.version, code, reason);
+    // Such a kind needs a later schema, too, but this is the more telling of the two.
+    if let Kind::Later(number) = entry.kind() {
+        return Err(refused(
+            Code::UnknownKind,
+            format!("this proxy does not know kind {number}"),
+        ));
+    }
+    if entry.min_schema > schema::CURRENT {
+        let reason = format!(
+            "needs schema {}, this proxy has {}",
+            entry.min_schema,
+            schema::CURRENT
+        );
+        return Err(refused(Code::Schema, reason));
+    }
+    if let Some(reason) = key_problem(entry.kind(), &entry.key.key) {
+        return Err(refused(Code::Invalid, reason));
+    }
+    Resource::decode(entry.kind(), entry.body.clone()).map_err(|error| {
+        let code = match error {
+            ConvertError::UnknownKind { .. } => Code::UnknownKind,
+            _ => Code::Invalid,
+        };
+        refused(code, error.to_string())
+    })
+}
+
+/// What is wrong with a key, if anything: the tables take keys apart.
+fn key_problem(kind: Kind, key: &str) -> Option<String> {
+    let (expected, good) = match kind {
+        Kind::Settings => ("default", key == SETTINGS_KEY),
+        Kind::Host => ("a host name", !key.is_empty()),
+        Kind::Route => ("namespace/name/host", parts(key).is_some()),
+        Kind::Backend => ("namespace/service/port", parts(key).is_some()),
+        _ => ("a name", !key.is_empty()),
+    };
+    (!good).then(|| format!("expected the key {expected}, got {key:?}"))
+}
+
+/// The three parts of the key of a Route or a Backend; the last one may have slashes.
+pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
+    let mut parts = key.splitn(3, '/').filter(|part| !part.is_empty());
+    Some((parts.next()?, parts.next()?, parts.next()?))
+}

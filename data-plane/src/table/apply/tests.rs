@@ -1,0 +1,621 @@
+//! What edits cost, what stays in use, what is refused; and that any way to a state gives the same tables.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use shared::resource::{Backend, Canary, Denial, Guard, Host, PortRule, Route, Settings};
+
+use super::*;
+use crate::table::world::{World, backend, certificate, dump, entry, gone, host, route, slice, steps};
+use crate::table::{Action, BackendCell, Match};
+
+fn key(kind: Kind, key: &str) -> ResourceKey {
+    ResourceKey::new(kind, key)
+}
+
+fn unreferred(kind: Kind, name: &str) -> Removal {
+    Removal {
+        key: key(kind, name),
+        gone: false,
+    }
+}
+
+/// Something that came and cannot be read.
+fn broken(kind: Kind, name: &str) -> Arc<Entry> {
+    Arc::new(Entry::from_body(key(kind, name), 1, Bytes::from_static(&[0xff])))
+}
+
+/// Two hosts with a backend each.
+fn two_hosts() -> Writer {
+    let mut writer = Writer::new();
+    writer.apply_live(
+        vec![slice("ns/e1", "ns/s1", &[1]), slice("ns/e2", "ns/s2", &[2])],
+        &[],
+    );
+    writer.replace_config(vec![
+        host("a.test", None),
+        host("b.test", None),
+        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        route("ns/i/b.test", &[("/", "ns/s2/80")]),
+        backend("ns/s1/80"),
+        backend("ns/s2/80"),
+    ]);
+    writer
+}
+
+/// What a request for "/" of a host meets: the backend's cell, or another action in words.
+fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str> {
+    let table = writer.tables().current();
+    let entry = table.host(host).ok_or("no host")?;
+    match entry.route(b"/") {
+        Match::Path(path) => match &path.action {
+            Action::Backend(upstream) => Ok(Arc::clone(&upstream.cell)),
+            Action::DefaultBackend => Err("default backend"),
+            Action::Denied(_) => Err("denied"),
+            Action::Unavailable => Err("unavailable"),
+        },
+        Match::AddSlash => Err("add slash"),
+        Match::None => Err("none"),
+    }
+}
+
+/// Last numbers of the addresses of a host's backend.
+fn endpoints(writer: &Writer, host: &str) -> Vec<u8> {
+    let cell = action(writer, host).unwrap();
+    let set = cell.endpoints();
+    let last = |it: &Arc<crate::table::Endpoint>| match it.address.ip() {
+        std::net::IpAddr::V4(ip) => ip.octets()[3],
+        std::net::IpAddr::V6(_) => 0,
+    };
+    set.list.iter().map(last).collect()
+}
+
+/// Hosts rebuilt, cells filled, tables published so far.
+fn costs(writer: &Writer) -> [u64; 3] {
+    let Counters {
+        hosts_rebuilt,
+        cells_updated,
+        tables_published,
+        ..
+    } = &**writer.counters();
+    [hosts_rebuilt, cells_updated, tables_published].map(|counter| counter.load(Ordering::Relaxed))
+}
+
+#[test]
+fn an_edit_costs_what_it_touches() {
+    let mut writer = two_hosts();
+    let mut before = costs(&writer);
+    assert_eq!(before, [2, 2, 1]);
+    let mut cost = |writer: &Writer| {
+        let now = costs(writer);
+        let cost = std::array::from_fn::<_, 3, _>(|i| now[i] - before[i]);
+        before = now;
+        cost
+    };
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
+    assert_eq!(
+        cost(&writer),
+        [0, 1, 0],
+        "endpoints touch the cell of their Service"
+    );
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
+    assert_eq!(cost(&writer), [0, 0, 0], "the same again touches nothing");
+    writer.apply_live(vec![slice("ns/e9", "ns/unused", &[9])], &[]);
+    assert_eq!(cost(&writer), [0, 0, 0]);
+    let elsewhere = PortRule {
+        name: "other".into(),
+        target_port: Some(1234),
+    };
+    let moved = Backend {
+        port: Some(elsewhere),
+        ..Backend::default()
+    };
+    writer.apply_config(vec![entry("ns/s1/80", Resource::Backend(moved))], &[]);
+    assert_eq!(cost(&writer), [0, 1, 0], "a port rule lives in the cell");
+    writer.apply_config(
+        vec![route("ns/i/a.test", &[("/", "ns/s1/80"), ("/x", "ns/s2/80")])],
+        &[],
+    );
+    assert_eq!(cost(&writer), [1, 0, 1], "a route touches its host");
+    let canary = Backend {
+        canary: Some(Canary {
+            weight: 5,
+            ..Canary::default()
+        }),
+        ..Backend::default()
+    };
+    writer.apply_config(vec![entry("ns/s2/80", Resource::Backend(canary))], &[]);
+    assert_eq!(
+        cost(&writer),
+        [2, 1, 1],
+        "a policy touches the hosts that name its backend"
+    );
+    let settings = Settings {
+        ssl_redirect: Some(false),
+        ..Settings::default()
+    };
+    writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
+    assert_eq!(cost(&writer), [2, 0, 1], "settings touch all");
+    let settings = Settings {
+        ssl_redirect: Some(false),
+        default_certificate: "ns/d".into(),
+        ..Settings::default()
+    };
+    writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
+    assert_eq!(
+        cost(&writer),
+        [0, 0, 1],
+        "the default certificate touches the table alone"
+    );
+}
+
+#[test]
+fn one_slice_among_ten_thousand_services() {
+    let mut writer = Writer::new();
+    let slices = (0..10_000).map(|i| slice(&format!("ns/e{i}"), &format!("ns/s{i}"), &[1, 2]));
+    writer.apply_live(slices.collect(), &[]);
+    let config = (0..10_000).flat_map(|i| {
+        let (name, key) = (format!("h{i}.test"), format!("ns/s{i}/80"));
+        [
+            host(&name, None),
+            route(&format!("ns/i{i}/{name}"), &[("/", &key)]),
+            backend(&key),
+        ]
+    });
+    writer.replace_config(config.collect());
+    let before = costs(&writer);
+    assert_eq!(before, [10_000, 10_000, 1]);
+    writer.apply_live(vec![slice("ns/e77", "ns/s77", &[1, 2, 3])], &[]);
+    assert_eq!(costs(&writer), [10_000, 10_001, 1]);
+    assert_eq!(endpoints(&writer, "h77.test"), [1, 2, 3]);
+    writer.apply_config(vec![route("ns/i5/h5.test", &[("/", "ns/s6/80")])], &[]);
+    assert_eq!(costs(&writer), [10_001, 10_001, 2]);
+}
+
+#[test]
+fn endpoints_that_stay_are_the_same_ones() {
+    let mut writer = two_hosts();
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
+    let cell = action(&writer, "a.test").unwrap();
+    let before = cell.endpoints().list.to_vec();
+    // Another slice has one of them, too, and the first loses it.
+    writer.apply_live(vec![slice("ns/e0", "ns/s1", &[3, 4])], &[]);
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1])], &[]);
+    let after = cell.endpoints().list.to_vec();
+    let same = |last: u8| {
+        after.iter().any(|it| {
+            it.address == format!("10.0.0.{last}:8080").parse().unwrap()
+                && before.iter().any(|old| Arc::ptr_eq(old, it))
+        })
+    };
+    assert!(same(1) && same(3) && !same(4));
+    let mut ids: Vec<u64> = after.iter().map(|it| it.id).collect();
+    // One that left and comes back is another.
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[])], &[]);
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1])], &[]);
+    ids.extend(
+        cell.endpoints()
+            .list
+            .iter()
+            .filter(|it| !after.iter().any(|old| Arc::ptr_eq(old, it)))
+            .map(|it| it.id),
+    );
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), count), (4, 4));
+}
+
+#[test]
+fn a_service_made_again_fills_the_same_cell() {
+    let mut writer = two_hosts();
+    let cell = action(&writer, "a.test").unwrap();
+    writer.apply_live(Vec::new(), &[gone(&key(Kind::Endpoints, "ns/e1"))]);
+    assert!(cell.endpoints().list.is_empty());
+    writer.apply_config(
+        vec![entry("ns/s1/80", Resource::Backend(Backend::default()))],
+        &[],
+    );
+    writer.apply_config(vec![backend("ns/s1/80")], &[]);
+    writer.apply_live(vec![slice("ns/e7", "ns/s1", &[7])], &[]);
+    let again = action(&writer, "a.test").unwrap();
+    assert!(Arc::ptr_eq(&cell, &again));
+    assert_eq!(endpoints(&writer, "a.test"), [7]);
+}
+
+#[test]
+fn what_nothing_refers_to_stays_until_no_table_names_it() {
+    let mut writer = two_hosts();
+    let mut reader = writer.tables().reader();
+    reader.load();
+    writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
+    assert!(
+        writer
+            .has(Lane::Live)
+            .get(&key(Kind::Endpoints, "ns/e1"))
+            .is_none()
+    );
+    assert_eq!(endpoints(&writer, "a.test"), [1], "still in use");
+    let cell = action(&writer, "a.test").unwrap();
+    let route_away = route("ns/i/a.test", &[("/", "ns/s2/80")]);
+    let backend_gone = unreferred(Kind::Backend, "ns/s1/80");
+    writer.apply_config(vec![route_away], &[backend_gone]);
+    assert_eq!(
+        cell.endpoints().list.len(),
+        1,
+        "a worker may still look at the old table"
+    );
+    drop(cell);
+    reader.load();
+    writer.collect();
+    // The cell went with its table, and the slice with the cell: who comes later finds nothing.
+    writer.apply_config(
+        vec![route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")],
+        &[],
+    );
+    assert!(endpoints(&writer, "a.test").is_empty());
+}
+
+#[test]
+fn what_is_gone_leaves_though_it_lingers() {
+    let mut writer = two_hosts();
+    writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
+    writer.apply_live(Vec::new(), &[gone(&key(Kind::Endpoints, "ns/e1"))]);
+    assert!(endpoints(&writer, "a.test").is_empty());
+}
+
+#[test]
+fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
+    let mut writer = two_hosts();
+    writer.retain_live(|key| &*key.key == "ns/e2");
+    assert_eq!(writer.has(Lane::Live).len(), 1);
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+    writer.replace_config(vec![
+        host("a.test", None),
+        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        backend("ns/s1/80"),
+    ]);
+    assert_eq!(
+        endpoints(&writer, "a.test"),
+        [1],
+        "the CONFIG of that sync may come in more than one batch"
+    );
+    writer.settle();
+    assert!(endpoints(&writer, "a.test").is_empty());
+}
+
+#[test]
+fn a_refused_resource_keeps_its_last_good() {
+    let mut writer = two_hosts();
+    let refused = |writer: &Writer, lane| -> Vec<(String, Code, bool)> {
+        writer
+            .refused(lane)
+            .map(|(key, it)| (key.to_string(), it.code, it.serving_last_good))
+            .collect()
+    };
+    let later = Arc::new(Entry {
+        min_schema: shared::schema::CURRENT + 1,
+        ..(*route("ns/i/b.test", &[("/", "")])).clone()
+    });
+    writer.apply_config(
+        vec![
+            broken(Kind::Route, "ns/i/a.test"),
+            later,
+            broken(Kind::Backend, "ns/new/80"),
+        ],
+        &[],
+    );
+    writer.apply_live(
+        vec![broken(Kind::Endpoints, "ns/e1"), broken(Kind::Material, "ns/m")],
+        &[],
+    );
+    assert_eq!(
+        refused(&writer, Lane::Config),
+        [
+            ("route ns/i/a.test".to_owned(), Code::Invalid, true),
+            ("route ns/i/b.test".to_owned(), Code::Schema, true),
+            ("backend ns/new/80".to_owned(), Code::Invalid, false),
+        ]
+    );
+    assert_eq!(
+        refused(&writer, Lane::Live),
+        [
+            ("endpoints ns/e1".to_owned(), Code::Invalid, true),
+            ("material ns/m".to_owned(), Code::UnknownKind, false),
+        ]
+    );
+    assert_eq!(
+        (endpoints(&writer, "a.test"), endpoints(&writer, "b.test")),
+        (vec![1], vec![2])
+    );
+    // It has what it refuses: the root is over that.
+    let has = writer.has(Lane::Config).version(&key(Kind::Route, "ns/i/a.test"));
+    assert_eq!(has, Some(broken(Kind::Route, "ns/i/a.test").version));
+
+    writer.apply_config(
+        vec![route("ns/i/a.test", &[("/", "ns/s2/80")])],
+        &[unreferred(Kind::Route, "ns/i/b.test")],
+    );
+    writer.apply_live(
+        vec![slice("ns/e1", "ns/s1", &[5])],
+        &[gone(&key(Kind::Material, "ns/m"))],
+    );
+    assert_eq!(refused(&writer, Lane::Config).len(), 1);
+    assert_eq!(refused(&writer, Lane::Live).len(), 0);
+    assert_eq!(endpoints(&writer, "a.test"), [2]);
+    assert_eq!(action(&writer, "b.test").err(), Some("none"));
+}
+
+#[test]
+fn a_host_without_any_good_version_answers_503() {
+    let mut writer = Writer::new();
+    let config = vec![
+        broken(Kind::Host, "a.test"),
+        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        backend("ns/s1/80"),
+    ];
+    writer.replace_config(config);
+    assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
+    writer.apply_config(vec![host("a.test", None)], &[]);
+    assert!(action(&writer, "a.test").is_ok());
+    writer.apply_config(vec![broken(Kind::Host, "a.test")], &[]);
+    assert!(action(&writer, "a.test").is_ok(), "the last good one serves on");
+}
+
+#[test]
+fn a_missing_backend_answers_503_until_it_comes() {
+    let mut writer = Writer::new();
+    writer.replace_config(vec![
+        host("a.test", None),
+        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+    ]);
+    assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
+    writer.apply_config(vec![backend("ns/s1/80")], &[]);
+    assert!(action(&writer, "a.test").is_ok());
+    writer.apply_config(Vec::new(), &[unreferred(Kind::Backend, "ns/s1/80")]);
+    assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
+}
+
+#[test]
+fn restrictions_that_are_not_enforced_deny() {
+    let world = |settings: Option<Arc<Entry>>, host_denied: bool, route: Route| {
+        let denial = || {
+            Some(Denial {
+                reason: "not enforced".into(),
+            })
+        };
+        let host = Host {
+            tls: None,
+            denied: if host_denied { denial() } else { None },
+        };
+        let mut config = vec![
+            entry("a.test", Resource::Host(host)),
+            entry("ns/i/a.test", Resource::Route(route)),
+        ];
+        config.extend(settings);
+        let mut writer = Writer::new();
+        writer.replace_config(config);
+        action(&writer, "a.test").err()
+    };
+    let route = |denied: bool, global_auth| Route {
+        paths: vec![shared::resource::Path {
+            path: "/".into(),
+            kind: shared::resource::PathType::Prefix,
+            backend: None,
+        }],
+        denied: denied.then(|| Denial {
+            reason: "not enforced".into(),
+        }),
+        global_auth,
+        ..Route::default()
+    };
+    let guards = |guards: &[Guard]| {
+        let settings = Settings {
+            guards: guards.to_vec(),
+            ..Settings::default()
+        };
+        Some(entry("default", Resource::Settings(settings)))
+    };
+    assert_eq!(world(None, false, route(false, None)), Some("default backend"));
+    assert_eq!(world(None, true, route(false, None)), Some("denied"));
+    assert_eq!(world(None, false, route(true, None)), Some("denied"));
+    assert_eq!(
+        world(guards(&[Guard::GlobalAuth]), false, route(false, None)),
+        Some("denied")
+    );
+    assert_eq!(
+        world(guards(&[Guard::GlobalAuth]), false, route(false, Some(false))),
+        Some("default backend")
+    );
+    assert_eq!(
+        world(guards(&[Guard::Addresses]), false, route(false, Some(false))),
+        Some("denied")
+    );
+    let unreadable = Some(broken(Kind::Settings, "default"));
+    assert_eq!(
+        world(unreadable, false, route(false, Some(false))),
+        Some("denied"),
+        "it may restrict"
+    );
+}
+
+#[test]
+fn redirects_merge_annotation_configmap_and_default() {
+    let path_of = |settings: Settings, route: Route, path: &str| {
+        let mut writer = Writer::new();
+        let mut route = route;
+        route.paths.push(shared::resource::Path {
+            path: path.into(),
+            kind: shared::resource::PathType::Exact,
+            backend: None,
+        });
+        writer.replace_config(vec![
+            entry("default", Resource::Settings(settings)),
+            host("a.test", None),
+            entry("ns/i/a.test", Resource::Route(route)),
+        ]);
+        let table = writer.tables().current();
+        let Match::Path(entry) = table.host("a.test").unwrap().route(path.as_bytes()) else {
+            panic!("no path");
+        };
+        (entry.ssl_redirect, entry.force_ssl_redirect)
+    };
+    let fleet = |ssl_redirect, force_ssl_redirect| Settings {
+        ssl_redirect,
+        force_ssl_redirect,
+        ..Settings::default()
+    };
+    let route = |ssl_redirect, force_ssl_redirect| Route {
+        ssl_redirect,
+        force_ssl_redirect,
+        ..Route::default()
+    };
+    assert_eq!(path_of(fleet(None, None), route(None, None), "/"), (true, false));
+    assert_eq!(
+        path_of(fleet(Some(false), Some(true)), route(None, None), "/"),
+        (false, true)
+    );
+    assert_eq!(
+        path_of(
+            fleet(Some(false), Some(true)),
+            route(Some(true), Some(false)),
+            "/"
+        ),
+        (true, false)
+    );
+    let challenge = "/.well-known/acme-challenge/token";
+    assert_eq!(
+        path_of(fleet(None, Some(true)), route(Some(true), Some(true)), challenge),
+        (false, false)
+    );
+}
+
+#[test]
+fn the_first_alternative_acts() {
+    let canary = |weight| Backend {
+        canary: Some(Canary {
+            weight,
+            ..Canary::default()
+        }),
+        ..Backend::default()
+    };
+    let primary = Backend {
+        alternatives: vec!["ns/c1/80".into(), "ns/c2/80".into()],
+        ..Backend::default()
+    };
+    let mut writer = Writer::new();
+    writer.replace_config(vec![
+        host("a.test", None),
+        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        entry("ns/s1/80", Resource::Backend(primary)),
+        entry("ns/c2/80", Resource::Backend(canary(100))),
+    ]);
+    let weight = |writer: &Writer| {
+        let table = writer.tables().current();
+        let Match::Path(path) = table.host("a.test").unwrap().route(b"/") else {
+            panic!("no path")
+        };
+        let Action::Backend(upstream) = &path.action else {
+            panic!("no backend")
+        };
+        let alternative = upstream.alternative.as_ref()?;
+        let canary = alternative.canary.as_ref().unwrap();
+        let none = |_: &str| None::<&str>;
+        Some(
+            (0..100)
+                .filter(|random| canary.decide(none, none, *random))
+                .count(),
+        )
+    };
+    assert_eq!(
+        weight(&writer),
+        None,
+        "the first one is not there, and the second never acts"
+    );
+    writer.apply_config(vec![entry("ns/c1/80", Resource::Backend(canary(10)))], &[]);
+    assert_eq!(weight(&writer), Some(10));
+    writer.apply_config(vec![entry("ns/c1/80", Resource::Backend(canary(50)))], &[]);
+    assert_eq!(weight(&writer), Some(50));
+}
+
+#[test]
+fn a_key_that_does_not_fit_is_refused() {
+    let mut writer = Writer::new();
+    writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
+    let good = certificate(&["a.test"]);
+    writer.apply_live(vec![entry("ns/a", Resource::Certificate(good.clone()))], &[]);
+    let mixed = shared::resource::Certificate {
+        key: certificate(&["b.test"]).key,
+        ..good
+    };
+    writer.apply_live(vec![entry("ns/a", Resource::Certificate(mixed))], &[]);
+    let (_, refused) = writer.refused(Lane::Live).next().unwrap();
+    assert_eq!((refused.code, refused.serving_last_good), (Code::Invalid, true));
+    assert_eq!(refused.reason, "key: does not belong to the certificate");
+    assert!(writer.tables().current().certificate(Some("a.test")).is_some());
+}
+
+#[test]
+fn a_chain_completes_its_certificate() {
+    let chain = shared::resource::Chain {
+        certificates: vec![certificate(&["ca.test"]).leaf],
+    };
+    let leaf = shared::resource::Certificate {
+        chain: Some(chain.key()),
+        ..certificate(&["a.test"])
+    };
+    let mut writer = Writer::new();
+    writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
+    let shown = |writer: &Writer| {
+        writer
+            .tables()
+            .current()
+            .certificate(Some("a.test"))
+            .unwrap()
+            .key()
+            .cert
+            .len()
+    };
+    writer.apply_live(vec![entry("ns/a", Resource::Certificate(leaf.clone()))], &[]);
+    assert_eq!(shown(&writer), 1);
+    writer.apply_live(vec![entry(&chain.key(), Resource::Chain(chain.clone()))], &[]);
+    assert_eq!(shown(&writer), 2);
+    let mut other = Writer::new();
+    other.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
+    // In one chunk, in any order.
+    let both = [
+        entry("ns/a", Resource::Certificate(leaf)),
+        entry(&chain.key(), Resource::Chain(chain)),
+    ];
+    other.apply_live(both.to_vec(), &[]);
+    assert_eq!(shown(&other), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever way leads to a state, the tables are those that are built from it at once.
+    #[test]
+    fn incremental_equals_from_scratch(steps in steps(60), whole in 0..20_usize) {
+        let mut world = World::default();
+        let mut writer = Writer::new();
+        let mut reader = writer.tables().reader();
+        for (count, step) in steps.iter().enumerate() {
+            let (lane, delta) = world.step(step);
+            match lane {
+                Lane::Live => writer.apply_live(delta.up, &delta.removed),
+                Lane::Config if count % 20 == whole => writer.replace_config(world.config.iter().cloned().collect()),
+                Lane::Config => writer.apply_config(delta.up, &delta.removed),
+            }
+            if count % 3 == 0 {
+                reader.load();
+            }
+        }
+        let scratch = world.writer();
+        prop_assert_eq!(dump(&writer.tables().current()), dump(&scratch.tables().current()));
+        for lane in Lane::ALL {
+            prop_assert_eq!(writer.has(lane), world.lane(lane));
+            prop_assert_eq!(writer.root(lane), world.lane(lane).root());
+            prop_assert_eq!(writer.refused(lane).count(), 0);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which requests a canary takes: ingress-nginx behaviour, balancing.md 9, steps 5 to 7, as a pure function.
+
+use regex::bytes::{Regex, RegexBuilder};
+use shared::resource::Canary;
+use tracing::warn;
+
+/// Longest pattern that is compiled, in bytes. Compiling a longer one may take milliseconds.
+const PATTERN_LENGTH: usize = 1024;
+/// Largest compiled pattern, in bytes; the usual ones take a fraction. Bounds the time a search takes, too.
+const PATTERN_SIZE: usize = 32 << 10;
+const PATTERN_CACHE: usize = 256 << 10;
+
+/// A canary's policy, ready to be asked.
+#[derive(Debug)]
+pub struct CompiledCanary {
+    header: Option<Header>,
+    cookie: Option<Box<str>>,
+    weight: i64,
+    weight_total: u64,
+}
+
+#[derive(Debug)]
+struct Header {
+    name: Box<str>,
+    rule: Rule,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Value(Box<[u8]>),
+    Pattern(Regex),
+    /// A pattern that does not compile: whoever sends the header gets the main backend.
+    Faulty,
+    Words,
+}
+
+impl CompiledCanary {
+    /// Compiles a policy. A faulty pattern sends requests with the header to the main backend, as the original does.
+    pub fn new(canary: &Canary) -> Self {
+        let Canary {
+            header,
+            header_value,
+            header_pattern,
+            cookie,
+            weight,
+            weight_total,
+        } = canary;
+        let rule = || {
+            if !header_value.is_empty() {
+                Rule::Value(header_value.as_bytes().into())
+            } else if !header_pattern.is_empty() {
+                compile(header_pattern).map_or(Rule::Faulty, Rule::Pattern)
+            } else {
+                Rule::Words
+            }
+        };
+        // The original reads the variable `$http_...`, which spells every field with underscores in lower case.
+        let name = || header.replace('_', "-").to_ascii_lowercase().into();
+        Self {
+            header: (!header.is_empty()).then(|| Header {
+                name: name(),
+                rule: rule(),
+            }),
+            cookie: (!cookie.is_empty()).then(|| cookie.as_str().into()),
+            weight: *weight,
+            weight_total: u64::try_from(*weight_total).unwrap_or(0).max(100),
+        }
+    }
+
+    /// Whether a request goes to the canary.
+    ///
+    /// `header` gives the value of a field by its lower-case name, the values of several joined by `, `; `cookie` that
+    /// of a cookie; `random` is uniform over all of `u64`.
+    pub fn decide<H: AsRef<[u8]>, C: AsRef<[u8]>>(
+        &self,
+        header: impl FnOnce(&str) -> Option<H>,
+        cookie: impl FnOnce(&str) -> Option<C>,
+        random: u64,
+    ) -> bool {
+        self.by_header(header)
+            .or_else(|| words(cookie(self.cookie.as_deref()?)?.as_ref()))
+            .unwrap_or_else(|| self.by_weight(random))
+    }
+
+    fn by_header<H: AsRef<[u8]>>(&self, header: impl FnOnce(&str) -> Option<H>) -> Option<bool> {
+        let Header { name, rule } = self.header.as_ref()?;
+        let value = header(name)?;
+        let value = value.as_ref();
+        match rule {
+            Rule::Value(wanted) => (**wanted == *value).then_some(true),
+            Rule::Pattern(pattern) => pattern.is_match(value).then_some(true),
+            Rule::Faulty => Some(false),
+            Rule::Words => words(value),
+        }
+    }
+
+    fn by_weight(&self, random: u64) -> bool {
+        let drawn = random % self.weight_total + 1;
+        u64::try_from(self.weight).is_ok_and(|weight| drawn <= weight)
+    }
+}
+
+fn words(value: &[u8]) -> Option<bool> {
+    match value {
+        b"always" => Some(true),
+        b"never" => Some(false),
+        _ => None,
+    }
+}
+
+/// Searches bytes, as PCRE does without its UTF mode.
+fn compile(pattern: &str) -> Option<Regex> {
+    if pattern.len() > PATTERN_LENGTH {
+        warn!(
+            length = pattern.len(),
+            "canary pattern is longer than {PATTERN_LENGTH} bytes"
+        );
+        return None;
+    }
+    let built = RegexBuilder::new(pattern)
+        .unicode(false)
+        .size_limit(PATTERN_SIZE)
+        .dfa_size_limit(PATTERN_CACHE)
+        .build();
+    built
+        .inspect_err(|error| warn!(pattern, %error, "canary pattern cannot be used"))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decide(canary: &Canary, header: Option<&str>, cookie: Option<&str>, random: u64) -> bool {
+        CompiledCanary::new(canary).decide(|_| header, |_| cookie, random)
+    }
+
+    fn by_header(value: &str, pattern: &str) -> Canary {
+        Canary {
+            header: "X-Canary".into(),
+            header_value: value.into(),
+            header_pattern: pattern.into(),
+            cookie: "stage".into(),
+            ..Canary::default()
+        }
+    }
+
+    #[test]
+    fn header_words() {
+        let canary = by_header("", "");
+        assert!(decide(&canary, Some("always"), Some("never"), 0));
+        assert!(!decide(&canary, Some("never"), Some("always"), 0));
+        assert!(
+            decide(&canary, Some("Always"), Some("always"), 0),
+            "goes on to the cookie"
+        );
+        assert!(!decide(&canary, Some("Always"), None, 0));
+    }
+
+    #[test]
+    fn value_beats_pattern_and_words() {
+        let canary = by_header("blue", "gr.*");
+        assert!(decide(&canary, Some("blue"), None, 0));
+        assert!(!decide(&canary, Some("Blue"), None, 0));
+        assert!(!decide(&canary, Some("green"), None, 0));
+        assert!(!decide(&canary, Some("always"), None, 0));
+        assert!(
+            decide(&canary, Some("never"), Some("always"), 0),
+            "a different value goes on"
+        );
+    }
+
+    #[test]
+    fn pattern_is_searched_for() {
+        let canary = by_header("", r"\d[ab]");
+        assert!(decide(&canary, Some("xx1ayy"), None, 0));
+        assert!(!decide(&canary, Some("1A"), None, 0));
+        assert!(decide(&canary, Some("none"), Some("always"), 0));
+        for faulty in ["(", "(?=x)", r"(a?){999}a{999}", &"a".repeat(2000)] {
+            let canary = Canary {
+                weight: 100,
+                ..by_header("", faulty)
+            };
+            assert!(
+                !decide(&canary, Some("a"), Some("always"), 0),
+                "{faulty}: main backend"
+            );
+            assert!(
+                decide(&canary, None, None, 99),
+                "without the header the weight decides"
+            );
+        }
+    }
+
+    #[test]
+    fn header_is_read_as_nginx_names_it() {
+        let canary = Canary {
+            header: "X_Canary-By".into(),
+            ..Canary::default()
+        };
+        let asked = std::cell::RefCell::new(String::new());
+        let header = |name: &str| {
+            asked.replace(name.to_owned());
+            Some("always")
+        };
+        assert!(CompiledCanary::new(&canary).decide(header, |_| None::<&str>, 0));
+        assert_eq!(*asked.borrow(), "x-canary-by");
+    }
+
+    #[test]
+    fn weight_is_a_share() {
+        let share = |weight, weight_total| {
+            let canary = CompiledCanary::new(&Canary {
+                weight,
+                weight_total,
+                ..Canary::default()
+            });
+            (0..1000)
+                .filter(|random| canary.decide(|_| None::<&str>, |_| None::<&str>, *random))
+                .count()
+        };
+        assert_eq!(share(0, 0), 0);
+        assert_eq!(share(30, 0), 300);
+        assert_eq!(share(30, 50), 300, "totals below 100 count as 100");
+        assert_eq!(share(30, 1000), 30);
+        assert_eq!(share(100, 100), 1000);
+        assert_eq!(share(500, 100), 1000);
+        assert_eq!(share(-5, 100), 0);
+    }
+}

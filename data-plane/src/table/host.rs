@@ -1,0 +1,139 @@
+//! One virtual host, compiled: what a request for it needs, without a lookup by name.
+
+use std::sync::Arc;
+
+use super::canary::CompiledCanary;
+use super::cell::{BackendCell, CertificateCell};
+use super::paths::{Declared, Router};
+use crate::tls::certified::Certified;
+
+/// One virtual host. Immutable.
+#[derive(Debug)]
+pub struct HostEntry {
+    name: Arc<str>,
+    certificates: Option<Box<[Arc<CertificateCell>]>>,
+    router: Router,
+}
+
+impl HostEntry {
+    /// From its paths, in order of precedence among equals. `certificates` is `None` for a host without TLS.
+    pub fn new(
+        name: Arc<str>,
+        certificates: Option<Box<[Arc<CertificateCell>]>>,
+        paths: impl IntoIterator<Item = Declared>,
+    ) -> Self {
+        Self {
+            name,
+            certificates,
+            router: Router::new(paths),
+        }
+    }
+
+    /// Without paths and TLS.
+    pub fn empty(name: &str) -> Self {
+        Self::new(name.into(), None, [])
+    }
+
+    /// Its name: `a.test`, `*.a.test` or `_`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
+    pub fn route(&self, path: &[u8]) -> Match<'_> {
+        self.router.route(path)
+    }
+
+    /// Whether an Ingress has a TLS section for it.
+    pub fn has_tls(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// The first of its certificates that is there and covers its name.
+    pub fn certificate(&self) -> Option<Arc<Certified>> {
+        let there = self
+            .certificates
+            .iter()
+            .flatten()
+            .filter_map(|cell| cell.certificate());
+        there
+            .into_iter()
+            .find(|certificate| certificate.covers(&self.name))
+    }
+
+    /// The Secrets of its certificates, in order; empty without TLS.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.certificates.iter().flatten().map(|cell| &*cell.key)
+    }
+
+    /// Its paths as they were declared.
+    pub fn paths(&self) -> &[Declared] {
+        self.router.declared()
+    }
+}
+
+/// What a path of a request matches.
+#[derive(Debug)]
+pub enum Match<'a> {
+    /// A declared path.
+    Path(&'a PathEntry),
+    /// Nothing equals it, and it was declared with a slash at the end: 301 (annotations.md 3.2).
+    AddSlash,
+    /// No declared path: the default backend.
+    None,
+}
+
+/// What a declared path does.
+#[derive(Debug)]
+pub struct PathEntry {
+    /// The path as the Ingress spells it.
+    pub declared: Arc<str>,
+    /// What is done with its requests.
+    pub action: Action,
+    /// Plain requests go to https where the host has TLS. Annotation, else ConfigMap, else true; false for paths of
+    /// ACME challenges (annotations.md 6.3).
+    pub ssl_redirect: bool,
+    /// Plain requests go to https. Annotation, else ConfigMap, else false; false for paths of ACME challenges.
+    pub force_ssl_redirect: bool,
+    /// `namespace/name` of the Ingress that declared it.
+    pub owner: Arc<str>,
+    /// Name of its Service; empty for the default backend.
+    pub service: Arc<str>,
+    /// Port of its Service as the Ingress writes it; empty for the default backend.
+    pub port: Arc<str>,
+}
+
+/// What is done with the requests of a path.
+#[derive(Debug)]
+pub enum Action {
+    /// They are proxied.
+    Backend(Arc<Upstream>),
+    /// The fleet's default backend: 404.
+    DefaultBackend,
+    /// 503: a restriction that is asked for is not enforced yet. Says which, for the log.
+    Denied(Arc<str>),
+    /// 503: its host or its backend cannot be served.
+    Unavailable,
+}
+
+/// A backend as a path uses it.
+#[derive(Debug)]
+pub struct Upstream {
+    /// `namespace-service-port`, as logs and metrics call it.
+    pub name: Arc<str>,
+    /// Its endpoints.
+    pub cell: Arc<BackendCell>,
+    /// The canary that may take its requests.
+    pub alternative: Option<Arc<Alternative>>,
+}
+
+/// The canary of an [`Upstream`].
+#[derive(Debug)]
+pub struct Alternative {
+    /// `namespace-service-port`.
+    pub name: Arc<str>,
+    /// Its endpoints.
+    pub cell: Arc<BackendCell>,
+    /// Which requests it takes; none without it.
+    pub canary: Option<CompiledCanary>,
+}

@@ -1,0 +1,156 @@
+//! Lookup of hosts, against one that is slow and obvious; and the life of tables.
+
+use proptest::prelude::*;
+use shared::kind::{Kind, ResourceKey};
+use shared::resource::{Resource, Settings};
+
+use super::world::{World, backend, certificate, entry, gone, host, route, slice};
+use super::*;
+
+fn served(names: &[(&str, Option<&[&str]>)]) -> Writer {
+    let mut writer = Writer::new();
+    writer.replace_config(names.iter().map(|(name, secrets)| host(name, *secrets)).collect());
+    writer
+}
+
+proptest! {
+    /// Exact, then the wildcard one label up, then the catch-all; for redirects those without TLS do not count.
+    #[test]
+    fn fast_equals_slow(
+        hosts in prop::collection::btree_map(
+            prop::sample::select(&["a.test", "*.test", "b.a.test", "*.a.test", "test", "_"][..]), any::<bool>(), 0..6),
+        requests in prop::collection::vec(
+            prop::sample::select(&["a.test", "b.test", "b.a.test", "c.a.test", "x.y.a.test", "test", ".test", "*.test",
+                "a b.test", "B_-9.test", "\u{e9}.test", "", "_"][..]), 1..12),
+    ) {
+        let listed: Vec<_> = hosts.iter().map(|(name, tls)| (*name, tls.then_some(&[][..]))).collect();
+        let table = served(&listed).tables().current();
+        for request in requests {
+            let wildcard = || {
+                let (label, parent) = request.split_once('.')?;
+                let good = !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+                good.then(|| format!("*.{parent}"))
+            };
+            // A wildcard is a pattern, not a name: nobody asks for it by its text.
+            let exact = (!request.starts_with("*.")).then(|| request.to_owned());
+            let candidates: Vec<String> = [exact, wildcard()].into_iter().flatten().collect();
+            let there = candidates.iter().find(|name| hosts.contains_key(name.as_str()));
+            let expected = there.map(String::as_str).or_else(|| hosts.contains_key("_").then_some("_"));
+            prop_assert_eq!(table.host(request).map(|host| host.name()), expected, "{}", request);
+            let with_tls = candidates.iter().any(|name| hosts.get(name.as_str()) == Some(&true));
+            prop_assert_eq!(table.redirects_to_tls(request), with_tls, "{}", request);
+        }
+    }
+}
+
+#[test]
+fn certificate_by_server_name() {
+    let mut world = World::default();
+    let config = [
+        host("a.test", Some(&["ns/missing", "ns/other", "ns/a"])),
+        host("plain.test", None),
+        host("*.test", Some(&["ns/wild"])),
+        host("bare.test", Some(&[])),
+        entry(
+            "default",
+            Resource::Settings(Settings {
+                default_certificate: "ns/default".into(),
+                ..Settings::default()
+            }),
+        ),
+    ];
+    world.config.extend(config);
+    let made = [
+        ("ns/other", "other.test"),
+        ("ns/a", "a.test"),
+        ("ns/wild", "*.test"),
+        ("ns/default", "default.test"),
+    ];
+    world
+        .live
+        .extend(made.map(|(key, name)| entry(key, Resource::Certificate(certificate(&[name])))));
+    let mut writer = world.writer();
+    let name_for = |writer: &Writer, name: Option<&str>| {
+        writer
+            .tables()
+            .current()
+            .certificate(name)
+            .map(|certificate| certificate.names()[0].clone())
+    };
+    let cases = [
+        (Some("a.test"), "a.test"),
+        (Some("plain.test"), "*.test"),
+        (Some("other.test"), "*.test"),
+        (Some("bare.test"), "default.test"),
+        (Some("x.y.test"), "default.test"),
+        (Some("nobody"), "default.test"),
+        (None, "default.test"),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(name_for(&writer, name).as_deref(), Some(expected), "{name:?}");
+    }
+    let published = writer.tables().current().generation();
+    let gone = gone(&ResourceKey::new(Kind::Certificate, "ns/a"));
+    writer.apply_live(Vec::new(), &[gone]);
+    assert_eq!(name_for(&writer, Some("a.test")).as_deref(), Some("default.test"));
+    let renewed = entry("ns/a", Resource::Certificate(certificate(&["a.test"])));
+    writer.apply_live(vec![renewed], &[]);
+    assert_eq!(name_for(&writer, Some("a.test")).as_deref(), Some("a.test"));
+    assert_eq!(
+        writer.tables().current().generation(),
+        published,
+        "certificates touch no table"
+    );
+}
+
+#[test]
+fn old_tables_wait_for_readers() {
+    let mut writer = Writer::new();
+    let tables = Arc::clone(writer.tables());
+    let mut idle = tables.reader();
+    let mut busy = tables.reader();
+    writer.replace_config(vec![host("a.test", None)]);
+    let first = Arc::downgrade(&tables.current());
+    busy.load();
+    idle.load();
+    writer.replace_config(vec![host("b.test", None)]);
+    busy.load();
+    writer.collect();
+    assert!(first.strong_count() > 0, "the idle reader still looks at it");
+    idle.load();
+    assert_eq!(first.strong_count(), 1, "only the writer's queue has it");
+    writer.collect();
+    assert_eq!(first.strong_count(), 0);
+    // A reader that is gone holds nothing back.
+    let second = Arc::downgrade(&tables.current());
+    writer.replace_config(vec![host("c.test", None)]);
+    busy.load();
+    drop(idle);
+    writer.collect();
+    assert_eq!(second.strong_count(), 0);
+}
+
+#[test]
+fn a_reader_sees_the_newest() {
+    let mut writer = served(&[]);
+    let mut reader = writer.tables().reader();
+    assert!(reader.load().host("a.test").is_none());
+    let config = vec![
+        host("a.test", None),
+        route("ns/i/a.test", &[("/", "ns/s/80")]),
+        backend("ns/s/80"),
+    ];
+    writer.apply_live(vec![slice("ns/e", "ns/s", &[1, 2])], &[]);
+    writer.replace_config(config);
+    let table = reader.load();
+    let Match::Path(path) = table.host("a.test").unwrap().route(b"/x") else {
+        panic!("no path");
+    };
+    let Action::Backend(upstream) = &path.action else {
+        panic!("no backend: {path:?}");
+    };
+    assert_eq!(&*upstream.name, "ns-s-80");
+    assert_eq!(upstream.cell.endpoints().list.len(), 2);
+    assert_eq!((&*path.owner, &*path.service, &*path.port), ("ns/i", "s", "80"));
+    assert!(path.ssl_redirect && !path.force_ssl_redirect);
+}

@@ -1,0 +1,188 @@
+//! Real handshakes in memory.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind,
+    ProtocolVersion, ServerConnection, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use shared::pem;
+use shared::resource::Resource;
+
+use super::*;
+use crate::table::Writer;
+use crate::table::world::{certificate, entry, host};
+
+/// A client that takes any certificate: these tests look at which one it was.
+#[derive(Debug)]
+struct Anything;
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        aws_lc_rs::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn client(versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anything))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config)
+}
+
+/// Both ends after the handshake.
+fn shake(
+    server: &Arc<ServerConfig>,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> (ClientConnection, ServerConnection) {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
+    let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
+    while client.is_handshaking() || server.is_handshaking() || server.wants_write() {
+        let mut flight = Vec::new();
+        client.write_tls(&mut flight).unwrap();
+        server.read_tls(&mut &*flight).unwrap();
+        server.process_new_packets().unwrap();
+        flight.clear();
+        server.write_tls(&mut flight).unwrap();
+        client.read_tls(&mut &*flight).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    (client, server)
+}
+
+fn shown(client: &ClientConnection) -> String {
+    pem::names(&client.peer_certificates().unwrap()[0]).remove(0)
+}
+
+fn server() -> (Arc<ServerConfig>, Writer) {
+    let mut writer = Writer::new();
+    writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
+    writer.apply_live(
+        vec![entry("ns/a", Resource::Certificate(certificate(&["a.test"])))],
+        &[],
+    );
+    (
+        Arc::new(server_config(Arc::clone(writer.tables())).unwrap()),
+        writer,
+    )
+}
+
+#[test]
+fn certificate_by_name_else_our_own() {
+    let (server, _writer) = server();
+    let client = client(rustls::ALL_VERSIONS, &[]);
+    let name_for = |name| shown(&shake(&server, &client, name).0);
+    assert_eq!(name_for("a.test"), "a.test");
+    assert_eq!(name_for("A.Test"), "a.test");
+    assert_eq!(name_for("b.test"), "ingress.local");
+    assert_eq!(
+        name_for("127.0.0.1"),
+        "ingress.local",
+        "no server name is sent for an address"
+    );
+}
+
+#[test]
+fn a_dot_at_the_end_of_a_name_does_not_matter() {
+    let (_, writer) = server();
+    let own = own::generate().unwrap();
+    let resolver = Resolver::new(Arc::clone(writer.tables()), Arc::clone(&own));
+    let of_host = resolver.certificate(Some("a.test"));
+    assert!(!Arc::ptr_eq(&of_host, &own));
+    assert!(Arc::ptr_eq(&resolver.certificate(Some("A.test.")), &of_host));
+    assert!(
+        Arc::ptr_eq(&resolver.certificate(Some("a.test..")), &own),
+        "one dot only"
+    );
+    assert!(Arc::ptr_eq(&resolver.certificate(Some("")), &own));
+}
+
+#[test]
+fn versions_and_protocols() {
+    let (server, _writer) = server();
+    let versions = [&rustls::version::TLS12, &rustls::version::TLS13];
+    for (version, expected) in versions
+        .into_iter()
+        .zip([ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3])
+    {
+        let (client, _) = shake(&server, &client(&[version], &["http/1.1", "h2"]), "a.test");
+        assert_eq!(client.protocol_version(), Some(expected));
+        assert_eq!(client.alpn_protocol(), Some(&b"h2"[..]));
+        let suite = client.negotiated_cipher_suite().map(|suite| suite.suite());
+        assert_ne!(suite, Some(CipherSuite::TLS_NULL_WITH_NULL_NULL));
+    }
+    let (client, _) = shake(&server, &client(rustls::ALL_VERSIONS, &["http/1.1"]), "a.test");
+    assert_eq!(client.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+#[test]
+fn sessions_are_resumed() {
+    let (server, _writer) = server();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let client = client(&[version], &[]);
+        let kinds = [(); 2].map(|()| shake(&server, &client, "a.test").1.handshake_kind());
+        assert_eq!(
+            kinds,
+            [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)],
+            "{version:?}"
+        );
+    }
+}
+
+#[test]
+fn our_own_certificate_is_named_as_the_original_names_its() {
+    use x509_parser::prelude::{FromDer as _, X509Certificate};
+    let own = own::generate().unwrap();
+    let (_, parsed) = X509Certificate::from_der(own.cert[0].as_ref()).unwrap();
+    let subject = parsed.subject().to_string();
+    assert!(
+        subject.contains("CN=Kubernetes Ingress Controller Fake Certificate"),
+        "{subject}"
+    );
+    assert!(subject.contains("O=Acme Co"), "{subject}");
+    let validity = parsed.validity();
+    assert_eq!(
+        validity.not_after.timestamp() - validity.not_before.timestamp(),
+        365 * 24 * 3600
+    );
+    assert_eq!(pem::names(&own.cert[0]), ["ingress.local"]);
+}

@@ -1,0 +1,82 @@
+//! One connection to an endpoint.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use super::pool::Reusable;
+use crate::http::stream::poll_fill;
+use crate::worker::buffers::{Buffers, ROOM};
+
+/// A buffer that was filled to the brim is given this much room the next time, in bytes.
+const LARGE: usize = 64 * 1024;
+
+/// A connection to an endpoint. Without a buffer while there is nothing to read.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) stream: TcpStream,
+    /// What was read and is not used yet.
+    pub(crate) input: BytesMut,
+    /// Whether it has served a request before.
+    pub(crate) reused: bool,
+    room: usize,
+}
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            input: BytesMut::new(),
+            reused: false,
+            room: ROOM,
+        })
+    }
+
+    /// Reads more into the buffer, which is taken when there is something to read. 0 is the end.
+    pub(crate) fn poll_fill(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        ready!(self.stream.poll_read_ready(cx))?;
+        if self.input.capacity() == 0 {
+            self.input = buffers.input();
+        }
+        self.input.reserve(self.room);
+        let room = self.input.capacity() - self.input.len();
+        let count = ready!(poll_fill(&mut self.stream, &mut self.input, cx))?;
+        self.room = if count == room { LARGE } else { ROOM };
+        Poll::Ready(Ok(count))
+    }
+
+    /// Gives the buffer back, and what may be in it.
+    pub(crate) fn rest(&mut self, buffers: &Buffers) {
+        let input = std::mem::take(&mut self.input);
+        buffers.give_input(input);
+    }
+
+    /// Asks the kernel, not the runtime's last word, whether the endpoint has closed or said something.
+    ///
+    /// One system call; for requests that cannot be sent twice, which should not meet a connection that is just being
+    /// closed.
+    pub(crate) fn is_quiet_now(&self) -> bool {
+        let mut one = [MaybeUninit::uninit()];
+        let peeked = SockRef::from(&self.stream).peek(&mut one);
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl Reusable for Link {
+    fn is_quiet(&self) -> bool {
+        // No system call unless epoll has reported something.
+        let read = self.stream.try_read(&mut [0]);
+        self.input.is_empty() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}

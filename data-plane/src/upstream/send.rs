@@ -1,0 +1,268 @@
+//! One request over one connection, until the head of its answer.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::link::Link;
+use crate::http::body::{Payload, RequestBody};
+use crate::http::error::{Kind, ProxyError};
+use crate::http::guard::Limits as HeadLimits;
+use crate::http::h1::{BodyWriter, ResponseReader};
+use crate::http::head::ResponseHead;
+use crate::http::outgoing::Outgoing;
+use crate::worker::Worker;
+use crate::worker::timer::Timer;
+
+/// Interim responses before the final one; more are an attack or a fault (security.md 5).
+const INTERIM: usize = 32;
+
+/// A request as it is written to any endpoint.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// Its head.
+    pub(crate) head: &'a [u8],
+    /// Frames its body.
+    pub(crate) writer: BodyWriter,
+    /// Whether it is HEAD.
+    pub(crate) to_head: bool,
+    /// Whether it asks for another protocol.
+    pub(crate) upgrade: bool,
+}
+
+/// An answer's head.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) head: Box<ResponseHead>,
+    /// Whether the request was sent whole; if not, the connection serves no other.
+    pub(crate) whole: bool,
+}
+
+/// A try that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: ProxyError,
+    /// Whether the kernel took any byte of the request.
+    pub(crate) sent: bool,
+    /// Whether any byte of an answer came.
+    pub(crate) answered: bool,
+}
+
+/// Sends a request and waits for the head of its final answer. An answer that comes early ends the sending: as in
+/// nginx the rest of the body is not sent.
+///
+/// # Errors
+/// What went wrong, and how far it had got.
+pub(crate) async fn send<B: RequestBody>(
+    worker: &Worker,
+    timer: &Timer,
+    link: &mut Link,
+    request: &Request<'_>,
+    payload: &mut Payload<'_, B>,
+) -> Result<Answered, Failed> {
+    let mut sending = Sending::new(request);
+    let mut answer = Answer::default();
+    timer.arm(worker.limits.send);
+    let outcome = poll_fn(|cx| {
+        if let Err(error) = sending.poll(worker, timer, link, payload, cx) {
+            return Poll::Ready(Err(error));
+        }
+        match answer.poll(worker, timer, link, request, cx) {
+            Poll::Ready(Ok(head)) => return Poll::Ready(Ok(head)),
+            Poll::Ready(Err(error)) => {
+                // What broke the sending says more than the end of the connection that followed.
+                return Poll::Ready(Err(match sending.broken.take() {
+                    Some(cause) => ProxyError::of(error.kind, cause),
+                    None => error,
+                }));
+            }
+            Poll::Pending => {}
+        }
+        if sending.state == State::Sent && payload.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Kind::ClientGone.into()));
+        }
+        timer
+            .poll_elapsed(cx)
+            .map(|_| Err(ProxyError::from(sending.waits_for())))
+    })
+    .await;
+    timer.disarm();
+    let whole = sending.state == State::Sent;
+    outcome
+        .map(|head| Answered { head, whole })
+        .map_err(|error| Failed {
+            error,
+            sent: sending.out.written() > 0,
+            answered: answer.begun,
+        })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Pieces are still to come.
+    Sending,
+    /// The last piece is on its way.
+    Ending,
+    /// The kernel has all of it.
+    Sent,
+    /// The endpoint does not take any more; it may have answered all the same.
+    Broken,
+}
+
+struct Sending<'r> {
+    out: Outgoing<'r>,
+    writer: BodyWriter,
+    place: usize,
+    state: State,
+    broken: Option<io::Error>,
+}
+
+impl<'r> Sending<'r> {
+    fn new(request: &Request<'r>) -> Self {
+        Self {
+            out: Outgoing::new(request.head),
+            writer: request.writer.clone(),
+            place: 0,
+            state: State::Sending,
+            broken: None,
+        }
+    }
+
+    /// Sends what can be sent now. Errors are the client's; the endpoint's are kept until its side has been read.
+    fn poll<B: RequestBody>(
+        &mut self,
+        worker: &Worker,
+        timer: &Timer,
+        link: &mut Link,
+        payload: &mut Payload<'_, B>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), ProxyError> {
+        while matches!(self.state, State::Sending | State::Ending) {
+            let more = self.gather(worker, payload, cx)?;
+            if self.out.is_empty() && self.state == State::Sending {
+                return Ok(());
+            }
+            let before = self.out.written();
+            match self.out.poll_write(&mut link.stream, cx) {
+                Poll::Ready(Ok(())) if self.state == State::Ending => {
+                    self.state = State::Sent;
+                    timer.arm(worker.limits.read);
+                }
+                Poll::Ready(Ok(())) => timer.arm(worker.limits.send),
+                Poll::Ready(Err(error)) => {
+                    self.broken = Some(error);
+                    self.state = State::Broken;
+                }
+                Poll::Pending => {
+                    if self.out.written() > before {
+                        timer.arm(worker.limits.send);
+                    }
+                    return Ok(());
+                }
+            }
+            if !more {
+                // The client has nothing more right now, and will wake us.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes pieces while there is room for them; says whether there may be more at once.
+    fn gather<B: RequestBody>(
+        &mut self,
+        worker: &Worker,
+        payload: &mut Payload<'_, B>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ProxyError> {
+        while self.state == State::Sending && !self.out.is_full() {
+            match payload.poll_piece(self.place, cx)? {
+                Poll::Ready(Some(piece)) => {
+                    self.place += 1;
+                    worker.metrics.received.add(piece.len() as u64);
+                    let frame = self.writer.frame(piece.len());
+                    self.out.push(
+                        frame.map_err(|error| ProxyError::of(Kind::ClientBody, error))?,
+                        piece,
+                    );
+                }
+                Poll::Ready(None) => {
+                    let end = self.writer.end();
+                    self.out
+                        .push_static(end.map_err(|error| ProxyError::of(Kind::ClientBody, error))?);
+                    self.state = State::Ending;
+                }
+                Poll::Pending => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Who has been silent for too long.
+    fn waits_for(&self) -> Kind {
+        match self.state {
+            State::Sending if self.out.is_empty() => Kind::ClientTimeout,
+            State::Sending | State::Ending => Kind::SendTimeout,
+            State::Sent | State::Broken => Kind::ReadTimeout,
+        }
+    }
+}
+
+struct Answer {
+    reader: ResponseReader,
+    interim: usize,
+    begun: bool,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Self {
+            reader: ResponseReader::new(HeadLimits::RESPONSE),
+            interim: 0,
+            begun: false,
+        }
+    }
+}
+
+impl Answer {
+    /// Reads until the head of the final answer is whole.
+    fn poll(
+        &mut self,
+        worker: &Worker,
+        timer: &Timer,
+        link: &mut Link,
+        request: &Request<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Box<ResponseHead>, ProxyError>> {
+        loop {
+            while !link.input.is_empty() {
+                let head = match self.reader.feed(&mut link.input, request.to_head) {
+                    Ok(Some(head)) => Box::new(head),
+                    Ok(None) => break,
+                    Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::InvalidHead, error))),
+                };
+                if !head.is_interim() {
+                    let unasked = head.status == 101 && !request.upgrade;
+                    return Poll::Ready(if unasked {
+                        Err(Kind::InvalidHead.into())
+                    } else {
+                        Ok(head)
+                    });
+                }
+                self.interim += 1;
+                if self.interim > INTERIM {
+                    return Poll::Ready(Err(Kind::InvalidHead.into()));
+                }
+            }
+            match link.poll_fill(&worker.buffers, cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Kind::Closed.into())),
+                Poll::Ready(Ok(_)) => {
+                    self.begun = true;
+                    timer.arm(worker.limits.read);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::Closed, error))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Free lists of a worker: buffers are taken when there is something to read or write, and given back as soon as
+//! nothing is unread or unwritten. An idle connection holds none.
+
+use std::cell::RefCell;
+
+use bytes::BytesMut;
+
+/// Room that a buffer has when it is taken, in bytes.
+pub(crate) const ROOM: usize = 16 * 1024;
+
+/// Buffers and texts kept for the next user; more than that are freed.
+const KEPT: usize = 64;
+
+/// A buffer that grew beyond this is freed instead of kept, in bytes.
+const KEPT_ROOM: usize = 64 * 1024;
+
+/// The free lists.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    inputs: RefCell<Vec<BytesMut>>,
+    texts: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Buffers {
+    /// Empty ones.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty buffer with [`ROOM`].
+    pub(crate) fn input(&self) -> BytesMut {
+        let mut buffer = self.inputs.borrow_mut().pop().unwrap_or_default();
+        // Reclaims the old memory when nothing refers to it any more, else takes new.
+        buffer.reserve(ROOM);
+        buffer
+    }
+
+    /// Takes back what [`Self::input`] gave. What is unread in it is lost.
+    pub(crate) fn give_input(&self, mut buffer: BytesMut) {
+        buffer.clear();
+        let mut free = self.inputs.borrow_mut();
+        if free.len() < KEPT && buffer.capacity() > 0 && buffer.capacity() <= KEPT_ROOM {
+            free.push(buffer);
+        }
+    }
+
+    /// An empty text, for a head that is about to be written.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let kept = self.texts.borrow_mut().pop();
+        kept.unwrap_or_else(|| Vec::with_capacity(1024))
+    }
+
+    /// Takes back what [`Self::text`] gave.
+    pub(crate) fn give_text(&self, mut text: Vec<u8>) {
+        text.clear();
+        let mut free = self.texts.borrow_mut();
+        if free.len() < KEPT && text.capacity() > 0 && text.capacity() <= KEPT_ROOM {
+            free.push(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_round() {
+        let buffers = Buffers::new();
+        let mut first = buffers.input();
+        first.extend_from_slice(b"unread");
+        let at = first.as_ptr();
+        buffers.give_input(first);
+        let second = buffers.input();
+        assert!(second.is_empty());
+        assert!(second.capacity() >= ROOM);
+        assert_eq!(second.as_ptr(), at);
+    }
+
+    #[test]
+    fn what_is_still_referred_to_is_left_alone() {
+        let buffers = Buffers::new();
+        let mut first = buffers.input();
+        first.extend_from_slice(b"kept by somebody");
+        let kept = first.split_to(4).freeze();
+        buffers.give_input(first);
+        let mut second = buffers.input();
+        second.extend_from_slice(&[0; ROOM]);
+        assert_eq!(&kept[..], b"kept");
+    }
+}

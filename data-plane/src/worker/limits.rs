@@ -1,0 +1,60 @@
+//! The sizes and times that a worker holds connections to; ingress-nginx' defaults where it has them.
+
+use std::time::Duration;
+
+/// Sizes and times. Times are held to within a tenth of a second, never cut short.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once on one worker; more are closed when they come.
+    pub max_connections: usize,
+    /// TLS handshake.
+    pub handshake: Duration,
+    /// A whole request head, from its first byte.
+    pub head: Duration,
+    /// From one request to the next one's first byte (configmap.md 1.5, keep-alive).
+    pub idle: Duration,
+    /// Between two reads of a request body (configmap.md 1.2, client-body-timeout).
+    pub client_body: Duration,
+    /// Between two writes to a client.
+    pub client_send: Duration,
+    /// Opening a connection to an endpoint (proxy-connect-timeout).
+    pub connect: Duration,
+    /// Between two reads from an endpoint (proxy-read-timeout).
+    pub read: Duration,
+    /// Between two writes to an endpoint (proxy-send-timeout).
+    pub send: Duration,
+    /// Endpoints that a request is tried on (proxy-next-upstream-tries).
+    pub tries: usize,
+    /// Bytes of a request body that are read before it is sent on, which makes the request replayable.
+    pub replayable_body: usize,
+    /// Idle connections kept for each endpoint.
+    pub idle_upstreams: usize,
+    /// How long they are kept (upstream-keepalive-timeout).
+    pub upstream_idle: Duration,
+    /// After a refusal: bytes read and thrown away, so that the client sees the answer before the connection goes.
+    pub linger_bytes: usize,
+    /// After a refusal: how long.
+    pub linger: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 10_000,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            client_body: Duration::from_secs(60),
+            client_send: Duration::from_secs(60),
+            connect: Duration::from_secs(5),
+            read: Duration::from_secs(60),
+            send: Duration::from_secs(60),
+            tries: 3,
+            replayable_body: 64 * 1024,
+            idle_upstreams: 32,
+            upstream_idle: Duration::from_secs(60),
+            linger_bytes: 64 * 1024,
+            linger: Duration::from_secs(1),
+        }
+    }
+}

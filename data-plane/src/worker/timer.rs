@@ -1,0 +1,245 @@
+//! Deadlines of a worker's connections, kept by one coarse tick instead of a timer each.
+//!
+//! A task has one [`Timer`]. Setting a deadline is two stores: no allocation, no wheel, no system call. The tick looks at
+//! all deadlines, so they are held to within [`TICK`], and never early.
+//!
+//! **Invariant:** a task waits for one deadline at a time; limits are not nested.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use shared::drain::Phase;
+
+/// How often deadlines are looked at, and how coarse the clock is.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// The deadline of a timer that is not armed.
+const NEVER: u64 = u64::MAX;
+
+/// Something took longer than it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Elapsed;
+
+/// The timers of a worker, its coarse clock, and the phase that it is in.
+pub(crate) struct Timers {
+    start: Instant,
+    now: Cell<Instant>,
+    phase: Cell<Phase>,
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<usize>>,
+}
+
+struct Slot {
+    /// Milliseconds after `start`.
+    deadline: u64,
+    waker: Option<Waker>,
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers")
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Timers {
+    /// Without timers.
+    pub(crate) fn new(now: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            start: now,
+            now: Cell::new(now),
+            phase: Cell::new(Phase::Serving),
+            slots: RefCell::default(),
+            free: RefCell::default(),
+        })
+    }
+
+    /// A timer for the calling task.
+    pub(crate) fn timer(self: &Rc<Self>) -> Timer {
+        let slot = Slot {
+            deadline: NEVER,
+            waker: None,
+        };
+        let mut slots = self.slots.borrow_mut();
+        let index = match self.free.borrow_mut().pop() {
+            Some(index) => {
+                slots[index] = slot;
+                index
+            }
+            None => {
+                slots.push(slot);
+                slots.len() - 1
+            }
+        };
+        Timer {
+            timers: Rc::clone(self),
+            index,
+        }
+    }
+
+    /// The time of the last tick.
+    pub(crate) fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    /// How far the process is on its way out.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Enters a phase and wakes every task, so that the idle ones end.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        for slot in self.slots.borrow_mut().iter_mut() {
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Moves the clock and wakes the tasks whose deadline is over.
+    pub(crate) fn tick(&self, now: Instant) {
+        self.now.set(now);
+        let millis = self.millis(now);
+        for slot in self.slots.borrow_mut().iter_mut() {
+            if slot.deadline <= millis
+                && let Some(waker) = slot.waker.take()
+            {
+                waker.wake();
+            }
+        }
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.start).as_millis()).unwrap_or(NEVER - 1)
+    }
+}
+
+/// One task's deadline.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    timers: Rc<Timers>,
+    index: usize,
+}
+
+impl Timer {
+    /// Sets the deadline; the one before is forgotten.
+    pub(crate) fn arm(&self, after: Duration) {
+        // The clock may be a tick behind, and a deadline is never early.
+        let at = self.timers.millis(self.timers.now.get() + after + TICK);
+        self.timers.slots.borrow_mut()[self.index].deadline = at;
+    }
+
+    /// Without a deadline from now on.
+    pub(crate) fn disarm(&self) {
+        self.timers.slots.borrow_mut()[self.index].deadline = NEVER;
+    }
+
+    /// Ready when the deadline is over; else the task is woken then, and when the worker enters another phase.
+    pub(crate) fn poll_elapsed(&self, cx: &mut Context<'_>) -> Poll<Elapsed> {
+        let now = self.timers.millis(self.timers.now.get());
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        if slot.deadline <= now {
+            return Poll::Ready(Elapsed);
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Runs a future for at most `limit`.
+    ///
+    /// # Errors
+    /// [`Elapsed`], and the future is dropped.
+    pub(crate) async fn limit<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+        let mut future = pin!(future);
+        let mut armed = false;
+        poll_fn(|cx| {
+            // What is done at once needs no deadline.
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                if armed {
+                    self.disarm();
+                }
+                return Poll::Ready(Ok(output));
+            }
+            if !armed {
+                self.arm(limit);
+                armed = true;
+            }
+            self.poll_elapsed(cx).map(|elapsed| {
+                self.disarm();
+                Err(elapsed)
+            })
+        })
+        .await
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let mut slots = self.timers.slots.borrow_mut();
+        slots[self.index] = Slot {
+            deadline: NEVER,
+            waker: None,
+        };
+        self.timers.free.borrow_mut().push(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn polled(timer: &Timer) -> bool {
+        timer
+            .poll_elapsed(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
+    #[test]
+    fn a_deadline_is_never_early_and_a_tick_late_at_most() {
+        let start = shared::clock::now();
+        let timers = Timers::new(start);
+        let timer = timers.timer();
+        timer.arm(Duration::from_secs(1));
+        for (millis, over) in [(0, false), (999, false), (1000, false), (1100, true)] {
+            timers.tick(start + Duration::from_millis(millis));
+            assert_eq!(polled(&timer), over, "{millis}");
+        }
+        timer.disarm();
+        assert!(!polled(&timer));
+    }
+
+    #[tokio::test]
+    async fn a_limit_ends_what_never_ends() {
+        let start = shared::clock::now();
+        let timers = Timers::new(start);
+        let timer = timers.timer();
+        assert_eq!(timer.limit(Duration::from_secs(1), async { 3 }).await, Ok(3));
+        let mut stuck = pin!(timer.limit(Duration::from_secs(1), std::future::pending::<()>()));
+        assert!(futures::poll!(stuck.as_mut()).is_pending());
+        timers.tick(start + Duration::from_secs(2));
+        assert_eq!(futures::poll!(stuck.as_mut()), Poll::Ready(Err(Elapsed)));
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let timers = Timers::new(shared::clock::now());
+        let first = timers.timer();
+        first.arm(Duration::ZERO);
+        let index = first.index;
+        drop(first);
+        let second = timers.timer();
+        assert_eq!(second.index, index);
+        assert!(!polled(&second));
+        assert_eq!(timers.slots.borrow().len(), 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Requests through a real worker, over real sockets, to small scripted backends.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
+
+#[path = "traffic/bodies.rs"]
+mod bodies;
+#[path = "traffic/connections.rs"]
+mod connections;
+#[path = "traffic/harness.rs"]
+mod harness;
+#[path = "traffic/http2.rs"]
+mod http2;
+#[path = "traffic/log.rs"]
+mod log;
+#[path = "traffic/retries.rs"]
+mod retries;
+#[path = "traffic/routes.rs"]
+mod routes;
+#[path = "traffic/tunnels.rs"]
+mod tunnels;

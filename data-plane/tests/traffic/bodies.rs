@@ -1,0 +1,182 @@
+use std::io::{Read, Write};
+
+use data_plane::worker::Limits;
+
+use super::harness::*;
+
+fn post(framing: &str, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a.test\r\n{framing}\r\n\r\n{body}")
+}
+
+#[test]
+fn a_request_body_arrives_whole_however_it_is_framed() {
+    let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let small = "x".repeat(1000);
+    let large = "y".repeat(3_000_000);
+    for (body, chunked_on) in [(&small, false), (&large, true)] {
+        let length = format!("Content-Length: {}", body.len());
+        assert_eq!(client.ask(&post(&length, body)).text(), body.len().to_string());
+        let half = body.len() / 2;
+        let chunks = format!(
+            "{:x}\r\n{}\r\n{:X};ext=\"v\"\r\n{}\r\n0\r\n\r\n",
+            half,
+            &body[..half],
+            body.len() - half,
+            &body[half..]
+        );
+        let response = client.ask(&post("Transfer-Encoding: chunked", &chunks));
+        assert_eq!(response.text(), body.len().to_string());
+        let seen = origin.seen();
+        let last = seen.last().unwrap();
+        assert_eq!(last.all("transfer-encoding").len(), usize::from(chunked_on));
+        assert_eq!(last.all("content-length").len(), usize::from(!chunked_on));
+        assert!(last.body == body.as_bytes());
+    }
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_go_on() {
+    let origin = Origin::new(|seen| (ok(std::str::from_utf8(&seen.body).unwrap()), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 5\r\nExpect: 100-continue", ""));
+    assert_eq!(
+        client.receive(false).unwrap().head,
+        "HTTP/1.1 100 Continue\r\n\r\n"
+    );
+    client.send("hello");
+    assert_eq!(client.receive(false).unwrap().text(), "hello");
+    assert_eq!(origin.seen()[0].all("expect"), [""; 0]);
+    // Nobody is told to send what nobody will read.
+    client.send("POST / HTTP/1.1\r\nHost: nobody.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.receive(false).unwrap().status, 404);
+    assert!(client.ended());
+}
+
+#[test]
+fn broken_chunks_are_the_clients_fault() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.ask(&post("Transfer-Encoding: chunked", "zz\r\n"));
+    assert_eq!(
+        (response.status, response.all("connection")),
+        (400, vec!["close"])
+    );
+    assert!(client.ended());
+    assert!(origin.seen().is_empty());
+}
+
+/// Answers with a body of `size`, framed as said.
+fn sized(size: usize, framing: &'static str) -> Origin {
+    Origin::new(move |_| {
+        let body = "z".repeat(size);
+        match framing {
+            "length" => (ok(&body), true),
+            "chunked" => {
+                let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+                for chunk in body.as_bytes().chunks(1000) {
+                    bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                    bytes.extend(chunk);
+                    bytes.extend(b"\r\n");
+                }
+                bytes.extend(b"0\r\nX-Trailer: 1\r\n\r\n");
+                (bytes, true)
+            }
+            _ => (format!("HTTP/1.1 200 OK\r\n\r\n{body}").into(), false),
+        }
+    })
+}
+
+#[test]
+fn an_answer_arrives_whole_however_it_is_framed() {
+    for framing in ["length", "chunked", "close"] {
+        for size in [0, 1, 50_000, 5_000_000] {
+            let origin = sized(size, framing);
+            let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+            let mut client = Client::new(proxy.http);
+            let response = client.get("/");
+            assert_eq!(response.body.len(), size, "{framing} {size}");
+            assert_eq!(response.all("x-trailer"), [""; 0]);
+            assert_eq!(client.get("/").body.len(), size, "the connection goes on");
+            let mut old = Client::new(proxy.http);
+            let response = old.ask("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n");
+            assert_eq!(response.all("transfer-encoding"), [""; 0]);
+            assert_eq!(response.body.len(), size, "{framing} {size} to HTTP/1.0");
+            assert!(old.ended());
+        }
+    }
+}
+
+#[test]
+fn answers_without_a_body() {
+    let origin = Origin::new(|seen| {
+        let bytes = match seen.line().split(' ').nth(1).unwrap() {
+            "/204" => "HTTP/1.1 204 No Content\r\n\r\n",
+            "/304" => "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+            "/early" => {
+                "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+            }
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n",
+        };
+        (bytes.into(), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/204").status, 204);
+    assert_eq!(client.get("/304").all("content-length"), ["7"]);
+    let head = client.ask("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!(head.all("content-length"), ["7"]);
+    assert_eq!(client.get("/early").text(), "ok");
+    assert!(origin.seen().iter().all(|seen| seen.connection == 0));
+}
+
+#[test]
+fn a_body_that_breaks_off_cannot_be_taken_for_whole() {
+    for head in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+        let origin = Origin::new(move |_| {
+            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n32\r\n{}\r\n", "x".repeat(50));
+            (text.into(), false)
+        });
+        let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+        let mut client = Client::new(proxy.http);
+        client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        assert!(client.receive(false).is_none(), "{head}");
+    }
+}
+
+#[test]
+fn bytes_behind_an_answer_end_its_connection() {
+    let origin = Origin::new(|_| {
+        let smuggled = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+        (
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{smuggled}").into(),
+            true,
+        )
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for number in 0..3 {
+        assert_eq!(client.get("/").text(), "ok");
+        assert_eq!(origin.seen()[number].connection, number);
+    }
+}
+
+#[test]
+fn an_early_answer_ends_the_sending() {
+    let origin = Origin::raw(|mut stream, _, _| {
+        let mut some = [0; 4096];
+        let _ = stream.read(&mut some);
+        let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig");
+        // Reads no more, and stays.
+        std::thread::park();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 100000000", &"x".repeat(200_000)));
+    let response = client.receive(false).unwrap();
+    assert_eq!((response.status, response.text()), (413, "big"));
+    assert_eq!(response.all("connection"), ["close"]);
+}

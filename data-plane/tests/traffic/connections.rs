@@ -1,0 +1,296 @@
+use std::io::Write;
+use std::time::Duration;
+
+use data_plane::worker::Limits;
+
+use super::harness::*;
+
+#[test]
+fn requests_on_one_connection_are_answered_in_order() {
+    let origin = Origin::new(|seen| (ok(seen.line()), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let all: String = (0..5)
+        .map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a.test\r\n\r\n"))
+        .collect();
+    client.send(all);
+    for n in 0..5 {
+        let response = client.receive(false).unwrap();
+        assert_eq!(response.text(), format!("GET /{n} HTTP/1.1"));
+    }
+    assert!(
+        origin.seen().iter().all(|seen| seen.connection == 0),
+        "one kept connection"
+    );
+    let metrics = proxy.metrics.worker(0);
+    assert_eq!((metrics.connected.value(), metrics.reused.value()), (1, 4));
+}
+
+#[test]
+fn a_head_in_single_bytes_is_a_head() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for byte in b"GET / HTTP/1.1\r\nHost: a.test\r\nX-A: b\r\n\r\n" {
+        client.send([*byte]);
+    }
+    assert_eq!(client.receive(false).unwrap().text(), "hello");
+}
+
+#[test]
+fn the_connection_ends_when_the_client_says_so() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    for (request, kept) in [
+        (
+            "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
+            false,
+        ),
+        ("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", false),
+        (
+            "GET / HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n",
+            true,
+        ),
+    ] {
+        let mut client = Client::new(proxy.http);
+        let response = client.ask(request);
+        assert_eq!(response.text(), "hello");
+        if kept {
+            assert_eq!(response.all("connection"), ["keep-alive"]);
+            assert_eq!(client.get("/").status, 200);
+        } else {
+            assert_eq!(response.all("connection"), ["close"]);
+            assert!(client.ended());
+        }
+    }
+}
+
+#[test]
+fn a_refused_request_is_answered_and_ends_the_connection() {
+    let proxy = Proxy::start();
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            501,
+        ),
+        ("GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    ] {
+        let mut client = Client::new(proxy.http);
+        client.send(request);
+        client.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
+        let response = client.receive(false).unwrap();
+        assert_eq!(
+            (response.status, response.all("connection")),
+            (status, vec!["close"]),
+            "{request}"
+        );
+        assert!(client.ended(), "nothing behind it is read");
+    }
+}
+
+#[test]
+fn a_slow_head_is_cut_and_an_idle_connection_closed() {
+    let origin = Origin::says("hello");
+    let limits = Limits {
+        head: Duration::from_millis(1),
+        idle: Duration::from_millis(1),
+        ..Limits::default()
+    };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let mut slow = Client::new(proxy.http);
+    slow.send("GET / HTTP/1.1\r\nHo");
+    assert!(slow.ended());
+    let mut idle = Client::new(proxy.http);
+    assert_eq!(idle.get("/").status, 200);
+    assert!(idle.ended());
+}
+
+#[test]
+fn too_many_connections_are_closed() {
+    let limits = Limits {
+        max_connections: 1,
+        ..Limits::default()
+    };
+    let proxy = Proxy::with(limits);
+    let mut first = Client::new(proxy.http);
+    assert_eq!(first.get("/").status, 404);
+    let mut second = Client::new(proxy.http);
+    assert!(second.ended());
+    assert_eq!(proxy.metrics.worker(0).refused.value(), 1);
+    assert_eq!(first.get("/").status, 404);
+    drop(first);
+    eventually("the place is free", || proxy.metrics.open() == 0);
+    assert_eq!(Client::new(proxy.http).get("/").status, 404);
+}
+
+#[test]
+fn connections_of_an_endpoint_that_left_are_closed() {
+    let origins = [Origin::says("one"), Origin::says("two")];
+    let mut proxy = Proxy::serving(Limits::default(), &[origins[0].address, origins[1].address]);
+    let mut client = Client::new(proxy.http);
+    for _ in 0..4 {
+        client.get("/");
+    }
+    proxy.remove_endpoint("echo", 0);
+    for _ in 0..6 {
+        assert_eq!(client.get("/").text(), "two");
+    }
+}
+
+#[test]
+fn draining_waits_for_requests_and_not_for_idle_connections() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |seen| {
+        if seen.line().contains("/slow") {
+            let _ = wait.lock().unwrap().recv();
+        }
+        (ok("done"), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let (http, metrics) = (proxy.http, proxy.metrics.clone());
+    let mut idle = Client::new(http);
+    assert_eq!(idle.get("/").all("connection"), [""; 0]);
+    let mut busy = Client::new(http);
+    busy.send("GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    eventually("the backend has it", || origin.seen().len() == 2);
+    let stopping = std::thread::spawn(move || proxy.stop(Duration::ZERO, PATIENCE));
+    assert!(idle.ended());
+    eventually("one is left", || metrics.open() == 1);
+    go.send(()).unwrap();
+    let response = busy.receive(false).unwrap();
+    assert_eq!(
+        (response.text(), response.all("connection")),
+        ("done", vec!["close"])
+    );
+    assert!(busy.ended());
+    stopping.join().unwrap();
+    assert!(std::net::TcpStream::connect(http).is_err());
+}
+
+#[test]
+fn forwarded_fields_and_no_others() {
+    let origin = Origin::new(|_| {
+        let head = "HTTP/1.1 418 Tea\r\nServer: x\r\nX-Accel-Redirect: /etc\r\nKeep-Alive: timeout=5\r\n\
+                    Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nDate: today\r\n\
+                    ETag: \"e\"\r\nContent-Length: 0\r\n\r\n";
+        (head.into(), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.ask(
+        "GET /x?y HTTP/1.1\r\nHost: a.test\r\nX-Mine: 1\r\nX_Under: 1\r\nTE: gzip\r\nConnection: close, X-Nominated\r\n\
+         X-Nominated: 1\r\nX-Forwarded-For: 6.6.6.6\r\nExpect: 100-continue\r\n\r\n",
+    );
+    assert_eq!(response.status, 418);
+    assert_eq!(response.all("set-cookie"), ["a=1", "b=2"]);
+    assert_eq!(
+        (response.all("date"), response.all("etag")),
+        (vec!["today"], vec!["\"e\""])
+    );
+    for gone in ["server", "x-accel-redirect", "keep-alive", "x-hop"] {
+        assert_eq!(response.all(gone), [""; 0], "{gone}");
+    }
+    let seen = &origin.seen()[0];
+    let mut names: Vec<String> = seen
+        .head
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, _)| name.to_lowercase())
+        .collect();
+    names.sort();
+    let expected = "host x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-forwarded-scheme x-mine \
+                    x-original-forwarded-for x-real-ip x-request-id x-scheme";
+    assert_eq!(names.join(" "), expected);
+    assert_eq!(seen.all("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(seen.all("x-forwarded-port"), [proxy.http.port().to_string()]);
+}
+
+#[test]
+fn a_client_that_goes_leaves_no_trace() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    for begun in [
+        "",
+        "GET / HT",
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc",
+    ] {
+        let mut client = Client::new(proxy.http);
+        client.stream.write_all(begun.as_bytes()).unwrap();
+        drop(client);
+    }
+    eventually("all are gone", || {
+        proxy.metrics.worker(0).accepted.value() == 3 && proxy.metrics.open() == 0
+    });
+    assert_eq!(proxy.metrics.worker(0).panics.value(), 0);
+    assert!(origin.seen().is_empty());
+}
+
+/// Reads a request, begins an answer or not, and waits for the end of the connection.
+fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let tell = std::sync::Arc::clone(&ended);
+    let origin = Origin::raw(move |mut stream, number, seen| {
+        let Some(request) = read_request(&mut stream, number) else {
+            return;
+        };
+        stream.write_all(begin).unwrap();
+        seen.lock().unwrap().push(request);
+        // Ready when the proxy has closed its end.
+        let _ = std::io::Read::read(&mut stream, &mut [0]);
+        tell.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    (origin, ended)
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_request_along() {
+    for begin in [
+        &b""[..],
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent",
+    ] {
+        let (origin, ended) = waiting(begin);
+        let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+        let mut client = Client::new(proxy.http);
+        client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        eventually("the backend has it", || origin.seen().len() == 1);
+        drop(client);
+        eventually("the backend is let go", || {
+            ended.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        eventually("the connection is gone", || proxy.metrics.open() == 0);
+        let log = proxy.stop(Duration::ZERO, PATIENCE);
+        if begin.is_empty() {
+            assert!(log.contains("\"GET / HTTP/1.1\" 499 0 "), "{log}");
+        }
+    }
+}
+
+#[test]
+fn no_request_is_lost_while_endpoints_change() {
+    let origins = [Origin::says("one"), Origin::says("two"), Origin::says("three")];
+    let addresses = origins.each_ref().map(|origin| origin.address);
+    let mut proxy = Proxy::serving(Limits::default(), &addresses);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(proxy.http)).collect();
+    for round in 0..300 {
+        // One comes and goes, another takes its place.
+        let left = round % 3;
+        proxy.endpoints("echo", &[addresses[left]]);
+        proxy.remove_endpoint("echo", (left + 1) % 3);
+        for client in &mut clients {
+            let response = client.ask("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi");
+            assert_eq!(response.status, 200, "{round}");
+        }
+        proxy.endpoints("echo", &addresses);
+    }
+    assert_eq!(
+        origins.iter().map(|origin| origin.seen().len()).sum::<usize>(),
+        1200
+    );
+}

@@ -1,0 +1,275 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_plane::worker::Limits;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::ServerName;
+use shared::resource::PathType;
+use tokio::net::TcpStream;
+
+use super::harness::*;
+
+type Sender = SendRequest<Full<Bytes>>;
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn prior_knowledge(address: SocketAddr) -> Sender {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn request(method: Method, uri: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .body(Full::new(body.into()))
+        .unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
+}
+
+#[test]
+fn a_stream_is_a_request_like_any_other() {
+    let origin = Origin::new(|seen| (ok(&format!("{} {}", seen.line(), seen.body.len())), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    run(async {
+        let mut sender = prior_knowledge(proxy.http).await;
+        let mut get = request(Method::GET, "http://a.test/x?y=1", "");
+        for crumb in ["a=1", "b=2"] {
+            get.headers_mut().append("cookie", crumb.parse().unwrap());
+        }
+        let response = sender.send_request(get).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-length"], "21");
+        assert_eq!(text(response).await, "GET /x?y=1 HTTP/1.1 0");
+        for size in [10, 3_000_000] {
+            let post = request(Method::POST, "http://a.test/", vec![b'x'; size]);
+            let response = sender.send_request(post).await.unwrap();
+            assert_eq!(text(response).await, format!("POST / HTTP/1.1 {size}"));
+        }
+        let missing = request(Method::GET, "http://nobody.test/", "");
+        let response = sender.send_request(missing).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert!(text(response).await.contains("<h1>404 Not Found</h1>"));
+    });
+    let seen = &origin.seen()[0];
+    assert_eq!(
+        (seen.all("host"), seen.all("cookie")),
+        (vec!["a.test"], vec!["a=1; b=2"])
+    );
+    assert_eq!(seen.all("x-forwarded-host"), ["a.test"]);
+}
+
+#[test]
+fn answers_of_every_framing() {
+    let origin = Origin::new(|seen| {
+        let target = seen.line().split(' ').nth(1).unwrap().to_owned();
+        match target.as_str() {
+            "/204" => (b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(), true),
+            "/head" => (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec(), true),
+            "/chunks" => (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n".to_vec(),
+                true,
+            ),
+            "/cut" => (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc".to_vec(), false),
+            _ => (b"HTTP/1.1 200 OK\r\n\r\nuntil close".to_vec(), false),
+        }
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    run(async {
+        let mut sender = prior_knowledge(proxy.http).await;
+        let mut ask = async |method: Method, path: &str| {
+            let uri = format!("http://a.test{path}");
+            sender.send_request(request(method, &uri, "")).await
+        };
+        let response = ask(Method::GET, "/204").await.unwrap();
+        assert_eq!(
+            (response.status(), text(response).await.as_str()),
+            (StatusCode::NO_CONTENT, "")
+        );
+        let response = ask(Method::HEAD, "/head").await.unwrap();
+        assert_eq!(response.headers()["content-length"], "9");
+        assert_eq!(text(response).await, "");
+        let response = ask(Method::GET, "/chunks").await.unwrap();
+        assert!(!response.headers().contains_key("transfer-encoding"));
+        assert_eq!(text(response).await, "abcde");
+        let response = ask(Method::GET, "/close").await.unwrap();
+        assert_eq!(text(response).await, "until close");
+        // The stream is reset, before its head went out or after.
+        if let Ok(response) = ask(Method::GET, "/cut").await {
+            assert!(response.into_body().collect().await.is_err());
+        }
+    });
+}
+
+#[test]
+fn over_tls_by_the_clients_choice() {
+    let origin = Origin::new(|seen| (ok(seen.all("x-forwarded-proto")[0]), true));
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    run(async {
+        for alpn in [&b"h2"[..], b"http/1.1", b""] {
+            let stream = TcpStream::connect(proxy.https).await.unwrap();
+            let name = ServerName::try_from("a.test").unwrap();
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(alpn)));
+            let stream = connector.connect(name, stream).await.unwrap();
+            let chosen = stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec();
+            assert_eq!(chosen, alpn);
+            let response = over(stream, alpn == b"h2").await;
+            assert_eq!(response.status(), StatusCode::OK);
+            assert_eq!(text(response).await, "https");
+        }
+    });
+    assert_eq!(proxy.metrics.worker(0).handshake_failures.value(), 0);
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> Response<Incoming> {
+    if h2 {
+        let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        return sender
+            .send_request(request(Method::GET, "https://a.test/", ""))
+            .await
+            .unwrap();
+    }
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut get = request(Method::GET, "/", "");
+    get.headers_mut().insert("host", "a.test".parse().unwrap());
+    sender.send_request(get).await.unwrap()
+}
+
+/// A client that takes any certificate.
+fn trusting(alpn: &[u8]) -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Any(provider)))
+        .with_no_client_auth();
+    if !alpn.is_empty() {
+        config.alpn_protocols = vec![alpn.to_vec()];
+    }
+    config
+}
+
+#[derive(Debug)]
+struct Any(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &rustls_pki_types::CertificateDer<'_>,
+        _: &[rustls_pki_types::CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls_pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls_pki_types::CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls_pki_types::CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[test]
+fn many_streams_at_once_and_an_idle_connection_ends() {
+    let origin = Origin::says("hello");
+    let limits = Limits {
+        idle: Duration::from_millis(1),
+        ..Limits::default()
+    };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    run(async {
+        let sender = prior_knowledge(proxy.http).await;
+        let asks = (0..50).map(|_| {
+            let mut sender = sender.clone();
+            async move {
+                let response = sender
+                    .send_request(request(Method::GET, "http://a.test/", ""))
+                    .await
+                    .unwrap();
+                text(response).await
+            }
+        });
+        for answer in futures::future::join_all(asks).await {
+            assert_eq!(answer, "hello");
+        }
+    });
+    eventually("the connection is closed", || proxy.metrics.open() == 0);
+}
+
+#[test]
+fn draining_lets_streams_finish() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        (ok("done"), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    run(async {
+        let mut sender = prior_knowledge(proxy.http).await;
+        let answer = sender.send_request(request(Method::GET, "http://a.test/", ""));
+        let stopping = async {
+            let began = || origin.seen().len() == 1;
+            while !began() {
+                tokio::task::yield_now().await;
+            }
+            let stopping = std::thread::spawn(move || proxy.stop(Duration::ZERO, PATIENCE));
+            go.send(()).unwrap();
+            stopping
+        };
+        let (answer, stopping) = futures::join!(answer, stopping);
+        assert_eq!(text(answer.unwrap()).await, "done");
+        stopping.join().unwrap();
+    });
+}

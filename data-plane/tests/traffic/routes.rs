@@ -1,0 +1,225 @@
+use shared::resource::{Canary, Denial, Host, PathType, Resource, Route};
+
+use super::harness::*;
+
+fn ask(host: &str, target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+#[test]
+fn hosts_and_paths() {
+    let (root, foo) = (Origin::says("root"), Origin::says("foo"));
+    let mut proxy = Proxy::start();
+    proxy.host(
+        "a.test",
+        false,
+        &[("/", PathType::Prefix, "root"), ("/foo", PathType::Prefix, "foo")],
+    );
+    proxy.host("*.b.test", false, &[("/", PathType::Exact, "root")]);
+    proxy.endpoints("root", &[root.address]);
+    proxy.endpoints("foo", &[foo.address]);
+    let mut client = Client::new(proxy.http);
+    for (host, target, expected) in [
+        ("a.test", "/", "root"),
+        ("A.TEST:8080", "/foo", "foo"),
+        ("a.test.", "/foo/bar?x=/", "foo"),
+        ("a.test", "/foobar", "root"),
+        ("x.b.test", "/?y", "root"),
+    ] {
+        let response = client.ask(&ask(host, target));
+        assert_eq!(
+            (response.status, response.text()),
+            (200, expected),
+            "{host} {target}"
+        );
+    }
+    for (host, target) in [
+        ("x.b.test", "/x"),
+        ("x.y.b.test", "/"),
+        ("b.test", "/"),
+        ("nobody.test", "/"),
+    ] {
+        let response = client.ask(&ask(host, target));
+        assert_eq!(response.status, 404, "{host} {target}");
+        assert!(
+            response
+                .text()
+                .contains("<center><h1>404 Not Found</h1></center>")
+        );
+        assert_eq!(response.all("content-type"), ["text/html"]);
+        assert_eq!(response.all("server"), [""; 0]);
+        assert_eq!(response.all("date").len(), 1);
+    }
+    assert_eq!(root.seen()[0].line(), "GET / HTTP/1.1");
+    assert_eq!(root.seen()[0].all("host"), ["a.test"]);
+    assert_eq!(foo.seen()[1].line(), "GET /foo/bar?x=/ HTTP/1.1");
+}
+
+#[test]
+fn a_host_less_request_of_http_1_0_is_nobodys() {
+    let proxy = Proxy::start();
+    let mut client = Client::new(proxy.http);
+    let response = client.ask("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(response.status, 404);
+    assert!(client.ended());
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.ask("GET / HTTP/1.1\r\n\r\n").status, 400);
+    assert!(client.ended());
+}
+
+#[test]
+fn redirects() {
+    let origin = Origin::says("");
+    let mut proxy = Proxy::start();
+    proxy.host(
+        "a.test",
+        true,
+        &[
+            ("/", PathType::Prefix, "echo"),
+            ("/foo/", PathType::Prefix, "echo"),
+            ("/.well-known/acme-challenge/t", PathType::Exact, "echo"),
+        ],
+    );
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (host, target, status, location) in [
+        ("a.test:8080", "/a/", 308, "https://a.test/a"),
+        ("a.test", "/", 308, "https://a.test"),
+        ("A.test:8080", "/foo?x=1", 301, "http://a.test/foo/?x=1"),
+    ] {
+        let response = client.ask(&ask(host, target));
+        assert_eq!(
+            (response.status, response.all("location")),
+            (status, vec![location])
+        );
+        assert!(!response.body.is_empty());
+    }
+    assert_eq!(client.get("/.well-known/acme-challenge/t").status, 200);
+    assert_eq!(client.get("/.well-known/acme-challenge/u").status, 308);
+    let head = client.ask("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!(head.status, 308);
+    assert_ne!(head.all("content-length"), ["0"]);
+    // The body of a request that is redirected is read over, and the connection goes on.
+    let post = client.ask("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabc");
+    assert_eq!(post.status, 308);
+    assert_eq!(client.get("/").status, 308);
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_served_is_503() {
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
+    let denied = Denial {
+        reason: "auth-url is not enforced yet".to_owned(),
+    };
+    let route = Route {
+        paths: vec![to("/", PathType::Prefix, "echo")],
+        denied: Some(denied),
+        ..Route::default()
+    };
+    let host = Host {
+        tls: Some(shared::resource::Tls::default()),
+        denied: None,
+    };
+    proxy.config(vec![
+        ("denied.test", Resource::Host(host)),
+        ("ns/denied/denied.test", Resource::Route(route)),
+    ]);
+    let mut client = Client::new(proxy.http);
+    // Denied answers before the redirect to TLS, a lack of endpoints after it.
+    assert_eq!(client.ask(&ask("denied.test", "/")).status, 503);
+    assert_eq!(client.get("/").status, 308);
+    proxy.host("plain.test", false, &[("/", PathType::Prefix, "echo")]);
+    let response = client.ask(&ask("plain.test", "/"));
+    assert_eq!(response.status, 503);
+    assert!(
+        response
+            .text()
+            .contains("<center><h1>503 Service Temporarily Unavailable</h1></center>")
+    );
+}
+
+#[test]
+fn canaries_take_their_requests() {
+    let (main, new) = (Origin::says("main"), Origin::says("new"));
+    let mut proxy = Proxy::serving(worker_limits(), &[main.address]);
+    let policy = Canary {
+        header: "X-New".to_owned(),
+        cookie: "stage".to_owned(),
+        weight_total: 100,
+        ..Canary::default()
+    };
+    proxy.canary("echo", "new", policy);
+    let mut client = Client::new(proxy.http);
+    let mut answer = |extra: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{extra}\r\n");
+        let response = client.ask(&request);
+        (
+            response.status,
+            response.text().chars().take(4).collect::<String>(),
+        )
+    };
+    let always = "X-New: always\r\n";
+    assert_eq!(
+        answer(always).1,
+        "main",
+        "a canary without endpoints is passed over"
+    );
+    proxy.endpoints("new", &[new.address]);
+    for (extra, expected) in [
+        ("", "main"),
+        (always, "new"),
+        ("x-new: never\r\nCookie: stage=always\r\n", "main"),
+        ("Cookie: a=1; stage=always; b=never\r\n", "new"),
+        ("Cookie: xstage=always; stagex=always; a=stage=always\r\n", "main"),
+    ] {
+        assert_eq!(answer(extra), (200, expected.to_owned()), "{extra}");
+    }
+    proxy.remove_endpoint("echo", 0);
+    assert_eq!(answer(always).0, 503, "main without endpoints answers for all");
+}
+
+fn worker_limits() -> data_plane::worker::Limits {
+    data_plane::worker::Limits::default()
+}
+
+#[test]
+fn health_of_the_proxy_on_nobodys_host() {
+    let mut proxy = Proxy::start();
+    proxy.config(vec![("_", Resource::Host(Host::default()))]);
+    let mut client = Client::new(proxy.http);
+    let response = client.ask(&ask("10.0.0.1", "/healthz"));
+    assert_eq!((response.status, response.body.len()), (200, 0));
+    // It stays the proxy's when there is a backend for everything, but not when that very path has one.
+    proxy.host("_", false, &[("/", PathType::Prefix, "echo")]);
+    assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 200);
+    assert_eq!(client.ask(&ask("10.0.0.1", "/health")).status, 503);
+    proxy.host("_", false, &[("/healthz", PathType::Exact, "echo")]);
+    assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 503);
+    proxy.host("a.test", false, &[("/x", PathType::Prefix, "echo")]);
+    assert_eq!(client.get("/healthz").status, 404);
+}
+
+#[test]
+fn a_path_with_two_readings_goes_where_both_agree() {
+    let (public, admin) = (Origin::says("public"), Origin::says("admin"));
+    let mut proxy = Proxy::start();
+    let paths = [
+        ("/public", PathType::Prefix, "public"),
+        ("/", PathType::Prefix, "admin"),
+    ];
+    proxy.host("a.test", false, &paths);
+    proxy.endpoints("public", &[public.address]);
+    proxy.endpoints("admin", &[admin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/public/..%2fadmin?q").text(), "admin");
+    assert_eq!(client.get("/public/%61?q").text(), "public");
+    let targets: Vec<String> = [&admin, &public]
+        .iter()
+        .map(|origin| origin.seen()[0].line().to_owned())
+        .collect();
+    assert_eq!(targets, ["GET /admin?q HTTP/1.1", "GET /public/%61?q HTTP/1.1"]);
+    assert_eq!(client.get("/public/..;/admin").status, 400);
+    assert!(client.ended());
+}

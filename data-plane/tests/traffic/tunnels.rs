@@ -1,0 +1,104 @@
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use data_plane::worker::Limits;
+
+use super::harness::*;
+
+const UPGRADE: &str =
+    "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n";
+const SWITCH: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-A: b\r\n\r\n";
+
+/// Accepts the upgrade, says hello with it, echoes, and says bye at the end.
+fn echo() -> Origin {
+    Origin::raw(|mut stream, number, seen| {
+        let Some(request) = read_request(&mut stream, number) else {
+            return;
+        };
+        seen.lock().unwrap().push(request);
+        stream.write_all(&[SWITCH, b"hello"].concat()).unwrap();
+        let mut some = [0; 8192];
+        while let Ok(count) = stream.read(&mut some) {
+            if count == 0 {
+                break;
+            }
+            stream.write_all(&some[..count]).unwrap();
+        }
+        let _ = stream.write_all(b"bye");
+    })
+}
+
+#[test]
+fn bytes_pass_both_ways_after_the_switch() {
+    let origin = echo();
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    // What follows the request at once is the protocol's, too.
+    client.send(format!("{UPGRADE}early,"));
+    let response = client.receive(false).unwrap();
+    assert_eq!(response.status, 101);
+    assert_eq!(
+        (response.all("upgrade"), response.all("x-a")),
+        (vec!["websocket"], vec!["b"])
+    );
+    let blob = "x".repeat(300_000);
+    let mut writer = client.stream.try_clone().unwrap();
+    let sent = blob.clone();
+    let sending = std::thread::spawn(move || {
+        writer.write_all(sent.as_bytes()).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let all = String::from_utf8(client.rest()).unwrap();
+    sending.join().unwrap();
+    assert!(all == format!("helloearly,{blob}bye"));
+    let seen = &origin.seen()[0];
+    assert_eq!(
+        (seen.all("connection"), seen.all("upgrade")),
+        (vec!["upgrade"], vec!["websocket"])
+    );
+    eventually("the tunnel is gone", || proxy.metrics.open() == 0);
+}
+
+#[test]
+fn a_refusal_is_an_answer_like_any_other() {
+    let origin = Origin::new(|_| {
+        (
+            b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno".to_vec(),
+            true,
+        )
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.ask(&UPGRADE.replace(", close", ""));
+    assert_eq!((response.status, response.text()), (403, "no"));
+    assert_eq!(client.get("/").status, 403);
+}
+
+#[test]
+fn when_the_backend_ends_so_does_the_client() {
+    let origin = Origin::raw(|mut stream, number, _| {
+        read_request(&mut stream, number);
+        stream.write_all(SWITCH).unwrap();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    assert!(client.ended());
+}
+
+#[test]
+fn http2_in_clear_text_is_not_asked_of_backends() {
+    let origin = Origin::says("plain");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.ask(
+        "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n",
+    );
+    assert_eq!(response.text(), "plain");
+    let seen = &origin.seen()[0];
+    for gone in ["upgrade", "connection", "http2-settings"] {
+        assert_eq!(seen.all(gone), [""; 0], "{gone}");
+    }
+}
