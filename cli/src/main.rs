@@ -1,1 +1,34 @@
-fn main() {}
+//! `firth`: both planes from a folder of manifests, and questions to a control plane. Also called `kubectl-firth`.
+
+mod args;
+mod ask;
+mod client;
+mod columns;
+#[cfg(test)]
+mod flags_page;
+mod moment;
+mod output;
+mod up;
+mod value;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let outcome = match Args::of_process().command {
+        Command::Up(args) => up::run(args),
+        Command::Ask(question) => ask::run(question),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The command line. Every flag has an environment variable; what is written out wins over it.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use shared::telemetry::Format as LogFormat;
+
+const EXAMPLES: &str = "\
+Examples:
+  firth up examples/canary             serve a folder of manifests, no cluster needed
+  firth proxies                        who is connected, and which version each one serves
+  firth resources --kind route         what the newest version is made of
+  firth get route default/web/canary.test.com
+  firth history --limit 5              the last changes and who has acknowledged them
+  firth problems                       what is wrong with whose objects
+  firth proxies -o json | jq '.[].acked'
+
+Everything that is asked here is also there for grpcurl:
+  grpcurl -plaintext 127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
+
+const UP_EXAMPLES: &str = "\
+Endpoints of EndpointSlices with the annotation `firth.dev/demo: \"true\"` are played by built-in demo
+backends, on loopback addresses only: a folder can be tried with nothing behind it.
+
+Examples:
+  firth up examples/canary
+  firth up . --http 127.0.0.1:8081 --https 127.0.0.1:8444 --listen 127.0.0.1:15011
+  firth up manifests --access-log stdout --log info";
+
+/// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
+#[derive(Debug, Parser)]
+#[command(name = "firth", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands: one that serves, the others ask.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run both planes in one process from a folder of manifests, with no cluster
+    #[command(after_help = UP_EXAMPLES)]
+    Up(UpArgs),
+    /// A question to a control plane.
+    #[command(flatten)]
+    Ask(Question),
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Question {
+    /// The connected proxies, and which version each one has acknowledged
+    Proxies(AskArgs),
+    /// The resources that the configuration consists of
+    Resources(ResourcesArgs),
+    /// One resource with its body; private keys are never shown
+    Get(GetArgs),
+    /// Versions of the configuration, the newest first, with what caused them
+    History(HistoryArgs),
+    /// What is wrong with objects: rejected, not supported, overridden by another
+    Problems(AskArgs),
+}
+
+/// Flags of every question.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AskArgs {
+    /// How the answer is printed: text for people, json for programs
+    #[arg(
+        short,
+        long,
+        env = "FIRTH_OUTPUT",
+        default_value = "text",
+        value_name = "FORMAT"
+    )]
+    pub(crate) output: Format,
+    /// Address of the control plane
+    #[arg(
+        long,
+        env = "FIRTH_SERVER",
+        default_value = "http://127.0.0.1:15010",
+        value_name = "URL"
+    )]
+    pub(crate) server: String,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns
+    Text,
+    /// One array, or an object for `get`
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResourcesArgs {
+    /// Only this kind
+    #[arg(long, env = "FIRTH_KIND", value_name = "KIND", value_parser = kind())]
+    pub(crate) kind: Option<String>,
+    /// A version of the history instead of the newest: its 12 hex digits
+    #[arg(long, env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GetArgs {
+    /// Kind of the resource
+    #[arg(value_name = "KIND", value_parser = kind())]
+    pub(crate) kind: String,
+    /// Key of the resource, as `firth resources` lists it
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// A version of the history instead of the newest: its 12 hex digits
+    #[arg(long, env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct HistoryArgs {
+    /// At most this many; 0 for all there are
+    #[arg(long, env = "FIRTH_LIMIT", default_value_t = 20, value_name = "COUNT")]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct UpArgs {
+    /// Folder of manifests (*.yaml, *.yml, *.json): Ingresses, Services, EndpointSlices, Secrets, ConfigMaps
+    #[arg(value_name = "DIR", env = "FIRTH_MANIFESTS")]
+    pub(crate) dir: PathBuf,
+    /// Where HTTP is served; port 0 takes a free one
+    #[arg(
+        long,
+        env = "FIRTH_HTTP",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDR"
+    )]
+    pub(crate) http: SocketAddr,
+    /// Where HTTPS is served
+    #[arg(
+        long,
+        env = "FIRTH_HTTPS",
+        default_value = "127.0.0.1:8443",
+        value_name = "ADDR"
+    )]
+    pub(crate) https: SocketAddr,
+    /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only, it is not encrypted
+    #[arg(
+        long,
+        env = "FIRTH_LISTEN",
+        default_value = "127.0.0.1:15010",
+        value_name = "ADDR"
+    )]
+    pub(crate) listen: SocketAddr,
+    /// Access log: stdout, off or a file
+    #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
+    pub(crate) access_log: String,
+    /// Folder for what outlives the process; without it nothing does
+    #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// What is logged: error, warn, info, debug, trace, or targets such as `warn,data_plane=debug`
+    #[arg(long, env = "FIRTH_LOG", default_value = "error", value_name = "FILTER")]
+    pub(crate) log: String,
+    /// How log lines look
+    #[arg(long, env = "FIRTH_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+impl Args {
+    /// Parses the command line of this process; prints help or an error and exits where it says so.
+    pub(crate) fn of_process() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Self::parse_words(&words).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Parses words, the first of which is the name that the program was called by.
+    fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        let called = words.first().map(Path::new).and_then(Path::file_stem);
+        // kubectl runs its plugins by this name; the help then says what people really type.
+        let command = if called.is_some_and(|name| name == "kubectl-firth") {
+            Self::command().bin_name("kubectl firth")
+        } else {
+            Self::command().bin_name("firth")
+        };
+        Self::from_arg_matches(
+            &command
+                .no_binary_name(true)
+                .try_get_matches_from(words.iter().skip(1))?,
+        )
+    }
+}
+
+fn kind() -> clap::builder::PossibleValuesParser {
+    shared::kind::Kind::ALL.map(shared::kind::Kind::as_str).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        Args::parse_words(&words)
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_and_help() {
+        for command in Args::command().get_subcommands() {
+            for arg in command.get_arguments().filter(|arg| arg.get_long().is_some()) {
+                if arg.get_id() == "help" {
+                    continue;
+                }
+                assert!(arg.get_env().is_some(), "{}", arg.get_id());
+                assert!(arg.get_help().is_some(), "{}", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn questions_have_a_server_and_a_format() {
+        let args = parse("firth proxies -o json --server=http://10.0.0.1:15010").unwrap();
+        let Command::Ask(Question::Proxies(ask)) = args.command else {
+            panic!("expected proxies");
+        };
+        assert_eq!(ask.output, Format::Json);
+        assert_eq!(ask.server, "http://10.0.0.1:15010");
+    }
+
+    #[test]
+    fn up_listens_on_loopback_unless_told() {
+        let Command::Up(args) = parse("firth up examples/canary").unwrap().command else {
+            panic!("expected up");
+        };
+        assert_eq!(args.http, "127.0.0.1:8080".parse().unwrap());
+        assert_eq!(args.https, "127.0.0.1:8443".parse().unwrap());
+        assert_eq!(args.listen, "127.0.0.1:15010".parse().unwrap());
+    }
+
+    #[test]
+    fn kinds_are_checked() {
+        assert!(parse("firth get route a/b/c").is_ok());
+        assert!(parse("firth get pod a/b").is_err());
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_says_so() {
+        let error = parse("/usr/local/bin/kubectl-firth proxies --help").unwrap_err();
+        assert!(
+            error.to_string().contains("Usage: kubectl firth proxies"),
+            "{error}"
+        );
+    }
+}

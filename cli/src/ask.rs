@@ -1,0 +1,95 @@
+//! Questions to a control plane: ask once, print the answer as columns or as JSON.
+//!
+//! Each question is a pure pair of functions from the answer to text and to JSON; only [`run`] talks to anybody.
+
+mod history;
+mod problems;
+mod proxies;
+mod resource;
+mod resources;
+
+use serde::Serialize;
+use shared::proto::inspect;
+use tonic::{Response, Status};
+
+use crate::args::{AskArgs, Format, Question};
+use crate::client::{self, AskError};
+use crate::output;
+
+/// Asks and prints.
+///
+/// # Errors
+/// Where there is no answer, or where it cannot be printed.
+pub(crate) fn run(question: Question) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let text = runtime.block_on(answer(question))?;
+    output::print(&text)?;
+    Ok(())
+}
+
+async fn answer(question: Question) -> anyhow::Result<String> {
+    match question {
+        Question::Proxies(ask) => {
+            let asked = client::connect(&ask.server)
+                .await?
+                .list_proxies(inspect::ListProxiesRequest {})
+                .await;
+            let views = proxies::views(body(&ask, asked)?);
+            show(&ask, &views, |views| proxies::text(views))
+        }
+        Question::Resources(args) => {
+            let request = inspect::ListResourcesRequest {
+                kind: args.kind.unwrap_or_default(),
+                version: args.version.unwrap_or_default(),
+            };
+            let asked = client::connect(&args.ask.server)
+                .await?
+                .list_resources(request)
+                .await;
+            let views = resources::views(body(&args.ask, asked)?);
+            show(&args.ask, &views, |views| resources::text(views))
+        }
+        Question::Get(args) => {
+            let request = inspect::GetResourceRequest {
+                kind: args.kind,
+                key: args.key,
+                version: args.version.unwrap_or_default(),
+            };
+            let asked = client::connect(&args.ask.server)
+                .await?
+                .get_resource(request)
+                .await;
+            let view = resource::view(body(&args.ask, asked)?);
+            show(&args.ask, &view, resource::text)
+        }
+        Question::History(args) => {
+            let request = inspect::HistoryRequest { limit: args.limit };
+            let asked = client::connect(&args.ask.server).await?.history(request).await;
+            let views = history::views(body(&args.ask, asked)?);
+            show(&args.ask, &views, |views| history::text(views))
+        }
+        Question::Problems(ask) => {
+            let asked = client::connect(&ask.server)
+                .await?
+                .list_problems(inspect::ListProblemsRequest {})
+                .await;
+            let views = problems::views(body(&ask, asked)?);
+            show(&ask, &views, |views| problems::text(views))
+        }
+    }
+}
+
+fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {
+    asked
+        .map(Response::into_inner)
+        .map_err(|status| client::failed(&ask.server, &status))
+}
+
+fn show<T: Serialize>(ask: &AskArgs, view: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<String> {
+    Ok(match ask.output {
+        Format::Text => text(view),
+        Format::Json => serde_json::to_string_pretty(view)? + "\n",
+    })
+}

@@ -1,0 +1,82 @@
+//! `firth problems`: what is wrong with whose objects.
+
+use serde::Serialize;
+use shared::proto::inspect;
+
+use crate::output::printable;
+
+/// One problem; field names are the contract of `-o json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Problem {
+    object: String,
+    field: String,
+    severity: String,
+    reason: String,
+    location: String,
+}
+
+/// The answer as it is printed.
+pub(super) fn views(answer: inspect::ListProblemsResponse) -> Vec<Problem> {
+    let problems = answer.problems.into_iter();
+    problems
+        .map(|problem| Problem {
+            object: problem.object,
+            field: problem.field,
+            severity: problem.severity,
+            reason: problem.reason,
+            location: problem.location,
+        })
+        .collect()
+}
+
+/// For people: sentences do not fit into columns, so each problem is a short paragraph.
+pub(super) fn text(problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return "no problems\n".to_owned();
+    }
+    problems.iter().map(paragraph).collect()
+}
+
+fn paragraph(problem: &Problem) -> String {
+    let mut text = format!("{}: {}\n", problem.severity, printable(&problem.object));
+    for (label, value) in [
+        ("", &problem.reason),
+        ("at ", &problem.field),
+        ("in ", &problem.location),
+    ] {
+        if !value.is_empty() {
+            text.push_str("  ");
+            text.push_str(label);
+            text.push_str(&printable(value));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_paragraphs() {
+        let problem = inspect::Problem {
+            object: "Ingress default/web".to_owned(),
+            field: "metadata.annotations[nginx.ingress.kubernetes.io/auth-url]".to_owned(),
+            severity: "unsupported".to_owned(),
+            reason: "its paths answer 503 until it is honoured".to_owned(),
+            location: "web.yaml:3".to_owned(),
+        };
+        let views = views(inspect::ListProblemsResponse {
+            problems: vec![problem],
+        });
+        let expected = "\
+unsupported: Ingress default/web
+  its paths answer 503 until it is honoured
+  at metadata.annotations[nginx.ingress.kubernetes.io/auth-url]
+  in web.yaml:3
+";
+        assert_eq!(text(&views), expected);
+        assert_eq!(text(&[]), "no problems\n");
+    }
+}

@@ -1,0 +1,211 @@
+//! `firth proxies`: who is connected and what each one serves.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use shared::proto::inspect;
+
+use crate::columns::Columns;
+use crate::moment;
+use crate::output::printable;
+
+/// One proxy; field names are the contract of `-o json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Proxy {
+    id: String,
+    node: String,
+    zone: String,
+    address: String,
+    acked: String,
+    in_sync: bool,
+    config_behind: u64,
+    live_behind: u64,
+    refused: Vec<Refused>,
+    refused_total: u32,
+    diverged: bool,
+    connected: String,
+    heard: String,
+    apply_us: u64,
+    #[serde(skip)]
+    age: String,
+}
+
+/// One resource that a proxy has and does not serve.
+#[derive(Debug, Serialize)]
+pub(super) struct Refused {
+    kind: String,
+    key: String,
+    version: String,
+    code: String,
+    reason: String,
+    serving_last_good: bool,
+}
+
+/// The answer as it is printed.
+pub(super) fn views(answer: inspect::ListProxiesResponse) -> Vec<Proxy> {
+    let now = moment::now();
+    answer
+        .proxies
+        .into_iter()
+        .map(|proxy| Proxy {
+            age: moment::ago(proxy.heard.as_ref(), now),
+            connected: moment::rfc3339(proxy.connected.as_ref()),
+            heard: moment::rfc3339(proxy.heard.as_ref()),
+            id: proxy.id,
+            node: proxy.node,
+            zone: proxy.zone,
+            address: proxy.address,
+            acked: proxy.acked,
+            in_sync: proxy.in_sync,
+            config_behind: proxy.config_behind,
+            live_behind: proxy.live_behind,
+            refused: proxy.refused.into_iter().map(Refused::of).collect(),
+            refused_total: proxy.refused_total,
+            diverged: proxy.diverged,
+            apply_us: proxy.apply_us,
+        })
+        .collect()
+}
+
+impl Refused {
+    fn of(refused: inspect::Refused) -> Self {
+        Self {
+            kind: refused.kind,
+            key: refused.key,
+            version: refused.version,
+            code: refused.code,
+            reason: refused.reason,
+            serving_last_good: refused.serving_last_good,
+        }
+    }
+}
+
+/// For people.
+pub(super) fn text(proxies: &[Proxy]) -> String {
+    if proxies.is_empty() {
+        return "no proxy is connected\n".to_owned();
+    }
+    let mut columns = Columns::new(["ID", "NODE", "ACKED", "STATE", "HEARD"]);
+    for proxy in proxies {
+        columns.push([
+            proxy.id.clone(),
+            proxy.node.clone(),
+            proxy.acked.clone(),
+            state(proxy),
+            proxy.age.clone(),
+        ]);
+    }
+    let mut text = columns.render(0);
+    for proxy in proxies.iter().filter(|proxy| proxy.refused_total > 0) {
+        let _ = writeln!(
+            text,
+            "\n{} refuses {}:",
+            printable(&proxy.id),
+            proxy.refused_total
+        );
+        for refused in &proxy.refused {
+            let meanwhile = if refused.serving_last_good {
+                "serves the version before"
+            } else {
+                "serves nothing in its place"
+            };
+            let line = format!(
+                "  {} {}: {} ({}); {meanwhile}",
+                refused.kind, refused.key, refused.reason, refused.code
+            );
+            let _ = writeln!(text, "{}", printable(&line));
+        }
+        let hidden =
+            usize::try_from(proxy.refused_total).map_or(0, |all| all.saturating_sub(proxy.refused.len()));
+        if hidden > 0 {
+            let _ = writeln!(text, "  and {hidden} more");
+        }
+    }
+    text
+}
+
+/// What matters about a proxy, the worst first.
+fn state(proxy: &Proxy) -> String {
+    let mut words = Vec::new();
+    if proxy.diverged {
+        words.push("DIVERGED".to_owned());
+    }
+    if proxy.refused_total > 0 {
+        words.push(format!("{} refused", proxy.refused_total));
+    }
+    match proxy.config_behind.saturating_add(proxy.live_behind) {
+        _ if proxy.acked.is_empty() => words.push("starting".to_owned()),
+        0 if proxy.in_sync => words.push("in sync".to_owned()),
+        0 => words.push("catching up".to_owned()),
+        behind => words.push(format!("{behind} behind")),
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy() -> inspect::Proxy {
+        inspect::Proxy {
+            id: "node-a-0011223344556677".to_owned(),
+            node: "node-a".to_owned(),
+            acked: "1f3a92c04d7e".to_owned(),
+            in_sync: true,
+            ..inspect::Proxy::default()
+        }
+    }
+
+    fn shown(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
+        views(inspect::ListProxiesResponse {
+            proxies,
+            version: "1f3a92c04d7e".to_owned(),
+        })
+    }
+
+    #[test]
+    fn nobody_is_said_in_words_and_as_an_empty_array() {
+        assert_eq!(text(&shown(vec![])), "no proxy is connected\n");
+        assert_eq!(serde_json::to_string(&shown(vec![])).unwrap(), "[]");
+    }
+
+    #[test]
+    fn states_name_what_is_wrong() {
+        let behind = inspect::Proxy {
+            in_sync: false,
+            config_behind: 2,
+            live_behind: 1,
+            ..proxy()
+        };
+        let refusing = inspect::Proxy {
+            refused: vec![inspect::Refused {
+                kind: "route".to_owned(),
+                key: "a/b/c".to_owned(),
+                code: "schema".to_owned(),
+                reason: "needs schema 2".to_owned(),
+                serving_last_good: true,
+                ..inspect::Refused::default()
+            }],
+            refused_total: 300,
+            diverged: true,
+            ..proxy()
+        };
+        let text = text(&shown(vec![proxy(), behind, refusing]));
+        assert!(text.contains("in sync"), "{text}");
+        assert!(text.contains("3 behind"), "{text}");
+        assert!(text.contains("DIVERGED, 300 refused, in sync"), "{text}");
+        assert!(
+            text.contains("  route a/b/c: needs schema 2 (schema); serves the version before"),
+            "{text}"
+        );
+        assert!(text.contains("and 299 more"), "{text}");
+    }
+
+    #[test]
+    fn json_has_the_names_of_the_contract() {
+        let json = serde_json::to_value(shown(vec![proxy()])).unwrap();
+        assert_eq!(json[0]["id"], "node-a-0011223344556677");
+        assert_eq!(json[0]["node"], "node-a");
+        assert_eq!(json[0]["acked"], "1f3a92c04d7e");
+    }
+}

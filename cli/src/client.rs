@@ -1,0 +1,174 @@
+//! The way to a control plane, and what to say where it is not there.
+
+use std::error::Error as _;
+use std::io;
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::use_self
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
+}
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Until an answer begins; how long a stream goes on is not limited.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A list of 100,000 resources has about 12 MiB.
+const ANSWER: usize = 256 << 20;
+
+/// Asks one control plane.
+pub(crate) type Inspect = generated::inspect_client::InspectClient<Channel>;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum AskError {
+    /// The address is none.
+    #[error("--server: expected http://HOST:PORT, got {server:?}")]
+    Address {
+        /// What was given.
+        server: String,
+    },
+    /// Nobody is there, or the way to it is cut.
+    #[error(
+        "cannot reach the control plane at {server}: {reason}; is it running? (firth up DIR, or --server)"
+    )]
+    Unreachable {
+        /// Where it was looked for.
+        server: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// It answered that it has not got what was asked for.
+    #[error("{message}")]
+    Missing {
+        /// In its words.
+        message: String,
+    },
+    /// It answered with another error.
+    #[error("the control plane at {server} answered {code:?}: {message}")]
+    Refused {
+        /// Who.
+        server: String,
+        /// Kind of error.
+        code: Code,
+        /// In its words.
+        message: String,
+    },
+}
+
+/// Connects to a control plane; `http://` may be left out.
+///
+/// # Errors
+/// Where the address is none, and where nobody answers there within five seconds.
+pub(crate) async fn connect(server: &str) -> Result<Inspect, AskError> {
+    let bad = || AskError::Address {
+        server: server.to_owned(),
+    };
+    let url = match server.split_once("://") {
+        None => format!("http://{server}"),
+        Some(("http", _)) => server.to_owned(),
+        Some(_) => return Err(bad()),
+    };
+    let endpoint = Endpoint::from_shared(url).map_err(|_| bad())?;
+    let channel = endpoint
+        .connect_timeout(CONNECT)
+        .timeout(PATIENCE)
+        .connect()
+        .await;
+    let channel = channel.map_err(|error| AskError::Unreachable {
+        server: server.to_owned(),
+        reason: reason(&error),
+    })?;
+    Ok(Inspect::new(channel).max_decoding_message_size(ANSWER))
+}
+
+/// What a failed call means to the person who asked.
+pub(crate) fn failed(server: &str, status: &Status) -> AskError {
+    let server = server.to_owned();
+    match status.code() {
+        Code::NotFound => AskError::Missing {
+            message: status.message().to_owned(),
+        },
+        // Only the errors of the way there carry a source; what a control plane says does not.
+        code => match status.source() {
+            Some(source) => AskError::Unreachable {
+                server,
+                reason: reason(source),
+            },
+            None => AskError::Refused {
+                server,
+                code,
+                message: status.message().to_owned(),
+            },
+        },
+    }
+}
+
+/// The innermost cause in the system's words: `connection refused` rather than `transport error`.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    loop {
+        if let Some(error) = innermost.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => return "connection refused".to_owned(),
+                io::ErrorKind::TimedOut => return "timed out".to_owned(),
+                _ => {}
+            }
+        }
+        match innermost.source() {
+            Some(source) => innermost = source,
+            None => return innermost.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(future)
+    }
+
+    #[test]
+    fn nobody_there_says_what_to_do() {
+        // A port that was just free, so that nobody listens on it.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", free.local_addr().unwrap());
+        drop(free);
+        let error = wait(connect(&server)).unwrap_err().to_string();
+        let expected = format!(
+            "cannot reach the control plane at {server}: connection refused; is it running? (firth up DIR, or --server)"
+        );
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_said() {
+        for server in ["https://127.0.0.1:1", "ftp://x", "http://", "a b"] {
+            let error = wait(connect(server)).unwrap_err();
+            assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
+        }
+    }
+
+    #[test]
+    fn answers_of_the_control_plane_are_passed_on() {
+        let missing = failed("s", &Status::not_found("no route default/web/x"));
+        assert_eq!(missing.to_string(), "no route default/web/x");
+        let other = failed("s", &Status::unavailable("not synced yet"));
+        assert_eq!(
+            other.to_string(),
+            "the control plane at s answered Unavailable: not synced yet"
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! `docs/flags.md` is made from the definitions of the flags, and this test says when it is not up to date.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory as _};
+
+const HEAD: &str = "\
+# Flags
+
+Made from the programs' own definitions; a test says when it is out of date, and `UPDATE_DOCS=1 cargo test -p firth flags_page`
+writes it anew. `--flag value` and `--flag=value` are the same; what is written out wins over the environment variable.
+";
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    section(
+        &mut page,
+        &control_plane::args::Args::command(),
+        "firth-control-plane",
+    );
+    section(&mut page, &data_plane::args::Args::command(), "firth-data-plane");
+    let firth = crate::args::Args::command();
+    for command in firth.get_subcommands() {
+        section(&mut page, command, &format!("firth {}", command.get_name()));
+    }
+    page
+}
+
+fn section(page: &mut String, command: &Command, name: &str) {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let _ = write!(page, "\n## {name}\n\n{about}.\n");
+    for arg in command.get_positionals() {
+        let _ = write!(page, "\n`{}`: {}.\n", values(arg), cell(arg));
+    }
+    page.push_str("\n| flag | variable | default | |\n|---|---|---|---|\n");
+    for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+        let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help")) else {
+            continue;
+        };
+        let flag = format!("--{long} {}", values(arg));
+        let variable = arg
+            .get_env()
+            .and_then(|env| env.to_str())
+            .map(quoted)
+            .unwrap_or_default();
+        let defaults: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .filter_map(|it| it.to_str().filter(|it| !it.is_empty()))
+            .collect();
+        let default = if defaults.is_empty() {
+            String::new()
+        } else {
+            quoted(&defaults.join(", "))
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {variable} | {default} | {} |",
+            flag.trim(),
+            cell(arg)
+        );
+    }
+}
+
+fn values(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    names
+        .iter()
+        .map(|name| name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn cell(arg: &Arg) -> String {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    help.replace('|', "\\|").replace('\n', " ")
+}
+
+fn quoted(text: &str) -> String {
+    format!("`{text}`")
+}
+
+#[test]
+fn is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flags.md");
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        there == page,
+        "docs/flags.md is out of date: UPDATE_DOCS=1 cargo test -p firth flags_page writes it"
+    );
+}

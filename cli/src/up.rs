@@ -1,0 +1,228 @@
+//! `firth up DIR`: both planes in one process, from a folder of manifests, with no cluster.
+//!
+//! The planes run as they do in a cluster, over a real stream on loopback, each on a thread and runtime of its own;
+//! this module only starts them, tells what they do, and stops them in order.
+//!
+//! **Invariant:** nothing here is needed by either plane; without it they behave the same.
+
+mod backends;
+mod demo;
+mod news;
+mod plane;
+mod ports;
+mod served;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Parser as _;
+use shared::proto::inspect;
+use shared::telemetry::{self, LogArgs};
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::backends::Backends;
+use self::news::News;
+use self::plane::Plane;
+use self::ports::Ports;
+use self::served::Served;
+use crate::args::UpArgs;
+use crate::client::{self, Inspect};
+use crate::output;
+
+/// How long the planes may take until the proxy serves. A folder of 10,000 Services takes a few seconds.
+const START: Duration = Duration::from_secs(60);
+/// How often a start-up is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// Where something cannot start, and where a plane ends unasked.
+pub(crate) fn run(args: UpArgs) -> anyhow::Result<()> {
+    telemetry::init(&LogArgs {
+        log: args.log.clone(),
+        log_format: args.log_format,
+    })
+    .context("--log is no filter")?;
+    // One worker: the planes have threads of their own, this runtime carries the demo backends and what is printed.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(up(args));
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}
+
+async fn up(args: UpArgs) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    if !args.dir.is_dir() {
+        bail!("{}: expected a folder of manifests", args.dir.display());
+    }
+    let ports = Ports::claim(&args)?;
+    let state = State::new(args.state_dir.as_deref())?;
+    let mut backends = Backends::follow(&args.dir);
+
+    let mut control = start_control(&args, &ports)?;
+    let mut data = start_data(&args, &ports, state.path())?;
+    let server = format!("http://{}", ports.listen);
+    let started = tokio::select! {
+        started = tokio::time::timeout(START, started(&server)) => started,
+        ended = control.ended() => return Err(ended),
+        ended = data.ended() => return Err(ended),
+        () = signals.next() => return stop(data, control).await,
+    };
+    let mut inspect = match started {
+        Ok(inspect) => inspect?,
+        Err(_) => bail!(
+            "the proxy serves nothing after {} s; --log info says more",
+            START.as_secs()
+        ),
+    };
+
+    // Listening comes first, so that no change falls between what is shown and what is told.
+    let failed = |status| client::failed(&server, &status);
+    let mut news = News::listen(inspect.clone()).await.map_err(failed)?;
+    let served = Served::ask(&mut inspect).await.map_err(failed)?;
+    output::print(&served.render(&args.dir, &ports, &program()))?;
+    output::print(&backends.render())?;
+    let dir = output::printable(&args.dir.display().to_string());
+    output::print(&format!(
+        "edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"
+    ))?;
+    loop {
+        let line = tokio::select! {
+            line = news.next() => line.map_err(failed)?,
+            line = backends.next() => line,
+            ended = control.ended() => return Err(ended),
+            ended = data.ended() => return Err(ended),
+            () = signals.next() => break,
+        };
+        output::print(&format!("{}\n", output::printable(&line)))?;
+    }
+    // The control plane waits for who still asks.
+    drop((news, inspect));
+    output::print("stopping\n")?;
+    tokio::select! {
+        stopped = stop(data, control) => stopped,
+        () = signals.next() => bail!("stopped at once on a second signal"),
+    }
+}
+
+/// What this program was called by, so that lines to paste work where it is not installed.
+fn program() -> String {
+    let called = std::env::args_os().next();
+    called.map_or_else(
+        || "firth".to_owned(),
+        |name| output::printable(&name.to_string_lossy()),
+    )
+}
+
+/// The proxy first: while it drains, endpoints still change.
+async fn stop(data: Plane, control: Plane) -> anyhow::Result<()> {
+    data.stop().await?;
+    control.stop().await
+}
+
+fn start_control(args: &UpArgs, ports: &Ports) -> anyhow::Result<Plane> {
+    let mut words = vec![
+        "firth-control-plane".into(),
+        "--manifests".into(),
+        args.dir.clone().into_os_string(),
+    ];
+    words.extend([
+        "--insecure".into(),
+        "--listen".into(),
+        ports.listen.to_string().into(),
+    ]);
+    if let Some(dir) = &args.state_dir {
+        words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
+    }
+    let args = control_plane::args::Args::try_parse_from(words)?;
+    Plane::start("control plane", move |stop| control_plane::app::run(args, stop))
+}
+
+fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plane> {
+    let mut words = vec!["firth-data-plane".into(), "--insecure".into()];
+    for (flag, value) in [
+        ("--control-plane", format!("http://{}", ports.listen)),
+        ("--http", ports.http.to_string()),
+        ("--https", ports.https.to_string()),
+        ("--access-log", args.access_log.clone()),
+        // No load balancer has to take note, and somebody waits at the terminal.
+        ("--drain-grace", "0".to_owned()),
+        ("--drain-deadline", "5".to_owned()),
+    ] {
+        words.extend([flag.into(), value.into()]);
+    }
+    words.extend(["--state-dir".into(), state.join("data-plane").into_os_string()]);
+    let args = data_plane::args::Args::try_parse_from(words)?;
+    Plane::start("data plane", move |stop| data_plane::app::run(args, stop))
+}
+
+/// Returns when a proxy is connected and serves the newest version.
+async fn started(server: &str) -> anyhow::Result<Inspect> {
+    loop {
+        if let Ok(mut inspect) = client::connect(server).await {
+            // Before the first lists are complete the control plane may well refuse to answer: asked again.
+            while let Ok(answer) = inspect.list_proxies(inspect::ListProxiesRequest {}).await {
+                if answer.into_inner().proxies.iter().any(|proxy| proxy.in_sync) {
+                    return Ok(inspect);
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Where the planes keep what they keep: the folder that was named, or one that goes with the process.
+enum State {
+    Named(std::path::PathBuf),
+    Passing(TempDir),
+}
+
+impl State {
+    fn new(named: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(match named {
+            Some(dir) => Self::Named(dir.to_owned()),
+            None => Self::Passing(
+                tempfile::Builder::new()
+                    .prefix("firth-up-")
+                    .tempdir()
+                    .context("cannot make a folder for the proxy's state")?,
+            ),
+        })
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Named(dir) => dir,
+            Self::Passing(dir) => dir.path(),
+        }
+    }
+}
+
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What happens while `firth up` runs, a line each: changes as the proxy acknowledges them, problems as they come and go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use shared::proto::inspect;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tonic::{Status, Streaming};
+
+use crate::client::Inspect;
+use crate::moment;
+
+/// A rejected object changes nothing that is served, so no change tells of it: the list is looked at this often.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Changes and problems from now on.
+pub(super) struct News {
+    inspect: Inspect,
+    changes: Streaming<inspect::WatchChangesResponse>,
+    look: Interval,
+    problems: Problems,
+}
+
+impl News {
+    /// Begins to listen. The problems that exist come as the first lines.
+    ///
+    /// # Errors
+    /// Where the control plane does not answer.
+    pub(super) async fn listen(mut inspect: Inspect) -> Result<Self, Status> {
+        let changes = inspect
+            .watch_changes(inspect::WatchChangesRequest {})
+            .await?
+            .into_inner();
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        Ok(Self {
+            inspect,
+            changes,
+            look,
+            problems: Problems::default(),
+        })
+    }
+
+    /// The next line. Nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// Where the control plane is gone.
+    pub(super) async fn next(&mut self) -> Result<String, Status> {
+        loop {
+            if let Some(line) = self.problems.lines.pop() {
+                return Ok(line);
+            }
+            tokio::select! {
+                biased;
+                change = self.changes.message() => {
+                    let change = change?.ok_or_else(|| Status::unavailable("the stream of changes has ended"))?;
+                    return Ok(line(&change));
+                }
+                _ = self.look.tick() => {
+                    let request = inspect::ListProblemsRequest {};
+                    let answer = self.inspect.list_problems(request).await?.into_inner();
+                    self.problems.update(answer.problems);
+                }
+            }
+        }
+    }
+}
+
+/// `canary-weight 10 -> 50: version 1f3a92c04d7e, acknowledged by 1 of 1 in 4 ms`.
+fn line(change: &inspect::WatchChangesResponse) -> String {
+    let what = if change.config {
+        format!("version {}", change.version)
+    } else {
+        "live".to_owned()
+    };
+    let took = moment::span(Duration::from_micros(change.took_us));
+    let (acked, proxies) = (change.acked, change.proxies);
+    let answer = if proxies == 0 {
+        "no proxy is connected".to_owned()
+    } else if acked < proxies {
+        format!("acknowledged by only {acked} of {proxies} within {took}")
+    } else {
+        format!("acknowledged by {acked} of {proxies} in {took}")
+    };
+    format!("{}: {what}, {answer}", change.cause)
+}
+
+/// The problems that were told.
+#[derive(Default)]
+struct Problems {
+    told: BTreeMap<[String; 4], String>,
+    /// Not told yet, the next one last.
+    lines: Vec<String>,
+}
+
+impl Problems {
+    fn update(&mut self, problems: Vec<inspect::Problem>) {
+        let mut now = BTreeMap::new();
+        for problem in problems {
+            let line = sentence(&problem);
+            let key = [problem.severity, problem.object, problem.field, problem.reason];
+            if !self.told.contains_key(&key) {
+                self.lines.push(line.clone());
+            }
+            now.insert(key, line);
+        }
+        for (key, line) in &self.told {
+            // The same field with another reason was told just now; only what is really gone is good news.
+            let still = now.keys().any(|other| other[1] == key[1] && other[2] == key[2]);
+            if !now.contains_key(key) && !still {
+                self.lines.push(format!("solved: {line}"));
+            }
+        }
+        self.told = now;
+        self.lines.reverse();
+    }
+}
+
+fn sentence(problem: &inspect::Problem) -> String {
+    let mut line = format!("{}: {}", problem.severity, problem.object);
+    if !problem.field.is_empty() {
+        line = format!("{line}, {}", problem.field);
+    }
+    line = format!("{line}: {}", problem.reason);
+    if !problem.location.is_empty() {
+        line = format!("{line} [{}]", problem.location);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change() -> inspect::WatchChangesResponse {
+        inspect::WatchChangesResponse {
+            version: "1f3a92c04d7e".to_owned(),
+            config: true,
+            cause: "canary-weight 10 -> 50".to_owned(),
+            changed: 1,
+            acked: 1,
+            proxies: 1,
+            took_us: 4000,
+        }
+    }
+
+    #[test]
+    fn a_change_is_a_line() {
+        let expected = "canary-weight 10 -> 50: version 1f3a92c04d7e, acknowledged by 1 of 1 in 4 ms";
+        assert_eq!(line(&change()), expected);
+        let live = inspect::WatchChangesResponse {
+            config: false,
+            cause: "EndpointSlice default/web-1: 1 -> 2 endpoints".to_owned(),
+            took_us: 700,
+            ..change()
+        };
+        assert_eq!(
+            line(&live),
+            "EndpointSlice default/web-1: 1 -> 2 endpoints: live, acknowledged by 1 of 1 in 0.7 ms"
+        );
+        let late = inspect::WatchChangesResponse {
+            acked: 0,
+            took_us: 10_000_000,
+            ..change()
+        };
+        assert!(line(&late).ends_with("acknowledged by only 0 of 1 within 10.0 s"));
+    }
+
+    fn problem(reason: &str) -> inspect::Problem {
+        inspect::Problem {
+            object: "Ingress default/web".to_owned(),
+            field: "spec.rules[0].host".to_owned(),
+            severity: "rejected".to_owned(),
+            reason: reason.to_owned(),
+            location: "web.yaml:7".to_owned(),
+        }
+    }
+
+    #[test]
+    fn problems_are_told_once_and_so_is_their_end() {
+        let mut problems = Problems::default();
+        problems.update(vec![problem("expected a host name, got \"-\"")]);
+        let told =
+            "rejected: Ingress default/web, spec.rules[0].host: expected a host name, got \"-\" [web.yaml:7]";
+        assert_eq!(std::mem::take(&mut problems.lines), [told]);
+        problems.update(vec![problem("expected a host name, got \"-\"")]);
+        assert!(problems.lines.is_empty());
+        problems.update(vec![]);
+        assert_eq!(problems.lines, [format!("solved: {told}")]);
+    }
+
+    #[test]
+    fn another_reason_for_the_same_field_is_no_good_news() {
+        let mut problems = Problems::default();
+        problems.update(vec![problem("a")]);
+        problems.lines.clear();
+        problems.update(vec![problem("b")]);
+        assert_eq!(problems.lines.len(), 1);
+        assert!(!problems.lines[0].starts_with("solved"));
+    }
+}

@@ -1,0 +1,124 @@
+//! The addresses of `firth up`: tried before anything starts, so that what is in use is said with the flag's name.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use crate::args::UpArgs;
+
+/// Addresses that were free a moment ago, with real ports where 0 was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) http: SocketAddr,
+    pub(super) https: SocketAddr,
+    pub(super) listen: SocketAddr,
+}
+
+/// Why an address cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PortError {
+    #[error("{flag} {addr}: the address is in use; stop what has it, or choose another: {flag} {other}")]
+    InUse {
+        flag: &'static str,
+        addr: SocketAddr,
+        other: SocketAddr,
+    },
+    #[error("{flag} {addr}: cannot be bound")]
+    Bind {
+        flag: &'static str,
+        addr: SocketAddr,
+        source: io::Error,
+    },
+    #[error("--listen {addr}: expected a loopback address, the stream between the planes is not encrypted")]
+    Exposed { addr: SocketAddr },
+}
+
+impl Ports {
+    /// Tries the addresses. All are held until the last one is known: two zeros never get the same port.
+    pub(super) fn claim(args: &UpArgs) -> Result<Self, PortError> {
+        if !args.listen.ip().is_loopback() {
+            return Err(PortError::Exposed { addr: args.listen });
+        }
+        let (_http, http) = claim("--http", args.http)?;
+        let (_https, https) = claim("--https", args.https)?;
+        let (_listen, listen) = claim("--listen", args.listen)?;
+        Ok(Self { http, https, listen })
+    }
+}
+
+fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpListener, SocketAddr), PortError> {
+    let bound = TcpListener::bind(addr).and_then(|listener| {
+        let addr = listener.local_addr()?;
+        Ok((listener, addr))
+    });
+    bound.map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => {
+            let port = addr.port().checked_add(1).unwrap_or(0);
+            let other = SocketAddr::new(addr.ip(), port);
+            PortError::InUse { flag, addr, other }
+        }
+        _ => PortError::Bind { flag, addr, source },
+    })
+}
+
+/// Where a client on this machine reaches an address: the wildcard is no destination.
+pub(super) fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn args(line: &str) -> UpArgs {
+        let Command::Up(args) = Args::parse_from(line.split(' ')).command else {
+            panic!("expected up");
+        };
+        args
+    }
+
+    #[test]
+    fn zeros_become_different_ports() {
+        let args = args("firth up . --http 127.0.0.1:0 --https 127.0.0.1:0 --listen 127.0.0.1:0");
+        let ports = Ports::claim(&args).unwrap();
+        assert_ne!(ports.http, ports.https);
+        assert_ne!(ports.https, ports.listen);
+        assert_ne!(ports.listen.port(), 0);
+    }
+
+    #[test]
+    fn a_port_in_use_names_its_flag_and_another() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = taken.local_addr().unwrap();
+        let args = args(&format!(
+            "firth up . --http 127.0.0.1:0 --https {addr} --listen 127.0.0.1:0"
+        ));
+        let error = Ports::claim(&args).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("--https {addr}: the address is in use")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_stream_stays_on_loopback() {
+        let error = Ports::claim(&args("firth up . --listen 0.0.0.0:0")).unwrap_err();
+        assert!(matches!(error, PortError::Exposed { .. }));
+    }
+
+    #[test]
+    fn the_wildcard_is_reached_by_loopback() {
+        assert_eq!(
+            reachable("0.0.0.0:80".parse().unwrap()),
+            "127.0.0.1:80".parse().unwrap()
+        );
+        assert_eq!(reachable("[::]:80".parse().unwrap()), "[::1]:80".parse().unwrap());
+    }
+}

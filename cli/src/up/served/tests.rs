@@ -1,0 +1,111 @@
+use serde_json::json;
+
+use super::*;
+
+fn row() -> Row {
+    let policy = json!({"header": "X-Canary", "weight": "10"});
+    Row {
+        host: "canary.test.com".to_owned(),
+        tls: false,
+        path: "/".to_owned(),
+        exact: false,
+        backend: "default/web/80".to_owned(),
+        endpoints: Some(2),
+        canary: Some(Canary {
+            endpoints: Some(1),
+            ..Canary::of("default/web-canary/80".to_owned(), &policy)
+        }),
+        denied: false,
+    }
+}
+
+fn ports(listen: &str) -> Ports {
+    Ports {
+        http: "0.0.0.0:8080".parse().unwrap(),
+        https: "127.0.0.1:8443".parse().unwrap(),
+        listen: listen.parse().unwrap(),
+    }
+}
+
+#[test]
+fn what_is_served_can_be_tried() {
+    let served = Served {
+        version: "1f3a92c04d7e".to_owned(),
+        proxies: 1,
+        rows: vec![row()],
+        hidden: 0,
+    };
+    let expected = "\
+firth serves examples/canary, version 1f3a92c04d7e, on 1 proxy
+  http://127.0.0.1:8080  https://127.0.0.1:8443
+
+  HOST             PATH  BACKEND
+  canary.test.com  /     default/web:80, 2 endpoints
+                         canary default/web-canary:80, 1 endpoint: 10 of 100, header X-Canary: always
+
+try:
+  curl -H 'Host: canary.test.com' http://127.0.0.1:8080/
+  curl -H 'Host: canary.test.com' -H 'X-Canary: always' http://127.0.0.1:8080/
+  curl -k --resolve canary.test.com:8443:127.0.0.1 https://canary.test.com:8443/
+
+ask it:
+  target/debug/firth proxies
+  target/debug/firth history
+  grpcurl -plaintext 127.0.0.1:15010 list
+
+";
+    assert_eq!(
+        served.render(
+            Path::new("examples/canary"),
+            &ports("127.0.0.1:15010"),
+            "target/debug/firth"
+        ),
+        expected
+    );
+}
+
+#[test]
+fn an_empty_folder_is_said_in_words() {
+    let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth");
+    assert!(text.contains("nothing to serve yet"), "{text}");
+    assert!(
+        text.contains("firth proxies --server http://127.0.0.1:15011\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn rows_say_what_happens_to_requests() {
+    let none = Row {
+        endpoints: Some(0),
+        canary: None,
+        ..row()
+    };
+    assert_eq!(none.backend_shown(), "default/web:80, no endpoints");
+    let default = Row {
+        backend: String::new(),
+        endpoints: None,
+        canary: None,
+        ..row()
+    };
+    assert_eq!(default.backend_shown(), "404: the default backend");
+    let denied = Row {
+        denied: true,
+        ..row()
+    };
+    assert!(denied.backend_shown().starts_with("503: restricted"));
+    let exact = Row {
+        exact: true,
+        tls: true,
+        ..row()
+    };
+    assert_eq!(exact.path_shown(), "/ (exact)");
+    assert_eq!(exact.host_shown(), "canary.test.com (TLS)");
+}
+
+#[test]
+fn addresses_are_counted_in_every_form() {
+    assert_eq!(addresses(&json!({"ipv4": [2_130_706_433, 2_130_706_434]})), 2);
+    assert_eq!(addresses(&json!({"ipv6": "AAAAAAAAAAAAAAAAAAAAAQ=="})), 1);
+    assert_eq!(addresses(&json!({})), 0);
+}

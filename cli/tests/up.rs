@@ -1,0 +1,190 @@
+//! `firth up` as a newcomer runs it: the example is served, an edit arrives and is told, Ctrl-C ends it well.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Generous: the planes start in a fraction of a second on an idle machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running `firth up` and its lines.
+struct Up {
+    process: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Up {
+    fn start(dir: &Path) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
+            .arg("up")
+            .arg(dir)
+            .args([
+                "--http=127.0.0.1:0",
+                "--https=127.0.0.1:0",
+                "--listen=127.0.0.1:0",
+            ])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        let (sender, lines) = sync_channel(1024);
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            process,
+            lines,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The next line that contains `text`.
+    fn line(&mut self, text: &str) -> String {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line =
+                line.unwrap_or_else(|_| panic!("no line with {text:?} after:\n{}", self.seen.join("\n")));
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The example with ports of demo backends that are free here.
+fn example(dir: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/canary");
+    let holders: Vec<_> = (0..3)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let ports: Vec<_> = holders
+        .iter()
+        .map(|it| it.local_addr().unwrap().port().to_string())
+        .collect();
+    for entry in fs::read_dir(source).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text
+            .replace("19001", &ports[0])
+            .replace("19002", &ports[1])
+            .replace("19011", &ports[2]);
+        fs::write(dir.join(path.file_name().unwrap()), text).unwrap();
+    }
+}
+
+/// The body of an answer.
+fn get(address: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request =
+        format!("GET /cart HTTP/1.1\r\nHost: canary.test.com\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Rewrites a file as editors do: another file, renamed into place.
+fn edit(dir: &Path, name: &str, from: &str, to: &str) {
+    let path = dir.join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from));
+    let other = dir.join(".edited");
+    fs::write(&other, text.replace(from, to)).unwrap();
+    fs::rename(other, path).unwrap();
+}
+
+#[test]
+fn the_example_is_served_and_follows_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    example(dir.path());
+    let mut up = Up::start(dir.path());
+
+    up.line("on 1 proxy");
+    let addresses = up.line("http://");
+    let http = addresses
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
+    let row = up.line("default/web:80, 2 endpoints");
+    assert!(row.contains("canary.test.com"), "{row}");
+    up.line("canary default/web-canary:80, 1 endpoint: 10 of 100, header X-Canary: always");
+    up.line("Ctrl-C stops");
+
+    let canary = get(&http, "X-Canary: always\r\n");
+    assert!(canary.contains("default/web-canary at 127.0.0.1:"), "{canary}");
+    let main = get(&http, "X-Canary: never\r\n");
+    assert!(main.contains("default/web at 127.0.0.1:"), "{main}");
+
+    edit(
+        dir.path(),
+        "canary.yaml",
+        "canary-weight: \"10\"",
+        "canary-weight: \"100\"",
+    );
+    let line = up.line("canary-weight 10 -> 100");
+    assert!(
+        line.contains(": version ") && line.contains(", acknowledged by 1 of 1 in "),
+        "{line}"
+    );
+    assert!(get(&http, "").contains("default/web-canary at"));
+
+    edit(
+        dir.path(),
+        "canary.yaml",
+        "apiVersion: networking",
+        "apiVersion: [networking",
+    );
+    up.line("canary.yaml");
+    assert!(get(&http, "").contains("default/web-canary at"));
+    edit(
+        dir.path(),
+        "canary.yaml",
+        "apiVersion: [networking",
+        "apiVersion: networking",
+    );
+    up.line("solved: ");
+
+    let interrupted = Command::new("kill")
+        .args(["-INT", &up.process.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    up.line("stopping");
+    assert!(up.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said() {
+    let done = Command::new(env!("CARGO_BIN_EXE_firth"))
+        .args(["up", "/no/such/folder"])
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");
+}
