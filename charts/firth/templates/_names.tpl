@@ -1,0 +1,35 @@
+{{- define "firth.name" -}}
+{{- default .Release.Name .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "firth.selector" -}}
+app.kubernetes.io/name: firth
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "firth.labels" -}}
+{{ include "firth.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "firth.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "firth.serviceAccount" -}}
+{{- default (printf "%s-control-plane" (include "firth.name" .)) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{/* What cannot be expressed by the schema: said before anything is installed. */}}
+{{- define "firth.check" -}}
+{{- if not .Values.planes.insecure -}}
+{{- fail "planes.insecure: this version has no encryption between the planes yet: configuration and private keys would cross the pod network in plaintext. Set planes.insecure=true where that is acceptable, or wait for the version with mTLS" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (eq .Values.dataPlane.expose "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
+{{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
+{{- end -}}
+{{- end -}}

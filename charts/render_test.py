@@ -1,0 +1,240 @@
+"""What the chart renders to, with several sets of values. Run by test.sh, which provides helm ($HELM) and PyYAML."""
+
+import os
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+import yaml
+
+CHART = Path(__file__).resolve().parent / "firth"
+ROOT = CHART.parent.parent
+HELM = os.environ["HELM"]
+INSECURE = ("planes.insecure=true",)
+PLANES = ("control-plane", "data-plane")
+
+
+def helm(*args):
+    return subprocess.run([HELM, *args], capture_output=True, text=True)
+
+
+def template(*values, release="firth", namespace="shore"):
+    sets = [part for value in values for part in ("--set", value)]
+    return helm("template", release, str(CHART), "--namespace", namespace, *sets)
+
+
+def render(*values, **how):
+    """The rendered objects by kind and name."""
+    done = template(*INSECURE, *values, **how)
+    assert done.returncode == 0, done.stderr
+    objects = {}
+    for it in yaml.safe_load_all(done.stdout):
+        if it:
+            key = (it["kind"], it["metadata"]["name"])
+            assert key not in objects, f"{key} is rendered twice"
+            objects[key] = it
+    return objects
+
+
+def pod(objects, plane):
+    kind = "Deployment" if plane == "control-plane" else "DaemonSet"
+    return objects[kind, f"firth-{plane}"]["spec"]["template"]["spec"]
+
+
+def container(objects, plane):
+    return pod(objects, plane)["containers"][0]
+
+
+def flags(objects, plane):
+    """Flags and their values; True for one without."""
+    return {name: value if eq else True for name, eq, value in (a.partition("=") for a in container(objects, plane)["args"])}
+
+
+class Lint(unittest.TestCase):
+    def test_lint_is_clean(self):
+        done = helm("lint", "--strict", str(CHART), "--set", INSECURE[0])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, *values, saying):
+        done = template(*values)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(saying, done.stderr)
+
+    def test_plaintext_must_be_said(self):
+        self.refused(saying="planes.insecure=true")
+
+    def test_host_network_needs_the_nodes_addresses(self):
+        self.refused(*INSECURE, "dataPlane.expose=hostNetwork", saying="networkPolicy.nodeCidrs")
+
+    def test_misspelt_and_misshapen_values_are_refused(self):
+        self.refused(*INSECURE, "controlPlane.replica=3", saying="replica")
+        self.refused(*INSECURE, "configMaps.settings=no-namespace", saying="settings")
+        self.refused(*INSECURE, "dataPlane.ports.http=70000", saying="http")
+        self.refused(*INSECURE, "dataPlane.expose=nodePort", saying="expose")
+
+
+class Planes(unittest.TestCase):
+    def test_proxies_get_no_credentials(self):
+        objects = render()
+        spec = pod(objects, "data-plane")
+        self.assertIs(spec["automountServiceAccountToken"], False)
+        account = objects["ServiceAccount", spec["serviceAccountName"]]
+        self.assertIs(account["automountServiceAccountToken"], False)
+        bound = {s["name"] for (kind, _), o in objects.items() if kind.endswith("Binding") for s in o["subjects"]}
+        self.assertEqual(bound, {"firth-control-plane"})
+        self.assertNotIn("projected", str(spec["volumes"]))
+
+    def test_pods_are_restricted(self):
+        for plane in PLANES:
+            objects = render()
+            spec, security = pod(objects, plane), container(objects, plane)["securityContext"]
+            self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
+            self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertIs(security["readOnlyRootFilesystem"], True)
+            self.assertIs(security["allowPrivilegeEscalation"], False)
+            self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+            self.assertIn("memory", container(objects, plane)["resources"]["limits"])
+        self.assertEqual(container(render(), "data-plane")["securityContext"]["capabilities"]["add"], ["NET_BIND_SERVICE"])
+        self.assertNotIn("add", container(render(), "control-plane")["securityContext"]["capabilities"])
+
+    def test_state_is_kept_in_memory(self):
+        objects = render()
+        volume = pod(objects, "data-plane")["volumes"][0]
+        self.assertEqual(volume["emptyDir"]["medium"], "Memory")
+        mount = container(objects, "data-plane")["volumeMounts"][0]
+        self.assertEqual((mount["name"], mount["mountPath"]), (volume["name"], flags(objects, "data-plane")["--state-dir"]))
+
+    def test_probes_ask_ports_that_are_open(self):
+        for plane in PLANES:
+            it = container(render(), plane)
+            ports = {p["name"]: p["containerPort"] for p in it["ports"]}
+            for probe in ("livenessProbe", "readinessProbe"):
+                self.assertIn(it[probe]["httpGet"]["port"], ports)
+            address = flags(render(), plane)["--admin" if plane == "control-plane" else "--health"]
+            self.assertEqual(address.rpartition(":")[2], str(ports[it["readinessProbe"]["httpGet"]["port"]]))
+
+    def test_the_proxies_find_the_control_plane(self):
+        objects = render()
+        service = objects["Service", "firth-control-plane"]
+        url = flags(objects, "data-plane")["--control-plane"]
+        self.assertEqual(url, f"http://firth-control-plane.shore.svc:{service['spec']['ports'][0]['port']}")
+        self.assertEqual(service["spec"]["clusterIP"], "None")
+        self.assertNotIn("clusterIP", render("controlPlane.service.headless=false")["Service", "firth-control-plane"]["spec"])
+        labels = objects["Deployment", "firth-control-plane"]["spec"]["template"]["metadata"]["labels"]
+        self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
+        listen = flags(objects, "control-plane")
+        self.assertTrue(listen["--insecure"] and listen["--insecure-anywhere"])
+
+    def test_replicas_stay_apart_and_up(self):
+        objects = render()
+        deployment = objects["Deployment", "firth-control-plane"]["spec"]
+        self.assertEqual(deployment["replicas"], 2)
+        self.assertIn("preferredDuringSchedulingIgnoredDuringExecution", pod(objects, "control-plane")["affinity"]["podAntiAffinity"])
+        hard = pod(render("controlPlane.antiAffinity=hard"), "control-plane")["affinity"]["podAntiAffinity"]
+        self.assertIn("requiredDuringSchedulingIgnoredDuringExecution", hard)
+        self.assertIn(("PodDisruptionBudget", "firth-control-plane"), objects)
+        self.assertNotIn(("PodDisruptionBudget", "firth-control-plane"), render("controlPlane.replicas=1"))
+
+    def test_ways_to_expose(self):
+        ports = lambda o: {p["name"]: p.get("hostPort") for p in container(o, "data-plane")["ports"]}
+        by_port = render()
+        self.assertEqual(ports(by_port), {"http": 80, "https": 443, "health": None})
+        self.assertEqual(pod(by_port, "data-plane")["securityContext"]["sysctls"][0]["name"], "net.ipv4.ip_unprivileged_port_start")
+        by_network = render("dataPlane.expose=hostNetwork", "networkPolicy.nodeCidrs={10.0.0.0/8}")
+        self.assertIs(pod(by_network, "data-plane")["hostNetwork"], True)
+        self.assertEqual(pod(by_network, "data-plane")["dnsPolicy"], "ClusterFirstWithHostNet")
+        self.assertNotIn("sysctls", pod(by_network, "data-plane")["securityContext"])
+        self.assertIn("10.0.0.0/8", str(by_network["NetworkPolicy", "firth-control-plane"]))
+        self.assertEqual(set(ports(render("dataPlane.expose=none")).values()), {None})
+
+    def test_values_reach_their_flags(self):
+        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3", "dataPlane.bind=[::]",
+                         "dataPlane.extraArgs={--group=blue}", "log.filter=debug")
+        control, data = flags(objects, "control-plane"), flags(objects, "data-plane")
+        self.assertEqual((control["--watch-namespace"], control["--default-ssl-certificate"]), ("shop", "shop/wild"))
+        self.assertEqual((data["--workers"], data["--http"], data["--group"], data["--log"]), ("3", "[::]:80", "blue", "debug"))
+
+    def test_kubernetes_waits_until_a_proxy_has_drained(self):
+        objects = render("dataPlane.drain.deadlineSeconds=3600")
+        drain = sum(int(flags(objects, "data-plane")[flag]) for flag in ("--drain-grace", "--drain-deadline"))
+        self.assertEqual(drain, 3610)
+        self.assertGreater(pod(objects, "data-plane")["terminationGracePeriodSeconds"], drain)
+
+    def test_flags_are_known_to_the_binaries(self):
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3")
+        for plane in PLANES:
+            found = [p for p in (target / "debug" / f"firth-{plane}", target / "release" / f"firth-{plane}") if p.exists()]
+            if not found:
+                self.skipTest(f"firth-{plane} is not built")
+            told = subprocess.run([max(found, key=os.path.getmtime), "--help"], capture_output=True, text=True, timeout=30).stdout
+            known = set(re.findall(r"--[a-z][a-z0-9-]*", told))
+            self.assertLessEqual(set(flags(objects, plane)), known, plane)
+
+
+class Rights(unittest.TestCase):
+    WATCH = ["get", "list", "watch"]
+
+    def rules(self, objects, kind, name):
+        return {(g, r): (rule["verbs"], rule.get("resourceNames"))
+                for rule in objects[kind, name]["rules"] for g in rule["apiGroups"] for r in rule["resources"]}
+
+    def test_exactly_what_is_watched(self):
+        objects = render()
+        watch = self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")
+        kinds = [("networking.k8s.io", "ingresses"), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "secrets")]
+        self.assertEqual(watch, {kind: (self.WATCH, None) for kind in kinds})
+        rest = self.rules(objects, "ClusterRole", "shore-firth-control-plane")
+        names = ["ingress-nginx-controller", "tcp-services", "udp-services"]
+        self.assertEqual(rest, {("networking.k8s.io", "ingressclasses"): (self.WATCH, None), ("", "configmaps"): (self.WATCH, names)})
+        own = self.rules(objects, "Role", "firth-control-plane-decisions")
+        verbs = [*self.WATCH, "create", "update", "delete"]
+        self.assertEqual(own, {("", "configmaps"): (verbs, None), ("", "secrets"): (verbs, None)})
+        self.assertNotIn("*", str([o["rules"] for (kind, _), o in objects.items() if kind.endswith("Role")]))
+
+    def test_one_namespace_is_enough_for_one_namespace(self):
+        objects = render("watchNamespace=shop")
+        role = objects["Role", "firth-control-plane-watch"]
+        self.assertEqual(role["metadata"]["namespace"], "shop")
+        self.assertNotIn(("ClusterRole", "shore-firth-control-plane-watch"), objects)
+        self.assertNotIn("secrets", str([o["rules"] for (kind, _), o in objects.items() if kind == "ClusterRole"]))
+
+    def test_bindings_name_roles_that_exist(self):
+        for values in ([], ["watchNamespace=shop"], ["serviceAccount.name=mine"]):
+            objects = render(*values)
+            for (kind, _), it in objects.items():
+                if kind.endswith("Binding"):
+                    self.assertIn((it["roleRef"]["kind"], it["roleRef"]["name"]), objects)
+        self.assertNotIn(("ServiceAccount", "firth-control-plane"), render("serviceAccount.name=mine"))
+
+
+class Rest(unittest.TestCase):
+    def test_class_is_the_originals(self):
+        self.assertEqual(render()["IngressClass", "nginx"]["spec"], {"controller": "k8s.io/ingress-nginx"})
+        self.assertNotIn(("IngressClass", "nginx"), render("ingressClass.create=false"))
+        marked = render("ingressClass.default=true")["IngressClass", "nginx"]["metadata"]["annotations"]
+        self.assertEqual(marked, {"ingressclass.kubernetes.io/is-default-class": "true"})
+
+    def test_the_stream_is_fenced(self):
+        policy = render()["NetworkPolicy", "firth-control-plane"]["spec"]
+        stream = next(rule for rule in policy["ingress"] if rule["ports"][0]["port"] == "stream")
+        self.assertEqual(len(stream["from"]), 1)
+        self.assertIn("podSelector", stream["from"][0])
+        self.assertNotIn(("NetworkPolicy", "firth-control-plane"), render("networkPolicy.enabled=false"))
+
+    def test_everything_is_in_the_releases_namespace(self):
+        cluster = {"ClusterRole", "ClusterRoleBinding", "IngressClass"}
+        for (kind, name), it in render().items():
+            self.assertEqual(it["metadata"].get("namespace"), None if kind in cluster else "shore", (kind, name))
+
+    def test_notes_say_plaintext_aloud(self):
+        done = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore", "--set", INSECURE[0])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("PLAINTEXT", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
