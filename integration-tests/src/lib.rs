@@ -1,1 +1,46 @@
-//! See ARCHITECTURE.md.
+//! The harness of the tests that run Firth's real binaries: a real API server, real proxies, origins that say their
+//! name, clients that see every byte, and a relay that breaks connections.
+//!
+//! Each part owns its processes and ends them when it is dropped; [`process`] makes sure that they end with the test
+//! run, however that ends. What went wrong is a panic that says so, and the logs of all processes follow it.
+//!
+//! **Invariant:** nothing that can be real is mocked, and nobody waits for a fixed time: [`mod@eventually`] asks again
+//! until a deadline.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a harness fails by panicking with what went wrong"
+)]
+
+pub mod addresses;
+pub mod api;
+pub mod assets;
+pub mod cache;
+pub mod client;
+pub mod cluster;
+pub mod eventually;
+pub mod faults;
+pub mod folder;
+pub mod grpc;
+pub mod grpcurl;
+pub mod helm;
+pub mod metrics;
+pub mod model;
+pub mod objects;
+pub mod origin;
+pub mod plane;
+pub mod ports;
+pub mod process;
+pub mod site;
+pub mod subscriber;
+pub mod traffic;
+
+pub use eventually::{eventually, eventually_within};
+pub use folder::Folder;
+pub use origin::Origin;
+pub use plane::{ControlPlane, DataPlane, Source};
+pub use site::{ClusterSite, FolderSite};
+pub use traffic::{Question, Traffic};

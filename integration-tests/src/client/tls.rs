@@ -1,0 +1,112 @@
+//! Connections over TLS, to any certificate; which one was shown is part of the result.
+
+use std::io;
+use std::net::SocketAddr;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Answer, Connection, client_config};
+
+/// A TLS connection that is open, and what the server showed.
+#[derive(Debug)]
+pub struct Secured {
+    /// The connection.
+    pub connection: Connection<TlsStream<TcpStream>>,
+    /// The leaf certificate, DER.
+    pub certificate: Vec<u8>,
+    /// The protocol that was agreed on.
+    pub alpn: Option<Vec<u8>>,
+}
+
+/// Opens a connection with a server name (SNI).
+///
+/// # Errors
+/// Why the connection or the handshake fails.
+pub async fn open(address: SocketAddr, name: &str, alpn: &[&[u8]]) -> io::Result<Secured> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let server_name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(client_config(alpn))
+        .connect(server_name, stream)
+        .await?;
+    let (_, session) = stream.get_ref();
+    let shown = session.peer_certificates().and_then(|all| all.first());
+    Ok(Secured {
+        certificate: shown.map(|leaf| leaf.to_vec()).unwrap_or_default(),
+        alpn: session.alpn_protocol().map(<[u8]>::to_vec),
+        connection: Connection::new(stream),
+    })
+}
+
+/// One GET over HTTP/1.1 and TLS, and the names in the certificate that was shown.
+///
+/// # Errors
+/// Why there is no answer.
+pub async fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<(Answer, Vec<String>)> {
+    let mut secured = open(address, host, &[b"http/1.1"]).await?;
+    let answer = secured.connection.get(host, path).await?;
+    Ok((answer, shared::pem::names(&secured.certificate)))
+}
+
+/// Verifies that the peer has the key of the certificate that it shows, and nothing else.
+#[derive(Debug)]
+pub(crate) struct TakesAny;
+
+impl TakesAny {
+    fn provider() -> CryptoProvider {
+        aws_lc_rs::default_provider()
+    }
+}
+
+impl ServerCertVerifier for TakesAny {
+    fn verify_server_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(
+            message,
+            leaf,
+            signed,
+            &Self::provider().signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(
+            message,
+            leaf,
+            signed,
+            &Self::provider().signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Self::provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

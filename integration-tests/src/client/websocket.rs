@@ -1,0 +1,78 @@
+//! As much of WebSocket (RFC 6455) as a test of a proxy needs: the handshake, and short text messages.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Answer, Connection};
+
+/// The example of RFC 6455 1.3: the key, and what a server must make of it.
+pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+/// See [`KEY`].
+pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+const TEXT: u8 = 0x81;
+const MASKED: u8 = 0x80;
+const MASK: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
+
+/// Asks for a WebSocket; 101 with [`ACCEPT`] is a yes.
+///
+/// # Errors
+/// Why there is no answer.
+pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    connection: &mut Connection<S>,
+    host: &str,
+    path: &str,
+) -> io::Result<Answer> {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n"
+    );
+    connection.send(request).await?;
+    connection.answer("GET").await
+}
+
+/// A client's frame with a text of less than 126 bytes.
+pub fn client_frame(text: &str) -> Vec<u8> {
+    let mut frame = vec![TEXT, MASKED | length(text)];
+    frame.extend(MASK);
+    frame.extend(
+        text.bytes()
+            .zip(MASK.iter().cycle())
+            .map(|(byte, mask)| byte ^ mask),
+    );
+    frame
+}
+
+/// A server's frame with a text of less than 126 bytes.
+pub fn server_frame(text: &str) -> Vec<u8> {
+    let mut frame = vec![TEXT, length(text)];
+    frame.extend(text.bytes());
+    frame
+}
+
+/// Reads a frame with a text of less than 126 bytes, of either side.
+///
+/// # Errors
+/// Where the connection ends, or something else comes.
+pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection<S>) -> io::Result<String> {
+    let head = connection.exactly(2).await?;
+    if head[0] != TEXT || head[1] & 0x7f > 125 {
+        return Err(io::Error::other(format!("expected a short text, got {head:x?}")));
+    }
+    let mask = match head[1] & MASKED {
+        0 => vec![0; 4],
+        _ => connection.exactly(4).await?,
+    };
+    let text = connection.exactly(usize::from(head[1] & 0x7f)).await?;
+    let text = text
+        .iter()
+        .zip(mask.iter().cycle())
+        .map(|(byte, mask)| byte ^ mask);
+    String::from_utf8(text.collect()).map_err(io::Error::other)
+}
+
+fn length(text: &str) -> u8 {
+    assert!(text.len() < 126, "only short texts");
+    u8::try_from(text.len()).expect("it is short")
+}

@@ -1,0 +1,327 @@
+//! A real etcd and kube-apiserver on loopback, with their own certificates and folders.
+//!
+//! There is no controller manager: EndpointSlices are written by the tests, and nobody finishes a namespace's deletion.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::api::Api;
+use crate::assets;
+use crate::client;
+use crate::eventually::eventually;
+use crate::objects;
+use crate::ports;
+use crate::process::{Process, Signal};
+
+const TOKEN: &str = "token-of-the-tests";
+
+/// A ServiceAccount without any rights but those that RBAC objects give it, by a token of its own.
+pub const ACCOUNT: &str = "system:serviceaccount:firth:firth-control-plane";
+const ACCOUNT_TOKEN: &str = "token-of-the-account";
+
+/// How often a server that ends at once gets other ports: somebody may be quicker.
+const TRIES: usize = 3;
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Authorization {
+    /// Everybody everything.
+    #[default]
+    AlwaysAllow,
+    /// The tests everything (they are of `system:masters`), others what RBAC objects say.
+    Rbac,
+}
+
+impl Authorization {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::AlwaysAllow => "AlwaysAllow",
+            Self::Rbac => "RBAC",
+        }
+    }
+}
+
+/// One etcd and one kube-apiserver.
+#[derive(Debug)]
+pub struct Cluster {
+    flags: Vec<String>,
+    apiserver: Process,
+    // Dropped after the API server, which would complain for long otherwise.
+    _etcd: Process,
+    etcd_url: String,
+    apiserver_port: u16,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// One of its own, with the IngressClass `nginx`.
+    ///
+    /// # Panics
+    /// When the binaries cannot be had, or do not start.
+    pub async fn start(authorization: Authorization) -> Self {
+        Self::start_with(authorization, &[]).await
+    }
+
+    /// Like [`Self::start`] with further flags of the API server.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn start_with(authorization: Authorization, further: &[&str]) -> Self {
+        let assets = tokio::task::spawn_blocking(assets::kubernetes)
+            .await
+            .expect("no panic");
+        let assets = assets.unwrap_or_else(|error| panic!("kube-apiserver and etcd: {error}"));
+        let folder = TempDir::new().expect("a temporary folder");
+        write_credentials(folder.path());
+        let (etcd, etcd_url) = start_etcd(&assets, folder.path()).await;
+        let mut flags = flags(folder.path(), &etcd_url, authorization);
+        flags.extend(further.iter().map(ToString::to_string));
+        let (apiserver, apiserver_port) = start_apiserver(&assets, folder.path(), &flags).await;
+        let cluster = Self {
+            flags,
+            apiserver,
+            _etcd: etcd,
+            etcd_url,
+            apiserver_port,
+            folder,
+        };
+        let api = cluster.api().await;
+        api.apply(&objects::ingress_class()).await;
+        cluster
+    }
+
+    /// The one that all tests of this binary share, each in a namespace of its own. It lives as long as the process.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+        SHARED
+            .get_or_init(|| Self::start(Authorization::AlwaysAllow))
+            .await
+    }
+
+    /// A client for the runtime of this test.
+    pub async fn api(&self) -> Api {
+        Api::new(&self.kubeconfig()).await
+    }
+
+    /// The file that tells clients where it is and who they are.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A kubeconfig like [`Self::kubeconfig`] that leads to another port: a relay's.
+    ///
+    /// # Panics
+    /// Where the file cannot be written.
+    pub fn kubeconfig_by(&self, port: u16) -> PathBuf {
+        write_kubeconfig(self.folder.path(), &format!("kubeconfig-{port}"), port, TOKEN)
+    }
+
+    /// A kubeconfig for [`ACCOUNT`].
+    ///
+    /// # Panics
+    /// Where the file cannot be written.
+    pub fn kubeconfig_of_account(&self) -> PathBuf {
+        write_kubeconfig(
+            self.folder.path(),
+            "kubeconfig-account",
+            self.apiserver_port,
+            ACCOUNT_TOKEN,
+        )
+    }
+
+    /// Port of the API server.
+    pub fn port(&self) -> u16 {
+        self.apiserver_port
+    }
+
+    /// Kills the API server; etcd lives on.
+    pub fn kill_apiserver(&mut self) {
+        self.apiserver.kill();
+    }
+
+    /// Starts the API server again, with the same data and port, and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not become ready.
+    pub async fn restart_apiserver(&mut self) {
+        let assets = assets::kubernetes().expect("they were there before");
+        self.apiserver = run_apiserver(&assets, self.folder.path(), &self.flags, self.apiserver_port);
+        assert!(
+            ready(&mut self.apiserver, self.folder.path()).await,
+            "the API server ends after its restart:\n{}",
+            self.apiserver.tail()
+        );
+    }
+
+    /// Holds the API server still, or lets it go on: connections stay open and nothing comes.
+    pub fn freeze_apiserver(&mut self, frozen: bool) {
+        self.apiserver
+            .signal(if frozen { Signal::Stop } else { Signal::Cont });
+    }
+
+    /// Puts an object into etcd past the API server, which would refuse it: what a later version of Kubernetes may have
+    /// stored. Watchers see it as they see any object.
+    ///
+    /// # Panics
+    /// When etcd does not take it.
+    pub async fn put_into_etcd(&self, key: &str, object: &Value) {
+        let put = json!({
+            "key": BASE64_STANDARD.encode(key),
+            "value": BASE64_STANDARD.encode(object.to_string()),
+        });
+        let answer = client::post_json(&self.etcd_url, "/v3/kv/put", &put).await;
+        assert_eq!(answer.status, 200, "etcd refuses: {}", answer.text());
+    }
+
+    /// Makes etcd forget all but the present: an API server that starts after it knows no older revision.
+    ///
+    /// # Panics
+    /// When etcd does not.
+    pub async fn forget_history(&self) {
+        let any = json!({ "key": BASE64_STANDARD.encode("a") });
+        let now = client::post_json(&self.etcd_url, "/v3/kv/range", &any)
+            .await
+            .json();
+        let compact = json!({ "revision": now["header"]["revision"], "physical": true });
+        let answer = client::post_json(&self.etcd_url, "/v3/kv/compaction", &compact).await;
+        assert_eq!(answer.status, 200, "etcd refuses: {}", answer.text());
+    }
+}
+
+async fn start_etcd(assets: &Path, folder: &Path) -> (Process, String) {
+    for attempt in 1.. {
+        let (client, peer) = (ports::free(), ports::free());
+        let url = format!("http://{client}");
+        let mut process = Process::spawn(
+            "etcd",
+            Command::new(assets.join("etcd"))
+                .arg("--data-dir")
+                .arg(folder.join("etcd"))
+                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+                .args(["--listen-peer-urls", &format!("http://{peer}")])
+                .args(["--unsafe-no-fsync", "--log-level", "error"]),
+            folder,
+        );
+        let up = eventually("etcd is ready", || {
+            let ended = process.ended().is_some();
+            let url = url.clone();
+            async move {
+                match client::page(&url, "/health").await {
+                    _ if ended => Ok(false),
+                    Ok(page) if page.status == 200 => Ok(true),
+                    other => Err(other.map(|page| page.status)),
+                }
+            }
+        })
+        .await;
+        if up {
+            return (process, url);
+        }
+        assert!(attempt < TRIES, "etcd ends at once:\n{}", process.tail());
+    }
+    unreachable!("the loop ends by returning or panicking")
+}
+
+async fn start_apiserver(assets: &Path, folder: &Path, flags: &[String]) -> (Process, u16) {
+    for attempt in 1.. {
+        let port = ports::free().port();
+        let mut process = run_apiserver(assets, folder, flags, port);
+        if ready(&mut process, folder).await {
+            return (process, port);
+        }
+        assert!(
+            attempt < TRIES,
+            "the API server ends at once:\n{}",
+            process.tail()
+        );
+    }
+    unreachable!("the loop ends by returning or panicking")
+}
+
+fn run_apiserver(assets: &Path, folder: &Path, flags: &[String], port: u16) -> Process {
+    write_kubeconfig(folder, "kubeconfig", port, TOKEN);
+    let mut command = Command::new(assets.join("kube-apiserver"));
+    command.args(flags).arg(format!("--secure-port={port}"));
+    Process::spawn("kube-apiserver", &mut command, folder)
+}
+
+fn flags(folder: &Path, etcd_url: &str, authorization: Authorization) -> Vec<String> {
+    let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+    let fixed = [
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        // Else it refuses a loopback address for the Endpoints of `kubernetes`.
+        "--endpoint-reconciler-type=none",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        // It wants a controller manager that makes ServiceAccounts.
+        "--disable-admission-plugins=ServiceAccount",
+        "--profiling=false",
+    ];
+    let mut flags = vec![
+        format!("--etcd-servers={etcd_url}"),
+        format!("--authorization-mode={}", authorization.as_str()),
+        file("tls-cert-file", "server.crt"),
+        file("tls-private-key-file", "server.key"),
+        file("token-auth-file", "tokens.csv"),
+        file("service-account-key-file", "accounts.pub"),
+        file("service-account-signing-key-file", "accounts.key"),
+    ];
+    flags.extend(fixed.map(str::to_owned));
+    flags
+}
+
+/// Waits until the API server is ready; false when it ends instead.
+async fn ready(process: &mut Process, folder: &Path) -> bool {
+    let api = Api::new(&folder.join("kubeconfig")).await;
+    eventually("the API server is ready", || {
+        let ended = process.ended().is_some();
+        let api = api.clone();
+        async move {
+            match api.text("/readyz").await {
+                _ if ended => Ok(false),
+                Ok(_) => Ok(true),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+    })
+    .await
+}
+
+fn write_credentials(folder: &Path) {
+    let (certificate, key) = objects::certificate(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
+    let accounts = rcgen::KeyPair::generate().expect("a key");
+    let groups = "system:serviceaccounts,system:serviceaccounts:firth";
+    let tokens =
+        format!("{TOKEN},tests,tests,\"system:masters\"\n{ACCOUNT_TOKEN},{ACCOUNT},account,\"{groups}\"\n");
+    for (name, content) in [
+        ("server.crt", certificate),
+        ("server.key", key),
+        ("accounts.key", accounts.serialize_pem()),
+        ("accounts.pub", accounts.public_key_pem()),
+        ("tokens.csv", tokens),
+    ] {
+        fs::write(folder.join(name), content).expect("the folder can be written to");
+    }
+}
+
+fn write_kubeconfig(folder: &Path, name: &str, port: u16, token: &str) -> PathBuf {
+    let file = folder.join(name);
+    let content = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "tests",
+        "clusters": [{"name": "tests", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"), "certificate-authority": folder.join("server.crt"),
+        }}],
+        "users": [{"name": "tests", "user": {"token": token}}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+    });
+    fs::write(&file, content.to_string()).expect("the folder can be written to");
+    file
+}

@@ -1,0 +1,55 @@
+//! Asserts that become true: asked again and again until a deadline, never waited for blindly.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// How long something may take before a test gives up. Generous: what it bounds is a failing test, not a passing one.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const AGAIN: Duration = Duration::from_millis(15);
+
+/// Asks until the answer is `Ok`, and returns it.
+///
+/// # Panics
+/// With the last answer, after [`PATIENCE`].
+pub async fn eventually<T, E: Debug, F: Future<Output = Result<T, E>>>(
+    what: &str,
+    ask: impl FnMut() -> F,
+) -> T {
+    eventually_within(PATIENCE, what, ask).await
+}
+
+/// Like [`eventually`] with a deadline of one's own.
+///
+/// # Panics
+/// With the last answer, after `patience`.
+pub async fn eventually_within<T, E: Debug, F: Future<Output = Result<T, E>>>(
+    patience: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(
+                begun.elapsed() < patience,
+                "{what}: not so after {patience:?}; last answer: {error:?}"
+            ),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// `Ok` where the values are equal, else a text that shows both: for the end of a closure of [`eventually`].
+///
+/// # Errors
+/// Both values, where they differ.
+pub fn same<T: PartialEq + Debug>(got: T, expected: T) -> Result<(), String> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(format!("expected {expected:?}, got {got:?}"))
+    }
+}

@@ -1,0 +1,185 @@
+//! A TCP relay between two programs that cuts, refuses and delays, and counts what passes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::ports;
+
+/// A running relay. Gone when dropped, its connections with it.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    counts: Arc<Counts>,
+    _server: JoinSet<()>,
+}
+
+/// What the relay does to connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weather {
+    /// Connections opened under an older number are cut.
+    generation: u64,
+    /// New connections are closed at once.
+    refusing: bool,
+    /// Bytes arrive later by this.
+    delay: Duration,
+    /// Nothing passes, nothing closes.
+    stalled: bool,
+}
+
+/// Turns a bit of what passes.
+const BIT: u8 = 0x10;
+
+#[derive(Debug, Default)]
+struct Counts {
+    connections: AtomicU64,
+    /// How many more pieces are to be damaged.
+    damages: AtomicU64,
+    /// From the program that listens to the one that connects.
+    down: AtomicU64,
+}
+
+impl Relay {
+    /// Relays to an address.
+    ///
+    /// # Panics
+    /// Where no port can be bound.
+    pub async fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind(ports::free()).await.expect("the port was free");
+        let address = listener.local_addr().expect("it is bound");
+        let (weather, forecast) = watch::channel(Weather::default());
+        let counts = Arc::new(Counts::default());
+        let mut server = JoinSet::new();
+        server.spawn(serve(listener, target, forecast, Arc::clone(&counts)));
+        Self {
+            address,
+            weather,
+            counts,
+            _server: server,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Cuts all connections that are open. New ones pass.
+    pub fn cut(&self) {
+        self.weather.send_modify(|weather| weather.generation += 1);
+    }
+
+    /// Closes new connections at once, or no longer.
+    pub fn refuse(&self, refusing: bool) {
+        self.weather.send_modify(|weather| weather.refusing = refusing);
+    }
+
+    /// Delays bytes in both directions.
+    pub fn delay(&self, delay: Duration) {
+        self.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    /// Lets nothing pass without closing anything, or lets it pass again.
+    pub fn stall(&self, stalled: bool) {
+        self.weather.send_modify(|weather| weather.stalled = stalled);
+    }
+
+    /// Damages one bit of each of the next pieces that go to the program that connects.
+    pub fn damage(&self, pieces: u64) {
+        self.counts.damages.store(pieces, Ordering::Relaxed);
+    }
+
+    /// Connections opened so far.
+    pub fn connections(&self) -> u64 {
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that passed so far from the program that listens to those that connect.
+    pub fn bytes_down(&self) -> u64 {
+        self.counts.down.load(Ordering::Relaxed)
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    target: SocketAddr,
+    weather: watch::Receiver<Weather>,
+    counts: Arc<Counts>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Ok((client, _)) = listener.accept() => {
+                if weather.borrow().refusing {
+                    continue;
+                }
+                counts.connections.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(relay(client, target, weather.clone(), Arc::clone(&counts)));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Until one side closes or the weather cuts it.
+async fn relay(
+    client: TcpStream,
+    target: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+    counts: Arc<Counts>,
+) {
+    let generation = weather.borrow().generation;
+    let Ok(server) = TcpStream::connect(target).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (mut client_read, mut client_write) = client.into_split();
+    let (mut server_read, mut server_write) = server.into_split();
+    let unheard = Counts::default();
+    let (up, down) = (weather.clone(), weather.clone());
+    tokio::select! {
+        _ = pump(&mut client_read, &mut server_write, up, &unheard) => {}
+        _ = pump(&mut server_read, &mut client_write, down, &counts) => {}
+        _ = weather.wait_for(|weather| weather.generation != generation) => {}
+    }
+}
+
+async fn pump(
+    from: &mut (impl AsyncReadExt + Unpin),
+    to: &mut (impl AsyncWriteExt + Unpin),
+    mut weather: watch::Receiver<Weather>,
+    counts: &Counts,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        let delay = weather.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let passes = weather.wait_for(|weather| !weather.stalled).await;
+        passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
+        counts.down.fetch_add(read as u64, Ordering::Relaxed);
+        let due = |left: u64| left.checked_sub(1);
+        if counts
+            .damages
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, due)
+            .is_ok()
+        {
+            // Somewhere in the piece, another place each time.
+            buffer[counts.down.load(Ordering::Relaxed) as usize % read] ^= BIT;
+        }
+        to.write_all(&buffer[..read]).await?;
+    }
+}

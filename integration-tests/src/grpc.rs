@@ -1,0 +1,124 @@
+//! Questions to a control plane over gRPC, without generated clients: a method is a path and two messages.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use shared::proto::inspect::{
+    GetResourceRequest, GetResourceResponse, HistoryEntry, HistoryRequest, HistoryResponse,
+    ListProblemsRequest, ListProblemsResponse, ListProxiesRequest, ListProxiesResponse, ListResourcesRequest,
+    ListResourcesResponse, Problem,
+};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+use tonic_prost::prost::Message;
+
+use crate::eventually::eventually;
+
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Opens a channel to an address; tries again until somebody listens. Its streams may last for ever.
+pub async fn channel(address: impl Display) -> Channel {
+    open(Endpoint::from_shared(format!("http://{address}")).expect("an address")).await
+}
+
+async fn open(endpoint: Endpoint) -> Channel {
+    eventually("the control plane takes connections", || endpoint.connect()).await
+}
+
+/// The service `firth.inspect.v1.Inspect` of one control plane.
+#[derive(Clone, Debug)]
+pub struct Inspect {
+    grpc: Grpc<Channel>,
+}
+
+impl Inspect {
+    /// Of the control plane at an address.
+    pub async fn open(address: impl Display) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let channel = open(endpoint.timeout(ANSWER)).await;
+        Self {
+            grpc: Grpc::new(channel).max_decoding_message_size(64 << 20),
+        }
+    }
+
+    /// The proxies that are connected, and the newest version.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn proxies(&self) -> Result<ListProxiesResponse, Status> {
+        self.ask("ListProxies", ListProxiesRequest {}).await
+    }
+
+    /// The resources of the newest version; of one kind, or all (empty).
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn resources(&self, kind: &str) -> Result<ListResourcesResponse, Status> {
+        let (kind, version) = (kind.to_owned(), String::new());
+        self.ask("ListResources", ListResourcesRequest { kind, version })
+            .await
+    }
+
+    /// One resource of the newest version.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn resource(&self, kind: &str, key: &str) -> Result<GetResourceResponse, Status> {
+        let (kind, key, version) = (kind.to_owned(), key.to_owned(), String::new());
+        self.ask("GetResource", GetResourceRequest { kind, key, version })
+            .await
+    }
+
+    /// The versions of the configuration, the newest first.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn history(&self) -> Result<Vec<HistoryEntry>, Status> {
+        let answer: HistoryResponse = self.ask("History", HistoryRequest { limit: 0 }).await?;
+        Ok(answer.entries)
+    }
+
+    /// What is wrong with objects.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn problems(&self) -> Result<Vec<Problem>, Status> {
+        let answer: ListProblemsResponse = self.ask("ListProblems", ListProblemsRequest {}).await?;
+        Ok(answer.problems)
+    }
+
+    /// Waits until so many proxies are connected and have acknowledged the newest version on both lanes; returns that
+    /// version.
+    pub async fn in_sync(&self, count: usize) -> String {
+        eventually(&format!("{count} proxies are in sync"), || async {
+            let answer = self.proxies().await.map_err(|status| status.to_string())?;
+            let synced = answer.proxies.iter().filter(|proxy| proxy.in_sync).count();
+            if synced == count && answer.proxies.len() == count {
+                Ok(answer.version)
+            } else {
+                Err(format!("{:?}", answer.proxies))
+            }
+        })
+        .await
+    }
+
+    async fn ask<Q, A>(&self, method: &str, question: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let path = format!("/firth.inspect.v1.Inspect/{method}");
+        let path = PathAndQuery::try_from(path).expect("a path");
+        let mut grpc = self.grpc.clone();
+        grpc.ready()
+            .await
+            .map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer = grpc
+            .unary(Request::new(question), path, ProstCodec::default())
+            .await?;
+        Ok(answer.into_inner())
+    }
+}

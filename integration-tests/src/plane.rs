@@ -1,0 +1,408 @@
+//! The real binaries of both planes, with ports of their own, their logs kept and shown when a test fails.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::client;
+use crate::eventually::eventually;
+use crate::grpc::Inspect;
+use crate::metrics::Metrics;
+use crate::ports;
+use crate::process::{Process, Signal};
+
+/// How often a plane gets other ports when it ends at once: somebody may be quicker.
+const TRIES: usize = 3;
+
+/// How long a plane may take to end when asked.
+const ENDING: Duration = Duration::from_secs(20);
+
+/// Where a control plane finds its objects.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A folder of manifests.
+    Folder(PathBuf),
+    /// A cluster; one namespace of it, or all.
+    Cluster {
+        /// How to get there.
+        kubeconfig: PathBuf,
+        /// Only this one; its ConfigMap is `NAMESPACE/ingress-nginx-controller` then, and decisions are there too.
+        namespace: Option<String>,
+    },
+}
+
+impl Source {
+    /// A folder.
+    pub fn folder(folder: &crate::Folder) -> Self {
+        Self::Folder(folder.path().to_owned())
+    }
+
+    /// One namespace of a cluster.
+    pub fn namespace(cluster: &crate::cluster::Cluster, namespace: &str) -> Self {
+        Self::Cluster {
+            kubeconfig: cluster.kubeconfig(),
+            namespace: Some(namespace.to_owned()),
+        }
+    }
+
+    fn flags(&self) -> Vec<OsString> {
+        match self {
+            Self::Folder(folder) => vec!["--manifests".into(), folder.into()],
+            Self::Cluster {
+                kubeconfig,
+                namespace,
+            } => {
+                let mut flags: Vec<OsString> = vec!["--kubeconfig".into(), kubeconfig.into()];
+                if let Some(namespace) = namespace {
+                    flags.extend(["--watch-namespace".into(), namespace.into()]);
+                    for (flag, name) in [
+                        ("configmap", "ingress-nginx-controller"),
+                        ("tcp-services-configmap", "tcp-services"),
+                        ("udp-services-configmap", "udp-services"),
+                    ] {
+                        flags.push(format!("--{flag}={namespace}/{name}").into());
+                    }
+                }
+                flags
+            }
+        }
+    }
+}
+
+/// A binary of the workspace.
+///
+/// In `FIRTH_BIN` where that is set; else beside the tests, where `cargo build --workspace --bins` puts it.
+///
+/// # Panics
+/// When it is not there.
+pub fn binary(name: &str) -> PathBuf {
+    let folder = env::var_os("FIRTH_BIN").map(PathBuf::from).unwrap_or_else(|| {
+        let test = env::current_exe().expect("a test knows its own file");
+        // target/debug/deps/TEST-HASH
+        test.ancestors().nth(2).expect("it lies in deps").to_owned()
+    });
+    let file = folder.join(name);
+    assert!(
+        file.is_file(),
+        "{} is missing: run ./test, or `cargo build --workspace --bins` first",
+        file.display()
+    );
+    file
+}
+
+/// A running control plane.
+#[derive(Debug)]
+pub struct ControlPlane {
+    process: Process,
+    flags: Vec<OsString>,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    folder: TempDir,
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it serves proxies.
+    pub async fn start(source: &Source) -> Self {
+        Self::start_with(source, &[]).await
+    }
+
+    /// Starts one with further flags and waits until it serves proxies.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn start_with(source: &Source, further: &[&str]) -> Self {
+        for attempt in 1.. {
+            let mut plane = Self::spawn(source, further);
+            if plane.up().await {
+                return plane;
+            }
+            assert!(
+                attempt < TRIES,
+                "the control plane ends at once:\n{}",
+                plane.process.tail()
+            );
+        }
+        unreachable!("the loop ends by returning or panicking")
+    }
+
+    /// Starts one and does not wait.
+    pub fn spawn(source: &Source, further: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let (listen, admin) = (ports::free(), ports::free());
+        let mut flags = source.flags();
+        flags.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
+        flags.extend(["--admin".into(), admin.to_string().into()]);
+        flags.extend(further.iter().map(OsString::from));
+        Self {
+            process: run("firth-control-plane", &flags, folder.path()),
+            flags,
+            listen,
+            admin,
+            folder,
+        }
+    }
+
+    /// Kills it and starts it again with the same flags and ports.
+    ///
+    /// # Panics
+    /// When it ends instead of serving again.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.resume().await;
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again after [`Self::kill`].
+    ///
+    /// # Panics
+    /// When it ends instead of serving again.
+    pub async fn resume(&mut self) {
+        self.process = run("firth-control-plane", &self.flags, self.folder.path());
+        assert!(
+            self.up().await,
+            "the control plane ends after its restart:\n{}",
+            self.process.tail()
+        );
+    }
+
+    /// Asks it to end and waits for that.
+    pub async fn terminate(&mut self) -> ExitStatus {
+        self.process.signal(Signal::Term);
+        self.process.wait(ENDING).await
+    }
+
+    /// Where proxies and questions go.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Its admin pages, `http://ADDRESS`.
+    pub fn admin(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    /// Its Inspect service.
+    pub async fn inspect(&self) -> Inspect {
+        Inspect::open(self.listen).await
+    }
+
+    /// Its metrics now.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub async fn metrics(&self) -> Metrics {
+        metrics(self.admin).await
+    }
+
+    /// All that it has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// The child.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    async fn up(&mut self) -> bool {
+        up(&mut self.process, self.admin, "the control plane serves").await
+    }
+}
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct DataPlane {
+    process: Process,
+    http: SocketAddr,
+    https: SocketAddr,
+    admin: SocketAddr,
+    health: SocketAddr,
+    folder: TempDir,
+}
+
+impl DataPlane {
+    /// Starts one that follows a control plane, and waits until it is ready.
+    pub async fn start(control: SocketAddr) -> Self {
+        Self::start_with(control, &[]).await
+    }
+
+    /// Starts one with further flags and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn start_with(control: SocketAddr, further: &[&str]) -> Self {
+        for attempt in 1.. {
+            let mut plane = Self::spawn(control, further);
+            if up(&mut plane.process, plane.health, "the proxy is ready").await {
+                return plane;
+            }
+            assert!(
+                attempt < TRIES,
+                "the proxy ends at once:\n{}",
+                plane.process.tail()
+            );
+        }
+        unreachable!("the loop ends by returning or panicking")
+    }
+
+    /// Starts one and does not wait.
+    pub fn spawn(control: SocketAddr, further: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let [http, https, admin, health] = [(); 4].map(|()| ports::free());
+        let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("http://{control}").into()];
+        flags.push("--insecure".into());
+        for (flag, address) in [
+            ("http", http),
+            ("https", https),
+            ("admin", admin),
+            ("health", health),
+        ] {
+            flags.extend([format!("--{flag}").into(), address.to_string().into()]);
+        }
+        flags.extend(["--state-dir".into(), folder.path().join("state").into()]);
+        if !further.iter().any(|flag| flag.starts_with("--workers")) {
+            flags.extend(["--workers".into(), "2".into()]);
+        }
+        flags.extend(further.iter().map(OsString::from));
+        Self {
+            process: run("firth-data-plane", &flags, folder.path()),
+            http,
+            https,
+            admin,
+            health,
+            folder,
+        }
+    }
+
+    /// Where it takes HTTP.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where it takes HTTPS.
+    pub fn https(&self) -> SocketAddr {
+        self.https
+    }
+
+    /// Its admin pages, `http://ADDRESS`.
+    pub fn admin(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    /// Files that it has written: its state, and the logs.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let (mut files, mut folders) = (Vec::new(), vec![self.folder.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let kind = if entry.path().is_dir() {
+                    &mut folders
+                } else {
+                    &mut files
+                };
+                kind.push(entry.path());
+            }
+        }
+        files
+    }
+
+    /// Its page for probes, `http://ADDRESS`.
+    pub fn health(&self) -> String {
+        format!("http://{}", self.health)
+    }
+
+    /// Its metrics now.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub async fn metrics(&self) -> Metrics {
+        metrics(self.admin).await
+    }
+
+    /// Lines of its access log so far.
+    pub fn access_log(&self) -> String {
+        self.process.output()
+    }
+
+    /// All that it has logged besides.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// The child.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Asks it to end and waits for that.
+    pub async fn terminate(&mut self) -> ExitStatus {
+        self.process.signal(Signal::Term);
+        self.process.wait(ENDING).await
+    }
+
+    /// Asks for a path of a host until an origin answers; `None` in place of its name: the proxy itself, with a status.
+    pub async fn serves(&self, host: &str, path: &str, origin: &str) {
+        let what = format!("{host}{path} is served by {origin}");
+        eventually(&what, || async {
+            match client::get(self.http, host, path).await {
+                Ok(answer) if answer.status == 200 && answer.origin() == Some(origin) => Ok(()),
+                Ok(answer) => Err(format!("{} by {:?}", answer.status, answer.origin())),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await;
+    }
+
+    /// Asks for a path of a host until the answer has a status.
+    pub async fn answers(&self, host: &str, path: &str, status: u16) {
+        let what = format!("{host}{path} answers {status}");
+        eventually(&what, || async {
+            match client::get(self.http, host, path).await {
+                Ok(answer) if answer.status == status => Ok(()),
+                Ok(answer) => Err(format!("{} by {:?}", answer.status, answer.origin())),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await;
+    }
+}
+
+fn run(name: &str, flags: &[OsString], folder: &Path) -> Process {
+    Process::spawn(
+        name,
+        Command::new(binary(name)).args(flags).current_dir(folder),
+        folder,
+    )
+}
+
+/// Waits until a plane is ready; false when it ends instead.
+async fn up(process: &mut Process, page: SocketAddr, what: &str) -> bool {
+    let url = format!("http://{page}");
+    eventually(what, || {
+        let ended = process.ended().is_some();
+        let url = url.clone();
+        async move {
+            match client::page(&url, "/readyz").await {
+                _ if ended => Ok(false),
+                Ok(answer) if answer.status == 200 => Ok(true),
+                Ok(answer) => Err(format!("{}: {}", answer.status, answer.text())),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+    })
+    .await
+}
+
+async fn metrics(admin: SocketAddr) -> Metrics {
+    let page = client::page(&format!("http://{admin}"), "/metrics").await;
+    Metrics::parse(&page.expect("the admin page answers").text())
+}

@@ -1,0 +1,323 @@
+//! A proxy that only takes part in the stream: it keeps what it is sent, checks each root against its own, answers,
+//! and counts. What comes over the wire is seen here exactly as it is sent.
+//!
+//! Written after `proto/firth/config/v1/stream.proto` alone, so that it is a second reading of the protocol.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config::{
+    Ack, Batch, ControlMessage, Hello, LaneStart, ProxyMessage, Resume, Welcome, control_message,
+    proxy_message,
+};
+use shared::snapshot::Snapshot;
+use shared::version::{Root, Version};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::{Request, Streaming};
+use tonic_prost::ProstCodec;
+use tonic_prost::prost::Message;
+
+use crate::eventually::PATIENCE;
+use crate::grpc;
+
+/// What a proxy has and where it is, which outlives its streams.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    id: String,
+    lanes: BTreeMap<Lane, LaneState>,
+}
+
+/// One lane.
+#[derive(Clone, Debug, Default)]
+pub struct LaneState {
+    /// What it has.
+    pub has: Snapshot,
+    /// Which process' log `seq` belongs to.
+    pub lineage: Vec<u8>,
+    /// Where in it.
+    pub seq: u64,
+}
+
+impl State {
+    /// Has nothing yet.
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            lanes: Lane::ALL
+                .into_iter()
+                .map(|lane| (lane, LaneState::default()))
+                .collect(),
+        }
+    }
+
+    /// What it has on a lane.
+    pub fn lane(&self, lane: Lane) -> &LaneState {
+        &self.lanes[&lane]
+    }
+
+    /// The root over what it has on a lane.
+    pub fn root(&self, lane: Lane) -> Root {
+        self.lane(lane).has.root()
+    }
+
+    /// Each resource of a lane, its body included.
+    pub fn contents(&self, lane: Lane) -> BTreeMap<ResourceKey, Arc<Entry>> {
+        let entries = self.lane(lane).has.iter();
+        entries
+            .map(|entry| (entry.key.clone(), Arc::clone(entry)))
+            .collect()
+    }
+
+    fn hello(&self) -> Hello {
+        let resume = |(lane, state): (&Lane, &LaneState)| Resume {
+            lane: lane.to_wire(),
+            lineage: state.lineage.clone().into(),
+            seq: state.seq,
+            root: state.has.root().to_bytes(),
+            ..Resume::default()
+        };
+        let known = self.lanes.iter().filter(|(_, state)| !state.lineage.is_empty());
+        Hello {
+            proxy_id: self.id.clone(),
+            node: "node-of-the-tests".to_owned(),
+            group: "default".to_owned(),
+            schema: shared::schema::CURRENT,
+            resume: known.map(resume).collect(),
+            ..Hello::default()
+        }
+    }
+}
+
+/// One message with changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its lane.
+    pub lane: Lane,
+    /// State that it applies to; 0 replaces everything.
+    pub from: u64,
+    /// Keys of new and changed resources.
+    pub up: Vec<String>,
+    /// Keys of removed resources, and whether their objects are gone.
+    pub removed: Vec<(String, bool)>,
+    /// Bytes of the whole message.
+    pub bytes: usize,
+}
+
+/// An open stream.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// What it has.
+    pub state: State,
+    /// How each lane began.
+    pub welcome: Welcome,
+    /// Messages with changes so far.
+    pub received: Vec<Received>,
+    answers: mpsc::Sender<ProxyMessage>,
+    messages: Streaming<ControlMessage>,
+    /// Chunks of batches whose last one is still to come.
+    staged: BTreeMap<Lane, Vec<Batch>>,
+}
+
+impl Subscriber {
+    /// Connects with what `state` has, and reads the welcome.
+    ///
+    /// # Panics
+    /// When the control plane does not follow the protocol.
+    pub async fn connect(address: impl Display, state: State) -> Self {
+        let mut client = Grpc::new(grpc::channel(address).await);
+        client.ready().await.expect("the channel is open");
+        let (answers, queue) = mpsc::channel(64);
+        let hello = proxy_message::Message::Hello(state.hello());
+        answers.send(wrap(hello)).await.expect("the queue is empty");
+        let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
+        let stream = Request::new(ReceiverStream::new(queue));
+        let messages = client.streaming(stream, path, ProstCodec::default()).await;
+        let mut messages: Streaming<ControlMessage> = messages.expect("the stream opens").into_inner();
+        let first = next(&mut messages).await;
+        let Some(control_message::Message::Welcome(welcome)) = first.message else {
+            panic!("expected a welcome first, got {first:?}");
+        };
+        let mut subscriber = Self {
+            state,
+            welcome,
+            received: Vec::new(),
+            answers,
+            messages,
+            staged: BTreeMap::new(),
+        };
+        subscriber.adopt();
+        subscriber
+    }
+
+    /// How a lane began.
+    ///
+    /// # Panics
+    /// When the welcome does not say.
+    pub fn start(&self, lane: Lane) -> &LaneStart {
+        let start = self
+            .welcome
+            .lanes
+            .iter()
+            .find(|start| start.lane == lane.to_wire());
+        start.unwrap_or_else(|| panic!("no {} in {:?}", lane.as_str(), self.welcome))
+    }
+
+    /// Takes messages until both lanes have what `done` asks for.
+    ///
+    /// # Panics
+    /// When a root differs from what was sent, the stream ends, or it takes too long.
+    pub async fn until(&mut self, what: &str, mut done: impl FnMut(&State) -> bool) {
+        let whole = async {
+            while !done(&self.state) {
+                self.step().await;
+            }
+        };
+        let arrived = timeout(PATIENCE, whole).await;
+        assert!(
+            arrived.is_ok(),
+            "{what}: not so after {PATIENCE:?}; received {:?}",
+            self.received
+        );
+    }
+
+    /// Takes messages until a heartbeat says that it has everything.
+    ///
+    /// # Panics
+    /// As [`Self::until`].
+    pub async fn until_idle(&mut self) {
+        let whole = async { while !self.step().await {} };
+        let arrived = timeout(PATIENCE, whole).await;
+        assert!(
+            arrived.is_ok(),
+            "no heartbeat with our roots; received {:?}",
+            self.received
+        );
+    }
+
+    /// Takes one message. True for a heartbeat with the roots of what it has.
+    async fn step(&mut self) -> bool {
+        let message = next(&mut self.messages).await;
+        let bytes = message.encoded_len();
+        match message.message {
+            Some(control_message::Message::Batch(batch)) => {
+                self.batch(batch, bytes).await;
+                false
+            }
+            Some(control_message::Message::Heartbeat(beat)) => beat.lanes.iter().all(|position| {
+                let lane = Lane::from_wire(position.lane).expect("a lane");
+                Root::from_slice(&position.root) == Some(self.state.root(lane))
+            }),
+            other => panic!("expected a batch or a heartbeat, got {other:?}"),
+        }
+    }
+
+    /// With IN_SYNC the proxy takes over the control plane's own place in the log.
+    fn adopt(&mut self) {
+        for lane in Lane::ALL {
+            let start = *self.start(lane);
+            if start.mode() == shared::proto::config::lane_start::Mode::InSync {
+                let state = self.state.lanes.get_mut(&lane).expect("both are there");
+                state.lineage = self.welcome.lineage.to_vec();
+                state.seq = start.seq;
+            }
+        }
+    }
+
+    async fn batch(&mut self, batch: Batch, bytes: usize) {
+        let lane = Lane::from_wire(batch.lane).expect("a lane");
+        self.received.push(Received {
+            lane,
+            from: batch.from,
+            up: batch.up.iter().map(|it| it.key.clone()).collect(),
+            removed: batch.removed.iter().map(|it| (it.key.clone(), it.gone)).collect(),
+            bytes,
+        });
+        let at = self.state.lane(lane).seq;
+        assert!(
+            batch.from == 0 || batch.from == at,
+            "a batch from {} for a proxy at {at}",
+            batch.from
+        );
+        let more = batch.more;
+        let (to, root_after) = (batch.to, Root::from_slice(&batch.root_after));
+        let chunks = self.staged.entry(lane).or_default();
+        chunks.push(batch);
+        let staged = chunks.len();
+        if !more {
+            self.commit(lane, to, root_after);
+        }
+        let state = self.state.lane(lane);
+        let ack = Ack {
+            lane: lane.to_wire(),
+            seq: state.seq,
+            root: state.has.root().to_bytes(),
+            staged: if more {
+                u32::try_from(staged).expect("few")
+            } else {
+                0
+            },
+            ..Ack::default()
+        };
+        let sent = self.answers.send(wrap(proxy_message::Message::Ack(ack))).await;
+        sent.expect("the stream is open");
+    }
+
+    fn commit(&mut self, lane: Lane, to: u64, root_after: Option<Root>) {
+        let chunks = self.staged.remove(&lane).unwrap_or_default();
+        let state = self.state.lanes.get_mut(&lane).expect("both are there");
+        if chunks.first().is_some_and(|chunk| chunk.from == 0) {
+            state.has = Snapshot::default();
+        }
+        for chunk in chunks {
+            assert_eq!(chunk.to, to, "chunks of two batches are mixed");
+            let removed = chunk.removed.iter().map(|it| key(it.kind, &it.key));
+            let up = chunk.up.into_iter().map(|it| {
+                let entry = Entry::from_body(key(it.kind, &it.key), it.min_schema, it.body);
+                let version = Version::from_slice(&it.version);
+                assert_eq!(
+                    version,
+                    Some(entry.version),
+                    "the version of {} is no hash of it",
+                    entry.key
+                );
+                assert_eq!(entry.kind().lane(), lane, "{} is on the wrong lane", entry.key);
+                Arc::new(entry)
+            });
+            state.has.change(up, removed);
+        }
+        assert_eq!(
+            Some(state.has.root()),
+            root_after,
+            "the root after {to} on {}",
+            lane.as_str()
+        );
+        state.seq = to;
+        state.lineage = self.welcome.lineage.to_vec();
+    }
+}
+
+fn key(kind: i32, key: &str) -> ResourceKey {
+    ResourceKey::new(Kind::from_wire(kind).expect("a known kind"), key)
+}
+
+fn wrap(message: proxy_message::Message) -> ProxyMessage {
+    ProxyMessage {
+        message: Some(message),
+    }
+}
+
+async fn next(messages: &mut Streaming<ControlMessage>) -> ControlMessage {
+    let message = timeout(Duration::from_secs(30), messages.message()).await;
+    let message = message
+        .expect("a heartbeat comes sooner")
+        .expect("the stream goes on");
+    message.expect("the control plane does not end a stream")
+}

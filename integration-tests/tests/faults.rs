@@ -1,0 +1,295 @@
+//! On a real API server: what is broken harms nobody else, and what breaks loses nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use integration_tests::cluster::{Authorization, Cluster};
+use integration_tests::faults::Relay;
+use integration_tests::grpc::Inspect;
+use integration_tests::objects::{self, Edit};
+use integration_tests::subscriber::{State, Subscriber};
+use integration_tests::{ClusterSite, ControlPlane, DataPlane, Question, Source, Traffic, eventually};
+use serde_json::{Value, json};
+use shared::kind::Lane;
+
+/// An Ingress that the API server takes and ingress-nginx refuses (controller.md 3).
+fn refused(good: Value) -> Value {
+    good.with("/spec/rules/0/http/paths/0/path", json!("/etc/passwd"))
+}
+
+/// What stands in etcd and no API server of today would take.
+fn undecodable(good: Value) -> Value {
+    good.with("/spec/rules/0/http/paths/0/pathType", json!("FromTheFuture"))
+        .with("/metadata/uid", json!("00000000-0000-0000-0000-00000000000f"))
+        .with("/metadata/creationTimestamp", json!("2020-01-01T00:00:00Z"))
+}
+
+async fn rejected(inspect: &Inspect, object: &str) {
+    eventually(&format!("{object} is reported as rejected"), || async {
+        let problems = inspect.problems().await.map_err(|status| status.to_string())?;
+        let found = problems
+            .iter()
+            .any(|it| it.object == object && it.severity == "rejected");
+        if found {
+            Ok(())
+        } else {
+            Err(format!("{problems:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_undecodable_ingress_harms_no_neighbour() {
+    let cluster = Cluster::shared().await;
+    let Some(site) = ClusterSite::shared("undecodable").await else {
+        return;
+    };
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", "a.test", &one).await;
+
+    let broken = undecodable(site.ingress("broken", "broken.test", &[("/", "one")]));
+    cluster
+        .put_into_etcd("/registry/ingress/undecodable/broken", &broken)
+        .await;
+    rejected(&site.control.inspect().await, "Ingress undecodable/broken").await;
+    site.proxy.answers("broken.test", "/", 404).await;
+
+    // The watch lives: the neighbour is still served, and its changes arrive.
+    site.route("web", "a.test", &two).await;
+    // Neither does it keep a control plane from starting.
+    let fresh = ControlPlane::start(&Source::namespace(cluster, "undecodable")).await;
+    let proxy = DataPlane::start(fresh.listen()).await;
+    proxy.serves("a.test", "/", "two").await;
+}
+
+#[tokio::test]
+async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
+    let Some(mut site) = ClusterSite::shared("made-bad").await else {
+        return;
+    };
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", "a.test", &one).await;
+    site.route("neighbour", "b.test", &two).await;
+
+    let bad = refused(site.ingress("web", "a.test", &[("/", "two")]));
+    site.api.apply(&bad).await;
+    rejected(&site.control.inspect().await, "Ingress made-bad/web").await;
+    site.proxy.serves("a.test", "/", "one").await;
+    site.route("neighbour", "b.test", &one).await;
+    site.proxy.serves("a.test", "/", "one").await;
+
+    // The hold is on record, where another process finds it: in a Secret or a ConfigMap beside us.
+    let holds = "/api/v1/namespaces/made-bad/configmaps?labelSelector=firth.dev%2Fdecision";
+    eventually("the hold is on record", || async {
+        let held = site.api.list(holds).await.map_err(|error| error.to_string())?;
+        if held.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{held:?}"))
+        }
+    })
+    .await;
+    site.control.restart().await;
+    site.control.inspect().await.in_sync(1).await;
+    site.proxy.serves("a.test", "/", "one").await;
+    let fresh = DataPlane::start(site.control.listen()).await;
+    fresh.serves("a.test", "/", "one").await;
+
+    // A good version ends the hold.
+    site.route("web", "a.test", &two).await;
+    eventually("the hold is erased", || async {
+        let held = site.api.list(holds).await.map_err(|error| error.to_string())?;
+        if held.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{held:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_deleted_while_held_is_gone() {
+    let Some(site) = ClusterSite::shared("held-deleted").await else {
+        return;
+    };
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let bad = refused(site.ingress("web", "a.test", &[("/", "one")]));
+    site.api.apply(&bad).await;
+    rejected(&site.control.inspect().await, "Ingress held-deleted/web").await;
+    site.api.delete(&bad).await;
+    site.proxy.answers("a.test", "/", 404).await;
+    // Made again and bad from the start, it is another object: the hold was not for it.
+    site.api.apply(&bad).await;
+    rejected(&site.control.inspect().await, "Ingress held-deleted/web").await;
+    site.proxy.answers("a.test", "/", 404).await;
+}
+
+#[tokio::test]
+async fn a_dead_api_server_loses_nothing() {
+    let mut cluster = Cluster::start(Authorization::AlwaysAllow).await;
+    let Some(site) = ClusterSite::start(&cluster, "restart").await else {
+        return;
+    };
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", "a.test", &one).await;
+    site.route("other", "b.test", &one).await;
+    let before = site.control.inspect().await.in_sync(1).await;
+    let traffic = Traffic::start(site.proxy.http(), 2, &[Question::new("a.test", "/", &["one"])]);
+
+    for _ in 0..2 {
+        cluster.kill_apiserver();
+        let asked = traffic.asked();
+        eventually("requests go on without an API server", || async {
+            if traffic.asked() > asked + 100 {
+                Ok(())
+            } else {
+                Err(traffic.asked())
+            }
+        })
+        .await;
+        cluster.restart_apiserver().await;
+    }
+    let problems = traffic.stop().await;
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(
+        site.control.inspect().await.in_sync(1).await,
+        before,
+        "nothing has changed"
+    );
+
+    // And its watches live on.
+    let api = cluster.api().await;
+    api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;
+    site.proxy.serves("a.test", "/", two.name()).await;
+    api.delete(&site.ingress("other", "b.test", &[])).await;
+    site.proxy.answers("b.test", "/", 404).await;
+}
+
+#[tokio::test]
+async fn what_happens_while_the_watch_is_cut_arrives() {
+    let cluster = Cluster::shared().await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let by = relay.address().port();
+    let Some(site) = ClusterSite::start_by(cluster, "cut", by).await else {
+        return;
+    };
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    for (name, host) in [("stays", "a.test"), ("changes", "b.test"), ("goes", "c.test")] {
+        site.api
+            .apply(&site.ingress(name, host, &[("/", one.name())]))
+            .await;
+        site.proxy.serves(host, "/", "one").await;
+    }
+    for round in 0..3 {
+        relay.refuse(true);
+        relay.cut();
+        let (from, to) = if round % 2 == 0 {
+            (&one, &two)
+        } else {
+            (&two, &one)
+        };
+        site.api
+            .apply(&site.ingress("changes", "b.test", &[("/", to.name())]))
+            .await;
+        site.api.delete(&site.ingress("goes", "c.test", &[])).await;
+        let new = site.ingress(
+            &format!("comes-{round}"),
+            &format!("new-{round}.test"),
+            &[("/", to.name())],
+        );
+        site.api.apply(&new).await;
+        site.proxy.serves("a.test", "/", "one").await;
+        site.proxy.serves("b.test", "/", from.name()).await;
+        relay.refuse(false);
+        site.proxy.serves("b.test", "/", to.name()).await;
+        site.proxy
+            .serves(&format!("new-{round}.test"), "/", to.name())
+            .await;
+        site.proxy.answers("c.test", "/", 404).await;
+        site.api
+            .apply(&site.ingress("goes", "c.test", &[("/", one.name())]))
+            .await;
+        site.proxy.serves("c.test", "/", "one").await;
+    }
+}
+
+#[tokio::test]
+async fn two_control_planes_have_the_same_roots_and_bytes() {
+    let cluster = Cluster::shared().await;
+    let Some(site) = ClusterSite::shared("two-planes").await else {
+        return;
+    };
+    let one = site.origin("one").await;
+    let (certificate, key) = objects::certificate(&["a.test"]);
+    site.api
+        .apply(&objects::tls_secret("two-planes", "cert", &certificate, &key))
+        .await;
+    let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
+    site.api
+        .apply(
+            &site
+                .ingress("web", "a.test", &[("/", "one")])
+                .with("/spec/tls", tls),
+        )
+        .await;
+    // A history that only the first one has seen.
+    for number in 0..20 {
+        let name = format!("passing-{}", number % 5);
+        let canary = number % 3 == 0;
+        let passing = site.ingress(
+            &name,
+            &format!("h{}.test", number % 7),
+            &[("/", "one"), ("/x", "two")],
+        );
+        let passing = if canary {
+            passing.annotated("canary", "true")
+        } else {
+            passing
+        };
+        site.api.apply(&passing).await;
+        if number % 4 == 3 {
+            site.api.delete(&passing).await;
+        }
+    }
+    site.route("last", "last.test", &one).await;
+    let second = ControlPlane::start(&Source::namespace(cluster, "two-planes")).await;
+
+    let expected = site.control.inspect().await.in_sync(1).await;
+    let newest = second.inspect().await.proxies().await.unwrap().version;
+    assert_eq!(newest, expected, "the CONFIG roots of the same cluster");
+    let mut contents = Vec::new();
+    for address in [site.control.listen(), second.listen()] {
+        let mut subscriber = Subscriber::connect(address, State::new("judge")).await;
+        subscriber.until_idle().await;
+        contents.push(Lane::ALL.map(|lane| (subscriber.state.root(lane), subscriber.state.contents(lane))));
+    }
+    assert_eq!(contents[0], contents[1]);
+    assert!(contents[0].iter().all(|(_, resources)| !resources.is_empty()));
+
+    // Both see what happens from now on, and stay equal; a proxy may go from one to the other without being sent more.
+    site.route("last", "moved.test", &one).await;
+    let mut subscriber = Subscriber::connect(site.control.listen(), State::new("judge")).await;
+    subscriber.until_idle().await;
+    let state = subscriber.state.clone();
+    drop(subscriber);
+    eventually("the second one has caught up", || async {
+        let (first, second) = (site.control.inspect().await, second.inspect().await);
+        let (first, second) = (first.proxies().await.unwrap(), second.proxies().await.unwrap());
+        if first.version == second.version {
+            Ok(())
+        } else {
+            Err((first.version, second.version))
+        }
+    })
+    .await;
+    let mut elsewhere = Subscriber::connect(second.listen(), state).await;
+    elsewhere.until_idle().await;
+    assert_eq!(elsewhere.received, [], "equal roots: nothing is sent");
+}

@@ -1,0 +1,214 @@
+//! How a stream goes on after a break: by an equal root, by the cursor, else from the beginning.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use integration_tests::faults::Relay;
+use integration_tests::site::{ingress, slice};
+use integration_tests::subscriber::{State, Subscriber};
+use integration_tests::{DataPlane, FolderSite, Origin, Question, Traffic, eventually};
+use shared::kind::Lane;
+use shared::proto::config::lane_start::Mode;
+
+/// A site with one host, and what a proxy has that followed it until now.
+async fn followed() -> (FolderSite, Origin, State) {
+    let site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let mut subscriber = Subscriber::connect(site.control.listen(), State::new("follower")).await;
+    for lane in Lane::ALL {
+        assert_eq!(subscriber.start(lane).mode(), Mode::Full, "it has nothing yet");
+    }
+    subscriber.until_idle().await;
+    let state = subscriber.state.clone();
+    (site, one, state)
+}
+
+#[tokio::test]
+async fn an_equal_root_is_sent_nothing_after_a_restart() {
+    let (mut site, _one, state) = followed().await;
+    site.control.restart().await;
+    let old = state.lane(Lane::Config).lineage.clone();
+    let mut subscriber = Subscriber::connect(site.control.listen(), state).await;
+    for lane in Lane::ALL {
+        assert_eq!(subscriber.start(lane).mode(), Mode::InSync, "{}", lane.as_str());
+    }
+    assert_ne!(subscriber.welcome.lineage, old, "it is another process");
+    subscriber.until_idle().await;
+    assert_eq!(subscriber.received, []);
+
+    // The adopted place in the log is good: the next change comes as one delta.
+    let root = subscriber.state.root(Lane::Config);
+    site.folder
+        .apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
+    subscriber
+        .until("the change arrives", |state| state.root(Lane::Config) != root)
+        .await;
+    let received = &subscriber.received[0];
+    assert_eq!(
+        (subscriber.received.len(), received.up.as_slice()),
+        (1, &["default/web/a.test".to_owned()][..])
+    );
+    assert_ne!(received.from, 0);
+}
+
+#[tokio::test]
+async fn a_cursor_gets_what_happened_meanwhile() {
+    let (site, _one, state) = followed().await;
+    let second = site.origin("two").await;
+    site.route("new", "b.test", &second).await;
+    let mut subscriber = Subscriber::connect(site.control.listen(), state.clone()).await;
+    for lane in Lane::ALL {
+        assert_eq!(subscriber.start(lane).mode(), Mode::Cursor, "{}", lane.as_str());
+    }
+    subscriber.until_idle().await;
+    let keys = |lane| {
+        let received = subscriber.received.iter().filter(move |it| it.lane == lane);
+        received.flat_map(|it| it.up.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(Lane::Live), ["default/two-1"]);
+    let mut config = keys(Lane::Config);
+    config.sort();
+    assert_eq!(config, ["b.test", "default/new/b.test", "default/two/80"]);
+    assert_eq!(
+        subscriber.received[0].lane,
+        Lane::Live,
+        "LIVE goes out before the CONFIG that relies on it"
+    );
+
+    // States that came and went are not sent: of many changes while it was away, the last one.
+    for number in 0..10 {
+        site.folder
+            .apply(&ingress("new", "b.test", &[(&format!("/{number}"), "two")]));
+        site.proxy.serves("b.test", &format!("/{number}"), "two").await;
+    }
+    let mut late = Subscriber::connect(site.control.listen(), subscriber.state.clone()).await;
+    late.until_idle().await;
+    assert_eq!(late.received.len(), 1, "{:?}", late.received);
+    assert_eq!(late.received[0].up, ["default/new/b.test"]);
+}
+
+#[tokio::test]
+async fn an_unknown_past_is_replaced_whole() {
+    let (mut site, one, state) = followed().await;
+    site.control.kill();
+    site.folder.apply(&ingress("web", "c.test", &[("/", "one")]));
+    site.control.resume().await;
+    let mut subscriber = Subscriber::connect(site.control.listen(), state.clone()).await;
+    assert_eq!(
+        subscriber.start(Lane::Live).mode(),
+        Mode::InSync,
+        "no endpoint has changed"
+    );
+    assert_eq!(subscriber.start(Lane::Config).mode(), Mode::Full);
+    subscriber.until_idle().await;
+    let routes: Vec<_> = subscriber
+        .state
+        .contents(Lane::Config)
+        .into_keys()
+        .map(|key| key.to_string())
+        .collect();
+    assert!(
+        routes.contains(&"route default/web/c.test".to_owned()),
+        "{routes:?}"
+    );
+    assert!(
+        !routes.contains(&"route default/web/a.test".to_owned()),
+        "{routes:?}"
+    );
+
+    // The real proxy as well.
+    site.proxy.serves("c.test", "/", one.name()).await;
+    site.proxy.answers("a.test", "/", 404).await;
+}
+
+#[tokio::test]
+async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
+    let site = FolderSite::start(&[]).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", "a.test", &one).await;
+    let relay = Relay::start(site.control.listen()).await;
+    let proxy = DataPlane::start(relay.address()).await;
+    let traffic = Traffic::start(proxy.http(), 2, &[Question::new("a.test", "/", &["one", "two"])]);
+    let names = [&one, &two];
+    for round in 0..6 {
+        relay.refuse(true);
+        relay.cut();
+        let target = names[(round + 1) % 2];
+        site.folder
+            .apply(&ingress("web", "a.test", &[("/", target.name())]));
+        site.proxy.serves("a.test", "/", target.name()).await;
+        proxy.serves("a.test", "/", names[round % 2].name()).await;
+        relay.refuse(false);
+        proxy.serves("a.test", "/", target.name()).await;
+    }
+    let mut site = site;
+    site.control.kill();
+    let asked = traffic.asked();
+    eventually("requests go on without a control plane", || async {
+        if traffic.asked() > asked + 200 {
+            Ok(())
+        } else {
+            Err(traffic.asked())
+        }
+    })
+    .await;
+    site.folder.apply(&slice("one", &[two.address()]));
+    site.control.resume().await;
+    proxy.serves("a.test", "/", "two").await;
+    site.control.inspect().await.in_sync(2).await;
+    let problems = traffic.stop().await;
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_stream_serves_nothing_wrong() {
+    let site = FolderSite::start(&[]).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", "a.test", &one).await;
+    let relay = Relay::start(site.control.listen()).await;
+    let proxy = DataPlane::start(relay.address()).await;
+    let fixed = Question::new("fixed.test", "/", &["one"]);
+    site.folder
+        .apply(&ingress("fixed", "fixed.test", &[("/", "one")]));
+    proxy.serves("fixed.test", "/", "one").await;
+    let traffic = Traffic::start(proxy.http(), 1, &[fixed]);
+    // Each may cost the time in which a silent connection is noticed.
+    for round in 0..4 {
+        let target = [&two, &one][round % 2];
+        relay.damage(1 + round as u64);
+        site.folder
+            .apply(&ingress("web", "a.test", &[("/", target.name())]));
+        proxy.serves("a.test", "/", target.name()).await;
+    }
+    relay.damage(0);
+    site.control.inspect().await.in_sync(2).await;
+    let problems = traffic.stop().await;
+    assert!(problems.is_empty(), "{problems:?}");
+    assert!(relay.connections() > 1, "some damage was noticed");
+}
+
+#[tokio::test]
+async fn a_proxy_waits_for_an_absent_control_plane() {
+    let site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let relay = Relay::start(site.control.listen()).await;
+    relay.refuse(true);
+    let mut proxy = DataPlane::spawn(relay.address(), &[]);
+    eventually("it is up and not ready", || async {
+        let page = integration_tests::client::page(&proxy.health(), "/readyz").await;
+        match page {
+            Ok(page) if page.status == 503 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert_eq!(proxy.process().ended(), None);
+    relay.refuse(false);
+    proxy.serves("a.test", "/", "one").await;
+}

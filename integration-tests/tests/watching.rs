@@ -1,0 +1,102 @@
+//! Lists and watches against API servers that behave otherwise: without WatchList, with a history that is lost.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use integration_tests::cluster::{Authorization, Cluster};
+use integration_tests::faults::Relay;
+use integration_tests::objects;
+use integration_tests::subscriber::{State, Subscriber};
+use integration_tests::{ClusterSite, ControlPlane, Source};
+use shared::kind::Lane;
+
+/// More than 20 % and more than ten: so many that are merely absent from a list are doubted.
+const MANY: usize = 30;
+
+#[tokio::test]
+async fn a_server_without_watch_list_is_read_by_plain_lists() {
+    let without = ["--feature-gates=WatchList=false"];
+    let cluster = Cluster::start_with(Authorization::AlwaysAllow, &without).await;
+    let source = Source::Cluster {
+        kubeconfig: cluster.kubeconfig(),
+        namespace: None,
+    };
+    let api = cluster.api().await;
+    // More than one page of a list.
+    api.apply(&objects::namespace("many")).await;
+    for number in 0..520 {
+        api.apply(&objects::service("many", &format!("s{number}"))).await;
+    }
+    let Some(site) = ClusterSite::start_with(&cluster, "plain", &source, &[]).await else {
+        return;
+    };
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    // The last of them by name, which is on the last page.
+    api.apply(&objects::slice("many", "s99", "1", &[one.address()]))
+        .await;
+    api.apply(&objects::ingress("many", "web", "many.test", &[("/", "s99")]))
+        .await;
+    site.proxy.serves("many.test", "/", "one").await;
+    api.delete(&objects::ingress("many", "web", "many.test", &[]))
+        .await;
+    site.proxy.answers("many.test", "/", 404).await;
+}
+
+#[tokio::test]
+async fn a_lost_history_is_listed_again() {
+    let mut cluster = Cluster::start(Authorization::AlwaysAllow).await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let Some(site) = ClusterSite::start_by(&cluster, "lost", relay.address().port()).await else {
+        return;
+    };
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    let doomed = |number: usize| {
+        site.ingress(
+            &format!("doomed-{number}"),
+            &format!("d{number}.test"),
+            &[("/", "one")],
+        )
+    };
+    for number in 0..MANY {
+        site.api.apply(&doomed(number)).await;
+    }
+    site.route("web", "a.test", &one).await;
+    site.route("single", "single.test", &one).await;
+    site.proxy.serves("d0.test", "/", "one").await;
+
+    relay.refuse(true);
+    relay.cut();
+    for number in 0..MANY {
+        site.api.delete(&doomed(number)).await;
+    }
+    site.api.delete(&site.ingress("single", "single.test", &[])).await;
+    site.api
+        .apply(&site.ingress("web", "a.test", &[("/", two.name())]))
+        .await;
+    cluster.kill_apiserver();
+    cluster.forget_history().await;
+    cluster.restart_apiserver().await;
+    relay.refuse(false);
+
+    // The change arrives with the new list, at once; so many removals are looked at twice.
+    site.proxy.serves("a.test", "/", "two").await;
+    site.proxy.answers("d0.test", "/", 404).await;
+    site.proxy.answers("single.test", "/", 404).await;
+    let log = site.control.log();
+    assert!(log.contains("second"), "it says that it looks twice:\n{log}");
+
+    // The state is that of a control plane that starts now.
+    let fresh = ControlPlane::start(&Source::namespace(&cluster, "lost")).await;
+    let mut contents = Vec::new();
+    for address in [site.control.listen(), fresh.listen()] {
+        let mut subscriber = Subscriber::connect(address, State::new("judge")).await;
+        subscriber.until_idle().await;
+        contents.push(Lane::ALL.map(|lane| subscriber.state.contents(lane)));
+    }
+    assert_eq!(contents[0], contents[1]);
+}

@@ -1,0 +1,35 @@
+# Shortcuts for people; README and .ci/run call the same commands directly.
+
+# What there is.
+default:
+    @just --list
+
+# Both planes over the example, no cluster.
+up dir="examples/canary":
+    cargo run -p firth -- up {{dir}}
+
+# All tests, those on a real API server included; arguments go to cargo test.
+test *arguments:
+    ./test {{arguments}}
+
+# What CI runs.
+ci:
+    .ci/run
+
+# Formats, lints and checks the documentation.
+lint:
+    cargo fmt --all
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Bans, licences and sources of dependencies.
+deny:
+    .ci/deny
+
+# Lints the chart and looks at what it renders.
+chart:
+    charts/test.sh
+
+# The binaries as they are released.
+release:
+    cargo build --release -p firth-control-plane -p firth-data-plane -p firth
