@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::metrics::WorkerMetrics;
 
@@ -25,6 +25,9 @@ const CHUNK: usize = 32 * 1024;
 
 /// Chunks that wait for the writer at most, of all workers together.
 const WAITING: usize = 256;
+
+/// How long the end of the process waits for the last lines: a reader that has stopped reading does not hold it up.
+const FINISH: Duration = Duration::from_secs(2);
 
 /// Where lines go.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -60,7 +63,8 @@ pub struct Handle {
 /// The thread that writes. It ends when every [`Handle`] and [`Lines`] is gone.
 #[derive(Debug)]
 pub struct Writer {
-    thread: Option<JoinHandle<()>>,
+    /// Closed by the thread when it ends.
+    ended: Option<Receiver<Infallible>>,
 }
 
 /// Opens the target and starts its thread.
@@ -69,7 +73,7 @@ pub struct Writer {
 /// When the file cannot be opened or the thread not started.
 pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
     match target {
-        Target::Off => Ok((Handle { chunks: None }, Writer { thread: None })),
+        Target::Off => Ok((Handle { chunks: None }, Writer { ended: None })),
         Target::Stdout => write_to(io::stdout()),
         Target::File(path) => write_to(File::options().append(true).create(true).open(path)?),
     }
@@ -81,11 +85,15 @@ pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
 /// When the thread cannot be started.
 pub fn write_to(sink: impl Write + Send + 'static) -> io::Result<(Handle, Writer)> {
     let (chunks, waiting) = sync_channel(WAITING);
-    let thread = std::thread::Builder::new()
+    let (ending, ended) = sync_channel(0);
+    std::thread::Builder::new()
         .name("access-log".to_owned())
-        .spawn(move || drain(waiting, sink))?;
+        .spawn(move || {
+            let _ending = ending;
+            drain(waiting, sink);
+        })?;
     let handle = Handle { chunks: Some(chunks) };
-    Ok((handle, Writer { thread: Some(thread) }))
+    Ok((handle, Writer { ended: Some(ended) }))
 }
 
 fn drain(waiting: Receiver<Vec<u8>>, mut sink: impl Write) {
@@ -104,12 +112,17 @@ fn drain(waiting: Receiver<Vec<u8>>, mut sink: impl Write) {
 }
 
 impl Writer {
-    /// Waits until everything is written. All handles have to be gone.
+    /// Waits until everything is written, for two seconds at most. All handles have to be gone.
     pub fn finish(self) {
-        if let Some(thread) = self.thread {
-            // A panic there has been reported by the thread itself.
-            let _ = thread.join();
+        if !self.finish_within(FINISH) {
+            warn!("the access log cannot be written in time; its last lines are lost");
         }
+    }
+
+    fn finish_within(self, limit: Duration) -> bool {
+        let Some(ended) = self.ended else { return true };
+        // A panic there has been reported by the thread itself.
+        matches!(ended.recv_timeout(limit), Err(RecvTimeoutError::Disconnected))
     }
 }
 

@@ -29,7 +29,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::ProxyPages;
 use crate::args::Args;
-use crate::listen::{self, Listener, Scheme};
+use crate::listen::{self, Doors, Listener, Scheme};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
 use crate::table::Writer;
@@ -70,7 +70,7 @@ pub struct Running {
     log: access_log::Writer,
 }
 
-/// Binds the addresses and starts the threads.
+/// Binds the addresses and starts the threads. Clients can connect when the first configuration is complete.
 ///
 /// # Errors
 /// Where the arguments do not fit together, an address is taken, or a thread cannot be started.
@@ -106,10 +106,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let workers = workers
         .or_else(|| available_parallelism().ok())
         .map_or(1, |count| count.get());
-    let limits = Limits {
-        max_connections: max_connections.get().min(descriptors()).div_ceil(workers),
-        ..Limits::default()
-    };
+    let limits = Limits::of_connections(max_connections.get().min(descriptors()).div_ceil(workers));
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
@@ -144,7 +141,19 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         log,
     };
 
-    threads.start("control", stopped.clone(), || subscription.run(writer))?;
+    // The proxy beside which this one stands has tables: until this one has, too, nobody shall meet it.
+    let (begin, begun) = watch::channel(false);
+    let doors = Doors::of(&listeners);
+    let serving = (running.http.clone(), running.https.clone());
+    let complete = move || {
+        // An error is met again by the worker whose socket it is, and ends the process.
+        let _ = doors.open();
+        begin.send_replace(true);
+        info!(http = ?serving.0, https = ?serving.1, workers, "serving");
+    };
+    info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health,
+        "waiting for the first configuration before listening");
+    threads.start("control", stopped.clone(), || subscription.run(writer, complete))?;
     threads.start("service", stopped, || async move {
         let full: Arc<dyn admin::Pages> = Arc::new(pages.clone().with_debug());
         let plain: Arc<dyn admin::Pages> = Arc::new(pages);
@@ -161,14 +170,13 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
             tables: Arc::clone(&tables),
             tls: Arc::clone(&tls),
             drain: watcher.clone(),
+            begin: begun.clone(),
             access_log: lines.clone(),
             metrics: metrics.worker(index),
             limits: limits.clone(),
         });
         threads.adopt(worker.context("cannot start a worker")?);
     }
-    info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health, workers,
-        "serving");
     Ok(Running { threads, ..running })
 }
 

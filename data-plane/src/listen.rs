@@ -1,16 +1,22 @@
 //! The sockets that clients connect to: one for each worker and address, joined by `SO_REUSEPORT`.
 //!
 //! **Invariant:** all sockets are bound before any worker starts, so that a taken port is a start-up error and never a
-//! proxy that serves on half of its addresses.
+//! proxy that serves on half of its addresses. Nobody can connect before [`Doors::open`]: the kernel would otherwise
+//! give connections to a proxy without tables, beside an old one that has them.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that the kernel keeps for us until we accept them.
 const BACKLOG: i32 = 4096;
+
+/// A client that was silent for so long is asked by the kernel whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long accepting pauses when the process or the machine is out of something.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -49,17 +55,62 @@ pub struct Listener {
     pub scheme: Scheme,
     /// Where it listens; the port is the kernel's choice where 0 was asked for.
     pub address: SocketAddr,
-    socket: TcpListener,
+    socket: Arc<Socket>,
 }
 
 impl Listener {
-    /// Hands the socket to the runtime of the calling thread.
+    /// Listens, if nobody has opened it yet, and hands the socket to the runtime of the calling thread.
     ///
     /// # Errors
-    /// The kernel's, when the socket cannot be watched.
-    pub fn into_tokio(self) -> io::Result<tokio::net::TcpListener> {
-        tokio::net::TcpListener::from_std(self.socket)
+    /// The kernel's, when the address was taken meanwhile or the socket cannot be watched.
+    pub fn into_tokio(self) -> io::Result<TcpListener> {
+        self.socket.listen(BACKLOG)?;
+        TcpListener::from_std(self.socket.try_clone()?.into())
     }
+}
+
+/// All sockets of a process, for whoever decides when clients may come.
+#[derive(Debug)]
+pub struct Doors {
+    sockets: Vec<Arc<Socket>>,
+}
+
+impl Doors {
+    /// Those of all workers.
+    pub fn of(sets: &[Vec<Listener>]) -> Self {
+        let sockets = sets.iter().flatten();
+        Self {
+            sockets: sockets.map(|listener| Arc::clone(&listener.socket)).collect(),
+        }
+    }
+
+    /// Lets clients connect: whoever comes before a worker accepts stands in the kernel's queue.
+    ///
+    /// # Errors
+    /// The kernel's, when an address was taken meanwhile.
+    pub fn open(self) -> io::Result<()> {
+        self.sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))
+    }
+}
+
+/// Takes everybody who stands in the queue: they have connected, and would be reset with the socket.
+pub(crate) fn rest(listener: &TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    // Asks the kernel: the runtime knows only of those who came before its last look.
+    let raw = SockRef::from(listener);
+    let accept = move || -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, address) = raw.accept()?;
+        socket.set_nonblocking(true)?;
+        let address = address.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+        Ok((TcpStream::from_std(socket.into())?, address))
+    };
+    // More than fit in the queue came later, and may keep coming.
+    (0..BACKLOG)
+        .map(move |_| accept())
+        .take_while(|accepted| match accepted {
+            Ok(_) => true,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock && pause_after(error).is_none(),
+        })
+        .flatten()
 }
 
 /// An address that cannot be listened on.
@@ -96,18 +147,21 @@ pub fn bind(
             };
             let socket = open(address).map_err(refused)?;
             // With port 0 the first socket's port is everybody's.
-            address = socket.local_addr().map_err(refused)?;
+            address = socket
+                .local_addr()
+                .and_then(|local| local.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into()))
+                .map_err(refused)?;
             set.push(Listener {
                 scheme,
                 address,
-                socket,
+                socket: Arc::new(socket),
             });
         }
     }
     Ok(sets)
 }
 
-fn open(address: SocketAddr) -> io::Result<TcpListener> {
+fn open(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
         // `[::]` means both families, whatever net.ipv6.bindv6only says.
@@ -116,12 +170,12 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     // A restart does not wait for TIME_WAIT, and a new process may stand beside the old one while it drains.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
-    // Accepted sockets inherit it on Linux.
+    // Accepted sockets inherit these on Linux.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// How long to wait after a failed accept: not at all when that one connection was the problem, a moment when the
@@ -138,10 +192,13 @@ pub fn pause_after(error: &io::Error) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    fn any() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
     #[test]
     fn every_worker_gets_every_address_under_one_port() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let sets = bind(&[any], &[any], 3).unwrap();
+        let sets = bind(&[any()], &[any()], 3).unwrap();
         assert_eq!(sets.len(), 3);
         for set in &sets {
             assert_eq!(
@@ -154,6 +211,7 @@ mod tests {
     #[test]
     fn both_families_on_the_unspecified_address() {
         let sets = bind(&["[::]:0".parse().unwrap()], &[], 1).unwrap();
+        Doors::of(&sets).open().unwrap();
         let port = sets[0][0].address.port();
         std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         std::net::TcpStream::connect(("::1", port)).unwrap();
@@ -161,13 +219,49 @@ mod tests {
 
     #[test]
     fn a_taken_port_names_flag_and_address() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let error = bind(&[], &[address], 1).unwrap_err().to_string();
         assert!(
             error.starts_with(&format!("cannot listen on {address} (--https): ")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nobody_connects_before_the_doors_are_open() {
+        let old = bind(&[any()], &[], 1).unwrap();
+        let address = old[0][0].address;
+        let connect = || std::net::TcpStream::connect(address);
+        connect().unwrap_err();
+        Doors::of(&old).open().unwrap();
+        let new = bind(&[address], &[], 1).unwrap();
+        // With both listening half of these would go to the new one.
+        let clients: [_; 16] = std::array::from_fn(|_| connect().unwrap());
+        old[0][0].socket.set_nonblocking(true).unwrap();
+        let accepted = std::iter::from_fn(|| old[0][0].socket.accept().ok()).count();
+        assert_eq!(accepted, clients.len());
+        drop(old);
+        connect().unwrap_err();
+        Doors::of(&new).open().unwrap();
+        connect().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_emptied_and_its_connections_are_kept_alive() {
+        let listener = bind(&[any()], &[], 1).unwrap().remove(0).remove(0);
+        let address = listener.address;
+        let listener = listener.into_tokio().unwrap();
+        // The runtime has not looked at the socket yet, and knows of none of them.
+        let clients: [_; 8] = std::array::from_fn(|_| std::net::TcpStream::connect(address).unwrap());
+        let accepted: Vec<_> = rest(&listener).collect();
+        assert_eq!(accepted.len(), clients.len());
+        for (stream, _) in &accepted {
+            let socket = SockRef::from(stream);
+            assert!(socket.keepalive().unwrap() && socket.nonblocking().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEP_ALIVE);
+        }
+        assert_eq!(rest(&listener).count(), 0);
     }
 
     #[test]

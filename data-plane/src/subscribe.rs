@@ -183,9 +183,11 @@ impl Subscription {
         Ok((subscription, watcher))
     }
 
-    /// Follows the control plane until dropped, and writes the tables.
-    pub async fn run(mut self, writer: Writer) -> Infallible {
+    /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
+    /// for the first time, before anybody is told.
+    pub async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
         let writer = RefCell::new(writer);
+        let mut complete = Some(complete);
         let collect = async {
             let mut tick = time::interval(COLLECT);
             loop {
@@ -193,15 +195,16 @@ impl Subscription {
                 writer.borrow_mut().collect();
             }
         };
-        let (never, _): (Infallible, Infallible) = futures::join!(self.follow(&writer), collect);
+        let (never, _): (Infallible, Infallible) =
+            futures::join!(self.follow(&writer, &mut complete), collect);
         never
     }
 
-    async fn follow(&mut self, writer: &RefCell<Writer>) -> Infallible {
+    async fn follow(&mut self, writer: &RefCell<Writer>, complete: &mut Option<impl FnOnce()>) -> Infallible {
         let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
         let mut diverged = Backoff::new(BACKOFF_DIVERGED.0, BACKOFF_DIVERGED.1);
         loop {
-            let Err(ended) = self.stream(writer).await;
+            let Err(ended) = self.stream(writer, complete).await;
             let welcome = self.session.is_welcome();
             self.view.send_modify(|view| view.connected = false);
             if welcome {
@@ -223,7 +226,11 @@ impl Subscription {
     }
 
     /// One stream, from the connection to its end.
-    async fn stream(&mut self, writer: &RefCell<Writer>) -> Result<Infallible, Ended> {
+    async fn stream(
+        &mut self,
+        writer: &RefCell<Writer>,
+        complete: &mut Option<impl FnOnce()>,
+    ) -> Result<Infallible, Ended> {
         let (answers, outbound) = mpsc::channel(16);
         let mut pending = VecDeque::from([self.session.hello(&writer.borrow())]);
         let channel = self.endpoint.connect().await?;
@@ -256,6 +263,9 @@ impl Subscription {
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
                     pending.extend(actions.say);
+                    if self.session.is_complete() && let Some(complete) = complete.take() {
+                        complete();
+                    }
                     self.show(&writer.borrow());
                     if let Some(close) = actions.close {
                         part(&answers, pending).await;

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use futures::FutureExt;
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tracing::{debug, error, warn};
 
@@ -48,6 +48,8 @@ pub struct WorkerConfig {
     pub tls: Arc<rustls::ServerConfig>,
     /// Tells it to end.
     pub drain: Watcher,
+    /// True when there is something to serve; it listens from then on.
+    pub begin: watch::Receiver<bool>,
     /// Where its log lines go.
     pub access_log: access_log::Handle,
     /// Its counters.
@@ -113,6 +115,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
         tables,
         tls,
         mut drain,
+        mut begin,
         access_log,
         metrics,
         limits,
@@ -130,15 +133,20 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
         open: Cell::new(0),
     });
     worker.date.borrow_mut().update(shared::clock::wall());
+    let ticking = spawn_local(tick(Rc::clone(&worker)));
+    let begun = tokio::select! {
+        biased;
+        () = drain.reached(Phase::Leaving) => false,
+        begun = begin.wait_for(|begun| *begun) => begun.is_ok(),
+    };
     let mut accepting = Vec::with_capacity(listeners.len());
-    for listener in listeners {
+    for listener in listeners.into_iter().filter(|_| begun) {
         let (scheme, address) = (listener.scheme, listener.address);
         let socket = Rc::new(listener.into_tokio()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
         let task = spawn_local(accept(Rc::clone(&worker), Rc::clone(&socket), scheme));
         accepting.push((task, socket, scheme));
     }
-    let ticking = spawn_local(tick(Rc::clone(&worker)));
 
     drain.reached(Phase::Leaving).await;
     worker.timers.enter(Phase::Leaving);
@@ -147,8 +155,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
         task.abort();
         // Gone with the task is its share of the socket.
         let _ = task.await;
-        // Who stands in the queue has connected already and would be reset.
-        while let Some(Ok((stream, address))) = socket.accept().now_or_never() {
+        for (stream, address) in listen::rest(&socket) {
             admit(&worker, stream, address, scheme);
         }
     }
@@ -189,8 +196,12 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
             Ok((stream, address)) => admit(&worker, stream, address, scheme),
             Err(error) => {
                 worker.metrics.accept_errors.add(1);
-                if let Some(pause) = listen::pause_after(&error) {
-                    warn!(%error, "accept failed");
+                let Some(pause) = listen::pause_after(&error) else {
+                    continue;
+                };
+                warn!(%error, "accept failed");
+                // Idle connections to endpoints are worth less than a client.
+                if !worker.upstreams.borrow_mut().shed() {
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -218,3 +229,6 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Sc
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,15 +38,19 @@ impl Drain {
 
     /// Goes through the phases: `grace` in [`Phase::Leaving`], then at most `deadline` in [`Phase::Closing`].
     ///
-    /// `busy` says whether anything is open: with nothing open the end comes at once.
+    /// `busy` says whether anything is open: with nothing open the end comes at once, which is after one look a phase.
+    /// Whoever accepts learns of the phase first, and counts what stood in its queue.
     pub async fn run(self, grace: Duration, deadline: Duration, busy: impl Fn() -> bool) {
         const LOOK: Duration = Duration::from_millis(20);
         for (phase, limit) in [(Phase::Leaving, grace), (Phase::Closing, deadline)] {
             self.phase.send_replace(phase);
             let mut waited = Duration::ZERO;
-            while busy() && waited < limit {
+            while waited < limit {
                 tokio::time::sleep(LOOK).await;
                 waited += LOOK;
+                if !busy() {
+                    break;
+                }
             }
         }
         self.phase.send_replace(Phase::Over);
@@ -103,10 +107,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_accepted_with_the_phase_is_waited_for() {
+        let (drain, mut watcher) = Drain::new();
+        let (open, served) = (Cell::new(false), Cell::new(false));
+        let accepting = async {
+            watcher.reached(Phase::Closing).await;
+            open.set(true);
+        };
+        // Done by the second look.
+        let busy = || {
+            let was_open = open.take();
+            served.set(served.get() || was_open);
+            was_open
+        };
+        tokio::join!(drain.run(Duration::ZERO, LONG, busy), accepting);
+        assert!(served.get());
+    }
+
+    #[tokio::test]
     async fn the_deadline_is_the_end_whatever_is_open() {
-        let (drain, watcher) = Drain::new();
-        drain.run(Duration::ZERO, Duration::ZERO, || true).await;
-        assert_eq!(watcher.phase(), Phase::Over);
+        for deadline in [Duration::ZERO, Duration::from_millis(1)] {
+            let (drain, watcher) = Drain::new();
+            drain.run(Duration::ZERO, deadline, || true).await;
+            assert_eq!(watcher.phase(), Phase::Over);
+        }
     }
 
     #[tokio::test]

@@ -115,6 +115,30 @@ fn a_writer_that_is_behind_costs_lines_and_no_time() {
 }
 
 #[test]
+fn a_sink_that_hangs_does_not_hold_up_the_end() {
+    struct Hanging(Receiver<()>);
+
+    impl Write for Hanging {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let (go, wait) = sync_channel(0);
+    let (handle, writer) = write_to(Hanging(wait)).unwrap();
+    let mut lines = handle.lines(Arc::default());
+    lines.push(&record(&[]));
+    drop((lines, handle));
+    assert!(!writer.finish_within(Duration::from_millis(1)));
+    drop(go);
+}
+
+#[test]
 fn targets() {
     assert_eq!("stdout".parse(), Ok(Target::Stdout));
     assert_eq!("off".parse(), Ok(Target::Off));

@@ -31,7 +31,7 @@ fn status(address: SocketAddr, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn serves_and_ends_without_a_control_plane() {
+async fn waits_and_ends_without_a_control_plane() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("made/when/missing");
     let any = "127.0.0.1:0";
@@ -53,8 +53,13 @@ async fn serves_and_ends_without_a_control_plane() {
     let running = start(args(&flags)).await.unwrap();
     assert!(state.is_dir());
     assert_eq!((running.http.len(), running.https.len()), (2, 1));
-    for address in &running.http {
-        assert_eq!(status(*address, "/"), 404, "the default backend");
+    for address in running.http.iter().chain(&running.https) {
+        let refused = TcpStream::connect(address).unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            io::ErrorKind::ConnectionRefused,
+            "nothing to serve yet"
+        );
     }
     let (admin, health) = (running.admin.unwrap(), running.health.unwrap());
     let asked = ["/healthz", "/readyz", "/metrics", "/livez", "/debug/table"].map(|path| {

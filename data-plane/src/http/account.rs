@@ -11,6 +11,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::conn::Peer;
+use super::error::Kind;
 use super::forwarded::request_id;
 use super::head::{Known, RequestHead};
 use crate::access_log::{Attempt, Record};
@@ -124,6 +125,13 @@ impl Tally {
     /// The client is answered with this status.
     pub(crate) fn replied(&mut self, status: u16) {
         self.status = status;
+    }
+
+    /// The client is not answered. One that has gone is no answered request; one that was too slow has a status.
+    pub(crate) fn untold(&mut self, why: Kind) {
+        if why != Kind::ClientGone {
+            self.status = why.status();
+        }
     }
 
     /// So many bytes of body go to the client.

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::error::{Kind, ProxyError};
@@ -13,6 +13,49 @@ use crate::worker::timer::Timer;
 
 /// Pieces of a body in order.
 pub(crate) type Pieces = SmallVec<[Bytes; 4]>;
+
+/// Pieces that fit in so many bytes are put together.
+const JOINED: usize = 4 * 1024;
+
+/// Puts small pieces together, so that a client's tiny chunks are neither kept nor written one by one.
+///
+/// **Invariant:** of the pieces that come out, two neighbours are together longer than [`JOINED`].
+#[derive(Debug, Default)]
+pub(crate) struct Joining {
+    /// A piece as it came; it is only copied when another one joins it.
+    first: Bytes,
+    /// Pieces that were joined. Empty while `first` is not.
+    several: BytesMut,
+}
+
+impl Joining {
+    /// Adds a piece; gives what came before when the two are too long for one.
+    pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        let held = self.first.len() + self.several.len();
+        if held > 0 && held + piece.len() <= JOINED {
+            if self.several.is_empty() {
+                self.several.reserve(JOINED);
+                self.several.extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            self.several.extend_from_slice(&piece);
+            return None;
+        }
+        let before = self.rest();
+        self.first = piece;
+        before
+    }
+
+    /// What is left.
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+        let first = std::mem::take(&mut self.first);
+        let rest = if first.is_empty() {
+            self.several.split().freeze()
+        } else {
+            first
+        };
+        (!rest.is_empty()).then_some(rest)
+    }
+}
 
 /// The body of a request as a client sends it.
 pub(crate) trait RequestBody {
@@ -64,17 +107,20 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             _ => {}
         }
         let mut read = 0;
+        let mut joining = Joining::default();
         while read <= limits.replayable_body {
             let piece = timer
                 .limit(limits.client_body, poll_fn(|cx| body.poll_piece(cx)))
                 .await
                 .map_err(|_| Kind::ClientTimeout)??;
             let Some(piece) = piece else {
+                first.extend(joining.rest());
                 return Ok((Self::whole(first, body), Framing::Length(read as u64)));
             };
             read += piece.len();
-            first.push(piece);
+            first.extend(joining.push(piece));
         }
+        first.extend(joining.rest());
         Ok((Self::streamed(first, body), framing))
     }
 
@@ -120,9 +166,10 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             Self::Streamed { first, rest, begun } => {
                 let next = rest.poll_piece(cx);
                 if matches!(next, Poll::Ready(Ok(Some(_)))) {
-                    *begun = true;
-                    // What was kept is of no use without this piece.
-                    first.iter_mut().for_each(|piece| *piece = Bytes::new());
+                    // What was kept is of no use without this piece. Places behind it stay behind it.
+                    if !std::mem::replace(begun, true) {
+                        *first = Pieces::new();
+                    }
                 }
                 next
             }
@@ -133,6 +180,8 @@ impl<'b, B: RequestBody> Payload<'b, B> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::worker::timer::Timers;
@@ -193,14 +242,64 @@ mod tests {
         let (mut payload, framing) = prepare(&mut script, Framing::Chunked).await.unwrap();
         assert_eq!(framing, Framing::Chunked);
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        for (place, expected, replayable) in [(0, "abcd", true), (1, "efgh", true), (2, "ijkl", false)] {
+        for (place, expected, replayable) in [(0, "abcdefgh", true), (1, "ijkl", false)] {
             let Poll::Ready(Ok(Some(piece))) = payload.poll_piece(place, &mut cx) else {
                 panic!("expected {expected}")
             };
             assert_eq!(piece, expected);
             assert_eq!(payload.is_replayable(), replayable);
         }
-        assert!(matches!(payload.poll_piece(3, &mut cx), Poll::Ready(Ok(None))));
+        assert!(matches!(payload.poll_piece(2, &mut cx), Poll::Ready(Ok(None))));
+    }
+
+    #[tokio::test]
+    async fn tiny_pieces_are_kept_together() {
+        let limits = Limits {
+            replayable_body: 10_000,
+            ..Limits::default()
+        };
+        let timers = Timers::new(shared::clock::now());
+        let tiny = Script(vec![b"x"; limits.replayable_body + 2], None);
+        for (mut script, whole) in [(tiny, false), (Script(vec![b"ab"; 5_000], None), true)] {
+            let size = script.0.concat().len();
+            let timer = timers.timer();
+            let prepared = Payload::prepare(&mut script, Framing::Chunked, &limits, &timer);
+            let (mut payload, _) = prepared.await.unwrap();
+            let kept = match &payload {
+                Payload::Whole { pieces, .. } => pieces,
+                Payload::Streamed { first, .. } => first,
+            };
+            assert!(kept.len() <= 2 * size / JOINED + 1, "{}", kept.len());
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let (mut place, mut seen) = (0, 0);
+            while let Poll::Ready(Ok(Some(piece))) = payload.poll_piece(place, &mut cx) {
+                place += 1;
+                seen += piece.len();
+            }
+            assert_eq!((seen, payload.is_replayable()), (size, whole));
+            if let Payload::Streamed { first, .. } = &payload {
+                assert!(first.is_empty());
+            }
+        }
+    }
+
+    proptest! {
+        /// Joined or not, the bytes are the same, and no two neighbours could have been one.
+        #[test]
+        fn joined_in_order(lengths in prop::collection::vec(1_usize..3 * JOINED / 2, 0..40)) {
+            let mut joining = Joining::default();
+            let mut given = Vec::new();
+            let mut joined = Pieces::new();
+            for (number, length) in lengths.into_iter().enumerate() {
+                let piece = vec![number as u8; length];
+                given.extend_from_slice(&piece);
+                joined.extend(joining.push(piece.into()));
+            }
+            joined.extend(joining.rest());
+            prop_assert_eq!(joined.concat(), given);
+            prop_assert!(joined.iter().all(|piece| !piece.is_empty()));
+            prop_assert!(joined.windows(2).all(|two| two[0].len() + two[1].len() > JOINED));
+        }
     }
 
     #[tokio::test]

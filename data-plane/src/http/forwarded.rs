@@ -19,22 +19,22 @@ pub(crate) fn apply(head: &mut RequestHead, peer: &Peer) -> Bytes {
 
     fields.retain(|known, name| !is_ours(known, name));
     let id = said.unwrap_or_else(request_id);
-    fields.append(Known::XRequestId, id.clone());
-    fields.append(Known::XRealIp, peer.address_text());
-    fields.append(Known::XForwardedFor, peer.address_text());
+    fields.add(Known::XRequestId, id.clone());
+    fields.add(Known::XRealIp, peer.address_text());
+    fields.add(Known::XForwardedFor, peer.address_text());
     if !host.is_empty() {
-        fields.append(Known::XForwardedHost, host);
+        fields.add(Known::XForwardedHost, host);
     }
-    fields.append(Known::XForwardedPort, peer.port_text());
+    fields.add(Known::XForwardedPort, peer.port_text());
     for name in [Known::XForwardedProto, Known::XForwardedScheme, Known::XScheme] {
-        fields.append(name, Bytes::from_static(peer.scheme().as_str().as_bytes()));
+        fields.add(name, Bytes::from_static(peer.scheme().as_str().as_bytes()));
     }
     // nginx sends no field whose value is empty.
     if let Some(value) = forwarded_for.filter(|value| !value.is_empty()) {
-        fields.append(Known::XOriginalForwardedFor, value);
+        fields.add(Known::XOriginalForwardedFor, value);
     }
     if let Some(value) = forwarded_host.filter(|value| !value.is_empty()) {
-        fields.append(Known::XOriginalForwardedHost, value);
+        fields.add(Known::XOriginalForwardedHost, value);
     }
     id
 }

@@ -1,6 +1,5 @@
 //! HTTP/2 from clients: hyper speaks it, and each stream becomes the head and the body that the pipeline knows.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,13 +16,15 @@ use tokio::task::spawn_local;
 use tracing::{debug, error};
 
 use super::conn::Peer;
+use super::error::Kind;
 use super::stream::{Prefixed, Stream};
-use crate::metrics::WorkerMetrics;
 use crate::worker::Worker;
 use crate::worker::guard::isolated;
+use pace::{Pace, Paced};
 use stream::{Busy, answer};
 
 mod body;
+mod pace;
 mod stream;
 
 /// Requests at once on a connection (configmap.md 1.5 has 128; security.md 2 asks for 100).
@@ -44,17 +45,25 @@ const SEND_BUFFER: usize = 64 * 1024;
 pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, begun: BytesMut) {
     let timer = worker.timers.timer();
     let busy = Busy::default();
+    let pace = Pace::default();
     let peer = Rc::new(peer);
     let service = {
         let (worker, busy, peer) = (Rc::clone(&worker), busy.clone(), Rc::clone(&peer));
+        let pace = pace.clone();
         service_fn(move |request: http::Request<Incoming>| {
             let stream = busy.stream();
-            let (worker, peer) = (Rc::clone(&worker), Rc::clone(&peer));
-            async move { Ok::<_, Infallible>(answer(worker, peer, request, stream).await) }
+            answer(
+                Rc::clone(&worker),
+                Rc::clone(&peer),
+                request,
+                pace.clone(),
+                stream,
+            )
         })
     };
     let executor = Local {
-        metrics: Arc::clone(&worker.metrics),
+        worker: Rc::clone(&worker),
+        pace,
     };
     let connection = Builder::new(executor)
         .timer(TokioTimer::new())
@@ -103,19 +112,25 @@ pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, 
     }
 }
 
-/// Runs streams on the worker; a panic ends the one.
+/// Runs streams on the worker; a panic ends the one, and so does a client that does not take its answer.
 #[derive(Clone)]
 struct Local {
-    metrics: Arc<WorkerMetrics>,
+    worker: Rc<Worker>,
+    pace: Pace,
 }
 
 impl<F: Future<Output = ()> + 'static> Executor<F> for Local {
     fn execute(&self, stream: F) {
-        let metrics = Arc::clone(&self.metrics);
+        let metrics = Arc::clone(&self.worker.metrics);
+        let stream = Paced::new(&self.worker, self.pace.clone(), stream);
         spawn_local(async move {
-            if let Err(panic) = isolated(stream).await {
-                metrics.panics.add(1);
-                error!(%panic, "a stream's task panicked; the stream is closed");
+            match isolated(stream).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => metrics.failed(Kind::ClientTimeout),
+                Err(panic) => {
+                    metrics.panics.add(1);
+                    error!(%panic, "a stream's task panicked; the stream is closed");
+                }
             }
         });
     }

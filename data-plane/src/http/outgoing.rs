@@ -143,13 +143,19 @@ impl<'a> Outgoing<'a> {
             let left = piece.bytes().len() - self.offset;
             if count < left {
                 self.offset += count;
+                // A sink that never takes all of it must not make the list grow.
+                if self.done >= SLICES {
+                    self.pieces.drain(..self.done);
+                    self.done = 0;
+                }
                 return;
             }
             count -= left;
             self.offset = 0;
+            // Lets go of the body's memory, so that its buffer can be used again.
+            self.pieces[self.done] = Piece::Static(b"");
             self.done += 1;
         }
-        // Lets go of the body's memory, so that its buffer can be used again.
         self.pieces.clear();
         self.done = 0;
     }
@@ -165,18 +171,28 @@ mod tests {
     use crate::http::h1::{BodyWriter, Client, write_response};
     use crate::http::head::{Framing, ResponseHead, Version};
 
-    /// Takes so many bytes a call.
+    /// Takes so many bytes a call, as often as it is told.
     struct Narrow {
         width: usize,
+        calls: usize,
         got: Vec<u8>,
+    }
+
+    impl Narrow {
+        fn take(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if self.calls == 0 {
+                return Poll::Pending;
+            }
+            self.calls -= 1;
+            let some = bytes.len().min(self.width);
+            self.got.extend_from_slice(&bytes[..some]);
+            Poll::Ready(Ok(some))
+        }
     }
 
     impl AsyncWrite for Narrow {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            let this = self.get_mut();
-            let some = bytes.len().min(this.width);
-            this.got.extend_from_slice(&bytes[..some]);
-            Poll::Ready(Ok(some))
+            self.get_mut().take(bytes)
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,11 +208,8 @@ mod tests {
             _: &mut Context<'_>,
             slices: &[IoSlice<'_>],
         ) -> Poll<io::Result<usize>> {
-            let this = self.get_mut();
             let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-            let some = all.len().min(this.width);
-            this.got.extend_from_slice(&all[..some]);
-            Poll::Ready(Ok(some))
+            self.get_mut().take(&all)
         }
     }
 
@@ -209,6 +222,39 @@ mod tests {
             keep_alive: true,
         };
         write_response(&mut Vec::new(), &head, client).0
+    }
+
+    /// A transport that takes less than it is given holds back what is not written, and nothing else.
+    #[test]
+    fn what_is_written_is_let_go() {
+        const PIECE: usize = 4 * 1024;
+        let mut narrow = Narrow {
+            width: 1024,
+            calls: 0,
+            got: Vec::new(),
+        };
+        let mut outgoing = Outgoing::new(b"");
+        let mut writer = chunked();
+        let mut cx = Context::from_waker(Waker::noop());
+        let pieces: Vec<Bytes> = (0..512).map(|_| Bytes::from(vec![b'x'; PIECE])).collect();
+        for piece in &pieces {
+            while outgoing.is_full() {
+                narrow.calls = 1;
+                assert!(outgoing.poll_write(&mut narrow, &mut cx).is_pending());
+            }
+            outgoing.push(writer.frame(PIECE).unwrap(), piece.clone());
+            assert!(
+                outgoing.pieces.len() <= 2 * SLICES + 3,
+                "{}",
+                outgoing.pieces.len()
+            );
+        }
+        let held = pieces.iter().filter(|piece| !piece.is_unique()).count();
+        assert!(held <= SLICES, "{held}");
+        narrow.calls = usize::MAX;
+        assert!(outgoing.poll_write(&mut narrow, &mut cx).is_ready());
+        assert!(pieces.iter().all(Bytes::is_unique));
+        assert!(narrow.got.len() > PIECE * pieces.len());
     }
 
     proptest! {
@@ -234,7 +280,7 @@ mod tests {
             }
             outgoing.push_static(writer.end().unwrap());
             expected.extend(b"0\r\n\r\n");
-            let mut narrow = Narrow { width, got: Vec::new() };
+            let mut narrow = Narrow { width, calls: usize::MAX, got: Vec::new() };
             let mut cx = Context::from_waker(Waker::noop());
             prop_assert!(outgoing.poll_write(&mut narrow, &mut cx).is_ready());
             prop_assert!(outgoing.is_empty());

@@ -51,12 +51,7 @@ pub enum PathError {
 pub fn re_encode(path: &[u8]) -> Vec<u8> {
     let mut target = Vec::with_capacity(path.len() + 16);
     for &b in path {
-        let plain = (b'!'..=b'~').contains(&b)
-            && !matches!(
-                b,
-                b'"' | b'#' | b'%' | b'<' | b'>' | b'?' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
-            );
-        if plain {
+        if is_plain(b) {
             target.push(b);
         } else {
             const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -64,6 +59,12 @@ pub fn re_encode(path: &[u8]) -> Vec<u8> {
         }
     }
     target
+}
+
+/// Whether an octet may stand in a target's path as it is.
+fn is_plain(b: u8) -> bool {
+    let special = b"\"#%<>?\\^`{|}";
+    (b'!'..=b'~').contains(&b) && !special.contains(&b)
 }
 
 #[cfg(test)]

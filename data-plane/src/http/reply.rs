@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::error::ProxyError;
+use super::error::{Kind, ProxyError};
 use super::head::{Framing, Known, ResponseHead, reason};
 use crate::upstream::link::Link;
 use crate::worker::Worker;
@@ -22,6 +22,9 @@ pub(crate) struct Reply {
     pub(crate) body: ReplyBody,
     /// Whether the client's connection has to be closed after it.
     pub(crate) close: bool,
+    /// Set when the client gets no answer at all: it has gone, or its body was too long in coming (configmap.md 1.2,
+    /// client-body-timeout: closed, with 408 only in the log).
+    pub(crate) untold: Option<Kind>,
 }
 
 /// What follows the head.
@@ -52,6 +55,7 @@ impl Reply {
             head,
             body: ReplyBody::Page(body),
             close: false,
+            untold: None,
         }
     }
 
@@ -76,6 +80,7 @@ impl Reply {
         let status = error.kind.status();
         let mut reply = Self::page(worker, status);
         reply.close = (400..500).contains(&status);
+        reply.untold = matches!(error.kind, Kind::ClientGone | Kind::ClientTimeout).then_some(error.kind);
         reply
     }
 

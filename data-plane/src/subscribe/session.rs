@@ -250,6 +250,10 @@ impl Session {
                 Mode::Full | Mode::Wait => {
                     state.position = None;
                     state.target = Some(seq);
+                    if lane == Lane::Live {
+                        // What the last one lacked, the coming one may bring.
+                        self.unsettled = false;
+                    }
                 }
                 Mode::Inventory | Mode::Unspecified => {
                     return Err(protocol(format!(

@@ -138,7 +138,7 @@ impl Writer {
         self.has_config.change(up.iter().cloned(), keys);
         for removal in removed {
             self.refused.remove(&removal.key);
-            self.config.remove(&removal.key);
+            self.config.remove(&removal.key, removal.gone);
         }
         for entry in up {
             match self.admit(&entry) {
@@ -267,6 +267,8 @@ impl Writer {
 
     /// Compiles the hosts that changed and puts the table of now in place, if there is anything new in it.
     fn publish(&mut self) {
+        let stale = self.refused.iter().filter(|(_, it)| it.serving_last_good);
+        self.config.release_kept(stale.map(|(key, _)| key));
         let touched = self.config.take_touched();
         // Cells first: a table never comes before the endpoints that it was made for.
         for backend in &touched.backends {
@@ -278,6 +280,10 @@ impl Writer {
         for name in &touched.hosts {
             self.rebuild(name);
         }
+        // A Backend that no table has any more is not let go of by the hosts that name it still.
+        let left = touched.backends.into_iter();
+        self.cells
+            .release(left.filter(|key| self.config.backend(key).is_none()));
         if touched.default_certificate {
             let key = self.config.settings().default_certificate.as_str();
             self.secrets.set_default(key);

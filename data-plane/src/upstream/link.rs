@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use socket2::SockRef;
@@ -16,6 +17,12 @@ use crate::worker::buffers::{Buffers, ROOM};
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 const LARGE: usize = 64 * 1024;
 
+/// Requests that a connection serves (ingress-nginx behaviour, upstream-keepalive-requests).
+const REQUESTS: u32 = 10_000;
+
+/// A connection older than this serves no other request (ingress-nginx behaviour, upstream-keepalive-time).
+const AGE: Duration = Duration::from_secs(3600);
+
 /// A connection to an endpoint. Without a buffer while there is nothing to read.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -25,6 +32,7 @@ pub(crate) struct Link {
     /// Whether it has served a request before.
     pub(crate) reused: bool,
     room: usize,
+    wear: Wear,
 }
 
 impl Link {
@@ -40,6 +48,7 @@ impl Link {
             input: BytesMut::new(),
             reused: false,
             room: ROOM,
+            wear: Wear::new(shared::clock::now()),
         })
     }
 
@@ -78,5 +87,46 @@ impl Reusable for Link {
         // No system call unless epoll has reported something.
         let read = self.stream.try_read(&mut [0]);
         self.input.is_empty() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn lasts(&mut self, now: Instant) -> bool {
+        self.wear.lasts(now)
+    }
+}
+
+/// How much a connection was used. None lasts for ever: a Service that grows gets its share only of new ones.
+#[derive(Debug)]
+struct Wear {
+    since: Instant,
+    requests: u32,
+}
+
+impl Wear {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            requests: 0,
+        }
+    }
+
+    /// Counts a request; whether another one may follow.
+    fn lasts(&mut self, now: Instant) -> bool {
+        self.requests += 1;
+        self.requests < REQUESTS && now.duration_since(self.since) < AGE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_after_so_many_requests_and_so_much_time() {
+        let start = shared::clock::now();
+        let mut busy = Wear::new(start);
+        assert_eq!((0..).take_while(|_| busy.lasts(start)).count(), 9_999);
+        let mut old = Wear::new(start);
+        assert!(old.lasts(start + Duration::from_secs(3599)));
+        assert!(!old.lasts(start + Duration::from_secs(3600)));
     }
 }

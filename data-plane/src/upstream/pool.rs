@@ -1,32 +1,105 @@
-//! The idle connections to one endpoint, the one used last first: the others may grow old and go.
+//! The idle connections to one endpoint, the one used last first: the others may grow old and go. And the order in
+//! which all of a worker's were given, for the day when there are too many.
+//!
+//! **Invariant:** a connection stands in its [`Idle`] exactly as long as its number stands in the [`Order`].
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// A connection that may serve another request.
 pub(crate) trait Reusable {
     /// Whether the peer has neither closed it nor said anything unasked.
     fn is_quiet(&self) -> bool;
+
+    /// Counts a request that it served; whether it may serve another one.
+    fn lasts(&mut self, now: Instant) -> bool;
 }
 
-/// Idle connections.
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) backend: u64,
+    pub(crate) endpoint: u64,
+}
+
+/// All idle connections of a worker by the order in which they were given: numbers, not the connections.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    last: u64,
+    since: BTreeMap<u64, (Place, Instant)>,
+}
+
+impl Order {
+    fn push(&mut self, place: Place, now: Instant) -> u64 {
+        self.last += 1;
+        self.since.insert(self.last, (place, now));
+        self.last
+    }
+
+    /// Whose the oldest is.
+    pub(crate) fn oldest(&self) -> Option<Place> {
+        self.since.first_key_value().map(|(_, (place, _))| *place)
+    }
+
+    /// Strikes the oldest out.
+    pub(crate) fn forget_oldest(&mut self) {
+        self.since.pop_first();
+    }
+
+    /// Whose the oldest is, if it has been idle for `limit`.
+    pub(crate) fn expired(&self, now: Instant, limit: Duration) -> Option<Place> {
+        let (_, (place, since)) = self.since.first_key_value()?;
+        (now.duration_since(*since) >= limit).then_some(*place)
+    }
+
+    /// Number of connections.
+    pub(crate) fn len(&self) -> usize {
+        self.since.len()
+    }
+}
+
+/// Idle connections with their numbers.
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     /// The last one given stands last.
-    connections: Vec<(C, Instant)>,
+    connections: VecDeque<(C, u64)>,
 }
 
 impl<C> Default for Idle<C> {
     fn default() -> Self {
         Self {
-            connections: Vec::new(),
+            connections: VecDeque::new(),
         }
+    }
+}
+
+impl<C> Idle<C> {
+    /// Closes the one that was given first.
+    pub(crate) fn close_oldest(&mut self, order: &mut Order) {
+        if let Some((_, number)) = self.connections.pop_front() {
+            order.since.remove(&number);
+        }
+    }
+
+    /// Closes all.
+    pub(crate) fn close(&mut self, order: &mut Order) {
+        for (_, number) in self.connections.drain(..) {
+            order.since.remove(&number);
+        }
+    }
+
+    /// Number of connections.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
     }
 }
 
 impl<C: Reusable> Idle<C> {
     /// One that is quiet. Those that are not are closed on the way.
-    pub(crate) fn take(&mut self) -> Option<C> {
-        while let Some((connection, _)) = self.connections.pop() {
+    pub(crate) fn take(&mut self, order: &mut Order) -> Option<C> {
+        while let Some((connection, number)) = self.connections.pop_back() {
+            order.since.remove(&number);
             if connection.is_quiet() {
                 return Some(connection);
             }
@@ -34,22 +107,19 @@ impl<C: Reusable> Idle<C> {
         None
     }
 
-    /// Keeps one more, unless there are `kept` already.
-    pub(crate) fn give(&mut self, connection: C, now: Instant, kept: usize) {
-        if self.connections.len() < kept && connection.is_quiet() {
-            self.connections.push((connection, now));
-        }
+    /// Keeps one more.
+    pub(crate) fn give(&mut self, connection: C, place: Place, now: Instant, order: &mut Order) {
+        self.connections.push_back((connection, order.push(place, now)));
     }
 
-    /// Closes those that have been idle for `limit` or are not quiet.
-    pub(crate) fn sweep(&mut self, now: Instant, limit: Duration) {
-        self.connections
-            .retain(|(connection, since)| now.duration_since(*since) < limit && connection.is_quiet());
-    }
-
-    /// Number of connections.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.connections.len()
+    /// Closes those that are not quiet.
+    pub(crate) fn sweep(&mut self, order: &mut Order) {
+        self.connections.retain(|(connection, number)| {
+            let quiet = connection.is_quiet();
+            if !quiet {
+                order.since.remove(number);
+            }
+            quiet
+        });
     }
 }

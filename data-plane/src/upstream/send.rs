@@ -4,8 +4,10 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+
 use super::link::Link;
-use crate::http::body::{Payload, RequestBody};
+use crate::http::body::{Joining, Payload, RequestBody};
 use crate::http::error::{Kind, ProxyError};
 use crate::http::guard::Limits as HeadLimits;
 use crate::http::h1::{BodyWriter, ResponseReader};
@@ -175,27 +177,38 @@ impl<'r> Sending<'r> {
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
     ) -> Result<bool, ProxyError> {
+        let mut joining = Joining::default();
         while self.state == State::Sending && !self.out.is_full() {
             match payload.poll_piece(self.place, cx)? {
                 Poll::Ready(Some(piece)) => {
                     self.place += 1;
                     worker.metrics.received.add(piece.len() as u64);
-                    let frame = self.writer.frame(piece.len());
-                    self.out.push(
-                        frame.map_err(|error| ProxyError::of(Kind::ClientBody, error))?,
-                        piece,
-                    );
+                    self.push(joining.push(piece))?;
                 }
                 Poll::Ready(None) => {
+                    self.push(joining.rest())?;
                     let end = self.writer.end();
                     self.out
                         .push_static(end.map_err(|error| ProxyError::of(Kind::ClientBody, error))?);
                     self.state = State::Ending;
                 }
-                Poll::Pending => return Ok(false),
+                Poll::Pending => {
+                    // It is sent now: the rest may be long in coming.
+                    self.push(joining.rest())?;
+                    return Ok(false);
+                }
             }
         }
+        self.push(joining.rest())?;
         Ok(true)
+    }
+
+    fn push(&mut self, piece: Option<Bytes>) -> Result<(), ProxyError> {
+        let Some(piece) = piece else { return Ok(()) };
+        let frame = self.writer.frame(piece.len());
+        let frame = frame.map_err(|error| ProxyError::of(Kind::ClientBody, error))?;
+        self.out.push(frame, piece);
+        Ok(())
     }
 
     /// Who has been silent for too long.

@@ -8,6 +8,7 @@ use super::*;
 struct Fake {
     number: u32,
     closed: Rc<Cell<bool>>,
+    worn: bool,
 }
 
 impl Fake {
@@ -22,6 +23,10 @@ impl Fake {
 impl Reusable for Fake {
     fn is_quiet(&self) -> bool {
         !self.closed.get()
+    }
+
+    fn lasts(&mut self, _: Instant) -> bool {
+        !self.worn
     }
 }
 
@@ -40,6 +45,11 @@ fn backend() -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
     let endpoints = [endpoint(1), endpoint(2), endpoint(3)];
     store(&cell, &endpoints.iter().collect::<Vec<_>>());
     (cell, endpoints, Upstreams::new(2, Duration::from_secs(60)))
+}
+
+/// Sweeps every part.
+fn sweep(upstreams: &mut Upstreams<Fake>, now: Instant) {
+    (0..PARTS).for_each(|_| upstreams.sweep(now));
 }
 
 #[test]
@@ -77,7 +87,7 @@ fn the_last_one_given_is_taken_first() {
     }
     let taken: Vec<u32> =
         std::iter::from_fn(|| upstreams.take(&cell, &one).map(|fake| fake.number)).collect();
-    assert_eq!(taken, [1, 0], "two are kept");
+    assert_eq!(taken, [2, 1], "two are kept");
 }
 
 #[test]
@@ -93,7 +103,7 @@ fn what_has_ended_is_not_handed_out() {
     assert!(upstreams.take(&cell, &one).is_none());
     upstreams.give(cell.id, &two, first.clone(), now);
     first.closed.set(true);
-    upstreams.sweep(now);
+    sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 0);
 }
 
@@ -116,7 +126,7 @@ fn connections_of_endpoints_that_left_are_closed() {
     upstreams.give(cell.id, &one, Fake::new(1), now);
     upstreams.give(cell.id, &two, Fake::new(2), now);
     store(&cell, &[&two, &three]);
-    upstreams.sweep(now);
+    sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 1);
     // One that was busy when its endpoint left is not kept either.
     upstreams.give(cell.id, &one, Fake::new(3), now);
@@ -133,8 +143,75 @@ fn a_backend_that_is_gone_takes_its_connections_along() {
     upstreams.give(cell.id, &one, Fake::new(1), now);
     let id = cell.id;
     drop(cell);
-    upstreams.sweep(now);
+    sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 0);
     upstreams.give(id, &one, Fake::new(2), now);
-    assert!(upstreams.backends.is_empty());
+    assert!(upstreams.backends.iter().all(HashMap::is_empty));
+}
+
+#[test]
+fn one_budget_for_all_endpoints() {
+    let (cell, [one, two, _], _) = backend();
+    let mut upstreams = Upstreams::new(100, Duration::from_secs(60));
+    upstreams.pick(&cell).unwrap();
+    let now = shared::clock::now();
+    for number in 0..99 {
+        upstreams.give(cell.id, &one, Fake::new(number), now);
+    }
+    assert_eq!(upstreams.idle(), 99, "one endpoint may have them all");
+    upstreams.give(cell.id, &two, Fake::new(99), now);
+    upstreams.give(cell.id, &two, Fake::new(100), now);
+    upstreams.give(cell.id, &one, Fake::new(101), now);
+    assert_eq!(upstreams.idle(), 100);
+    let taken: Vec<u32> = std::iter::from_fn(|| upstreams.take(&cell, &one))
+        .map(|fake| fake.number)
+        .collect();
+    assert_eq!(
+        (taken.len(), taken[0], taken[97]),
+        (98, 101, 2),
+        "the oldest two made room"
+    );
+    assert_eq!(upstreams.idle(), 2);
+}
+
+#[test]
+fn the_worn_are_not_kept() {
+    let (cell, [one, ..], mut upstreams) = backend();
+    upstreams.pick(&cell).unwrap();
+    let worn = Fake {
+        worn: true,
+        ..Fake::default()
+    };
+    upstreams.give(cell.id, &one, worn, shared::clock::now());
+    assert_eq!(upstreams.idle(), 0);
+}
+
+#[test]
+fn a_shortage_closes_the_older_half_until_none_is_left() {
+    let (cell, [one, two, _], _) = backend();
+    let mut upstreams = Upstreams::new(100, Duration::from_secs(60));
+    upstreams.pick(&cell).unwrap();
+    let now = shared::clock::now();
+    upstreams.give(cell.id, &one, Fake::new(0), now);
+    for number in 1..5 {
+        upstreams.give(cell.id, &two, Fake::new(number), now);
+    }
+    let left: Vec<usize> = std::iter::from_fn(|| upstreams.shed().then(|| upstreams.idle())).collect();
+    assert_eq!(left, [2, 1, 0]);
+    assert!(upstreams.take(&cell, &one).is_none());
+}
+
+#[test]
+fn a_tick_sweeps_one_part() {
+    let mut upstreams = Upstreams::<Fake>::new(1, Duration::from_secs(60));
+    for id in 0..160 {
+        let cell = Arc::new(BackendCell::new(id, "ns/echo/80".into()));
+        assert!(upstreams.pick(&cell).is_none());
+    }
+    let now = shared::clock::now();
+    let left = |upstreams: &Upstreams<Fake>| upstreams.backends.iter().map(HashMap::len).sum::<usize>();
+    for tick in 1..=16 {
+        upstreams.sweep(now);
+        assert_eq!(left(&upstreams), 160 - tick * 10);
+    }
 }

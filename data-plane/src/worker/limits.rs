@@ -27,7 +27,7 @@ pub struct Limits {
     pub tries: usize,
     /// Bytes of a request body that are read before it is sent on, which makes the request replayable.
     pub replayable_body: usize,
-    /// Idle connections kept for each endpoint.
+    /// Idle connections to endpoints that one worker keeps, to all of them together.
     pub idle_upstreams: usize,
     /// How long they are kept (upstream-keepalive-timeout).
     pub upstream_idle: Duration,
@@ -37,10 +37,30 @@ pub struct Limits {
     pub linger: Duration,
 }
 
+/// Connections of a worker that nobody has set a limit for.
+const MAX_CONNECTIONS: usize = 10_000;
+
+/// Idle connections to endpoints beside so many clients: 320 at least (ingress-nginx behaviour,
+/// upstream-keepalive-connections).
+fn idle_upstreams(max_connections: usize) -> usize {
+    (max_connections / 8).max(320)
+}
+
+impl Limits {
+    /// The defaults for so many connections on one worker.
+    pub fn of_connections(max_connections: usize) -> Self {
+        Self {
+            max_connections,
+            idle_upstreams: idle_upstreams(max_connections),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_connections: 10_000,
+            max_connections: MAX_CONNECTIONS,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
@@ -51,7 +71,7 @@ impl Default for Limits {
             send: Duration::from_secs(60),
             tries: 3,
             replayable_body: 64 * 1024,
-            idle_upstreams: 32,
+            idle_upstreams: idle_upstreams(MAX_CONNECTIONS),
             upstream_idle: Duration::from_secs(60),
             linger_bytes: 64 * 1024,
             linger: Duration::from_secs(1),

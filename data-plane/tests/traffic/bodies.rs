@@ -180,3 +180,73 @@ fn an_early_answer_ends_the_sending() {
     assert_eq!((response.status, response.text()), (413, "big"));
     assert_eq!(response.all("connection"), ["close"]);
 }
+
+#[test]
+fn tiny_chunks_arrive_in_larger_ones() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    // Reads all there is, and tells how many chunks it came in.
+    let origin = Origin::raw(move |mut stream, _, _| {
+        let mut text = Vec::new();
+        let mut some = [0; 4096];
+        while !text.ends_with(b"\r\n0\r\n\r\n") {
+            let count = stream.read(&mut some).unwrap();
+            text.extend_from_slice(&some[..count]);
+        }
+        let body = text.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let chunks = text[body..].iter().filter(|byte| **byte == b'\n').count() / 2;
+        tell.lock().unwrap().send(chunks).unwrap();
+        stream.write_all(&ok("done")).unwrap();
+    });
+    let limits = Limits {
+        replayable_body: 1000,
+        ..Limits::default()
+    };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let body = "1\r\nx\r\n".repeat(20_000) + "0\r\n\r\n";
+    let mut client = Client::new(proxy.http);
+    assert_eq!(
+        client.ask(&post("Transfer-Encoding: chunked", &body)).text(),
+        "done"
+    );
+    let chunks = told.recv().unwrap();
+    // As many as reads, or a few more: the client's 120 kB come in reads of some kB.
+    assert!(chunks < 2_000, "{chunks}");
+}
+
+#[test]
+fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
+    let origin = Origin::says("hello");
+    let limits = Limits {
+        client_body: std::time::Duration::from_millis(1),
+        ..Limits::default()
+    };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 5", "abc"));
+    assert!(client.ended());
+    let log = proxy.stop(std::time::Duration::ZERO, PATIENCE);
+    assert!(log.contains("\"POST / HTTP/1.1\" 408 0 "), "{log}");
+}
+
+#[test]
+fn a_backend_may_answer_499_and_need_not_tell_the_date() {
+    let origin = Origin::new(|seen| {
+        let date = match seen.line() {
+            "GET /dated HTTP/1.1" => "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+            _ => "",
+        };
+        let answer = format!("HTTP/1.1 499 Mine\r\n{date}Content-Length: 2\r\n\r\nhi");
+        (answer.into_bytes(), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.get("/");
+    assert_eq!((response.status, response.text()), (499, "hi"));
+    let dates = response.all("date");
+    assert!(dates.len() == 1 && dates[0].ends_with(" GMT"), "{dates:?}");
+    assert_eq!(
+        client.get("/dated").all("date"),
+        ["Thu, 01 Jan 1970 00:00:00 GMT"]
+    );
+}

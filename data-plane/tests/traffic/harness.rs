@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use data_plane::access_log;
-use data_plane::listen;
+use data_plane::listen::{self, Doors};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
 use data_plane::tls;
@@ -65,6 +65,7 @@ impl Proxy {
     pub(crate) fn with(limits: Limits) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
+        Doors::of(&sets).open().unwrap();
         let listeners = sets.remove(0);
         let (http, https) = (listeners[0].address, listeners[1].address);
         let mut writer = Writer::new();
@@ -83,6 +84,7 @@ impl Proxy {
             tls: Arc::new(tls::server_config(Arc::clone(&tables)).unwrap()),
             tables,
             drain: watcher,
+            begin: tokio::sync::watch::channel(true).1,
             access_log: handle,
             metrics: metrics.worker(0),
             limits,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use data_plane::http::error::Kind;
 use data_plane::worker::Limits;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -272,4 +273,32 @@ fn draining_lets_streams_finish() {
         assert_eq!(text(answer.unwrap()).await, "done");
         stopping.join().unwrap();
     });
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn an_answer_that_nobody_takes_ends_its_stream() {
+    let origin = Origin::says("hello");
+    let limits = Limits {
+        client_send: Duration::from_millis(1),
+        ..Limits::default()
+    };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    run(async {
+        let stream = TcpStream::connect(proxy.http).await.unwrap();
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(0);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        for target in ["http://a.test/", "http://nobody.test/"] {
+            let get = request(Method::GET, target, "");
+            let response = sender.send_request(get).await.unwrap();
+            assert!(response.into_body().collect().await.is_err(), "{target}");
+        }
+        // The connection lives.
+        let head = request(Method::HEAD, "http://a.test/", "");
+        assert_eq!(sender.send_request(head).await.unwrap().status(), StatusCode::OK);
+    });
+    let failures = &proxy.metrics.worker(0).failures[Kind::ClientTimeout as usize];
+    eventually("both are counted", || failures.value() == 2);
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use data_plane::worker::Limits;
-use shared::resource::{Host, Resource};
+use shared::resource::{Denial, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -63,4 +63,46 @@ fn every_try_is_told() {
         "{log}"
     );
     assert!(log.contains(" 502, 502, 502 "), "{log}");
+}
+
+#[test]
+fn an_upstream_is_named_whatever_is_answered() {
+    let mut proxy = Proxy::start();
+    proxy.host("tls.test", true, &[("/", PathType::Prefix, "echo")]);
+    proxy.host("empty.test", false, &[("/", PathType::Exact, "empty")]);
+    let denied = Route {
+        paths: vec![to("/", PathType::Prefix, "shut")],
+        denied: Some(Denial {
+            reason: "auth-url is not enforced yet".to_owned(),
+        }),
+        ..Route::default()
+    };
+    let missing = Route {
+        paths: vec![to("/", PathType::Prefix, "missing")],
+        ..Route::default()
+    };
+    proxy.config(vec![
+        ("shut.test", Resource::Host(Host::default())),
+        ("ns/web/shut.test", Resource::Route(denied)),
+        ("missing.test", Resource::Host(Host::default())),
+        ("ns/web/missing.test", Resource::Route(missing)),
+    ]);
+    let expected = [
+        ("tls.test", "/", 308, "ns-echo-80"),
+        ("empty.test", "/", 503, "ns-empty-80"),
+        ("shut.test", "/", 503, "ns-shut-80"),
+        ("missing.test", "/", 503, "ns-missing-80"),
+        ("empty.test", "/other", 404, "upstream-default-backend"),
+    ];
+    for (host, target, status, _) in expected {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(Client::new(proxy.http).ask(&request).status, status, "{host}");
+    }
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    for ((host, .., upstream), line) in expected.iter().zip(log.lines()) {
+        assert!(
+            line.contains(&format!(" [{upstream}] [] - - - - ")),
+            "{host}: {line}"
+        );
+    }
 }

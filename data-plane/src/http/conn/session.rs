@@ -12,16 +12,14 @@ use super::Peer;
 use super::answer::{self, After};
 use super::client_body::ClientBody;
 use crate::http::account::Account;
-use crate::http::error::Kind;
 use crate::http::guard::{HeadError, Limits as HeadLimits};
 use crate::http::h1::{Client, RequestReader};
 use crate::http::head::{RequestHead, Version};
 use crate::http::pipeline::{self, Call};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::http::stream::{Stream, poll_fill};
+use crate::http::stream::{Stream, make_room, poll_fill};
 use crate::http::upgrade;
 use crate::worker::Worker;
-use crate::worker::buffers::ROOM;
 use crate::worker::timer::Timer;
 
 /// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
@@ -115,7 +113,7 @@ impl<S: Stream> Session<S> {
             let Self {
                 stream, input, timer, ..
             } = self;
-            input.reserve(ROOM);
+            make_room(input);
             let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
                 Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
                 Poll::Ready(Err(_)) => Poll::Ready(false),
@@ -188,7 +186,8 @@ impl<S: Stream> Session<S> {
         let over = body.is_over();
         tally.received = body.received();
 
-        if reply.head.status == Kind::ClientGone.status() {
+        if let Some(why) = reply.untold {
+            tally.untold(why);
             return false;
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));

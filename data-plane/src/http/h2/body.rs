@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::pace::Pace;
 use super::stream::Counted;
 use crate::http::account::Account;
 use crate::http::error::{Kind, ProxyError};
@@ -20,12 +21,21 @@ pub(super) struct StreamBody {
     timer: Timer,
     account: Account,
     body: ReplyBody,
+    pace: Pace,
+    /// Whether a frame was given and no other one asked for since.
+    given: bool,
     _counted: Counted,
 }
 
 impl StreamBody {
     /// The body behind a head.
-    pub(super) fn new(worker: Rc<Worker>, account: Account, body: ReplyBody, counted: Counted) -> Self {
+    pub(super) fn new(
+        worker: Rc<Worker>,
+        account: Account,
+        body: ReplyBody,
+        pace: Pace,
+        counted: Counted,
+    ) -> Self {
         let timer = worker.timers.timer();
         timer.arm(worker.limits.read);
         Self {
@@ -33,6 +43,8 @@ impl StreamBody {
             timer,
             account,
             body,
+            pace,
+            given: false,
             _counted: counted,
         }
     }
@@ -47,6 +59,11 @@ impl Body for StreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ProxyError>>> {
         let this = self.get_mut();
+        this.pace.asked();
+        // The backend did not keep us waiting while the client did.
+        if std::mem::take(&mut this.given) {
+            this.timer.arm(this.worker.limits.read);
+        }
         // An error resets the stream, so that the client can tell a broken body from a whole one.
         let broken = |this: &Self, error: ProxyError| {
             this.worker.metrics.failed(error.kind);
@@ -56,6 +73,8 @@ impl Body for StreamBody {
             match this.body.buffered() {
                 Ok(Some(Some(piece))) => {
                     this.account.tally.relayed(piece.len());
+                    this.given = true;
+                    this.pace.given();
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
                 Ok(Some(None)) => {

@@ -10,6 +10,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use super::body::StreamBody;
+use super::pace::Pace;
 use crate::http::account::Account;
 use crate::http::body::RequestBody;
 use crate::http::conn::Peer;
@@ -52,12 +53,16 @@ impl Drop for Counted {
 }
 
 /// Answers a stream's request.
+///
+/// # Errors
+/// When the client is to get no answer: the stream is reset.
 pub(super) async fn answer(
     worker: Rc<Worker>,
     peer: Rc<Peer>,
     request: http::Request<Incoming>,
+    pace: Pace,
     counted: Counted,
-) -> Response<StreamBody> {
+) -> Result<Response<StreamBody>, ProxyError> {
     let timer = worker.timers.timer();
     let (parts, incoming) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -82,7 +87,7 @@ pub(super) async fn answer(
             worker.metrics.refusals.add(1);
             let account = Account::new(&worker, &peer, None);
             let reply = Reply::refusal(&worker, error.status());
-            return response(worker, account, reply, false, counted);
+            return Ok(response(worker, account, reply, false, pace, counted));
         }
     };
     // The fields stand in the head now.
@@ -104,7 +109,11 @@ pub(super) async fn answer(
         account.tally.received = body.received;
     }
     let reply = reply.unwrap_or_else(|| Reply::refusal(&worker, 500));
-    response(worker, account, reply, to_head, counted)
+    if let Some(why) = reply.untold {
+        account.tally.untold(why);
+        return Err(why.into());
+    }
+    Ok(response(worker, account, reply, to_head, pace, counted))
 }
 
 /// The answer as hyper knows it.
@@ -113,6 +122,7 @@ fn response(
     mut account: Account,
     reply: Reply,
     to_head: bool,
+    pace: Pace,
     counted: Counted,
 ) -> Response<StreamBody> {
     let Reply { head, mut body, .. } = reply;
@@ -123,7 +133,7 @@ fn response(
         let _ = body.buffered();
         body = ReplyBody::Empty;
     }
-    let mut response = Response::new(StreamBody::new(worker, account, body, counted));
+    let mut response = Response::new(StreamBody::new(worker, account, body, pace, counted));
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();

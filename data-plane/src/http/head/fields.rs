@@ -174,6 +174,12 @@ impl Fields {
         self.push(Known::of(&name), name, value);
     }
 
+    /// [`Self::append`] for a known name, which needs no look at it.
+    pub(crate) fn add(&mut self, name: Known, value: impl Into<Bytes>) {
+        debug_assert!(name != Known::Other, "a known name has a text");
+        self.push(name, name.into(), value.into());
+    }
+
     /// Replaces all fields of that name by one.
     pub fn set<N: FieldName + Into<Bytes>>(&mut self, name: N, value: impl Into<Bytes>) {
         self.remove(name);

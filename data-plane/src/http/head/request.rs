@@ -158,6 +158,8 @@ impl RequestHead {
                 }
                 Known::Te if value != b"trailers" => return Err(HeadError::Field),
                 Known::Te => lines.push(name, value)?,
+                // RFC 9113 8.2.2 does not list these; as from HTTP/1, they end here.
+                Known::Trailer | Known::Http2Settings => {}
                 known if known.is_hop_by_hop() => return Err(HeadError::Field),
                 _ => lines.push(name, value)?,
             }

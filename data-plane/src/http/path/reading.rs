@@ -1,12 +1,12 @@
 //! What other readers make of a raw path, and what to send them so that they agree with the route that was chosen.
 
 use super::normal::{decode, hex};
-use super::{Normalised, re_encode};
+use super::{Normalised, is_plain, re_encode};
 
 /// A way in which some backend reads a raw path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reading {
-    /// Only letters, digits and `-._~` are decoded; dot segments stay.
+    /// Letters, digits and `-._~` are decoded, and what can be spelled in no other way (`%20`, `%C3`); dot segments stay.
     Unreserved,
     /// RFC 3986 section 6.2.2: the same, then dot segments are removed; repeated slashes stay.
     Rfc3986,
@@ -108,8 +108,10 @@ fn is_unreserved(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
 }
 
+/// An octet that no target may hold as it is has one spelling only: no reader tells `%20` from the space that it
+/// stands for, so decoding it sets no two readers apart.
 fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
-    decode_if(raw, is_unreserved)
+    decode_if(raw, |b| is_unreserved(b) || (b != b'%' && !is_plain(b)))
 }
 
 /// Decodes every escape; a `%` that begins none stays, as most backends have it.

@@ -19,6 +19,9 @@ const TO_TLS: u16 = 308;
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
 const HEALTH: &[u8] = b"/healthz";
 
+/// What ingress-nginx calls the default backend (balancing.md 1).
+const DEFAULT_UPSTREAM: &str = "upstream-default-backend";
+
 /// What is done.
 pub(super) enum Decision {
     /// It is sent to a backend.
@@ -81,6 +84,8 @@ pub(super) fn decide(
     if is_health_check(host, normal) && !entry.declared.as_bytes().starts_with(HEALTH) {
         return healthy(tally);
     }
+    // From here on there is a location, whatever it answers.
+    tally.upstream = Some(upstream_name(entry));
     // A denied Ingress answers before the redirect to TLS; one without endpoints after it.
     if let Action::Denied(_) = &entry.action {
         return Decision::Answer(503);
@@ -101,6 +106,7 @@ fn nobody(host: &HostEntry, normal: &Normalised<'_>, tally: &mut Tally) -> Decis
         return healthy(tally);
     }
     tally.silent = host.name() == shared::resource::CATCH_ALL;
+    tally.upstream = Some(DEFAULT_UPSTREAM.into());
     Decision::Answer(404)
 }
 
@@ -111,6 +117,18 @@ fn is_health_check(host: &HostEntry, normal: &Normalised<'_>) -> bool {
 fn healthy(tally: &mut Tally) -> Decision {
     tally.silent = true;
     Decision::Healthy
+}
+
+/// `namespace-service-port` of a path, as the log has it even where nothing is proxied (controller.md 8).
+fn upstream_name(entry: &PathEntry) -> Arc<str> {
+    match &entry.action {
+        Action::Backend(upstream) => Arc::clone(&upstream.name),
+        Action::Denied(_) | Action::Unavailable if !entry.service.is_empty() => {
+            let namespace = entry.owner.split('/').next().unwrap_or_default();
+            format!("{namespace}-{}-{}", entry.service, entry.port).into()
+        }
+        Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => DEFAULT_UPSTREAM.into(),
+    }
 }
 
 fn location(host: &HostEntry, path: &[u8]) -> Location {
@@ -135,7 +153,6 @@ fn proxy(
     path: Option<Vec<u8>>,
     tally: &mut Tally,
 ) -> Decision {
-    tally.upstream = Some(Arc::clone(&upstream.name));
     // First of all: without endpoints it is 503 also for those that the canary would take.
     if upstream.cell.endpoints().list.is_empty() {
         return Decision::Answer(503);

@@ -201,9 +201,15 @@ fn reply(worker: &Rc<Worker>, cell: &BackendCell, reached: Reached, answered: An
         let relay = Relay::new(Rc::clone(worker), head.framing, link, cell.id, endpoint, reusable);
         ReplyBody::Relay(relay)
     };
+    // nginx dates what the backend has not.
+    if !head.fields.has(Known::Date) {
+        let date = worker.date.borrow().as_str().to_owned();
+        head.fields.add(Known::Date, date);
+    }
     Reply {
         head,
         body,
         close: false,
+        untold: None,
     }
 }

@@ -147,14 +147,15 @@ impl Session {
             (Lane::Config, false) => writer.apply_config(std::mem::take(&mut staged.up), &staged.removed),
             (Lane::Live, true) => {
                 writer.retain_live(|key| staged.brought.contains(key));
-                self.unsettled = true;
             }
             (Lane::Live, false) => {}
         }
         let lineage = self.lineage;
         let (expected, actual) = (staged.root_after, writer.root(lane));
-        let state = self.lane_mut(lane);
         if expected == actual {
+            // One that failed lacked what it should have brought; nothing goes out of use for that.
+            self.unsettled |= lane == Lane::Live && staged.replaces();
+            let state = self.lane_mut(lane);
             state.position = lineage.map(|lineage| (lineage, staged.to));
             state.complete = true;
             state.target = state.target.filter(|target| *target > staged.to);

@@ -380,6 +380,41 @@ fn corrupt_bytes_are_told_of_and_healed_by_a_full_sync() {
 }
 
 #[test]
+fn a_full_sync_that_failed_takes_nothing_out_of_use() {
+    let (mut model, mut proxy) = in_sync();
+    model.restart();
+    model.commit(&(
+        ResourceKey::new(Kind::Endpoints, "ns/other"),
+        Some(shared::resource::Resource::Endpoints(
+            shared::resource::Endpoints::default(),
+        )),
+    ));
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
+    assert_eq!(proxy.hear(model.next(9).unwrap()).close, None);
+    let Some(Control::Batch(mut batch)) = model.next(9) else {
+        panic!("no batch")
+    };
+    for resource in &mut batch.up {
+        resource.body = Bytes::from_static(b"?");
+    }
+    let before = dump(&proxy.writer.tables().current());
+    let actions = proxy.hear(Control::Batch(batch));
+    assert!(matches!(
+        actions.close,
+        Some(Close::Diverged { lane: Lane::Live, .. })
+    ));
+    assert_eq!(dump(&proxy.writer.tables().current()), before);
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
+    // The welcome, and nothing yet of what it promises.
+    assert_eq!(proxy.hear(model.next(9).unwrap()).close, None);
+    assert_eq!(dump(&proxy.writer.tables().current()), before, "serves on");
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+#[test]
 fn refusals_are_told_with_every_answer() {
     let (mut model, mut proxy) = in_sync();
     let body = Bytes::from_static(&[0xff]);

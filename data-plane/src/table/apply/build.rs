@@ -151,7 +151,7 @@ impl<'a> Builder<'a> {
 
     /// A Backend that may not exist; the host is compiled again when it comes or changes.
     fn backend(&mut self, key: &str) -> Option<(Arc<str>, &'a Backend)> {
-        let found = self.config.backends.get_key_value(key);
+        let found = self.config.backend(key);
         let key = found.map_or_else(|| key.into(), |(key, _)| Arc::clone(key));
         self.uses.insert(Arc::clone(&key));
         found.map(|(_, backend)| (key, backend))

@@ -1,6 +1,6 @@
 //! What can be served of the CONFIG lane, typed, and which hosts a change of it touches.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(super) struct Config {
     /// By host, then by key.
     pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Route>>,
     pub(super) backends: HashMap<Arc<str>, Backend>,
+    /// Not had any more, and named by the last good version of something that is: see [`Self::backend`].
+    kept: HashMap<Arc<str>, Backend>,
     /// Hosts by the Backends that they name, whether these exist or not; canaries included.
     users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// The other way round.
@@ -63,7 +65,7 @@ impl Config {
             Kind::Route => host_of(&key.key)
                 .and_then(|host| self.routes.get(host))
                 .is_some_and(|routes| routes.contains_key(&key.key)),
-            Kind::Backend => self.backends.contains_key(&key.key),
+            Kind::Backend => self.backend(&key.key).is_some(),
             _ => false,
         }
     }
@@ -89,12 +91,57 @@ impl Config {
         match key.kind {
             Kind::Host if !self.hosts.contains_key(&key.key) => self.set_host(&key.key, Some(None)),
             Kind::Settings if !self.settings_known => self.set_settings(Settings::default(), true),
+            // It is had again, and this is its last good version.
+            Kind::Backend => {
+                if let Some(kept) = self.kept.remove(&key.key) {
+                    self.set_backend(&key.key, Some(kept));
+                }
+            }
             _ => {}
         }
     }
 
-    /// Serves it no longer.
-    pub(super) fn remove(&mut self, key: &ResourceKey) {
+    /// A Backend that is had, or one that only something of the past names: a Route of which the newest version cannot
+    /// be served goes on with the Backends that it had.
+    pub(super) fn backend(&self, key: &str) -> Option<(&Arc<str>, &Backend)> {
+        let had = self.backends.get_key_value(key);
+        had.or_else(|| self.kept.get_key_value(key))
+    }
+
+    /// Lets go of the Backends that no last good version names. `stale` are the resources that such a version is served
+    /// of. Called after all changes of a batch.
+    pub(super) fn release_kept<'a>(&mut self, stale: impl Iterator<Item = &'a ResourceKey>) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let mut named = HashSet::new();
+        let alternatives = |key: &str| self.backend(key).into_iter().flat_map(|(_, it)| &it.alternatives);
+        for key in stale {
+            let routes = host_of(&key.key).and_then(|host| self.routes.get(host));
+            match key.kind {
+                Kind::Route => {
+                    let route = routes.and_then(|routes| routes.get(&key.key));
+                    let paths = route.into_iter().flat_map(|route| &route.paths);
+                    for backend in paths.filter_map(|path| path.backend.as_deref()) {
+                        named.insert(backend);
+                        named.extend(alternatives(backend).map(String::as_str));
+                    }
+                }
+                Kind::Backend => named.extend(alternatives(&key.key).map(String::as_str)),
+                _ => {}
+            }
+        }
+        let unnamed = self.kept.keys().filter(|key| !named.contains(&***key));
+        let unnamed: Vec<_> = unnamed.cloned().collect();
+        for key in &unnamed {
+            self.kept.remove(key);
+            self.touch_users(key);
+        }
+        self.touched.backends.extend(unnamed);
+    }
+
+    /// Serves it no longer. `gone`: nor does anything that names it.
+    pub(super) fn remove(&mut self, key: &ResourceKey, gone: bool) {
         match key.kind {
             Kind::Settings => {
                 self.settings_known = false;
@@ -102,7 +149,14 @@ impl Config {
             }
             Kind::Host => self.set_host(&key.key, None),
             Kind::Route => self.set_route(&key.key, None),
-            Kind::Backend => self.set_backend(&key.key, None),
+            Kind::Backend => {
+                let kept = self.backends.get(&key.key).filter(|_| !gone).cloned();
+                self.set_backend(&key.key, None);
+                match kept {
+                    Some(backend) => self.kept.insert(Arc::clone(&key.key), backend),
+                    None => self.kept.remove(&key.key),
+                };
+            }
             _ => {}
         }
     }
@@ -192,15 +246,20 @@ impl Config {
             _ => true,
         };
         if compiled_in {
-            self.touched
-                .hosts
-                .extend(self.users.get(key).into_iter().flatten().cloned());
+            self.touch_users(key);
         }
         self.touched.backends.insert(Arc::clone(key));
+        self.kept.remove(key);
         match backend {
             Some(backend) => self.backends.insert(Arc::clone(key), backend),
             None => self.backends.remove(key),
         };
+    }
+
+    /// The hosts that name a Backend are to be compiled.
+    fn touch_users(&mut self, backend: &str) {
+        let users = self.users.get(backend).into_iter().flatten();
+        self.touched.hosts.extend(users.cloned());
     }
 }
 

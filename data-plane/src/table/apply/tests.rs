@@ -345,6 +345,94 @@ fn a_refused_resource_keeps_its_last_good() {
     assert_eq!(action(&writer, "b.test").err(), Some("none"));
 }
 
+/// A Backend as [`backend`] makes it, with a canary.
+fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
+    let backend = Backend {
+        port: Some(PortRule {
+            name: "http".into(),
+            target_port: Some(8080),
+        }),
+        alternatives: canary.into_iter().map(ToString::to_string).collect(),
+        ..Backend::default()
+    };
+    entry(key, Resource::Backend(backend))
+}
+
+/// Whether what a host's "/" leads to has an alternative.
+fn has_canary(writer: &Writer, host: &str) -> bool {
+    let table = writer.tables().current();
+    match table.host(host).unwrap().route(b"/") {
+        Match::Path(path) => {
+            matches!(&path.action, Action::Backend(upstream) if upstream.alternative.is_some())
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
+    let leave = ["ns/s1/80", "ns/s2/80"].map(|name| unreferred(Kind::Backend, name));
+    let mut writer = two_hosts();
+    writer.apply_config(vec![with_canary("ns/s1/80", Some("ns/s2/80"))], &[]);
+    assert!(has_canary(&writer, "a.test"));
+    let cell = action(&writer, "a.test").unwrap();
+    writer.apply_config(
+        vec![
+            broken(Kind::Route, "ns/i/a.test"),
+            route("ns/i/b.test", &[("/", "")]),
+        ],
+        &leave,
+    );
+    writer.apply_live(
+        Vec::new(),
+        &["ns/e1", "ns/e2"].map(|name| unreferred(Kind::Endpoints, name)),
+    );
+    writer.collect();
+    assert!(Arc::ptr_eq(&cell, &action(&writer, "a.test").unwrap()));
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+    assert!(has_canary(&writer, "a.test"), "the alternative stays, too");
+    // Other changes leave it as it is.
+    writer.apply_config(vec![host("c.test", None)], &[]);
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+
+    // A Backend that comes back and cannot be read has a last good version, too.
+    writer.apply_config(vec![broken(Kind::Backend, "ns/s1/80")], &[]);
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+    let of_backend = writer
+        .refused(Lane::Config)
+        .find(|(key, _)| key.kind == Kind::Backend);
+    assert!(of_backend.is_some_and(|(_, it)| it.serving_last_good));
+    writer.apply_config(vec![], &[unreferred(Kind::Backend, "ns/s1/80")]);
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+
+    // The same text as the last good one, and now it is the truth: no such Backend.
+    drop(cell);
+    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80")])], &[]);
+    assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
+    writer.collect();
+    writer.apply_config(vec![backend("ns/s1/80")], &[]);
+    assert!(endpoints(&writer, "a.test").is_empty(), "its slices went with it");
+}
+
+#[test]
+fn a_backend_that_is_gone_is_not_kept_for_a_last_good_version() {
+    let mut writer = two_hosts();
+    writer.apply_config(
+        vec![broken(Kind::Route, "ns/i/a.test")],
+        &[gone(&key(Kind::Backend, "ns/s1/80"))],
+    );
+    assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
+}
+
+#[test]
+fn a_named_backend_that_left_keeps_no_slices() {
+    let mut writer = two_hosts();
+    writer.apply_config(Vec::new(), &[unreferred(Kind::Backend, "ns/s1/80")]);
+    writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
+    writer.apply_config(vec![backend("ns/s1/80")], &[]);
+    assert!(endpoints(&writer, "a.test").is_empty());
+}
+
 #[test]
 fn a_host_without_any_good_version_answers_503() {
     let mut writer = Writer::new();

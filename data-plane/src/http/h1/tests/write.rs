@@ -237,6 +237,15 @@ fn http2_becomes_the_same_head() {
             text(name)
         );
     }
+    for name in [&b"trailer"[..], b"http2-settings"] {
+        let head = make("GET", b"/", name, b"x", true).unwrap();
+        assert_eq!(
+            written(&head),
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "{}",
+            text(name)
+        );
+    }
     let none: [(&[u8], &[u8]); 0] = [];
     assert!(RequestHead::from_h2("GET", b"/", None, none.into_iter(), true).is_err());
     assert!(RequestHead::from_h2("GET", b"/", Some(b"u@a"), none.into_iter(), true).is_err());

@@ -1,0 +1,122 @@
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use shared::drain::Drain;
+
+use super::*;
+use crate::listen;
+use crate::metrics::Metrics;
+use crate::table::Writer;
+
+/// Nothing here takes so long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Proxy {
+    address: SocketAddr,
+    begin: watch::Sender<bool>,
+    drain: Drain,
+    metrics: Metrics,
+    worker: JoinHandle<io::Result<()>>,
+    _log: access_log::Writer,
+}
+
+/// One worker, which is not told to begin.
+fn proxy() -> Proxy {
+    let listeners = listen::bind(&[([127, 0, 0, 1], 0).into()], &[], 1)
+        .unwrap()
+        .remove(0);
+    let writer = Writer::new();
+    let (drain, watcher) = Drain::new();
+    let (begin, begun) = watch::channel(false);
+    let metrics = Metrics::new(1);
+    let (lines, log) = access_log::write_to(io::sink()).unwrap();
+    let config = WorkerConfig {
+        index: 0,
+        tables: Arc::clone(writer.tables()),
+        tls: Arc::new(crate::tls::server_config(Arc::clone(writer.tables())).unwrap()),
+        drain: watcher,
+        begin: begun,
+        access_log: lines,
+        metrics: metrics.worker(0),
+        limits: Limits::default(),
+        listeners,
+    };
+    Proxy {
+        address: config.listeners[0].address,
+        begin,
+        drain,
+        metrics,
+        worker: spawn(config).unwrap(),
+        _log: log,
+    }
+}
+
+fn drained(proxy: Proxy, deadline: Duration) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let metrics = proxy.metrics;
+    runtime.block_on(proxy.drain.run(Duration::ZERO, deadline, || metrics.open() > 0));
+    proxy.worker.join().unwrap().unwrap();
+}
+
+/// Connects as soon as somebody listens.
+fn connect(address: SocketAddr) -> std::net::TcpStream {
+    let deadline = shared::clock::now() + PATIENCE;
+    loop {
+        match std::net::TcpStream::connect(address) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(shared::clock::now() < deadline, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn listens_when_there_is_something_to_serve() {
+    let proxy = proxy();
+    std::net::TcpStream::connect(proxy.address).unwrap_err();
+    proxy.begin.send_replace(true);
+    let mut stream = connect(proxy.address);
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    drained(proxy, PATIENCE);
+}
+
+#[test]
+fn who_waits_to_begin_ends_at_once() {
+    let (done, ended) = mpsc::channel();
+    let waiting = proxy();
+    std::thread::spawn(move || {
+        drained(waiting, PATIENCE);
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).unwrap();
+    // Without anybody who could tell it to begin, too.
+    let mut orphan = proxy();
+    orphan.begin = watch::channel(false).0;
+    drained(orphan, PATIENCE);
+}
+
+#[test]
+fn who_stands_in_the_queue_when_it_closes_is_served() {
+    for _ in 0..20 {
+        let proxy = proxy();
+        proxy.begin.send_replace(true);
+        let mut clients: Vec<_> = (0..50).map(|_| connect(proxy.address)).collect();
+        let asking = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+        clients
+            .iter_mut()
+            .for_each(|client| client.write_all(asking).unwrap());
+        drained(proxy, PATIENCE);
+        for client in &mut clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        }
+    }
+}
