@@ -8,6 +8,10 @@ use clap::Parser;
 use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
 
+/// A value that an empty text says is absent, as charts and units leave it. Named so that clap takes it for one value,
+/// and not for a flag that may be absent.
+pub type OrNone<T> = Option<T>;
+
 /// Watches a cluster or a folder of manifests and streams what it says to proxies
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-control-plane", version, max_term_width = 110)]
@@ -50,8 +54,11 @@ pub struct Args {
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
     pub group: String,
     /// Secret with the certificate for host names that have none; without it each proxy makes its own
-    #[arg(long, env = "FIRTH_DEFAULT_SSL_CERTIFICATE", value_name = "NS/NAME", value_parser = object)]
-    pub default_ssl_certificate: Option<ObjectName>,
+    #[arg(
+        long, env = "FIRTH_DEFAULT_SSL_CERTIFICATE", value_name = "NS/NAME",
+        default_value = "", hide_default_value = true, value_parser = object_or_none
+    )]
+    pub default_ssl_certificate: OrNone<ObjectName>,
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
     #[arg(
         long,
@@ -69,8 +76,11 @@ pub struct Args {
     )]
     pub controller_class: String,
     /// The only namespace that is watched; all without it
-    #[arg(long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS")]
-    pub watch_namespace: Option<String>,
+    #[arg(
+        long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS",
+        default_value = "", hide_default_value = true, value_parser = text_or_none
+    )]
+    pub watch_namespace: OrNone<String>,
     /// ConfigMap with the fleet's settings, as ingress-nginx reads it
     #[arg(
         long, env = "FIRTH_CONFIGMAP", value_name = "NS/NAME",
@@ -111,6 +121,15 @@ impl Args {
     }
 }
 
+fn object_or_none(text: &str) -> Result<OrNone<ObjectName>, String> {
+    text_or_none(text)?.as_deref().map(object).transpose()
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a value parser")]
+fn text_or_none(text: &str) -> Result<OrNone<String>, String> {
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
 fn object(text: &str) -> Result<ObjectName, String> {
     ObjectName::parse(text).ok_or_else(|| format!("expected NAMESPACE/NAME, got {text:?}"))
 }
@@ -139,6 +158,18 @@ mod tests {
         for words in both {
             assert_eq!(parse(words).unwrap().configmap, ObjectName::new("a", "b"));
         }
+    }
+
+    #[test]
+    fn what_is_empty_is_not_given() {
+        for words in [&[] as &[_], &["--watch-namespace=", "--default-ssl-certificate="]] {
+            let args = parse(words).unwrap();
+            assert_eq!((args.watch_namespace, args.default_ssl_certificate), (None, None));
+        }
+        let args = parse(&["--watch-namespace", "a", "--default-ssl-certificate=a/b"]).unwrap();
+        assert_eq!(args.watch_namespace.as_deref(), Some("a"));
+        assert_eq!(args.default_ssl_certificate, Some(ObjectName::new("a", "b")));
+        assert!(parse(&["--default-ssl-certificate=a"]).is_err());
     }
 
     #[test]

@@ -57,4 +57,7 @@ pub enum Input {
     Events(Vec<Event>),
     /// The first list of a kind is complete (ConfigMaps: decisions included). Before all are, nobody is served.
     Synced(ObjectKind),
+    /// Every Secret of the wants with this number ([`crate::pipeline::Wants`]) was read and sent, or does not exist, or
+    /// could not be read for now.
+    Settled(u64),
 }

@@ -1,7 +1,8 @@
 //! The objects, and what was made of them: one synchronous graph with a single owner.
 //!
-//! [`Index::apply`] takes in what happened and only notes what it touches; [`Index::commit`] compiles that and nothing
-//! else. References are kept in both directions (class to Ingress, Ingress to host, Service port to Ingress, Service to
+//! [`Index::apply`] takes in what happened and only notes what it touches; [`Index::compile`] compiles that and nothing
+//! else, piece by piece; [`Index::commit`] gives all of it at once. While a compile is under way,
+//! [`Index::commit_live`] gives what endpoints alone changed. References are kept in both directions (class to Ingress, Ingress to host, Service port to Ingress, Service to
 //! slice, Secret to host), so that a commit costs what changed, however many objects there are.
 //!
 //! Written by the pipeline, which alone owns it.
@@ -19,19 +20,21 @@ mod objects;
 mod problems;
 mod published;
 mod slot;
+mod steps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 use shared::delta::Delta;
+use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
 
 use self::backends::{BackendState, ServiceState};
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
-use self::live::{Chains, Secrets, Slices};
+use self::live::{Secrets, Slices};
 use self::objects::Objects;
 use self::published::Published;
 use crate::compile::Fault;
@@ -88,6 +91,7 @@ pub struct Index {
     settings_faults: Vec<Fault>,
     published: Published,
     problems: OrdMap<ObjectRef, Arc<[Problem]>>,
+    problems_changed: bool,
     /// What [`Index::wants`] was after the last commit.
     wanted: OrdSet<ObjectName>,
     touched: Touched,
@@ -109,6 +113,7 @@ impl Index {
             settings_faults: Vec::new(),
             published: Published::default(),
             problems: OrdMap::new(),
+            problems_changed: false,
             wanted: OrdSet::new(),
             touched: Touched::default(),
             dirty: Dirty::default(),
@@ -120,7 +125,9 @@ impl Index {
         index
     }
 
-    /// Takes in one thing that happened. Nothing is compiled before [`Index::commit`].
+    /// Takes in one thing that happened. Nothing is compiled by that.
+    ///
+    /// While a compile is under way, whatever happens becomes part of it.
     pub fn apply(&mut self, event: Event) {
         let reference = match &event {
             Event::Applied { object, .. } | Event::Held(crate::event::Hold { object }) => object.reference(),
@@ -135,47 +142,36 @@ impl Index {
             Event::Held(hold) => slot.held(hold.object),
             Event::Released(_) => slot.released(),
         };
-        if is_news {
-            self.touched.note(&reference, before.as_ref());
-        } else {
+        if !is_news {
             self.objects.forget_if_void(&reference);
+            return;
         }
+        self.touched.note(&reference, before.as_ref());
+        if reference.kind == ObjectKind::EndpointSlice {
+            // Not one of many pieces: they are asked for before the others.
+            self.refresh_slice(&reference.name);
+        }
+        self.dirty.objects.insert(reference);
     }
 
-    /// Compiles what the events since the last commit touched.
-    pub fn commit(&mut self) -> Commit {
-        self.spread();
-        while let Some(name) = self.dirty.ingresses.pop_first() {
-            self.refresh_ingress(&name);
-        }
-        while let Some(host) = self.dirty.hosts.pop_first() {
-            self.compile_host(&host);
-        }
-        while let Some(key) = self.dirty.backends.pop_first() {
-            self.compile_backend(&key);
-        }
-        while let Some(name) = self.dirty.slices.pop_first() {
-            self.compile_slice(&name);
-        }
-        let mut chains = Chains::new();
-        while let Some(name) = self.dirty.secrets.pop_first() {
-            self.compile_secret(&name, &mut chains);
-        }
-        self.compile_chains(chains);
-        if std::mem::take(&mut self.dirty.settings) {
-            self.compile_settings();
-        }
-        let mut problems_changed = false;
-        while let Some(object) = self.dirty.problems.pop_first() {
-            problems_changed |= self.refresh_problems(&object);
-        }
-        let holds = self.hold_requests();
+    /// Says that the first lists of all kinds were taken in: a hold whose object is in none of them outlived it, and the
+    /// next commit asks for its end. Once is enough.
+    pub fn lists_complete(&mut self) {
+        let orphans = self.objects.lists_complete();
+        self.dirty.holds.extend(orphans);
+    }
 
+    /// Compiles what is left to compile, and gives all that the events since the last commit changed.
+    pub fn commit(&mut self) -> Commit {
+        self.compile(|| false);
+        let holds = self.hold_requests();
         let (config, live, compiled) = self.published.take();
+        self.dirty.heard.clear();
+        self.dirty.turned.clear();
         let cause = if config.is_empty() && live.is_empty() {
             String::new()
         } else {
-            self.cause()
+            self.cause(&self.touched)
         };
         let touched = std::mem::take(&mut self.touched);
         for object in touched.all() {
@@ -190,9 +186,44 @@ impl Index {
             live,
             cause,
             holds,
-            problems_changed,
+            problems_changed: std::mem::take(&mut self.problems_changed),
             wants_changed,
             compiled,
+        }
+    }
+
+    /// What changed slices mean for the configuration that is committed, whatever is left to compile.
+    ///
+    /// It has changes of Endpoints alone, and only those that the committed configuration needs: what it uses stays
+    /// whatever the compile under way made of it, and what no longer exists goes. All else is left to [`Index::commit`].
+    pub fn commit_live(&mut self) -> Commit {
+        let compiled = self.published.take_compiled();
+        let heard = std::mem::take(&mut self.dirty.heard);
+        for name in &heard {
+            self.compile_slice_early(name);
+        }
+        let keys = heard.iter().map(ToString::to_string);
+        let live = self.published.take_only(Kind::Endpoints, keys);
+        let early = self.published.take_compiled();
+        self.published.add_compiled(compiled);
+
+        let ups = live.up.iter().map(|entry| &entry.key);
+        let removals = live.removed.iter().map(|removal| &removal.key);
+        let changed = ups.chain(removals).filter_map(|key| ObjectName::parse(&key.key));
+        let objects = changed.map(|name| objects::reference(ObjectKind::EndpointSlice, &name));
+        let said = self.touched.split_off(objects);
+        let cause = match live.is_empty() {
+            true => String::new(),
+            false => self.cause(&said),
+        };
+        for object in said.all() {
+            self.objects.forget_if_void(object);
+        }
+        Commit {
+            live,
+            cause,
+            compiled: early,
+            ..Commit::default()
         }
     }
 
@@ -204,34 +235,6 @@ impl Index {
     /// The Secrets whose contents are needed, whether they exist or not. A clone is cheap.
     pub fn wants(&self) -> &OrdSet<ObjectName> {
         &self.secrets.wants
-    }
-
-    /// From the objects of which something was heard to what is to be looked at again.
-    fn spread(&mut self) {
-        let touched: Vec<ObjectRef> = self.touched.all().cloned().collect();
-        for object in touched {
-            let name = &object.name;
-            match object.kind {
-                ObjectKind::Ingress => {
-                    self.dirty.ingresses.insert(name.clone());
-                }
-                ObjectKind::IngressClass => {
-                    let users: Vec<_> = self.ingresses.of_class(&name.name).cloned().collect();
-                    if !users.is_empty() {
-                        self.touched.mark(object.clone());
-                    }
-                    self.dirty.ingresses.extend(users);
-                }
-                ObjectKind::Service => self.refresh_service(name),
-                ObjectKind::EndpointSlice => self.refresh_slice(name),
-                ObjectKind::Secret => {
-                    self.dirty.secrets.insert(name.clone());
-                }
-                ObjectKind::ConfigMap => self.dirty.settings |= *name == self.options.configmap,
-            }
-            self.dirty.holds.insert(object.clone());
-            self.dirty.problems.insert(object);
-        }
     }
 
     fn hold_requests(&mut self) -> Vec<HoldRequest> {

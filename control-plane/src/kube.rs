@@ -206,9 +206,8 @@ impl KubeSource {
             .metadata_only()
             .fields(NOT_HELM);
         follower.follow("secret metadata", secrets, MetadataOnly, Metadata(seen), false);
-        let others = ObjectKind::ALL.len() - 1;
         let mut tasks = follower.tasks;
-        tasks.spawn("secrets", secrets::run(client.clone(), told, sees, wants, others));
+        tasks.spawn("secrets", secrets::run(client.clone(), told, sees, wants));
         tasks.spawn(
             "holds",
             decisions::write(client, options.decisions_namespace.into(), holds),

@@ -18,7 +18,7 @@ use self::folder::Folder;
 use self::notice::Notice;
 use self::reader::Reader;
 use self::record::Records;
-use crate::event::{Event, HoldRequest};
+use crate::event::{Event, HoldRequest, Input};
 use crate::freshness::Freshness;
 use crate::pipeline::{Inputs, Wants};
 
@@ -124,7 +124,7 @@ impl FolderSource {
     pub async fn run(
         self,
         inputs: Inputs,
-        _wants: watch::Receiver<Wants>,
+        wants: watch::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
     ) -> Result<(), FolderError> {
         let Self {
@@ -141,9 +141,29 @@ impl FolderSource {
                 "without a state folder holds end with the process: a restart starts from what is on disk"
             );
         }
+        let objects = inputs.objects.clone();
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
         reader.start(on_record).await?;
-        reader.follow(holds).await
+        tokio::select! {
+            ended = reader.follow(holds) => ended,
+            ended = settle(wants, objects) => ended,
+        }
+    }
+}
+
+/// Says of all wants that they are settled: what the folder has of Secrets was sent, wanted or not.
+async fn settle(mut wants: watch::Receiver<Wants>, objects: mpsc::Sender<Input>) -> Result<(), FolderError> {
+    let mut settled = 0;
+    loop {
+        let number = wants.borrow_and_update().number;
+        if number != settled {
+            settled = number;
+            let told = objects.send(Input::Settled(number)).await;
+            told.map_err(|_| FolderError::Closed)?;
+        }
+        if wants.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }
 

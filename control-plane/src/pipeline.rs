@@ -2,16 +2,21 @@
 //!
 //! It takes what is ready (endpoints first), compiles what that touched, commits once, and begins again: whatever came
 //! in meanwhile is the next commit, and there is no timer. Nothing is offered before the first lists of all kinds are in.
+//! A compile that takes longer than a turn makes way for endpoints: what they change for the configuration that is
+//! offered is committed at once, all else waits for the compile's own commit. Configuration that names Secrets which
+//! nobody wanted before is offered once the source has read them, or after a second.
 //!
 //! **Invariant:** one writer. Everybody else reads what it publishes: heads, problems, wants.
 
 mod holds;
 mod notices;
+mod stash;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use imbl::ordset::DiffItem;
 use imbl::{OrdMap, OrdSet};
 use shared::clock;
 use shared::delta::Delta;
@@ -28,6 +33,7 @@ use crate::problem::Problem;
 use crate::store::{Changes, Store};
 use holds::Holds;
 pub use notices::PortConfigMaps;
+use stash::{Stash, squash};
 
 /// Work goes on at most this long before others on the thread get their turn and endpoints are looked at again.
 const TURN: Duration = Duration::from_millis(1);
@@ -68,6 +74,10 @@ impl Inputs {
 pub struct Wants {
     /// Secrets whose contents are needed, whether they exist or not.
     pub secrets: OrdSet<ObjectName>,
+    /// Whether they follow from complete first lists of all other kinds: at the start, whether they are all there are.
+    pub others_synced: bool,
+    /// Counts up with each change. The source answers with it: [`Input::Settled`].
+    pub number: u64,
 }
 
 /// What is wrong with objects. A clone is cheap.
@@ -107,6 +117,12 @@ pub struct Pipeline {
     unsynced: Vec<ObjectKind>,
     /// What was compiled before all first lists were complete.
     first: Option<Changes>,
+    /// What waits for Secrets.
+    stash: Option<Stash>,
+    /// The newest wants that the source has settled.
+    settled: u64,
+    /// What the log said of problems.
+    said: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
     turn: Instant,
@@ -132,6 +148,9 @@ impl Pipeline {
             ports,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
+            stash: None,
+            settled: 0,
+            said: Problems::default(),
             list_completed: false,
             turn: clock::now(),
         }
@@ -143,11 +162,16 @@ impl Pipeline {
     /// Where the source is gone.
     pub async fn run(mut self) -> Result<Infallible, PipelineError> {
         loop {
+            let patience = self.stash.as_ref().map(Stash::until);
             let input = tokio::select! {
                 biased;
                 input = self.inputs.endpoints.recv() => input,
                 input = self.inputs.objects.recv() => input,
                 () = self.holds.room(&self.outputs.holds) => continue,
+                () = sleep_until(patience) => {
+                    self.release_stash();
+                    continue;
+                }
             };
             let input = input.ok_or(PipelineError::SourceGone)?;
             let begun = clock::now();
@@ -156,8 +180,20 @@ impl Pipeline {
             self.take_ready().await;
             // Before all lists are in, each list is compiled once it is complete, for the wants that follow from it.
             if self.first.is_none() || std::mem::take(&mut self.list_completed) {
+                self.compile().await;
                 self.commit(begun);
             }
+        }
+    }
+
+    async fn compile(&mut self) {
+        loop {
+            let begun = self.turn;
+            if self.index.compile(|| begun.elapsed() >= TURN) {
+                return;
+            }
+            self.yield_turn().await;
+            self.pass_endpoints().await;
         }
     }
 
@@ -191,8 +227,30 @@ impl Pipeline {
             self.apply(event);
             if self.turn_is_over() {
                 self.yield_turn().await;
-                Box::pin(self.take_endpoints()).await;
+                self.pass_endpoints().await;
             }
+        }
+    }
+
+    /// Lets the endpoints that wait overtake what is under way. Before anything is offered there is nothing to overtake.
+    async fn pass_endpoints(&mut self) {
+        if self.first.is_some() {
+            return;
+        }
+        let begun = self.turn;
+        self.take_endpoints().await;
+        let Commit {
+            live,
+            cause,
+            compiled,
+            ..
+        } = self.index.commit_live();
+        if !live.is_empty() {
+            if let Some(stash) = &mut self.stash {
+                stash.overtaken_by(&live);
+            }
+            let config = Delta::default();
+            self.publish(Changes { config, live, cause }, compiled, begun);
         }
     }
 
@@ -207,6 +265,13 @@ impl Pipeline {
                     missing = self.unsynced.len(),
                     "first list complete"
                 );
+                if self.first.is_some() && self.unsynced.is_empty() {
+                    self.index.lists_complete();
+                }
+                Vec::new()
+            }
+            Input::Settled(wants) => {
+                self.settled = self.settled.max(wants);
                 Vec::new()
             }
         }
@@ -236,14 +301,9 @@ impl Pipeline {
             wants_changed,
             compiled,
         } = self.index.commit();
-        if wants_changed {
-            let secrets = self.index.wants().clone();
-            self.outputs.wants.send_replace(Wants { secrets });
-        }
+        let wants_more = self.publish_wants(wants_changed);
         if problems_changed {
-            let problems = self.index.problems().clone();
-            notices::log_new(&self.outputs.problems.borrow(), &problems);
-            self.outputs.problems.send_replace(problems);
+            self.outputs.problems.send_replace(self.index.problems().clone());
         }
         self.holds.ask(holds, &self.outputs.holds);
         let mut changes = Changes { config, live, cause };
@@ -254,8 +314,65 @@ impl Pipeline {
                 return;
             }
             changes.cause = format!("start: {} resources", changes.config.len() + changes.live.len());
+        } else {
+            changes = self.make_wait(changes, wants_more);
         }
+        // Not before: what misses a list that is on its way may have nothing wrong with it.
+        notices::log_new(&self.said, self.index.problems());
+        self.said = self.index.problems().clone();
         self.publish(changes, compiled, begun);
+    }
+
+    /// Tells the source what it is to read. Whether that is more than before: less needs no reading.
+    fn publish_wants(&mut self, changed: bool) -> bool {
+        let others_synced = self.unsynced.iter().all(|kind| *kind == ObjectKind::Secret);
+        let secrets = self.index.wants().clone();
+        let (number, wants_more) = {
+            let before = self.outputs.wants.borrow();
+            if !changed && others_synced == before.others_synced {
+                return false;
+            }
+            let wants_more = before
+                .secrets
+                .diff(&secrets)
+                .any(|item| matches!(item, DiffItem::Add(_)));
+            (before.number + 1, wants_more)
+        };
+        self.outputs.wants.send_replace(Wants {
+            secrets,
+            others_synced,
+            number,
+        });
+        wants_more
+    }
+
+    /// Stashes of `changes` what must wait for Secrets, and gives what is to be offered now.
+    fn make_wait(&mut self, changes: Changes, wants_more: bool) -> Changes {
+        let now = tokio::time::Instant::now();
+        let wants = self.outputs.wants.borrow().number;
+        let mut stash = match self.stash.take() {
+            Some(mut stash) => {
+                if wants_more {
+                    stash.also_await(wants);
+                }
+                stash
+            }
+            None if wants_more => Stash::new(wants, now),
+            None => return changes,
+        };
+        if stash.is_over(self.settled, now) {
+            return stash.release(changes);
+        }
+        let ahead = stash.keep(changes);
+        self.stash = Some(stash);
+        ahead
+    }
+
+    fn release_stash(&mut self) {
+        if let Some(stash) = self.stash.take() {
+            debug!("some Secrets were not read in time for the configuration that names them");
+            self.publish(stash.release(Changes::default()), 0, clock::now());
+        }
     }
 
     fn publish(&mut self, changes: Changes, compiled: usize, begun: Instant) {
@@ -272,12 +389,10 @@ impl Pipeline {
     }
 }
 
-fn squash(first: Changes, then: Changes) -> Changes {
-    let join = |first: Delta, then: Delta| first.squash(then);
-    Changes {
-        config: join(first.config, then.config),
-        live: join(first.live, then.live),
-        cause: then.cause,
+async fn sleep_until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

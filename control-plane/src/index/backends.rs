@@ -1,10 +1,10 @@
 //! Service ports that Ingresses refer to: who does, which Service port it is, and what is attached.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use shared::kind::Kind;
-use shared::name::ObjectName;
+use shared::name::{HostName, ObjectName};
 use shared::resource::{Canary, Resource};
 
 use super::Index;
@@ -14,8 +14,9 @@ use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::host::Attachment;
 use crate::objects::ObjectKind;
 
-/// Where the alternatives of a Backend stand: by the canary's age, then by its path.
-type Rank = (Age, Option<(usize, usize)>);
+/// Where the alternatives of a Backend stand: by the canary's age, then by its path. A path is of one host, which says
+/// nothing new once all hosts are compiled; but one after the other they may give a place to two of them meanwhile.
+type Rank = (Age, Option<(usize, usize)>, HostName);
 
 /// One Service port as Ingresses write it.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl BackendState {
 
     /// The alternative that acts, and its canary.
     pub(super) fn first_alternative(&self) -> Option<(&Age, &BackendKey)> {
-        self.alternatives.iter().next().map(|((age, _), key)| (age, key))
+        self.alternatives.iter().next().map(|((age, ..), key)| (age, key))
     }
 
     fn policy(&self) -> Option<Canary> {
@@ -72,13 +73,9 @@ impl BackendState {
     }
 
     fn keys_of_alternatives(&self) -> Vec<String> {
-        let mut keys: Vec<String> = Vec::new();
-        for key in self.alternatives.values().map(ToString::to_string) {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-        keys
+        let mut seen = HashSet::new();
+        let firsts = self.alternatives.values().filter(|key| seen.insert(*key));
+        firsts.map(ToString::to_string).collect()
     }
 }
 
@@ -107,7 +104,7 @@ impl Index {
             let is_told = decides(decided.as_ref()) != decides(state.decider());
             let is_changed = policy != state.policy();
             if is_told {
-                self.tell_referrers(key);
+                self.dirty.referred.insert(key.clone());
             }
             if is_changed {
                 self.dirty.backends.insert(key.clone());
@@ -150,7 +147,7 @@ impl Index {
     }
 
     /// The owners of all Ingresses that refer to it may have something new to know.
-    fn tell_referrers(&mut self, key: &BackendKey) {
+    pub(super) fn tell_referrers(&mut self, key: &BackendKey) {
         let referrers = self
             .backends
             .get(key)
@@ -167,7 +164,7 @@ impl Index {
             .get(key)
             .into_iter()
             .flat_map(|state| state.alternatives.keys());
-        let names = alternatives.filter_map(|(age, _)| ObjectName::parse(age.name()));
+        let names = alternatives.filter_map(|(age, ..)| ObjectName::parse(age.name()));
         self.dirty
             .problems
             .extend(names.map(|name| reference(ObjectKind::Ingress, &name)));
@@ -183,25 +180,22 @@ impl Index {
         }
     }
 
-    pub(super) fn attach(&mut self, attachment: &Attachment) {
-        let Attachment {
-            primary,
-            age,
-            place,
-            alternative,
-        } = attachment;
-        self.backend_state(primary)
+    pub(super) fn attach(&mut self, attachment: &Attachment, host: &HostName) {
+        self.backend_state(&attachment.primary)
             .alternatives
-            .insert((age.clone(), *place), alternative.clone());
-        self.dirty.backends.insert(primary.clone());
-        self.tell_canaries(primary);
+            .insert(rank(attachment, host), attachment.alternative.clone());
+        self.dirty.backends.insert(attachment.primary.clone());
     }
 
-    pub(super) fn detach(&mut self, attachment: &Attachment) {
-        let rank = (attachment.age.clone(), attachment.place);
-        self.tell_canaries(&attachment.primary);
-        self.backend_state(&attachment.primary).alternatives.remove(&rank);
+    pub(super) fn detach(&mut self, attachment: &Attachment, host: &HostName) {
+        self.backend_state(&attachment.primary)
+            .alternatives
+            .remove(&rank(attachment, host));
         self.dirty.backends.insert(attachment.primary.clone());
+        // The others are told when the Backend is compiled.
+        if let Some(name) = ObjectName::parse(attachment.age.name()) {
+            self.dirty.problems.insert(reference(ObjectKind::Ingress, &name));
+        }
     }
 
     /// A Service came, changed or went.
@@ -219,13 +213,20 @@ impl Index {
             };
             state.port = port;
             self.touched.mark(reference(ObjectKind::Service, name));
-            self.tell_referrers(&key);
+            self.dirty.referred.insert(key.clone());
             self.dirty.backends.insert(key);
         }
     }
 
+    /// Whether the configuration that is committed uses a Service, whatever the one says that is being compiled.
+    pub(super) fn is_in_committed_use(&self, service: &ObjectName) -> bool {
+        let turned = self.dirty.turned.get(service).copied();
+        turned.unwrap_or_else(|| self.services.get(service).is_some_and(ServiceState::is_in_use))
+    }
+
     /// Compiles a Backend again and notes what its change touches.
     pub(super) fn compile_backend(&mut self, key: &BackendKey) {
+        self.tell_canaries(key);
         let state = self.backend_state(key);
         let is_used = state.uses > 0;
         let text = key.to_string();
@@ -241,9 +242,15 @@ impl Index {
             let was_in_use = service.is_in_use();
             service.published = service.published + usize::from(is_new) - usize::from(was_there);
             if was_in_use != service.is_in_use() {
+                let turned = self.dirty.turned.entry(key.service.clone());
+                turned.or_insert(was_in_use);
                 self.dirty.slices.extend(service.slices.iter().cloned());
             }
         }
         self.forget_backend_if_void(key);
     }
+}
+
+fn rank(attachment: &Attachment, host: &HostName) -> Rank {
+    (attachment.age.clone(), attachment.place, host.clone())
 }

@@ -1,23 +1,40 @@
 //! What the next commit must look at again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
 
+use super::live::Chains;
 use crate::compile::claim::BackendKey;
-use crate::objects::{Object, ObjectRef};
+use crate::objects::{Object, ObjectKind, ObjectRef};
 
-/// Sets of what is to be compiled again. Ordered, so that commits do not depend on hashing.
+/// Sets of what is to be looked at again. Ordered, so that commits do not depend on hashing.
+///
+/// An object is taken out of its set before it is looked at, and whatever that touches is put into the others: so a
+/// compile may stop after any piece and go on later, and what happens meanwhile is one piece more.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
+    /// Objects of which something was heard.
+    pub(super) objects: BTreeSet<ObjectRef>,
     pub(super) ingresses: BTreeSet<ObjectName>,
+    /// Classes whose Ingresses are to be read again, after which Ingress the walk goes on.
+    pub(super) classes: BTreeMap<Arc<str>, Option<ObjectName>>,
     pub(super) hosts: BTreeSet<HostName>,
+    /// Backends whose referrers may have something new to know.
+    pub(super) referred: BTreeSet<BackendKey>,
     pub(super) backends: BTreeSet<BackendKey>,
     pub(super) slices: BTreeSet<ObjectName>,
     pub(super) secrets: BTreeSet<ObjectName>,
+    pub(super) chains: Chains,
     pub(super) settings: bool,
     pub(super) problems: BTreeSet<ObjectRef>,
+    /// Looked at by a commit alone, once all else is settled.
     pub(super) holds: BTreeSet<ObjectRef>,
+    /// Slices that changed themselves and whose change is not committed yet.
+    pub(super) heard: BTreeSet<ObjectName>,
+    /// Services that came into use or went out of it, and whether the committed configuration uses them.
+    pub(super) turned: BTreeMap<ObjectName, bool>,
 }
 
 /// The objects of which something was heard since the last commit, with the versions before.
@@ -25,16 +42,38 @@ pub(super) struct Dirty {
 pub(super) struct Touched {
     before: HashMap<ObjectRef, (usize, Option<Object>)>,
     /// Those of them that turned out to matter.
-    relevant: BTreeMap<usize, ObjectRef>,
+    relevant: BTreeMap<(Weight, usize), ObjectRef>,
+    count: usize,
+}
+
+/// Which of several objects says most about a commit: the least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Weight {
+    Ingress,
+    Other,
+    Endpoints,
+}
+
+impl Weight {
+    fn of(kind: ObjectKind) -> Self {
+        match kind {
+            ObjectKind::Ingress => Self::Ingress,
+            ObjectKind::EndpointSlice => Self::Endpoints,
+            ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Secret | ObjectKind::ConfigMap => {
+                Self::Other
+            }
+        }
+    }
 }
 
 impl Touched {
     /// Remembers the version from before the first of several changes.
     pub(super) fn note(&mut self, reference: &ObjectRef, before: Option<&Object>) {
-        let order = self.before.len();
-        self.before
-            .entry(reference.clone())
-            .or_insert_with(|| (order, before.cloned()));
+        let order = self.count;
+        self.before.entry(reference.clone()).or_insert_with(|| {
+            self.count += 1;
+            (order, before.cloned())
+        });
     }
 
     /// All, in no order.
@@ -45,8 +84,23 @@ impl Touched {
     /// Something is different because of this object.
     pub(super) fn mark(&mut self, reference: ObjectRef) {
         if let Some((order, _)) = self.before.get(&reference) {
-            self.relevant.insert(*order, reference);
+            let place = (Weight::of(reference.kind), *order);
+            self.relevant.insert(place, reference);
         }
+    }
+
+    /// Takes some out, as if nothing had been heard of them. All of these matter.
+    pub(super) fn split_off(&mut self, references: impl IntoIterator<Item = ObjectRef>) -> Self {
+        let mut apart = Self::default();
+        for reference in references {
+            if let Some((order, before)) = self.before.remove(&reference) {
+                let place = (Weight::of(reference.kind), order);
+                self.relevant.remove(&place);
+                apart.relevant.insert(place, reference.clone());
+                apart.before.insert(reference, (order, before));
+            }
+        }
+        apart
     }
 
     /// The version from before.
@@ -54,7 +108,7 @@ impl Touched {
         self.before.get(reference)?.1.as_ref()
     }
 
-    /// Those that matter, in order of arrival.
+    /// Those that matter: Ingresses first, endpoints last, else in order of arrival.
     pub(super) fn relevant(&self) -> impl ExactSizeIterator<Item = &ObjectRef> {
         self.relevant.values()
     }

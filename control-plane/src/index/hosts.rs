@@ -74,10 +74,10 @@ impl Index {
             self.count_use(key, count);
         }
         for gone in before.attachments.difference(&outcome.attachments) {
-            self.detach(gone);
+            self.detach(gone, host);
         }
         for new in outcome.attachments.difference(&before.attachments) {
-            self.attach(new);
+            self.attach(new, host);
         }
         for secret in before.secrets.difference(&outcome.secrets) {
             self.drop_secret(secret, host);

@@ -1,6 +1,7 @@
 //! Ingresses: which are ours, and what they claim.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use shared::name::ObjectName;
@@ -11,7 +12,7 @@ use crate::compile::claim::Claim;
 use crate::objects::{Ingress, Object, ObjectKind};
 
 /// Annotation that names the class of an Ingress without `spec.ingressClassName`.
-const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// The claims of all Ingresses that are ours.
 #[derive(Debug, Default)]
@@ -23,9 +24,11 @@ pub(super) struct Ingresses {
 }
 
 impl Ingresses {
-    /// The Ingresses that name a class.
-    pub(super) fn of_class(&self, class: &str) -> impl Iterator<Item = &ObjectName> {
-        self.by_class.get(class).into_iter().flatten()
+    /// The next of the Ingresses that name a class, by name.
+    pub(super) fn next_of_class(&self, class: &str, after: Option<&ObjectName>) -> Option<&ObjectName> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.by_class.get(class)?.range((after, Bound::Unbounded));
+        rest.next()
     }
 
     fn set_classes(&mut self, name: &ObjectName, classes: BTreeSet<String>) {

@@ -47,7 +47,7 @@ impl Secrets {
     }
 }
 
-/// What happened to chains in a commit: the contents of those that may be new.
+/// What happened to chains: the contents of those that may be new.
 pub(super) type Chains = BTreeMap<String, Option<Chain>>;
 
 impl Index {
@@ -73,17 +73,37 @@ impl Index {
                     .insert(name.clone());
             }
         }
+        self.dirty.heard.insert(name.clone());
         self.dirty.slices.insert(name.clone());
     }
 
     /// Compiles a slice again.
     pub(super) fn compile_slice(&mut self, name: &ObjectName) {
-        let object = reference(ObjectKind::EndpointSlice, name);
-        self.dirty.problems.insert(object.clone());
         let service = self.slices.services.get(name);
         let is_in_use = service
             .and_then(|service| self.services.get(service))
             .is_some_and(|state| state.is_in_use());
+        self.publish_slice(name, is_in_use, false);
+    }
+
+    /// Compiles a slice that changed itself as the committed configuration needs it, while a newer one may be on its way.
+    pub(super) fn compile_slice_early(&mut self, name: &ObjectName) {
+        let service = self.slices.services.get(name);
+        let is_in_use = service.is_some_and(|service| self.is_in_committed_use(service));
+        let is_final = service.is_none_or(|service| !self.dirty.turned.contains_key(service));
+        // LIVE has only what the committed configuration uses: a slice that it does not need has left its Service.
+        self.publish_slice(name, is_in_use, true);
+        if is_final {
+            self.dirty.slices.remove(name);
+        } else {
+            self.dirty.slices.insert(name.clone());
+        }
+    }
+
+    fn publish_slice(&mut self, name: &ObjectName, is_in_use: bool, has_left: bool) {
+        let object = reference(ObjectKind::EndpointSlice, name);
+        self.dirty.problems.insert(object.clone());
+        let service = self.slices.services.get(name);
         let slice = self.objects.slice(name);
         let (endpoints, faults) = match slice {
             Some(slice) if is_in_use => endpoints::compile(slice, self.options.folder),
@@ -100,9 +120,12 @@ impl Index {
                     .put(name.to_string(), &Resource::Endpoints(endpoints))
             }
             _ => {
-                let before = self.slices.published.remove(name);
                 // One that is there still and belongs to another Service now is gone for the one that it was of.
-                let gone = service.is_none() || is_in_use || before.as_ref() != service;
+                let has_moved = match (self.slices.published.remove(name), service) {
+                    (Some(before), Some(service)) => before != *service,
+                    _ => false,
+                };
+                let gone = service.is_none() || is_in_use || has_left || has_moved;
                 self.published.remove(Kind::Endpoints, name.to_string(), gone)
             }
         };
@@ -143,7 +166,7 @@ impl Index {
     }
 
     /// Compiles the certificate of a Secret again.
-    pub(super) fn compile_secret(&mut self, name: &ObjectName, chains: &mut Chains) {
+    pub(super) fn compile_secret(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::Secret, name);
         let is_wanted = self.secrets.is_wanted(name);
         if is_wanted && let Some(slot) = self.objects.get_mut(&object) {
@@ -158,7 +181,7 @@ impl Index {
             None => (None, None, None),
         };
         let chain_key = certificate.as_ref().and_then(|it| it.chain.clone());
-        self.replace_chain(name, chain_key.as_ref(), chain, chains);
+        self.replace_chain(name, chain_key.as_ref(), chain);
         let is_changed = match certificate {
             Some(certificate) => self
                 .published
@@ -191,13 +214,7 @@ impl Index {
         slot.is_none_or(|slot| slot.newest().is_none() && slot.in_use().is_none())
     }
 
-    fn replace_chain(
-        &mut self,
-        secret: &ObjectName,
-        key: Option<&String>,
-        chain: Option<Chain>,
-        chains: &mut Chains,
-    ) {
+    fn replace_chain(&mut self, secret: &ObjectName, key: Option<&String>, chain: Option<Chain>) {
         let before = match key {
             Some(key) => self.secrets.chain_of.insert(secret.clone(), key.clone()),
             None => self.secrets.chain_of.remove(secret),
@@ -209,7 +226,7 @@ impl Index {
             if let Some(users) = self.secrets.chained.get_mut(&before) {
                 users.remove(secret);
             }
-            chains.entry(before).or_default();
+            self.dirty.chains.entry(before).or_default();
         }
         if let Some(key) = key {
             self.secrets
@@ -217,28 +234,23 @@ impl Index {
                 .entry(key.clone())
                 .or_default()
                 .insert(secret.clone());
-            chains.insert(key.clone(), chain);
+            self.dirty.chains.insert(key.clone(), chain);
         }
     }
 
-    /// Publishes the chains that have a first user, takes back those that lost their last.
-    pub(super) fn compile_chains(&mut self, chains: Chains) {
-        for (key, chain) in chains {
-            let is_used = self
-                .secrets
-                .chained
-                .get(&key)
-                .is_some_and(|users| !users.is_empty());
-            match chain {
-                Some(chain) if is_used => {
-                    self.published.put(key, &Resource::Chain(chain));
-                }
-                _ if is_used => {}
-                _ => {
-                    self.secrets.chained.remove(&key);
-                    // Whoever shows it goes with a certificate of its own; it never was an object.
-                    self.published.remove(Kind::Chain, key, false);
-                }
+    /// Publishes a chain that has a first user, takes back one that lost its last.
+    pub(super) fn compile_chain(&mut self, key: String, chain: Option<Chain>) {
+        let users = self.secrets.chained.get(&key);
+        let is_used = users.is_some_and(|users| !users.is_empty());
+        match chain {
+            Some(chain) if is_used => {
+                self.published.put(key, &Resource::Chain(chain));
+            }
+            _ if is_used => {}
+            _ => {
+                self.secrets.chained.remove(&key);
+                // Whoever shows it goes with a certificate of its own; it never was an object.
+                self.published.remove(Kind::Chain, key, false);
             }
         }
     }

@@ -51,6 +51,17 @@ impl Objects {
         self.slots.entry(reference.clone()).or_default()
     }
 
+    /// Takes the objects that have nothing but a hold for deleted, and names them. Not Secrets: only those that somebody
+    /// wants are read.
+    pub(super) fn lists_complete(&mut self) -> Vec<ObjectRef> {
+        let listed = self
+            .slots
+            .iter_mut()
+            .filter(|(it, _)| it.kind != ObjectKind::Secret);
+        let orphans = listed.filter_map(|(object, slot)| slot.list_complete().then_some(object));
+        orphans.cloned().collect()
+    }
+
     /// Forgets an object of which nothing is left to know.
     pub(super) fn forget_if_void(&mut self, reference: &ObjectRef) {
         if self.slots.get(reference).is_some_and(Slot::is_void) {

@@ -50,6 +50,17 @@ impl Index {
     }
 
     fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
+        if self.is_missing_default_certificate(object) {
+            return vec![Problem {
+                object: object.clone(),
+                field: String::new(),
+                severity: Severity::Warning,
+                reason:
+                    "expected the default certificate, got no such Secret: each proxy shows one of its own"
+                        .into(),
+                location: String::new(),
+            }];
+        }
         let Some(slot) = self.objects.get(object) else {
             return Vec::new();
         };
@@ -77,6 +88,14 @@ impl Index {
             .into_iter()
             .map(|fault| problem(object, slot, fault))
             .collect()
+    }
+
+    /// Nobody but the fleet's operator names that Secret, so no Ingress can tell.
+    fn is_missing_default_certificate(&self, object: &ObjectRef) -> bool {
+        let is_it = object.kind == ObjectKind::Secret
+            && self.options.default_certificate.as_ref() == Some(&object.name);
+        let slot = self.objects.get(object).map(|slot| &slot.present);
+        is_it && matches!(slot, None | Some(Present::Unknown | Present::Deleted))
     }
 
     fn faults_of_ingress(&self, name: &ObjectName) -> Vec<Fault> {

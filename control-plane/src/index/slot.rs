@@ -4,6 +4,7 @@
 //! process that never saw it uses the one on record. What is on record when nothing was asked of the record is what all
 //! replicas agreed on, so it is taken over.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::compile::{Fault, certificate, rejection};
@@ -91,11 +92,24 @@ impl Slot {
     /// A hold is on record.
     pub(super) fn held(&mut self, object: Object) -> bool {
         let is_good = faults(&object).is_empty();
+        let may_act = is_good && self.good.is_some() && self.is_of(&object);
         match &self.asked {
             Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
-            // A version from before what was asked; that is still on its way.
-            Some(_) => {}
-            None if is_good && self.good.is_some() && self.is_of(&object) => self.good = Some(object.clone()),
+            Some(Asked::Write(written)) if may_act => match compare_versions(&object, written) {
+                // Two replicas asked for two versions. Which was written last is not known here, but both know which is
+                // newer: the one with that asks for it again, the other one takes it over.
+                Some(Ordering::Greater) => {
+                    self.asked = None;
+                    self.good = Some(object.clone());
+                }
+                Some(Ordering::Less) => self.asked = None,
+                // A version from before what was asked; that is still on its way.
+                Some(Ordering::Equal) | None => {}
+            },
+            Some(Asked::Write(_)) => {}
+            // Somebody wrote it before what was asked, or after: then it is to be asked again.
+            Some(Asked::Erase) => self.asked = None,
+            None if may_act => self.good = Some(object.clone()),
             None => {}
         }
         self.record = Some((object, is_good));
@@ -108,6 +122,15 @@ impl Slot {
             self.asked = None;
         }
         self.record.take().is_some()
+    }
+
+    /// All objects of its kind are known: what has nothing but a hold is no more. False where that is nothing new.
+    pub(super) fn list_complete(&mut self) -> bool {
+        let is_orphan = matches!(self.present, Present::Unknown) && self.record.is_some();
+        if is_orphan {
+            self.present = Present::Deleted;
+        }
+        is_orphan
     }
 
     /// Decides what a Secret is good for, now that somebody asks for it.
@@ -238,6 +261,12 @@ fn faults(object: &Object) -> Vec<Fault> {
             Vec::new()
         }
     }
+}
+
+/// Which of two versions of an object the API server made later; `None` where it did not count them, as in a folder.
+fn compare_versions(a: &Object, b: &Object) -> Option<Ordering> {
+    let count = |object: &Object| object.metadata().resource_version.parse::<u64>().ok();
+    Some(count(a)?.cmp(&count(b)?))
 }
 
 /// Whether two versions differ in nothing but the API server's count of them.

@@ -1,10 +1,12 @@
 //! The rules of the spine by example, and what must hold whatever happens.
 
 mod canaries;
+mod causes;
 mod classes;
 mod endpoints;
 mod fixture;
 mod holds;
+mod interrupted;
 mod original;
 mod price;
 mod properties;

@@ -6,16 +6,16 @@
 //!
 //! **Invariant:** writing never holds up reading; what cannot be written is tried again until it can.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use kube::Client;
 use serde_json::json;
-use shared::backoff::Backoff;
+use shared::clock;
 use shared::name::ObjectName;
 use tokio::sync::mpsc;
 
@@ -28,6 +28,10 @@ use super::wire::Decoded;
 use crate::event::{Event, Hold, HoldRequest};
 use crate::hold::record_name;
 use crate::objects::{Object, ObjectKind, ObjectRef, json};
+
+mod queue;
+
+use self::queue::{Next, Queue};
 
 /// The label of a record, and its value for a hold.
 pub(super) const LABEL: (&str, &str) = ("firth.dev/decision", "hold");
@@ -141,27 +145,30 @@ pub(super) async fn write(
     namespace: Arc<str>,
     mut requests: mpsc::Receiver<HoldRequest>,
 ) -> Result<(), KubeError> {
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
-    // The newest of each object: an older one is overtaken.
-    let mut pending: BTreeMap<ObjectRef, HoldRequest> = BTreeMap::new();
+    let mut queue = Queue::default();
+    let mut asked = true;
     loop {
-        if pending.is_empty() {
-            match requests.recv().await {
-                Some(request) => add(&mut pending, request),
-                // Nobody asks any more; the task is as long as the process.
-                None => std::future::pending().await,
-            }
-        }
         while let Ok(request) = requests.try_recv() {
-            add(&mut pending, request);
+            queue.add(request, clock::now());
         }
-        let Some((object, request)) = pending.pop_first() else {
-            continue;
+        let (object, job) = match queue.next(clock::now()) {
+            Next::Ready(object, job) => (object, job),
+            Next::Wait(until) => {
+                tokio::select! {
+                    request = requests.recv(), if asked => match request {
+                        Some(request) => queue.add(request, clock::now()),
+                        // Nobody asks any more; the task is as long as the process.
+                        None => asked = false,
+                    },
+                    () = sleep_until(until) => {}
+                }
+                continue;
+            }
         };
-        let done = tokio::time::timeout(ANSWER, fulfil(&client, &namespace, &request)).await;
+        let done = tokio::time::timeout(ANSWER, fulfil(&client, &namespace, job.request())).await;
         let reason = match done {
             Ok(Ok(())) => {
-                backoff.reset();
+                queue.done(object, clock::now());
                 continue;
             }
             Ok(Err(reason)) => reason,
@@ -170,17 +177,15 @@ pub(super) async fn write(
         tracing::error!(
             "the hold of {object} cannot be put on record in {namespace}, and is tried again: {reason}"
         );
-        pending.entry(object).or_insert(request);
-        tokio::time::sleep(backoff.next_delay()).await;
+        queue.failed(object, job, clock::now());
     }
 }
 
-fn add(pending: &mut BTreeMap<ObjectRef, HoldRequest>, request: HoldRequest) {
-    let object = match &request {
-        HoldRequest::Write(hold) => hold.object.reference(),
-        HoldRequest::Erase(object) => object.clone(),
-    };
-    pending.insert(object, request);
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Does one request. A record that says it already is left alone.

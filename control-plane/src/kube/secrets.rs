@@ -30,10 +30,10 @@ const MAX_READS: usize = 16;
 const ANSWER: Duration = Duration::from_secs(10);
 /// What is no longer wanted is kept so long: a reference that moves to and fro costs nothing.
 const KEEP: Duration = Duration::from_secs(60);
-/// The first wants are taken for complete when all else was taken and none came for so long.
-const QUIET: Duration = Duration::from_millis(300);
-/// The first reads are waited for no longer than this.
+/// The first reads are waited for as long as one of them succeeds this often.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Reads under way at once of names that could not be read before: those that hang leave room for others.
+const MAX_RETRIES: usize = 4;
 
 /// What the metadata watch tells the task that reads.
 #[derive(Debug)]
@@ -71,21 +71,49 @@ struct Ledger {
     had: HashMap<ObjectName, Option<Revision>>,
     reading: BTreeSet<ObjectName>,
     due: BTreeSet<ObjectName>,
+    /// Wanted since all were listed, and not among them: a watch may be behind the one that led to the want, so these are
+    /// asked for once.
+    unheard: BTreeSet<ObjectName>,
+    /// Those of them that exist: the watch will say so.
+    expected: BTreeSet<ObjectName>,
+    /// Whether all that exist are known.
+    listed: bool,
+    /// Could not be read: when each is tried again.
+    failing: BTreeMap<ObjectName, Retry>,
     /// Had and no longer wanted: until when it is kept.
     idle: BTreeMap<ObjectName, Instant>,
+}
+
+/// A Secret that could not be read.
+#[derive(Debug)]
+struct Retry {
+    /// `None` while it is being read, or its turn has come.
+    at: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Retry {
+    fn new() -> Self {
+        Self {
+            at: None,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
+        }
+    }
 }
 
 impl Ledger {
     fn change(&mut self, change: Change<()>) -> Option<Event> {
         match change {
             Change::Put(Item { name, revision, .. }) => {
+                self.unheard.remove(&name);
+                self.expected.remove(&name);
                 self.known.insert(name.clone(), revision);
                 self.consider(&name);
                 None
             }
             Change::Gone(name) => {
                 self.known.remove(&name);
-                self.due.remove(&name);
+                self.drop_reads(&name);
                 self.forget(name)
             }
         }
@@ -99,7 +127,7 @@ impl Ledger {
     fn want(&mut self, wanted: OrdSet<ObjectName>, now: Instant) {
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
         for name in before.iter().filter(|name| !wanted.contains(*name)) {
-            self.due.remove(name);
+            self.drop_reads(name);
             if self.had.contains_key(name) {
                 self.idle.insert(name.clone(), now + KEEP);
             }
@@ -107,7 +135,17 @@ impl Ledger {
         for name in wanted.iter().filter(|name| !before.contains(*name)) {
             self.idle.remove(name);
             self.consider(name);
+            if self.listed && !self.known.contains_key(name) {
+                self.unheard.insert(name.clone());
+            }
         }
+    }
+
+    fn drop_reads(&mut self, name: &ObjectName) {
+        self.due.remove(name);
+        self.unheard.remove(name);
+        self.expected.remove(name);
+        self.failing.remove(name);
     }
 
     /// Whether a Secret is to be read.
@@ -121,14 +159,36 @@ impl Ledger {
         }
     }
 
-    /// The next to be read, which then is.
+    /// The next to be read, which then is. Those that failed before come last.
     fn next(&mut self) -> Option<ObjectName> {
-        let name = self
+        let retries = self
+            .reading
+            .iter()
+            .filter(|name| self.failing.contains_key(*name));
+        let may_retry = retries.count() < MAX_RETRIES;
+        let is_free = |name: &&ObjectName| {
+            let waits = self
+                .failing
+                .get(*name)
+                .map(|retry| retry.at.is_some() || !may_retry);
+            !self.reading.contains(*name) && !waits.unwrap_or(false)
+        };
+        let due = self
             .due
             .iter()
-            .find(|name| !self.reading.contains(*name))?
+            .filter(|name| !self.failing.contains_key(*name))
+            .find(is_free);
+        let name = due
+            .or_else(|| self.unheard.iter().find(is_free))
+            .or_else(|| {
+                self.failing
+                    .keys()
+                    .filter(|name| self.due.contains(*name))
+                    .find(is_free)
+            })?
             .clone();
         self.due.remove(&name);
+        self.unheard.remove(&name);
         self.reading.insert(name.clone());
         Some(name)
     }
@@ -136,6 +196,11 @@ impl Ledger {
     /// What a read found; `None` for nothing.
     fn read(&mut self, name: &ObjectName, found: Option<Item<Decoded>>) -> Option<Event> {
         self.reading.remove(name);
+        self.failing.remove(name);
+        if !self.known.contains_key(name) && self.wanted.contains(name) && found.is_some() {
+            // Not taken in: if it went meanwhile, nobody would ever say so.
+            self.expected.insert(name.clone());
+        }
         // Gone meanwhile, or no longer wanted: the watch, or the next want, says more.
         if !self.known.contains_key(name) || !self.wanted.contains(name) {
             return None;
@@ -146,10 +211,31 @@ impl Ledger {
         Some(told::event(ObjectKind::Secret, Change::Put(item)))
     }
 
-    /// A read failed: it is due again.
-    fn failed(&mut self, name: &ObjectName) {
+    /// A read failed: it is tried again after a while, alone. Whether that is news.
+    fn failed(&mut self, name: &ObjectName, now: Instant) -> bool {
         self.reading.remove(name);
         self.consider(name);
+        if !self.due.contains(name) {
+            self.failing.remove(name);
+            return false;
+        }
+        let is_news = !self.failing.contains_key(name);
+        let retry = self.failing.entry(name.clone()).or_insert_with(Retry::new);
+        retry.at = Some(now + retry.backoff.next_delay());
+        is_news
+    }
+
+    /// What failed and has waited long enough may be read.
+    fn wake(&mut self, now: Instant) {
+        for retry in self.failing.values_mut() {
+            retry.at = retry.at.filter(|at| *at > now);
+        }
+    }
+
+    /// When something is to be done by the clock.
+    fn next_time(&self) -> Option<Instant> {
+        let retries = self.failing.values().filter_map(|retry| retry.at);
+        retries.chain(self.idle.values().copied()).min()
     }
 
     /// What was not wanted for long enough.
@@ -169,30 +255,40 @@ impl Ledger {
             .map(|_| told::deleted(ObjectKind::Secret, name))
     }
 
+    /// Whether all that is wanted was read, does not exist, or could not be read for now.
     fn is_settled(&self) -> bool {
-        self.due.is_empty() && self.reading.is_empty()
+        let mut open = self.due.iter().chain(&self.reading);
+        self.unheard.is_empty()
+            && self.expected.is_empty()
+            && open.all(|name| self.failing.contains_key(name))
     }
 }
 
 /// When the wants that follow from the first lists are read, and Secrets count as complete.
 ///
 /// Proxies that had certificates must not be answered without them by a control plane that has just started.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Start {
+    /// All Secrets that exist are known.
     listed: bool,
-    /// Since when all other kinds are complete and taken in.
-    taken: Option<Instant>,
-    /// The wants published last after that.
-    published: Option<Instant>,
+    /// Since all are listed and wanted: the last success, or the beginning.
+    progress: Option<Instant>,
 }
 
 impl Start {
+    /// Something was heard.
+    fn note(&mut self, others_synced: bool, has_read: bool, now: Instant) {
+        if self.listed && others_synced && (has_read || self.progress.is_none()) {
+            self.progress = Some(now);
+        }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.progress.map(|at| at + PATIENCE)
+    }
+
     fn is_over(&self, settled: bool, now: Instant) -> bool {
-        let Some(taken) = self.taken.filter(|_| self.listed) else {
-            return false;
-        };
-        let quiet = self.published.is_some() || now >= taken + QUIET;
-        (settled && quiet) || now >= taken + PATIENCE
+        self.until().is_some_and(|until| settled || now >= until)
     }
 }
 
@@ -205,32 +301,27 @@ pub(super) async fn run(
     told: Told,
     mut seen: mpsc::Receiver<Seen>,
     mut wants: watch::Receiver<Wants>,
-    others: usize,
 ) -> Result<(), KubeError> {
-    const LOOK: Duration = Duration::from_millis(10);
     let mut ledger = Ledger::default();
-    let mut start = Some(Start {
-        listed: false,
-        taken: None,
-        published: None,
-    });
-    let complete = told.complete();
+    let mut start = Some(Start::default());
     let mut reads = FuturesUnordered::new();
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
-    let mut pause: Option<Instant> = None;
     let mut publishing = true;
-    ledger.want(wants.borrow_and_update().secrets.clone(), clock::now());
+    let Wants {
+        secrets,
+        mut others_synced,
+        number,
+    } = wants.borrow_and_update().clone();
+    ledger.want(secrets, clock::now());
+    // The wants that the index was told to be settled, and those that it has.
+    let (mut settled, mut wanted) = (number, number);
     loop {
-        while pause.is_none() && reads.len() < MAX_READS {
+        while reads.len() < MAX_READS {
             let Some(name) = ledger.next() else { break };
             reads.push(read(client.clone(), name));
         }
-        let due = [
-            pause,
-            ledger.idle.values().min().copied(),
-            start.as_ref().map(|_| clock::now() + LOOK),
-        ];
+        let due = [ledger.next_time(), start.as_ref().and_then(Start::until)];
         let due = due.into_iter().flatten().min();
+        let mut has_read = false;
         let events = tokio::select! {
             heard = seen.recv() => match heard.ok_or(KubeError::Closed)? {
                 Seen::Changes(changes, afresh) => {
@@ -240,45 +331,52 @@ pub(super) async fn run(
                     changes.into_iter().filter_map(|change| ledger.change(change)).collect()
                 }
                 Seen::Synced => {
+                    ledger.listed = true;
                     start.iter_mut().for_each(|start| start.listed = true);
                     Vec::new()
                 }
             },
             changed = wants.changed(), if publishing => {
                 publishing = changed.is_ok();
-                ledger.want(wants.borrow_and_update().secrets.clone(), clock::now());
-                let taken = start.as_mut().filter(|start| start.taken.is_some());
-                taken.into_iter().for_each(|start| start.published = Some(clock::now()));
+                let now = wants.borrow_and_update().clone();
+                (others_synced, wanted) = (now.others_synced, now.number);
+                ledger.want(now.secrets, clock::now());
                 Vec::new()
             }
             Some((name, found)) = reads.next() => match found {
                 Ok(found) => {
-                    backoff.reset();
+                    has_read = true;
                     ledger.read(&name, found).into_iter().collect()
                 }
                 Err(reason) => {
-                    tracing::warn!("the Secret {name} cannot be read, and is tried again: {reason}");
-                    ledger.failed(&name);
-                    pause = Some(clock::now() + backoff.next_delay());
+                    if ledger.failed(&name, clock::now()) {
+                        tracing::warn!("the Secret {name} cannot be read, and is tried again until it can: {reason}");
+                    }
                     Vec::new()
                 }
             },
             () = sleep_until(due) => {
                 let now = clock::now();
-                pause = pause.filter(|until| *until > now);
+                ledger.wake(now);
                 ledger.expire(now)
             }
         };
         told.events(ObjectKind::Secret, events).await?;
         if let Some(begun) = &mut start {
             let now = clock::now();
-            if begun.taken.is_none() && *complete.borrow() >= others && told.is_taken() {
-                begun.taken = Some(now);
-            }
+            begun.note(others_synced, has_read, now);
             if begun.is_over(ledger.is_settled(), now) {
+                if !ledger.is_settled() {
+                    tracing::warn!("the first Secrets are not all read, and no more are waited for");
+                }
                 start = None;
                 told.synced(ObjectKind::Secret).await?;
             }
+        }
+        // After what was read: the index hears of both in this order.
+        if settled != wanted && start.is_none() && ledger.is_settled() {
+            settled = wanted;
+            told.settled(wanted).await?;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shared::name::ObjectName;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::KubeError;
 use super::follow::Sink;
@@ -20,18 +20,12 @@ use crate::pipeline::Inputs;
 pub(super) struct Told {
     inputs: Inputs,
     freshness: Freshness,
-    /// How many kinds are complete.
-    complete: watch::Sender<usize>,
 }
 
 impl Told {
     /// To the channels of `inputs`.
     pub(super) fn new(inputs: Inputs, freshness: Freshness) -> Self {
-        Self {
-            inputs,
-            freshness,
-            complete: watch::Sender::new(0),
-        }
+        Self { inputs, freshness }
     }
 
     /// Tells of events of one kind.
@@ -58,19 +52,15 @@ impl Told {
             .await
             .map_err(|_| KubeError::Closed)?;
         self.freshness.note_synced(kind);
-        self.complete.send_modify(|kinds| *kinds += 1);
         Ok(())
     }
 
-    /// How many kinds are complete, as it changes.
-    pub(super) fn complete(&self) -> watch::Receiver<usize> {
-        self.complete.subscribe()
-    }
-
-    /// Whether everything that was told has been taken.
-    pub(super) fn is_taken(&self) -> bool {
-        let empty = |channel: &mpsc::Sender<Input>| channel.capacity() == channel.max_capacity();
-        empty(&self.inputs.endpoints) && empty(&self.inputs.objects)
+    /// Tells that the wants of this number are settled, after everything of Secrets that was told before.
+    pub(super) async fn settled(&self, wants: u64) -> Result<(), KubeError> {
+        self.channel(ObjectKind::Secret)
+            .send(Input::Settled(wants))
+            .await
+            .map_err(|_| KubeError::Closed)
     }
 
     fn channel(&self, kind: ObjectKind) -> &mpsc::Sender<Input> {

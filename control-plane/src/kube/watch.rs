@@ -67,6 +67,8 @@ pub(super) struct Watch<T> {
     probe_at: Option<Instant>,
     /// The highest revision when the probe went out.
     probed_above: u64,
+    /// When the newest probe went out, and the one before.
+    probed: [Option<Instant>; 2],
     /// A newest revision that is to be reached, and since when.
     expected: Option<(u64, Instant)>,
     /// How long that may take.
@@ -113,6 +115,7 @@ impl<T> Watch<T> {
             spoke: false,
             probe_at: None,
             probed_above: 0,
+            probed: [None; 2],
             expected: None,
             lag: LAG,
             told_restored: false,
@@ -410,6 +413,17 @@ impl<T> Watch<T> {
             )));
             return self.relist();
         }
+        // Bookmarks come about every minute, and a connection that leads nowhere any more says nothing either.
+        let is_silent = self.probed[1].is_some_and(|before| self.heard < before);
+        if is_silent && newest > self.highest {
+            said.push(Said::Warning(format!(
+                "a watch at {} says nothing and the server is at {newest}: it is opened anew",
+                self.highest
+            )));
+            self.expected = None;
+            self.phase = Phase::Idle;
+            return;
+        }
         match self.expected {
             None => self.expected = Some((newest, now)),
             Some((expected, _)) if self.highest >= expected => {
@@ -433,6 +447,7 @@ impl<T> Watch<T> {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = Some(now + PROBE);
             self.probed_above = self.highest;
+            self.probed = [Some(now), self.probed[0]];
             said.push(Said::Probe);
         }
         match self.phase {

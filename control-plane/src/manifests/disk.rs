@@ -22,12 +22,28 @@ const MAX_FILE: u64 = 256 << 20;
 /// What a look found, by path.
 pub(super) type Found = BTreeMap<Path, Content>;
 
+/// What a look at everything found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) found: Found,
+    /// Folders that are there but could not be read: nobody knows what is in them and below.
+    pub(super) unread: BTreeSet<Path>,
+}
+
+impl Scan {
+    /// Whether a file was not looked for: its absence says nothing.
+    pub(super) fn is_unread(&self, file: &str) -> bool {
+        let mut folders = file.rmatch_indices('/').map(|(at, _)| &file[..at]);
+        folders.any(|folder| self.unread.contains(folder))
+    }
+}
+
 /// The folder, and the watch on it.
 #[derive(Debug)]
 pub(super) struct Disk {
     root: PathBuf,
     watcher: RecommendedWatcher,
-    /// Files that are there but could not be read: a change of their mode may help.
+    /// Files and folders that are there but could not be read: a change of their mode may help.
     unreadable: BTreeSet<Path>,
 }
 
@@ -45,15 +61,15 @@ impl Disk {
     ///
     /// # Errors
     /// Where the folder itself cannot be watched or listed. A part of it that cannot is only logged.
-    pub(super) fn scan(&mut self) -> io::Result<Found> {
-        let mut found = Found::new();
-        self.walk("", &mut found)?;
-        Ok(found)
+    pub(super) fn scan(&mut self) -> io::Result<Scan> {
+        let mut scan = Scan::default();
+        self.walk("", &mut scan)?;
+        Ok(scan)
     }
 
     /// Reads what stands at some paths.
     pub(super) fn look(&mut self, touched: &BTreeMap<PathBuf, Touched>) -> Found {
-        let mut found = Found::new();
+        let mut scan = Scan::default();
         for (path, touched) in touched {
             let Some(place) = place(&self.root, path) else {
                 continue;
@@ -61,7 +77,7 @@ impl Disk {
             let Place::Shown(name) = place else {
                 // A mounted ConfigMap or Secret: its files are links through `..data`, which was just replaced.
                 if let Place::Mount(folder) = place {
-                    self.walk_part(&folder, &mut found);
+                    self.walk_part(&folder, &mut scan);
                 }
                 continue;
             };
@@ -71,36 +87,41 @@ impl Disk {
             match fs::metadata(path) {
                 Ok(meta) if meta.is_dir() => {
                     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
-                        self.walk_part(&name, &mut found);
+                        self.walk_part(&name, &mut scan);
                     }
                 }
-                Ok(_) if is_manifest(path) => self.read(name, path, &mut found),
+                Ok(_) if is_manifest(path) => self.read(name, path, &mut scan.found),
                 Ok(_) => {}
                 Err(error) if is_absent(&error) => {
                     self.unreadable.remove(&name);
-                    found.insert(name, Content::Gone);
+                    scan.found.insert(name, Content::Gone);
                 }
-                Err(error) if is_manifest(path) => self.failed(name, &error, &mut found),
+                Err(error) if is_manifest(path) => self.failed(name, &error, &mut scan.found),
                 Err(_) => {}
             }
         }
-        found
+        scan.found
     }
 
     /// As [`Self::walk`], where the rest of the folder goes on without.
-    fn walk_part(&mut self, folder: &str, found: &mut Found) {
-        if let Err(error) = self.walk(folder, found)
-            && !is_absent(&error)
-        {
-            tracing::warn!(
-                "the folder {} cannot be read: {error}",
-                self.root.join(folder).display()
-            );
+    fn walk_part(&mut self, folder: &str, scan: &mut Scan) {
+        match self.walk(folder, scan) {
+            Err(error) if !is_absent(&error) => {
+                tracing::warn!(
+                    "the folder {} cannot be read, what it had stays: {error}",
+                    self.root.join(folder).display()
+                );
+                self.unreadable.insert(folder.into());
+                scan.unread.insert(folder.into());
+            }
+            Ok(()) | Err(_) => {
+                self.unreadable.remove(folder);
+            }
         }
     }
 
     /// Watches and reads a folder and those in it. `folder` is its path within the root, empty for the root.
-    fn walk(&mut self, folder: &str, found: &mut Found) -> io::Result<()> {
+    fn walk(&mut self, folder: &str, scan: &mut Scan) -> io::Result<()> {
         let at = self.root.join(folder);
         self.watcher
             .watch(&at, RecursiveMode::NonRecursive)
@@ -117,9 +138,9 @@ impl Disk {
                 format!("{folder}/{name}").into()
             };
             if entry.file_type()?.is_dir() {
-                self.walk_part(&path, found);
+                self.walk_part(&path, scan);
             } else if is_manifest(&entry.path()) {
-                self.read(path, &entry.path(), found);
+                self.read(path, &entry.path(), &mut scan.found);
             }
         }
         Ok(())

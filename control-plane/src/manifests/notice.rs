@@ -4,7 +4,9 @@
 //! read once. Where too much gathers, or the kernel itself lost something, the whole folder is read again.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, ModifyKind};
@@ -70,6 +72,9 @@ impl Notice {
         let Some(touched) = touched(&event.kind) else {
             return;
         };
+        if is_new_file(&event.kind) && event.paths.iter().all(|path| is_being_written(path)) {
+            return;
+        }
         if event.paths.contains(&*self.root) {
             if touched == Touched::Content {
                 self.lose("the folder itself was moved or removed".to_owned());
@@ -101,9 +106,22 @@ impl notify::EventHandler for Notice {
     }
 }
 
+fn is_new_file(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Create(CreateKind::File | CreateKind::Any | CreateKind::Other)
+    )
+}
+
+/// Whether a file that has just come will be closed by who made it: then that is the time to look. A link is complete
+/// at once, whether to a name or to a file that has one already.
+fn is_being_written(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.nlink() <= 1)
+}
+
 /// Whether an event is one to look for, and how much it says.
 ///
-/// Writes are not, but the end of writing is: a file that is written in place is empty for a moment, and an empty file
+/// Writes are not, nor is the file that they go to before, but the end of writing is: a file that is written in place is empty for a moment, and an empty file
 /// has no objects.
 fn touched(kind: &EventKind) -> Option<Touched> {
     match kind {
@@ -149,6 +167,25 @@ mod tests {
             (Touched::Content, None)
         );
         assert!(notice.take().paths.is_empty());
+    }
+
+    #[test]
+    fn a_new_file_counts_when_it_is_closed_and_a_link_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let notice = Notice::new(dir.path().into());
+        fs::write(at("file"), "a").unwrap();
+        std::os::unix::fs::symlink("file", at("soft")).unwrap();
+        let created = |name: &str| event(EventKind::Create(CreateKind::File), at(name).to_str().unwrap());
+        notice.gather(created("file"));
+        assert!(notice.take().paths.is_empty());
+        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        notice.gather(event(closed, at("file").to_str().unwrap()));
+        notice.gather(created("soft"));
+        fs::hard_link(at("file"), at("hard")).unwrap();
+        notice.gather(created("hard"));
+        let names: Vec<_> = notice.take().paths.into_keys().collect();
+        assert_eq!(names, [at("file"), at("hard"), at("soft")]);
     }
 
     #[test]

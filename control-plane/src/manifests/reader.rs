@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::FolderError;
-use super::disk::{Disk, Found};
-use super::folder::{self, Folder, Outcome};
-use super::notice::{Notice, Pending};
+use super::disk::{Disk, Found, Scan};
+use super::document::Parsed;
+use super::folder::{self, Content, Folder, Outcome};
+use super::notice::{Notice, Pending, Touched};
 use super::record::Records;
 use crate::event::{Event, HoldRequest, Input};
 use crate::freshness::Freshness;
@@ -28,6 +29,13 @@ const ESSENTIAL: [ObjectKind; 3] = [
     ObjectKind::EndpointSlice,
 ];
 
+/// Files that were not found, and when to look again.
+type Absent = (BTreeSet<folder::Path>, Instant);
+
+/// Who replaces a file without renaming (git, `cp`, some editors) removes or empties it first and writes it a moment
+/// later. Only the clock can tell that from a file that goes: nothing says whether more will come.
+const REPLACED: Duration = Duration::from_millis(20);
+
 /// Carries files in and events out.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -40,7 +48,7 @@ pub(super) struct Reader {
     freshness: Freshness,
     inputs: Inputs,
     /// Files that a scan of the whole folder did not find, and when to look again.
-    absent: Option<(BTreeSet<folder::Path>, Instant)>,
+    absent: Option<Absent>,
     /// What was said to be ignored, once.
     ignored: BTreeSet<String>,
     /// Until when a folder that is empty at first is not believed.
@@ -81,11 +89,11 @@ impl Reader {
 
     /// Reads everything for the first time.
     pub(super) async fn start(&mut self, on_record: Vec<Event>) -> Result<(), FolderError> {
-        let found = self.scan().await?.map_err(|source| FolderError::Unreadable {
+        let scan = self.scan().await?.map_err(|source| FolderError::Unreadable {
             path: self.dir.clone(),
             source,
         })?;
-        let Outcome { events, .. } = self.take_in(found);
+        let Outcome { events, .. } = self.take_in(scan.found);
         // Holds first: an object that is rejected has its last good version at hand.
         self.send([on_record, events].concat()).await?;
         // A folder that is not mounted yet, or not filled yet, looks like one that has nothing, and proxies may have
@@ -133,10 +141,13 @@ impl Reader {
         }
         let empty = self.empty_until.is_some_and(|at| at <= now);
         if empty || self.absent.as_ref().is_some_and(|(_, at)| *at <= now) {
-            self.rescan(now).await?;
-        }
-        if empty {
-            self.say_synced().await?;
+            let is_whole = self.rescan(now).await?;
+            if empty && (is_whole || self.folder.has_any(&ESSENTIAL)) {
+                self.say_synced().await?;
+            } else if empty {
+                // Nobody knows whether it is empty.
+                self.empty_until = Some(now + SECOND_LOOK);
+            }
         }
         Ok(())
     }
@@ -144,20 +155,23 @@ impl Reader {
     /// Looks at what has been touched.
     async fn look(&mut self, pending: Pending) -> Result<(), FolderError> {
         if let Some(reason) = pending.lost {
-            tracing::warn!("the folder {} is read anew: {reason}", self.dir.display());
-            return self.rescan(Instant::now()).await;
+            return self.lost(&reason).await;
         }
-        let mut found = self.blocking(move |disk| disk.look(&pending.paths)).await?;
-        // A file that was renamed goes here and comes there, in two events. Whatever is known by now counts as one
-        // change, so that its objects do not go in between.
-        if found.values().any(|content| *content == folder::Content::Gone) {
-            tokio::task::yield_now().await;
+        let mut paths = pending.paths;
+        let touched = paths.clone();
+        let mut found = self.blocking(move |disk| disk.look(&touched)).await?;
+        // A file that was renamed goes here and comes there, in two events, and one that is replaced is gone or empty for
+        // a moment. What is known a little later counts as one change, so that its objects do not go in between.
+        if found.values().any(is_void) {
+            tokio::time::sleep(REPLACED).await;
             let more = self.notice.take();
             if let Some(reason) = more.lost {
-                tracing::warn!("the folder {} is read anew: {reason}", self.dir.display());
-                return self.rescan(Instant::now()).await;
+                return self.lost(&reason).await;
             }
-            found.extend(self.blocking(move |disk| disk.look(&more.paths)).await?);
+            paths.extend(more.paths);
+            // All of it, for a folder may have come or gone over what was found before.
+            paths.values_mut().for_each(|touched| *touched = Touched::Content);
+            found = self.blocking(move |disk| disk.look(&paths)).await?;
         }
         let Outcome { events, .. } = self.take_in(found);
         self.send(events).await?;
@@ -167,26 +181,42 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the whole folder. What is absent from it goes at once where it is little, and else when a second look, a
+    /// Some notices were not heard.
+    async fn lost(&mut self, reason: &str) -> Result<(), FolderError> {
+        tracing::warn!("the folder {} is read anew: {reason}", self.dir.display());
+        self.rescan(Instant::now()).await.map(|_| ())
+    }
+
+    /// Reads the whole folder; true where that was possible for all of it. What is absent from it goes at once where it is little, and else when a second look, a
     /// little later, does not find it either.
-    async fn rescan(&mut self, now: Instant) -> Result<(), FolderError> {
+    async fn rescan(&mut self, now: Instant) -> Result<bool, FolderError> {
         let doubted = self.absent.take().filter(|(_, at)| *at <= now);
-        let mut found = match self.scan().await? {
-            Ok(found) => found,
+        match self.scan().await? {
+            Ok(scan) => self.compare(scan, doubted, now).await,
             Err(error) => {
                 tracing::error!(
                     "the folder {} cannot be read, what it had stays: {error}",
                     self.dir.display()
                 );
                 self.absent = Some((BTreeSet::new(), now + SECOND_LOOK));
-                return Ok(());
+                Ok(false)
             }
-        };
-        let present = found.keys().cloned().collect();
+        }
+    }
+
+    /// Takes in what a scan found and did not find; `doubted` are files that one a little earlier did not find.
+    async fn compare(
+        &mut self,
+        mut scan: Scan,
+        doubted: Option<Absent>,
+        now: Instant,
+    ) -> Result<bool, FolderError> {
+        let present = scan.found.keys().cloned().collect();
+        let mut absent = self.folder.absent(&present);
+        absent.retain(|file| !scan.is_unread(file));
         let doubted_before =
             |path: &folder::Path| doubted.as_ref().is_some_and(|(paths, _)| paths.contains(path));
-        let (mut gone, fresh): (Vec<_>, Vec<_>) =
-            self.folder.absent(&present).into_iter().partition(doubted_before);
+        let (mut gone, fresh): (Vec<_>, Vec<_>) = absent.into_iter().partition(doubted_before);
         if self.folder.is_doubtful(&fresh) {
             tracing::warn!(
                 "{} files are gone from {} all at once, {} the first: a second look in 5 s decides",
@@ -205,9 +235,11 @@ impl Reader {
                 self.dir.display()
             );
         }
-        found.extend(gone.into_iter().map(|path| (path, folder::Content::Gone)));
-        let Outcome { events, .. } = self.take_in(found);
-        self.send(events).await
+        let gone = gone.into_iter().map(|path| (path, Content::Gone));
+        scan.found.extend(gone);
+        let Outcome { events, .. } = self.take_in(scan.found);
+        self.send(events).await?;
+        Ok(scan.unread.is_empty())
     }
 
     fn take_in(&mut self, found: Found) -> Outcome {
@@ -304,16 +336,16 @@ impl Reader {
         }
     }
 
-    async fn scan(&mut self) -> Result<io::Result<Found>, FolderError> {
+    async fn scan(&mut self) -> Result<io::Result<Scan>, FolderError> {
         for kind in ObjectKind::ALL {
             self.freshness.note_relist(kind);
         }
         let began = clock::now();
-        let found = self.blocking(Disk::scan).await?;
-        if let Ok(found) = &found {
-            tracing::debug!(files = found.len(), took = ?began.elapsed(), "the folder was read");
+        let scan = self.blocking(Disk::scan).await?;
+        if let Ok(scan) = &scan {
+            tracing::debug!(files = scan.found.len(), took = ?began.elapsed(), "the folder was read");
         }
-        Ok(found)
+        Ok(scan)
     }
 
     /// Lets a thread that may block look at the disk.
@@ -331,6 +363,15 @@ impl Reader {
         .map_err(|_| FolderError::Closed)?;
         self.disk = Some(disk);
         Ok(found)
+    }
+}
+
+/// Whether it may be a file that is about to be replaced: it is gone, or has no documents.
+fn is_void(content: &Content) -> bool {
+    match content {
+        Content::Gone => true,
+        Content::Text(parsed) => *parsed == Parsed::default(),
+        Content::Unreadable(_) => false,
     }
 }
 

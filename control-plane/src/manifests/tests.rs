@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::event::{Hold, Input};
+use crate::event::Hold;
 use crate::objects::{Object, ObjectKind};
 use crate::removal::SECOND_LOOK;
 
@@ -99,6 +99,7 @@ impl World {
                     assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice);
                     assert!(self.synced.insert(kind.as_str()));
                 }
+                Input::Settled(_) => panic!("nothing was wanted"),
                 Input::Events(events) => {
                     self.batches.push(events.len());
                     for event in events {

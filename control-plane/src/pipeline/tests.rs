@@ -5,10 +5,11 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::index::Options;
 use crate::objects::{
-    ConfigMap, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType, IngressRule, IngressTls,
-    Metadata, Object, ServicePortRef, ServiceRef,
+    ConfigMap, EndpointSlice, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType,
+    IngressRule, IngressTls, Metadata, Object, ServicePortRef, ServiceRef, SliceEndpoint,
 };
 use crate::store::Published;
+use shared::kind::Kind;
 use shared::version::Lineage;
 
 struct Bench {
@@ -80,6 +81,22 @@ fn ingress_with_secret() -> Object {
         http: Some(IngressHttp { paths: vec![path] }),
     }];
     Object::Ingress(Arc::new(ingress))
+}
+
+fn slice(address: &str) -> Object {
+    let mut slice = EndpointSlice {
+        address_type: "IPv4".to_owned(),
+        ..EndpointSlice::default()
+    };
+    slice.metadata.namespace = "default".into();
+    slice.metadata.name = "web-1".into();
+    let label = ("kubernetes.io/service-name".to_owned(), "web".to_owned());
+    slice.metadata.labels = [label].into();
+    slice.endpoints = vec![SliceEndpoint {
+        addresses: vec![address.to_owned()],
+        ..SliceEndpoint::default()
+    }];
+    Object::EndpointSlice(Arc::new(slice))
 }
 
 /// Lets the pipeline do all it can do now.
@@ -164,6 +181,129 @@ async fn what_waits_becomes_one_commit() {
     }
     turn(&mut run);
     assert_eq!(published.head().config.seq, before.next());
+}
+
+#[tokio::test]
+async fn endpoints_overtake_a_long_compile() {
+    let Bench {
+        inputs,
+        published,
+        wants: _wants,
+        pipeline,
+    } = bench();
+    let mut run = pin!(pipeline.run());
+    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
+    inputs.objects.send(Input::Events(first)).await.unwrap();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    let before = published.head();
+    assert_eq!(before.live.count(Kind::Endpoints), 1);
+
+    // Far more than one turn can compile.
+    let many = (0..2_000).map(|i| {
+        let Object::Ingress(web) = ingress_with_secret() else {
+            unreachable!()
+        };
+        let mut web = (*web).clone();
+        web.metadata.name = format!("web-{i}").into();
+        web.spec.rules[0].host = format!("h{i}.test");
+        applied(Object::Ingress(Arc::new(web)))
+    });
+    inputs.objects.send(Input::Events(many.collect())).await.unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(run.as_mut().poll(&mut context).is_pending());
+    let mut overtaken = 0;
+    for i in 2.. {
+        let event = applied(slice(&format!("10.0.0.{}", i % 200)));
+        inputs.endpoints.try_send(Input::Events(vec![event])).unwrap();
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        let now = published.head();
+        if now.config.seq != before.config.seq {
+            break;
+        }
+        overtaken = now.live.seq.0 - before.live.seq.0;
+    }
+    assert!(overtaken > 1, "LIVE was committed {overtaken} times meanwhile");
+    turn(&mut run);
+    let now = published.head();
+    assert_eq!(now.config.seq, before.config.seq.next(), "one commit of all");
+    assert_eq!(
+        now.config.count(Kind::Host),
+        before.config.count(Kind::Host) + 2_000
+    );
+}
+
+/// All first lists, with one Ingress that is served, then the same with another Secret.
+async fn change_secret(
+    inputs: &Inputs,
+    run: &mut std::pin::Pin<&mut impl Future<Output = Result<Infallible, PipelineError>>>,
+) {
+    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
+    inputs.objects.send(Input::Events(first)).await.unwrap();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(run);
+    let Object::Ingress(web) = ingress_with_secret() else {
+        unreachable!()
+    };
+    let mut web = (*web).clone();
+    web.spec.tls[0].secret_name = "other".to_owned();
+    let changed = applied(Object::Ingress(Arc::new(web)));
+    inputs.objects.send(Input::Events(vec![changed])).await.unwrap();
+}
+
+#[tokio::test]
+async fn configuration_waits_for_secrets_and_endpoints_do_not() {
+    let Bench {
+        inputs,
+        published,
+        wants,
+        pipeline,
+    } = bench();
+    let mut run = pin!(pipeline.run());
+    change_secret(&inputs, &mut run).await;
+    let (before, number) = (published.head(), wants.borrow().number);
+    turn(&mut run);
+    let wanted = wants.borrow().clone();
+    assert!(wanted.secrets.contains(&ObjectName::new("default", "other")));
+    assert!(wanted.others_synced && wanted.number == number + 1);
+    let event = applied(slice("10.0.0.2"));
+    inputs.endpoints.send(Input::Events(vec![event])).await.unwrap();
+    inputs.objects.send(Input::Settled(number)).await.unwrap();
+    turn(&mut run);
+    let head = published.head();
+    assert_eq!(head.config.seq, before.config.seq, "these are older wants");
+    assert_eq!(head.live.seq, before.live.seq.next());
+
+    inputs.objects.send(Input::Settled(number + 1)).await.unwrap();
+    turn(&mut run);
+    let head = published.head();
+    assert_eq!(head.config.seq, before.config.seq.next());
+    assert_ne!(head.config.snapshot.root(), before.config.snapshot.root());
+}
+
+#[tokio::test]
+async fn configuration_that_waited_long_enough_is_offered() {
+    let Bench {
+        inputs: _inputs,
+        published,
+        wants: _wants,
+        mut pipeline,
+    } = bench();
+    pipeline.unsynced.clear();
+    pipeline.commit(clock::now());
+    let before = published.head().config.seq;
+    pipeline.apply(applied(ingress_with_secret()));
+    pipeline.commit(clock::now());
+    assert_eq!(published.head().config.seq, before);
+    let until = pipeline.stash.as_ref().map(Stash::until).unwrap();
+    assert!(until <= tokio::time::Instant::now() + stash::PATIENCE);
+    pipeline.release_stash();
+    assert_eq!(published.head().config.seq, before.next());
+    assert!(pipeline.stash.is_none());
 }
 
 #[tokio::test]

@@ -177,6 +177,49 @@ fn a_canary_goes_with_its_main_path() {
 }
 
 #[test]
+fn a_canary_keeps_its_hosts_when_its_rules_move() {
+    let main = ingress("main").rule("a.test", &[("/", "main")]);
+    let canary = |hosts: &[&str]| {
+        let rules = |it: Ing, host: &&str| it.rule(host, &[("/", "canary")]);
+        hosts.iter().fold(canary("c").at(2), rules)
+    };
+    let all = [
+        &["b.test", "a.test"][..],
+        &["a.test"],
+        &["b.test"],
+        &["a.test", "b.test"],
+    ];
+    let mut world = World::default();
+    world.apply(main.rule("b.test", &[("/", "main")]));
+    for before in all {
+        for after in all {
+            world.apply(canary(before));
+            world.apply(canary(after));
+            assert_eq!(
+                world.alternatives(),
+                ["default/main/80: default/canary/80"],
+                "{before:?}, then {after:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_canary_that_leaves_a_main_path_is_told_no_more() {
+    let canaries = [("b", 3, "b"), ("c", 2, "c")];
+    let main = |to_b: &str| ingress("main").rule("a.test", &[("/", "main"), ("/b", to_b)]);
+    let mut world = World::default();
+    world.apply(main("main"));
+    for (name, at, service) in canaries {
+        let path = if name == "b" { "/b" } else { "/" };
+        world.apply(canary(name).at(at).rule("a.test", &[(path, service)]));
+    }
+    assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
+    world.apply(main("other"));
+    assert_eq!(world.told("b"), Vec::<String>::new());
+}
+
+#[test]
 fn only_the_first_one_acts_and_the_others_are_told() {
     let mut world = World::default();
     world.apply(main());

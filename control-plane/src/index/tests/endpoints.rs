@@ -56,6 +56,60 @@ fn causes_count_the_endpoints_of_the_service() {
     assert_eq!(commit.cause, "endpoints of default/echo: 2 -> 1");
 }
 
+fn with_ports(slice: Object, ports: serde_json::Value) -> Object {
+    let Object::EndpointSlice(slice) = slice else {
+        unreachable!()
+    };
+    let mut slice = (*slice).clone();
+    slice.ports = serde_json::from_value(ports).unwrap();
+    Object::EndpointSlice(slice.into())
+}
+
+#[test]
+fn causes_say_what_changed_where_the_count_does_not() {
+    let echo = || slice("echo-1", "echo", &["10.0.0.1", "10.0.0.2"]);
+    let mut world = World::default();
+    world.events([applied(web()), applied(echo())]);
+    for (ports, cause) in [
+        (json!([{"name": "http", "port": 8081}]), "port 8080 -> 8081"),
+        (
+            json!([{"name": "web", "port": 8081}]),
+            "port http 8081 -> web 8081",
+        ),
+        (
+            json!([{"name": "web", "port": 8081}, {"name": "x", "port": 9}]),
+            "port 8081 -> 8081, 9",
+        ),
+        (json!([]), "port 8081, 9 -> none"),
+        (json!([{"name": "http", "port": 8080}]), "port none -> 8080"),
+    ] {
+        let commit = world.apply(with_ports(echo(), ports));
+        assert_eq!(commit.cause, format!("endpoints of default/echo: {cause}"));
+    }
+    let commit = world.apply(slice("echo-1", "echo", &["10.0.0.1", "10.0.0.3"]));
+    assert_eq!(commit.cause, "endpoints of default/echo: 1 of 2 changed");
+}
+
+#[test]
+fn causes_name_an_ingress_first_and_endpoints_last() {
+    let mut world = World::default();
+    world.events([applied(web()), applied(slice("echo-1", "echo", &["10.0.0.1"]))]);
+    let commit = world.events([
+        applied(slice("echo-1", "echo", &["10.0.0.2"])),
+        applied(service("echo")),
+        applied(web().annotation("ssl-redirect", "false")),
+    ]);
+    assert_eq!(
+        commit.cause,
+        "3 changes, first: Ingress default/web: ssl-redirect false"
+    );
+    let commit = world.events([
+        applied(slice("echo-1", "echo", &["10.0.0.3"])),
+        applied(service_with("echo", json!([{"name": "http", "port": 80}]))),
+    ]);
+    assert_eq!(commit.cause, "2 changes, first: Service default/echo: changed");
+}
+
 #[test]
 fn an_unchanged_slice_changes_nothing() {
     let mut world = World::default();

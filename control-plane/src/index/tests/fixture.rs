@@ -36,7 +36,7 @@ pub(super) fn reference(kind: ObjectKind, object: &str) -> ObjectRef {
 }
 
 /// An Ingress that is put together.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Ing(pub(super) Value);
 
 /// An Ingress of our class.
@@ -214,6 +214,19 @@ impl World {
             self.index.apply(event);
         }
         let commit = self.index.commit();
+        self.follow(&commit);
+        commit
+    }
+
+    /// Gives what changed slices mean for the committed configuration, and follows that.
+    pub(super) fn early(&mut self) -> Commit {
+        let commit = self.index.commit_live();
+        assert!(commit.config.is_empty());
+        self.follow(&commit);
+        commit
+    }
+
+    fn follow(&mut self, commit: &Commit) {
         for (delta, snapshot) in [(&commit.config, &mut self.config), (&commit.live, &mut self.live)] {
             let keys: std::collections::HashSet<_> = (delta.up.iter().map(|entry| &entry.key))
                 .chain(delta.removed.iter().map(|removal| &removal.key))
@@ -234,9 +247,10 @@ impl World {
                     entry.key
                 );
             }
+            assert!(delta.up.is_sorted_by_key(|entry| &entry.key));
+            assert!(delta.removed.is_sorted());
             delta.apply(snapshot);
         }
-        commit
     }
 
     pub(super) fn apply(&mut self, object: impl Into<Object>) -> Commit {

@@ -242,3 +242,94 @@ fn locations_are_told() {
         .unwrap();
     assert_eq!(problems[0].location, "web.yaml:7");
 }
+
+fn version(count: u32, service: &str) -> Ing {
+    let it = ingress("web").rule("a.test", &[("/", service)]);
+    it.with(|it| it["metadata"]["resourceVersion"] = json!(count.to_string()))
+}
+
+/// One that has a version of its own and asked for it.
+fn replica(good: &Ing) -> World {
+    let mut world = World::default();
+    world.apply(good.clone());
+    assert_eq!(world.apply(bad()).holds, write(good.clone()));
+    world
+}
+
+/// Each writes what it has, in either order; both then read the last one back, and perhaps the first one before.
+#[test]
+fn two_replicas_agree_on_one_version() {
+    let (older, newer) = (version(9, "older"), version(10, "newer"));
+    for (first, last) in [(&older, &newer), (&newer, &older)] {
+        for reads_both in [[true, true], [true, false], [false, true], [false, false]] {
+            let mut worlds = [replica(&older), replica(&newer)];
+            let mut written = vec![first.clone(), last.clone()];
+            let mut read = 0;
+            while read < written.len() {
+                let mut asked = Vec::new();
+                for (world, reads_both) in worlds.iter_mut().zip(reads_both) {
+                    for (i, version) in written.iter().enumerate().skip(read) {
+                        if reads_both || i != 0 {
+                            asked.extend(world.events([held(version.clone())]).holds);
+                        }
+                    }
+                }
+                read = written.len();
+                assert!(asked.len() < 2, "{asked:?}");
+                if !asked.is_empty() {
+                    assert_eq!(asked, write(newer.clone()));
+                    written.push(newer.clone());
+                }
+            }
+            let service = if written.last() == Some(&older) {
+                "older"
+            } else {
+                "newer"
+            };
+            for world in &worlds {
+                assert_eq!(
+                    world.routes(),
+                    [format!("default/web/a.test: / -> default/{service}/80")]
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_another_replica_writes_after_the_end_is_erased_too() {
+    let mut world = replica(&good());
+    world.events([held(good())]);
+    assert_eq!(world.apply(version(11, "three")).holds, erase());
+    assert_eq!(world.events([held(version(9, "theirs"))]).holds, erase());
+    assert_eq!(world.events([]).holds, []);
+}
+
+#[test]
+fn a_hold_outlives_its_object_until_the_lists_are_complete() {
+    let secret = secret("c0", 0);
+    let mut world = World::default();
+    let on_record = [held(good()), Event::Held(Hold { object: secret })];
+    assert_eq!(world.events(on_record).holds, []);
+    world.index.lists_complete();
+    assert_eq!(world.events([]).holds, erase());
+    assert_eq!(world.events([]).holds, []);
+    world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
+    let slot = |kind, name| world.index.objects.get(&reference(kind, name));
+    assert!(slot(ObjectKind::Ingress, "web").is_none());
+    // Nobody wants it yet, so nobody read it.
+    assert!(slot(ObjectKind::Secret, "c0").is_some());
+}
+
+#[test]
+fn complete_lists_do_not_end_the_holds_of_what_is_there() {
+    for present in [applied(bad()), broken("")] {
+        let mut world = World::default();
+        for event in [held(good()), present] {
+            world.index.apply(event);
+        }
+        world.index.lists_complete();
+        assert_eq!(world.events([]).holds, []);
+        assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+    }
+}

@@ -85,6 +85,22 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
         )
 }
 
+/// A main Ingress of several hosts, or a canary of some of them in any order: what attaches moves from rule to rule.
+fn a_split() -> impl Strategy<Value = Object> {
+    let hosts = Just(vec!["a.test", "b.test", "c.test", ""]).prop_shuffle();
+    let who = select(&[("i0", "s0"), ("i1", "s1"), ("i2", "s1"), ("i2", "s2")][..]);
+    (who, hosts, 0..=4_usize).prop_map(|((name, service), hosts, count)| {
+        let is_main = name == "i0";
+        let hosts = hosts.into_iter().take(if is_main { 4 } else { count });
+        let it = if is_main {
+            ingress(name)
+        } else {
+            ingress(name).canary()
+        };
+        hosts.fold(it, |it, host| it.rule(host, &[("/", service)])).into()
+    })
+}
+
 fn a_service() -> impl Strategy<Value = Object> {
     let ports = select(vec![
         json!([{"name": "http", "port": 80, "targetPort": 8080}]),
@@ -130,7 +146,7 @@ fn a_configmap() -> impl Strategy<Value = Object> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Apply(Object),
     Delete(Object),
     Break(Object),
@@ -138,10 +154,16 @@ enum Step {
 }
 
 fn steps(may_be_bad: bool) -> impl Strategy<Value = Vec<Step>> {
+    steps_with(may_be_bad, 2)
+}
+
+/// With so many changes of slices for six of Ingresses.
+pub(super) fn steps_with(may_be_bad: bool, slices: u32) -> impl Strategy<Value = Vec<Step>> {
     let object = prop_oneof![
         6 => an_ingress(may_be_bad),
+        3 => a_split(),
         2 => a_service(),
-        2 => a_slice(),
+        slices => a_slice(),
         2 => a_secret(may_be_bad),
         1 => a_class(),
         1 => a_configmap(),
@@ -171,14 +193,14 @@ fn break_off(object: &Object) -> Event {
 
 /// The objects that are there, as events, and the record of decisions.
 #[derive(Default)]
-struct Truth {
+pub(super) struct Truth {
     present: BTreeMap<ObjectRef, Event>,
     record: BTreeMap<ObjectRef, Hold>,
 }
 
 impl Truth {
     /// What a step says, once it happened.
-    fn take(&mut self, step: Step) -> Option<Event> {
+    pub(super) fn take(&mut self, step: Step) -> Option<Event> {
         let (key, event) = match step {
             Step::Commit => return None,
             Step::Delete(object) => {
@@ -194,7 +216,7 @@ impl Truth {
     }
 
     /// Does what the index asks of the record, and says what is read back.
-    fn obey(&mut self, requests: Vec<HoldRequest>) -> Vec<Event> {
+    pub(super) fn obey(&mut self, requests: Vec<HoldRequest>) -> Vec<Event> {
         let obey = |request| match request {
             HoldRequest::Write(hold) => {
                 self.record.insert(hold.object.reference(), hold.clone());
@@ -239,7 +261,7 @@ fn live_through(steps: Vec<Step>) -> (World, Truth) {
     (world, truth)
 }
 
-fn assert_same(world: &World, fresh: &World) {
+pub(super) fn assert_same(world: &World, fresh: &World) {
     assert_eq!(
         world.config.root(),
         fresh.config.root(),
@@ -277,6 +299,16 @@ proptest! {
     #[test]
     fn incremental_equals_from_scratch(steps in steps(false)) {
         let (world, truth) = live_through(steps);
+        let mut fresh = World::default();
+        fresh.events(truth.events());
+        assert_same(&world, &fresh);
+    }
+
+    /// So it does where canaries alone change, each change committed.
+    #[test]
+    fn incremental_canaries_equal_those_from_scratch(splits in vec(a_split(), 0..12)) {
+        let steps = splits.into_iter().flat_map(|split| [Step::Apply(split), Step::Commit]);
+        let (world, truth) = live_through(steps.collect());
         let mut fresh = World::default();
         fresh.events(truth.events());
         assert_same(&world, &fresh);

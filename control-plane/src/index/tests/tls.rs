@@ -217,3 +217,22 @@ fn the_default_certificate_is_always_wanted() {
     let commit = world.events([Event::Deleted(reference(ObjectKind::Secret, "cert"))]);
     assert!(commit.live.removed[0].gone);
 }
+
+#[test]
+fn a_missing_default_certificate_is_told() {
+    let mut world = World::with(Options {
+        default_certificate: Some(name("fallback")),
+        ..options()
+    });
+    assert!(world.events([]).problems_changed);
+    assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
+    world.apply(secret("other", 0));
+    assert_eq!(world.problems(ObjectKind::Secret, "other"), Vec::<String>::new());
+    world.apply(secret("fallback", 0));
+    assert_eq!(
+        world.problems(ObjectKind::Secret, "fallback"),
+        Vec::<String>::new()
+    );
+    world.delete(ObjectKind::Secret, "fallback");
+    assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
+}

@@ -122,23 +122,98 @@ fn after_a_step_back_all_is_read_again() {
     ledger.afresh();
     ledger.change(put("a", 3));
     assert_eq!(ledger.next(), Some(name("a")));
-    ledger.failed(&name("a"));
-    assert_eq!(ledger.next(), Some(name("a")), "a failed read is due again");
 }
 
 #[test]
-fn a_start_waits_for_wants_and_their_reads_but_not_for_ever() {
+fn what_fails_waits_alone_and_counts_as_settled() {
+    let (mut ledger, now) = (Ledger::default(), clock::now());
+    ledger.want(wants(&["a", "b"]), now);
+    for change in [put("a", 1), put("b", 1)] {
+        ledger.change(change);
+    }
+    assert_eq!(ledger.next(), Some(name("a")));
+    assert!(ledger.failed(&name("a"), now));
+    assert_eq!((ledger.next(), ledger.is_settled()), (Some(name("b")), false));
+    ledger.read(&name("b"), found("b", 1));
+    assert!(ledger.is_settled());
+    assert_eq!(ledger.next(), None, "not before its time");
+    let at = ledger.next_time().unwrap();
+    assert!(at <= now + Duration::from_millis(100));
+    ledger.wake(at);
+    assert_eq!(ledger.next(), Some(name("a")));
+    assert!(!ledger.failed(&name("a"), now), "said once");
+    ledger.wake(now + Duration::from_secs(10));
+    ledger.next();
+    assert!(is_applied(ledger.read(&name("a"), found("a", 1))));
+    assert!(ledger.failing.is_empty() && ledger.next_time().is_none());
+}
+
+#[test]
+fn reads_that_hang_again_leave_room_for_others() {
+    let (mut ledger, now) = (Ledger::default(), clock::now());
+    let names: Vec<_> = (0..MAX_READS).map(|at| format!("a{at:02}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    ledger.want(wants(&[&names[..], &["z"]].concat()), now);
+    for it in &names {
+        ledger.change(put(it, 1));
+    }
+    while let Some(name) = ledger.next() {
+        ledger.failed(&name, now);
+    }
+    ledger.wake(now + Duration::from_secs(10));
+    assert_eq!(std::iter::from_fn(|| ledger.next()).count(), MAX_RETRIES);
+    ledger.change(put("z", 1));
+    assert_eq!(ledger.next(), Some(name("z")));
+}
+
+#[test]
+fn a_want_ahead_of_the_watch_is_asked_for() {
+    let (mut ledger, now) = (Ledger::default(), clock::now());
+    ledger.listed = true;
+    ledger.want(wants(&["a", "b"]), now);
+    assert!(!ledger.is_settled());
+    assert_eq!(
+        (ledger.next(), ledger.next(), ledger.next()),
+        (Some(name("a")), Some(name("b")), None)
+    );
+    assert_eq!(ledger.read(&name("b"), None), None);
+    assert_eq!(
+        ledger.read(&name("a"), found("a", 3)),
+        None,
+        "the watch has to tell of it"
+    );
+    assert!(!ledger.is_settled());
+    ledger.change(put("a", 3));
+    assert_eq!(ledger.next(), Some(name("a")));
+    assert!(is_applied(ledger.read(&name("a"), found("a", 3))));
+    assert!(ledger.is_settled());
+    ledger.want(wants(&["c"]), now);
+    ledger.next();
+    assert!(
+        !ledger.failed(&name("c"), now),
+        "one that may not exist is not insisted on"
+    );
+    assert!(ledger.is_settled());
+}
+
+#[test]
+fn a_start_waits_as_long_as_reads_succeed() {
     let now = clock::now();
-    let start = |listed, taken, published| Start {
-        listed,
-        taken,
-        published,
-    };
-    assert!(!start(true, None, None).is_over(true, now + PATIENCE));
-    assert!(!start(false, Some(now), None).is_over(true, now + PATIENCE));
-    assert!(!start(true, Some(now), None).is_over(true, now + QUIET / 2));
-    assert!(start(true, Some(now), None).is_over(true, now + QUIET));
-    assert!(start(true, Some(now), Some(now)).is_over(true, now));
-    assert!(!start(true, Some(now), Some(now)).is_over(false, now + QUIET));
-    assert!(start(true, Some(now), Some(now)).is_over(false, now + PATIENCE));
+    let mut start = Start::default();
+    start.note(true, true, now);
+    assert!(!start.is_over(true, now + PATIENCE), "not listed");
+    start.listed = true;
+    start.note(false, true, now);
+    assert!(
+        !start.is_over(true, now + PATIENCE),
+        "the wants are not final, however long that takes"
+    );
+    start.note(true, false, now);
+    assert!(start.is_over(true, now));
+    assert!(!start.is_over(false, now + PATIENCE / 2));
+    assert!(start.is_over(false, now + PATIENCE));
+    start.note(true, true, now + PATIENCE / 2);
+    start.note(true, false, now + PATIENCE);
+    assert!(!start.is_over(false, now + PATIENCE), "one was read");
+    assert!(start.is_over(false, now + PATIENCE / 2 + PATIENCE));
 }

@@ -2,6 +2,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
+use shared::clock;
+
 use super::*;
 
 /// Objects are numbers, values are revisions.
@@ -415,6 +417,50 @@ fn a_watch_that_lags_is_opened_anew() {
     let began = edge.now;
     edge.settle();
     assert!(edge.now <= began + 5 * PROBE);
+}
+
+#[test]
+fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
+    let began = clock::now();
+    let open = || {
+        let mut watch = Watch::new(false, began);
+        watch.on(Heard::Opened, began);
+        watch.on(
+            Heard::<u64>::Bookmark {
+                revision: revision(5),
+                complete: true,
+            },
+            began,
+        );
+        watch
+    };
+    let probe = |watch: &mut Watch<u64>, at: Instant, newest| {
+        assert!(watch.on(Heard::Tick, at).contains(&Said::Probe));
+        watch.on(Heard::Newest(revision(newest)), at);
+        watch.todo(at)
+    };
+    let (first, second) = (began + PROBE, began + 2 * PROBE);
+    let reopened = Todo::Open {
+        from: Some(revision(5)),
+    };
+    let mut watch = open();
+    assert_eq!(probe(&mut watch, first, 9), Todo::Read, "not yet");
+    assert_eq!(probe(&mut watch, second, 9), reopened);
+    let mut watch = open();
+    probe(&mut watch, first, 5);
+    assert_eq!(
+        probe(&mut watch, second, 5),
+        Todo::Read,
+        "there is nothing to say"
+    );
+    let mut watch = open();
+    probe(&mut watch, first, 9);
+    let line = Heard::Bookmark {
+        revision: revision(6),
+        complete: false,
+    };
+    watch.on(line, first + PROBE / 2);
+    assert_eq!(probe(&mut watch, second, 9), Todo::Read, "it speaks");
 }
 
 #[test]

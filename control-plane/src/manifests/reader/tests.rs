@@ -95,3 +95,73 @@ fn deleted(heard: &mut mpsc::Receiver<Input>) -> usize {
     }
     count
 }
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_read_at_last_is_not_taken_for_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let (mut reader, mut heard, _slices) = reader(&folder);
+    reader.start(Vec::new()).await.unwrap();
+    fs::remove_dir(&folder).unwrap();
+    let later = Instant::now() + SECOND_LOOK;
+    reader.due(later).await.unwrap();
+    assert!(heard.try_recv().is_err() && reader.empty_until == Some(later + SECOND_LOOK));
+    fs::create_dir(&folder).unwrap();
+    reader.due(later + SECOND_LOOK).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Synced(ObjectKind::Ingress)));
+}
+
+#[tokio::test]
+async fn a_replaced_file_does_not_go_in_between() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("web.yaml");
+    fs::write(&file, ingress("web")).unwrap();
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    fs::remove_file(&file).unwrap();
+    let touched = |paths: &[&PathBuf]| Pending {
+        paths: paths
+            .iter()
+            .map(|path| ((*path).clone(), Touched::Content))
+            .collect(),
+        lost: None,
+    };
+    // The file is there again when the second look is due.
+    let (looked, ()) = tokio::join!(biased; reader.look(touched(&[&file])), async {
+        tokio::time::sleep(REPLACED / 2).await;
+        fs::write(&file, ingress("web")).unwrap();
+    });
+    looked.unwrap();
+    assert_eq!(deleted(&mut heard), 0);
+    fs::remove_file(&file).unwrap();
+    reader.look(touched(&[&file])).await.unwrap();
+    assert_eq!(deleted(&mut heard), 1);
+}
+
+#[tokio::test]
+async fn what_is_in_a_folder_that_cannot_be_read_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    for (folder, files) in [("a/b", 3), ("ab", 2)] {
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        for at in 0..files {
+            let file = dir.path().join(format!("{folder}/{at}.yaml"));
+            fs::write(file, ingress(&format!("web{at}-{files}"))).unwrap();
+        }
+    }
+    fs::write(dir.path().join("still.yaml"), ingress("still")).unwrap();
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    fs::remove_dir_all(dir.path().join("ab")).unwrap();
+    let mut scan = reader.scan().await.unwrap().unwrap();
+    scan.found.retain(|path, _| !path.starts_with("a/"));
+    scan.unread.insert("a".into());
+    assert!(!reader.compare(scan, None, Instant::now()).await.unwrap());
+    assert_eq!(
+        deleted(&mut heard),
+        2,
+        "those below are held, a folder of a similar name is not"
+    );
+}

@@ -1,0 +1,91 @@
+//! The compile, one piece after the other.
+//!
+//! Each piece is taken from the first set that has one, so that what hosts touch is compiled once all hosts are, and
+//! nothing twice. What comes meanwhile is put into the same sets.
+
+use super::Index;
+use crate::objects::{ObjectKind, ObjectRef};
+
+impl Index {
+    /// Compiles what the events since the last commit touched, until all is done (true) or `is_over` says so. Asked
+    /// after each piece, which is one object or resource; at least one piece is done each time.
+    pub fn compile(&mut self, mut is_over: impl FnMut() -> bool) -> bool {
+        while self.step() {
+            if is_over() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Does one piece. False where there is none.
+    fn step(&mut self) -> bool {
+        if let Some(object) = self.dirty.objects.pop_first() {
+            self.spread(object);
+        } else if let Some(name) = self.dirty.ingresses.pop_first() {
+            self.refresh_ingress(&name);
+        } else if self.follow_class() {
+        } else if let Some(host) = self.dirty.hosts.pop_first() {
+            self.compile_host(&host);
+        } else if let Some(key) = self.dirty.referred.pop_first() {
+            self.tell_referrers(&key);
+        } else if let Some(key) = self.dirty.backends.pop_first() {
+            self.compile_backend(&key);
+        } else if let Some(name) = self.dirty.slices.pop_first() {
+            self.compile_slice(&name);
+        } else if let Some(name) = self.dirty.secrets.pop_first() {
+            self.compile_secret(&name);
+        } else if let Some((key, chain)) = self.dirty.chains.pop_first() {
+            self.compile_chain(key, chain);
+        } else if std::mem::take(&mut self.dirty.settings) {
+            self.compile_settings();
+        } else if let Some(object) = self.dirty.problems.pop_first() {
+            self.problems_changed |= self.refresh_problems(&object);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// From an object of which something was heard to what is to be looked at again.
+    fn spread(&mut self, object: ObjectRef) {
+        let name = &object.name;
+        match object.kind {
+            ObjectKind::Ingress => {
+                self.dirty.ingresses.insert(name.clone());
+            }
+            ObjectKind::IngressClass => {
+                if self.ingresses.next_of_class(&name.name, None).is_some() {
+                    self.touched.mark(object.clone());
+                    self.dirty.classes.insert(name.name.clone(), None);
+                }
+            }
+            ObjectKind::Service => self.refresh_service(name),
+            ObjectKind::Secret => {
+                self.dirty.secrets.insert(name.clone());
+            }
+            ObjectKind::ConfigMap => self.dirty.settings |= *name == self.options.configmap,
+            // Done when it was heard of.
+            ObjectKind::EndpointSlice => {}
+        }
+        self.dirty.holds.insert(object.clone());
+        self.dirty.problems.insert(object);
+    }
+
+    /// Goes on to the next Ingress of a class that changed. False where there is no such class.
+    fn follow_class(&mut self) -> bool {
+        let Some(mut walk) = self.dirty.classes.first_entry() else {
+            return false;
+        };
+        match self.ingresses.next_of_class(walk.key(), walk.get().as_ref()) {
+            Some(name) => {
+                self.dirty.ingresses.insert(name.clone());
+                walk.insert(Some(name.clone()));
+            }
+            None => {
+                walk.remove();
+            }
+        }
+        true
+    }
+}
