@@ -1,5 +1,7 @@
 //! The data plane as a program: allocator, arguments, logs, signals.
 
+use std::process::ExitCode;
+
 use clap::Parser as _;
 use data_plane::{app, args::Args};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -9,8 +11,18 @@ use tokio::signal::unix::{SignalKind, signal};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes in one line; a backtrace of ours tells an operator nothing.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
     telemetry::init(&args.log)?;
     // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
