@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
+use shared::drain::Signals;
 use shared::proto::inspect;
 use shared::telemetry::{self, LogArgs};
 use tempfile::TempDir;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::backends::Backends;
 use self::news::News;
@@ -201,28 +201,6 @@ impl State {
         match self {
             Self::Named(dir) => dir,
             Self::Passing(dir) => dir.path(),
-        }
-    }
-}
-
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
         }
     }
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use control_plane::{app, args::Args};
+use shared::drain::Signals;
 use shared::telemetry;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -29,14 +29,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?
         .block_on(async {
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            app::run(args, async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            })
-            .await
+            let mut signals = Signals::new()?;
+            app::run(args, async move { signals.next().await }).await
         })
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use data_plane::{app, args::Args};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use shared::drain::Signals;
 use shared::telemetry;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -31,14 +31,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?
         .block_on(async {
-            let mut terminate = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            app::run(args, async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            })
-            .await
+            let mut signals = Signals::new()?;
+            app::run(args, async move { signals.next().await }).await
         })
 }

@@ -32,14 +32,16 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// The first value of a field among those of a message.
+pub(crate) fn first<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.as_str())
+}
+
 impl Answer {
     /// The first value of a field.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(other, _)| other.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        first(&self.headers, name)
     }
 
     /// The body as text.

@@ -2,7 +2,36 @@
 
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+
+/// What asks a process to end: SIGTERM, and SIGINT from the keyboard.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on neither ends the process by itself. Needs a runtime.
+    ///
+    /// # Errors
+    /// Where the system takes no handler.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Returns at the next of them.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
 
 /// How far a process has got on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::client::Connection;
+use crate::client::{Connection, first};
 
 /// A request as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -22,11 +22,7 @@ pub struct Seen {
 impl Seen {
     /// The first value of a field.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(other, _)| other.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        first(&self.headers, name)
     }
 }
 
