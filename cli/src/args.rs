@@ -68,21 +68,10 @@ pub(crate) enum Question {
 #[derive(Debug, clap::Args)]
 pub(crate) struct AskArgs {
     /// How the answer is printed: text for people, json for programs
-    #[arg(
-        short,
-        long,
-        env = "FIRTH_OUTPUT",
-        default_value = "text",
-        value_name = "FORMAT"
-    )]
+    #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
     /// Address of the control plane
-    #[arg(
-        long,
-        env = "FIRTH_SERVER",
-        default_value = "http://127.0.0.1:15010",
-        value_name = "URL"
-    )]
+    #[arg(long, env = "FIRTH_SERVER", default_value = "http://127.0.0.1:15010", value_name = "URL")]
     pub(crate) server: String,
 }
 
@@ -137,28 +126,13 @@ pub(crate) struct UpArgs {
     #[arg(value_name = "DIR", env = "FIRTH_MANIFESTS")]
     pub(crate) dir: PathBuf,
     /// Where HTTP is served; port 0 takes a free one
-    #[arg(
-        long,
-        env = "FIRTH_HTTP",
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "FIRTH_HTTP", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     pub(crate) http: SocketAddr,
     /// Where HTTPS is served
-    #[arg(
-        long,
-        env = "FIRTH_HTTPS",
-        default_value = "127.0.0.1:8443",
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "FIRTH_HTTPS", default_value = "127.0.0.1:8443", value_name = "ADDR")]
     pub(crate) https: SocketAddr,
     /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only, it is not encrypted
-    #[arg(
-        long,
-        env = "FIRTH_LISTEN",
-        default_value = "127.0.0.1:15010",
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
@@ -190,11 +164,7 @@ impl Args {
         } else {
             Self::command().bin_name("firth")
         };
-        Self::from_arg_matches(
-            &command
-                .no_binary_name(true)
-                .try_get_matches_from(words.iter().skip(1))?,
-        )
+        Self::from_arg_matches(&command.no_binary_name(true).try_get_matches_from(words.iter().skip(1))?)
     }
 }
 
@@ -258,9 +228,6 @@ mod tests {
     #[test]
     fn a_plugin_of_kubectl_says_so() {
         let error = parse("/usr/local/bin/kubectl-firth proxies --help").unwrap_err();
-        assert!(
-            error.to_string().contains("Usage: kubectl firth proxies"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("Usage: kubectl firth proxies"), "{error}");
     }
 }

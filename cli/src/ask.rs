@@ -21,9 +21,7 @@ use crate::output;
 /// # Errors
 /// Where there is no answer, or where it cannot be printed.
 pub(crate) fn run(question: Question) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let text = runtime.block_on(answer(question))?;
     output::print(&text)?;
     Ok(())
@@ -32,10 +30,8 @@ pub(crate) fn run(question: Question) -> anyhow::Result<()> {
 async fn answer(question: Question) -> anyhow::Result<String> {
     match question {
         Question::Proxies(ask) => {
-            let asked = client::connect(&ask.server)
-                .await?
-                .list_proxies(inspect::ListProxiesRequest {})
-                .await;
+            let asked =
+                client::connect(&ask.server).await?.list_proxies(inspect::ListProxiesRequest {}).await;
             let views = proxies::views(body(&ask, asked)?);
             show(&ask, &views, |views| proxies::text(views))
         }
@@ -44,10 +40,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
                 kind: args.kind.unwrap_or_default(),
                 version: args.version.unwrap_or_default(),
             };
-            let asked = client::connect(&args.ask.server)
-                .await?
-                .list_resources(request)
-                .await;
+            let asked = client::connect(&args.ask.server).await?.list_resources(request).await;
             let views = resources::views(body(&args.ask, asked)?);
             show(&args.ask, &views, |views| resources::text(views))
         }
@@ -57,10 +50,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
                 key: args.key,
                 version: args.version.unwrap_or_default(),
             };
-            let asked = client::connect(&args.ask.server)
-                .await?
-                .get_resource(request)
-                .await;
+            let asked = client::connect(&args.ask.server).await?.get_resource(request).await;
             let view = resource::view(body(&args.ask, asked)?);
             show(&args.ask, &view, resource::text)
         }
@@ -71,10 +61,8 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             show(&args.ask, &views, |views| history::text(views))
         }
         Question::Problems(ask) => {
-            let asked = client::connect(&ask.server)
-                .await?
-                .list_problems(inspect::ListProblemsRequest {})
-                .await;
+            let asked =
+                client::connect(&ask.server).await?.list_problems(inspect::ListProblemsRequest {}).await;
             let views = problems::views(body(&ask, asked)?);
             show(&ask, &views, |views| problems::text(views))
         }
@@ -82,9 +70,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
 }
 
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {
-    asked
-        .map(Response::into_inner)
-        .map_err(|status| client::failed(&ask.server, &status))
+    asked.map(Response::into_inner).map_err(|status| client::failed(&ask.server, &status))
 }
 
 fn show<T: Serialize>(ask: &AskArgs, view: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<String> {

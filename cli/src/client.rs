@@ -7,13 +7,7 @@ use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::use_self
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }
@@ -70,24 +64,16 @@ pub(crate) enum AskError {
 /// # Errors
 /// Where the address is none, and where nobody answers there within five seconds.
 pub(crate) async fn connect(server: &str) -> Result<Inspect, AskError> {
-    let bad = || AskError::Address {
-        server: server.to_owned(),
-    };
+    let bad = || AskError::Address { server: server.to_owned() };
     let url = match server.split_once("://") {
         None => format!("http://{server}"),
         Some(("http", _)) => server.to_owned(),
         Some(_) => return Err(bad()),
     };
     let endpoint = Endpoint::from_shared(url).map_err(|_| bad())?;
-    let channel = endpoint
-        .connect_timeout(CONNECT)
-        .timeout(PATIENCE)
-        .connect()
-        .await;
-    let channel = channel.map_err(|error| AskError::Unreachable {
-        server: server.to_owned(),
-        reason: reason(&error),
-    })?;
+    let channel = endpoint.connect_timeout(CONNECT).timeout(PATIENCE).connect().await;
+    let channel = channel
+        .map_err(|error| AskError::Unreachable { server: server.to_owned(), reason: reason(&error) })?;
     Ok(Inspect::new(channel).max_decoding_message_size(ANSWER))
 }
 
@@ -95,20 +81,11 @@ pub(crate) async fn connect(server: &str) -> Result<Inspect, AskError> {
 pub(crate) fn failed(server: &str, status: &Status) -> AskError {
     let server = server.to_owned();
     match status.code() {
-        Code::NotFound => AskError::Missing {
-            message: status.message().to_owned(),
-        },
+        Code::NotFound => AskError::Missing { message: status.message().to_owned() },
         // Only the errors of the way there carry a source; what a control plane says does not.
         code => match status.source() {
-            Some(source) => AskError::Unreachable {
-                server,
-                reason: reason(source),
-            },
-            None => AskError::Refused {
-                server,
-                code,
-                message: status.message().to_owned(),
-            },
+            Some(source) => AskError::Unreachable { server, reason: reason(source) },
+            None => AskError::Refused { server, code, message: status.message().to_owned() },
         },
     }
 }
@@ -166,9 +143,6 @@ mod tests {
         let missing = failed("s", &Status::not_found("no route default/web/x"));
         assert_eq!(missing.to_string(), "no route default/web/x");
         let other = failed("s", &Status::unavailable("not synced yet"));
-        assert_eq!(
-            other.to_string(),
-            "the control plane at s answered Unavailable: not synced yet"
-        );
+        assert_eq!(other.to_string(), "the control plane at s answered Unavailable: not synced yet");
     }
 }

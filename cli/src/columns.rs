@@ -20,20 +20,12 @@ struct Row<const N: usize> {
 impl<const N: usize> Columns<N> {
     /// Headings only.
     pub(crate) fn new(headings: [&str; N]) -> Self {
-        Self {
-            rows: vec![Row {
-                cells: headings.map(str::to_owned),
-                nothing: "-",
-            }],
-        }
+        Self { rows: vec![Row { cells: headings.map(str::to_owned), nothing: "-" }] }
     }
 
     /// Adds a row.
     pub(crate) fn push(&mut self, cells: [String; N]) {
-        self.rows.push(Row {
-            cells: cells.map(|cell| printable(&cell)),
-            nothing: "-",
-        });
+        self.rows.push(Row { cells: cells.map(|cell| printable(&cell)), nothing: "-" });
     }
 
     /// Adds a line to the last column of the row before.

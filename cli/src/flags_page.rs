@@ -14,11 +14,7 @@ writes it anew. `--flag value` and `--flag=value` are the same; what is written 
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    section(
-        &mut page,
-        &control_plane::args::Args::command(),
-        "firth-control-plane",
-    );
+    section(&mut page, &control_plane::args::Args::command(), "firth-control-plane");
     section(&mut page, &data_plane::args::Args::command(), "firth-data-plane");
     let firth = crate::args::Args::command();
     for command in firth.get_subcommands() {
@@ -39,37 +35,20 @@ fn section(page: &mut String, command: &Command, name: &str) {
             continue;
         };
         let flag = format!("--{long} {}", values(arg));
-        let variable = arg
-            .get_env()
-            .and_then(|env| env.to_str())
-            .map(quoted)
-            .unwrap_or_default();
+        let variable = arg.get_env().and_then(|env| env.to_str()).map(quoted).unwrap_or_default();
         let defaults: Vec<_> = arg
             .get_default_values()
             .iter()
             .filter_map(|it| it.to_str().filter(|it| !it.is_empty()))
             .collect();
-        let default = if defaults.is_empty() {
-            String::new()
-        } else {
-            quoted(&defaults.join(", "))
-        };
-        let _ = writeln!(
-            page,
-            "| `{}` | {variable} | {default} | {} |",
-            flag.trim(),
-            cell(arg)
-        );
+        let default = if defaults.is_empty() { String::new() } else { quoted(&defaults.join(", ")) };
+        let _ = writeln!(page, "| `{}` | {variable} | {default} | {} |", flag.trim(), cell(arg));
     }
 }
 
 fn values(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
-    names
-        .iter()
-        .map(|name| name.as_str())
-        .collect::<Vec<_>>()
-        .join(" ")
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 fn cell(arg: &Arg) -> String {

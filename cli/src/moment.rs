@@ -6,9 +6,7 @@ use prost_types::Timestamp;
 
 /// RFC 3339 in UTC, to the millisecond; empty for none or one out of range.
 pub(crate) fn rfc3339(time: Option<&Timestamp>) -> String {
-    time.and_then(moment)
-        .map(|moment| format!("{moment:.3}"))
-        .unwrap_or_default()
+    time.and_then(moment).map(|moment| format!("{moment:.3}")).unwrap_or_default()
 }
 
 /// How long ago: `3 s ago`; empty for none. What lies ahead, as another machine's clock may, counts as now.
@@ -57,25 +55,16 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        let time = Timestamp {
-            seconds: 1_795_287_838,
-            nanos: 120_000_000,
-        };
+        let time = Timestamp { seconds: 1_795_287_838, nanos: 120_000_000 };
         assert_eq!(rfc3339(Some(&time)), "2026-11-21T19:03:58.120Z");
         assert_eq!(rfc3339(None), "");
-        let broken = Timestamp {
-            seconds: i64::MAX,
-            nanos: 0,
-        };
+        let broken = Timestamp { seconds: i64::MAX, nanos: 0 };
         assert_eq!(rfc3339(Some(&broken)), "");
     }
 
     #[test]
     fn ages_are_rounded_down() {
-        let time = Timestamp {
-            seconds: 1000,
-            nanos: 0,
-        };
+        let time = Timestamp { seconds: 1000, nanos: 0 };
         let after = |seconds: i64| ago(Some(&time), jiff::Timestamp::from_second(1000 + seconds).unwrap());
         assert_eq!(after(-5), "now");
         assert_eq!(after(3), "3 s ago");

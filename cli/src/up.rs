@@ -41,16 +41,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// Where something cannot start, and where a plane ends unasked.
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<()> {
-    telemetry::init(&LogArgs {
-        log: args.log.clone(),
-        log_format: args.log_format,
-    })
-    .context("--log is no filter")?;
+    telemetry::init(&LogArgs { log: args.log.clone(), log_format: args.log_format })
+        .context("--log is no filter")?;
     // One worker: the planes have threads of their own, this runtime carries the demo backends and what is printed.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(up(args));
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
@@ -76,10 +70,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     };
     let mut inspect = match started {
         Ok(inspect) => inspect?,
-        Err(_) => bail!(
-            "the proxy serves nothing after {} s; --log info says more",
-            START.as_secs()
-        ),
+        Err(_) => bail!("the proxy serves nothing after {} s; --log info says more", START.as_secs()),
     };
 
     // Listening comes first, so that no change falls between what is shown and what is told.
@@ -89,9 +80,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     output::print(&served.render(&args.dir, &ports, &program()))?;
     output::print(&backends.render())?;
     let dir = output::printable(&args.dir.display().to_string());
-    output::print(&format!(
-        "edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"
-    ))?;
+    output::print(&format!("edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"))?;
     loop {
         let line = tokio::select! {
             line = news.next() => line.map_err(failed)?,
@@ -114,10 +103,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
 /// What this program was called by, so that lines to paste work where it is not installed.
 fn program() -> String {
     let called = std::env::args_os().next();
-    called.map_or_else(
-        || "firth".to_owned(),
-        |name| output::printable(&name.to_string_lossy()),
-    )
+    called.map_or_else(|| "firth".to_owned(), |name| output::printable(&name.to_string_lossy()))
 }
 
 /// The proxy first: while it drains, endpoints still change.
@@ -127,16 +113,9 @@ async fn stop(data: Plane, control: Plane) -> anyhow::Result<()> {
 }
 
 fn start_control(args: &UpArgs, ports: &Ports) -> anyhow::Result<Plane> {
-    let mut words = vec![
-        "firth-control-plane".into(),
-        "--manifests".into(),
-        args.dir.clone().into_os_string(),
-    ];
-    words.extend([
-        "--insecure".into(),
-        "--listen".into(),
-        ports.listen.to_string().into(),
-    ]);
+    let mut words =
+        vec!["firth-control-plane".into(), "--manifests".into(), args.dir.clone().into_os_string()];
+    words.extend(["--insecure".into(), "--listen".into(), ports.listen.to_string().into()]);
     if let Some(dir) = &args.state_dir {
         words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
     }

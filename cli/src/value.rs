@@ -11,11 +11,7 @@ use crate::output::printable;
 /// The struct as a JSON object.
 pub(crate) fn object(body: &Struct) -> Value {
     let fields = body.fields.iter();
-    Value::Object(
-        fields
-            .map(|(name, value)| (name.clone(), json(value)))
-            .collect::<Map<_, _>>(),
-    )
+    Value::Object(fields.map(|(name, value)| (name.clone(), json(value))).collect::<Map<_, _>>())
 }
 
 fn json(value: &prost_types::Value) -> Value {
@@ -32,10 +28,7 @@ fn json(value: &prost_types::Value) -> Value {
 /// A number as people write it: a Struct knows doubles only, `10.0` was 10.
 fn number(value: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "whole and below 2^53, as just asked"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "whole and below 2^53, as just asked")]
     if value.fract() == 0.0 && value.abs() < EXACT {
         Value::from(value as i64)
     } else {
@@ -66,10 +59,7 @@ pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
 
 /// A whole number, which JSON of protobuf writes as a string where it has 64 bits; 0 for none.
 pub(crate) fn integer(value: &Value) -> i64 {
-    value
-        .as_i64()
-        .or_else(|| value.as_str()?.parse().ok())
-        .unwrap_or(0)
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }
 
 /// Strings of a list; none where it is no list.

@@ -25,11 +25,7 @@ impl Up {
         let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
             .arg("up")
             .arg(dir)
-            .args([
-                "--http=127.0.0.1:0",
-                "--https=127.0.0.1:0",
-                "--listen=127.0.0.1:0",
-            ])
+            .args(["--http=127.0.0.1:0", "--https=127.0.0.1:0", "--listen=127.0.0.1:0"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -42,11 +38,7 @@ impl Up {
                 }
             }
         });
-        Self {
-            process,
-            lines,
-            seen: Vec::new(),
-        }
+        Self { process, lines, seen: Vec::new() }
     }
 
     /// The next line that contains `text`.
@@ -75,20 +67,12 @@ impl Drop for Up {
 /// The example with ports of demo backends that are free here.
 fn example(dir: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/canary");
-    let holders: Vec<_> = (0..3)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let ports: Vec<_> = holders
-        .iter()
-        .map(|it| it.local_addr().unwrap().port().to_string())
-        .collect();
+    let holders: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<_> = holders.iter().map(|it| it.local_addr().unwrap().port().to_string()).collect();
     for entry in fs::read_dir(source).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let text = text
-            .replace("19001", &ports[0])
-            .replace("19002", &ports[1])
-            .replace("19011", &ports[2]);
+        let text = text.replace("19001", &ports[0]).replace("19002", &ports[1]).replace("19011", &ports[2]);
         fs::write(dir.join(path.file_name().unwrap()), text).unwrap();
     }
 }
@@ -123,13 +107,7 @@ fn the_example_is_served_and_follows_its_files() {
 
     up.line("on 1 proxy");
     let addresses = up.line("http://");
-    let http = addresses
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .strip_prefix("http://")
-        .unwrap()
-        .to_owned();
+    let http = addresses.split_whitespace().next().unwrap().strip_prefix("http://").unwrap().to_owned();
     let row = up.line("default/web:80, 2 endpoints");
     assert!(row.contains("canary.test.com"), "{row}");
     up.line("canary default/web-canary:80, 1 endpoint: 10 of 100, header X-Canary: always");
@@ -140,39 +118,18 @@ fn the_example_is_served_and_follows_its_files() {
     let main = get(&http, "X-Canary: never\r\n");
     assert!(main.contains("default/web at 127.0.0.1:"), "{main}");
 
-    edit(
-        dir.path(),
-        "canary.yaml",
-        "canary-weight: \"10\"",
-        "canary-weight: \"100\"",
-    );
+    edit(dir.path(), "canary.yaml", "canary-weight: \"10\"", "canary-weight: \"100\"");
     let line = up.line("canary-weight 10 -> 100");
-    assert!(
-        line.contains(": version ") && line.contains(", acknowledged by 1 of 1 in "),
-        "{line}"
-    );
+    assert!(line.contains(": version ") && line.contains(", acknowledged by 1 of 1 in "), "{line}");
     assert!(get(&http, "").contains("default/web-canary at"));
 
-    edit(
-        dir.path(),
-        "canary.yaml",
-        "apiVersion: networking",
-        "apiVersion: [networking",
-    );
+    edit(dir.path(), "canary.yaml", "apiVersion: networking", "apiVersion: [networking");
     up.line("canary.yaml");
     assert!(get(&http, "").contains("default/web-canary at"));
-    edit(
-        dir.path(),
-        "canary.yaml",
-        "apiVersion: [networking",
-        "apiVersion: networking",
-    );
+    edit(dir.path(), "canary.yaml", "apiVersion: [networking", "apiVersion: networking");
     up.line("solved: ");
 
-    let interrupted = Command::new("kill")
-        .args(["-INT", &up.process.id().to_string()])
-        .status()
-        .unwrap();
+    let interrupted = Command::new("kill").args(["-INT", &up.process.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     up.line("stopping");
     assert!(up.process.wait().unwrap().success());
@@ -180,10 +137,7 @@ fn the_example_is_served_and_follows_its_files() {
 
 #[test]
 fn a_folder_that_is_not_there_is_said() {
-    let done = Command::new(env!("CARGO_BIN_EXE_firth"))
-        .args(["up", "/no/such/folder"])
-        .output()
-        .unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");

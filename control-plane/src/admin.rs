@@ -47,9 +47,7 @@ impl Pages for ControlPages {
             "/metrics" => {
                 let problems = self.problems.borrow().clone();
                 let head = self.published.head();
-                let text = self
-                    .metrics
-                    .render(&head, &self.registry, &problems, &self.source);
+                let text = self.metrics.render(&head, &self.registry, &problems, &self.source);
                 Page::metrics(text)
             }
             "/readyz" => Page::health(self.not_ready()),

@@ -48,11 +48,8 @@ pub struct Read {
 /// Reads the annotations of the Ingress `name`.
 pub fn read(name: &ObjectName, annotations: &BTreeMap<String, String>) -> Read {
     let mut read = Read::default();
-    let ours = || {
-        annotations
-            .iter()
-            .filter_map(|(key, text)| Some((key.strip_prefix(PREFIX)?, text.as_str())))
-    };
+    let ours =
+        || annotations.iter().filter_map(|(key, text)| Some((key.strip_prefix(PREFIX)?, text.as_str())));
     if read.boolean(ours(), "canary") == Some(true) {
         read.canary = Some(canary::read(annotations, &mut read.faults));
     } else {
@@ -76,11 +73,7 @@ impl Read {
         let (_, text) = all.find(|(key, _)| *key == name)?;
         let read = value::boolean(text);
         if read.is_none() {
-            self.fault(
-                Severity::Warning,
-                name,
-                format!("expected true or false, got {text:?}: not used"),
-            );
+            self.fault(Severity::Warning, name, format!("expected true or false, got {text:?}: not used"));
         }
         read
     }
@@ -91,11 +84,9 @@ impl Read {
         };
         let canary = self.canary.is_some();
         match status {
-            Status::Dead => self.fault(
-                Severity::Warning,
-                key,
-                "has no effect, in ingress-nginx neither: remove it",
-            ),
+            Status::Dead => {
+                self.fault(Severity::Warning, key, "has no effect, in ingress-nginx neither: remove it")
+            }
             Status::Honoured => match (is_canarys(key), canary) {
                 (true, false) if key != "canary" => self.fault(
                     Severity::Warning,
@@ -124,11 +115,7 @@ impl Read {
     }
 
     fn ignored_on_a_canary(&mut self, key: &str) {
-        self.fault(
-            Severity::Warning,
-            key,
-            "has no effect on a canary: the main Ingress decides",
-        );
+        self.fault(Severity::Warning, key, "has no effect on a canary: the main Ingress decides");
     }
 
     /// The first restriction gives the reason; annotations are in ascending order.
@@ -140,11 +127,7 @@ impl Read {
         slot.get_or_insert_with(|| Denial {
             reason: format!("Ingress {name}: {PREFIX}{key} is not enforced yet"),
         });
-        self.fault(
-            Severity::Unsupported,
-            key,
-            format!("not enforced yet: until it is, {what}"),
-        );
+        self.fault(Severity::Unsupported, key, format!("not enforced yet: until it is, {what}"));
     }
 }
 

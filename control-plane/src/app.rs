@@ -129,56 +129,25 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
                 ],
                 decisions_namespace: args.decisions_namespace(),
             };
-            let source = KubeSource::connect(options)
-                .await
-                .context("cannot reach a cluster")?;
+            let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             let freshness = source.freshness();
             tasks.spawn("kube", source.run(inputs, wanted, asked));
             freshness
         }
     };
-    let outputs = Outputs {
-        wants,
-        holds,
-        problems,
-    };
+    let outputs = Outputs { wants, holds, problems };
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
-    tasks.spawn("pipeline", async {
-        pipeline.run().await.map(|never| match never {})
-    });
+    tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
-    let service = Service::new(
-        group,
-        published.clone(),
-        Arc::clone(&registry),
-        Arc::clone(&metrics),
-        leaves.clone(),
-    );
-    let inspect = Inspect::new(
-        published.clone(),
-        Arc::clone(&registry),
-        known.clone(),
-        leaves.clone(),
-    )?;
+    let service =
+        Service::new(group, published.clone(), Arc::clone(&registry), Arc::clone(&metrics), leaves.clone());
+    let inspect = Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), leaves.clone())?;
     let listen = listener.local_addr()?;
     let served = spawn_server(&mut tasks, listener, service, inspect, leaves.clone());
-    let pages = ControlPages {
-        published,
-        registry,
-        problems: known,
-        metrics,
-        source,
-        leaving: leaves,
-    };
+    let pages = ControlPages { published, registry, problems: known, metrics, source, leaving: leaves };
     let admin = spawn_admin(&mut tasks, admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
-    Ok(Running {
-        listen,
-        admin,
-        tasks,
-        leaving,
-        served,
-    })
+    Ok(Running { listen, admin, tasks, leaving, served })
 }
 
 impl Running {
@@ -223,9 +192,7 @@ fn check_plaintext(listen: SocketAddr, insecure: bool, anywhere: bool) -> anyhow
 }
 
 async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{flag} {address}: cannot listen there"))
+    TcpListener::bind(address).await.with_context(|| format!("{flag} {address}: cannot listen there"))
 }
 
 fn open_folder(dir: &Path, state_dir: Option<&Path>) -> anyhow::Result<FolderSource> {

@@ -17,23 +17,13 @@ pub type OrNone<T> = Option<T>;
 #[command(name = "firth-control-plane", version, max_term_width = 110)]
 pub struct Args {
     /// Folder of manifests (*.yaml, *.yml, *.json) to serve instead of a cluster
-    #[arg(
-        long,
-        env = "FIRTH_MANIFESTS",
-        value_name = "DIR",
-        conflicts_with = "kubeconfig"
-    )]
+    #[arg(long, env = "FIRTH_MANIFESTS", value_name = "DIR", conflicts_with = "kubeconfig")]
     pub manifests: Option<PathBuf>,
     /// Kubeconfig of the cluster; without it and without --manifests: the cluster this pod runs in
     #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Address for proxies, grpcurl and the CLI; port 0 takes a free one
-    #[arg(
-        long,
-        env = "FIRTH_LISTEN",
-        default_value = "127.0.0.1:15010",
-        value_name = "ADDR"
-    )]
+    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
     pub listen: SocketAddr,
     /// Speak plaintext with proxies; needed as long as encryption between the planes is not built
     #[arg(
@@ -60,20 +50,10 @@ pub struct Args {
     )]
     pub default_ssl_certificate: OrNone<ObjectName>,
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
-    #[arg(
-        long,
-        env = "FIRTH_INGRESS_CLASS",
-        default_value = "nginx",
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,
     /// Controller of the IngressClasses that make an Ingress ours
-    #[arg(
-        long,
-        env = "FIRTH_CONTROLLER_CLASS",
-        default_value = "k8s.io/ingress-nginx",
-        value_name = "NAME"
-    )]
+    #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,
     /// The only namespace that is watched; all without it
     #[arg(
@@ -113,10 +93,7 @@ pub struct Args {
 impl Args {
     /// Where decisions are on record.
     pub fn decisions_namespace(&self) -> String {
-        let own = self
-            .pod_namespace
-            .clone()
-            .filter(|namespace| !namespace.is_empty());
+        let own = self.pod_namespace.clone().filter(|namespace| !namespace.is_empty());
         own.unwrap_or_else(|| self.configmap.namespace.to_string())
     }
 }
@@ -193,11 +170,7 @@ mod tests {
         let command = Args::command();
         for flag in command.get_arguments() {
             assert!(flag.get_env().is_some(), "{} has no variable", flag.get_id());
-            assert!(
-                flag.get_help().is_some(),
-                "{} has no sentence of help",
-                flag.get_id()
-            );
+            assert!(flag.get_help().is_some(), "{} has no sentence of help", flag.get_id());
         }
         command.debug_assert();
     }

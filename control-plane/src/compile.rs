@@ -30,10 +30,6 @@ pub struct Fault {
 impl Fault {
     /// A fault of a field.
     pub fn new(severity: Severity, field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self {
-            severity,
-            field: field.into(),
-            reason: reason.into(),
-        }
+        Self { severity, field: field.into(), reason: reason.into() }
     }
 }

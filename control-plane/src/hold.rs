@@ -20,10 +20,7 @@ mod tests {
     #[test]
     fn a_name_for_each_object() {
         let name = |kind, namespace: &str, name: &str| {
-            record_name(&ObjectRef {
-                kind,
-                name: ObjectName::new(namespace, name),
-            })
+            record_name(&ObjectRef { kind, name: ObjectName::new(namespace, name) })
         };
         let web = name(ObjectKind::Ingress, "default", "web");
         assert_eq!(web.len(), "firth-hold-".len() + 32);

@@ -168,11 +168,8 @@ impl Index {
         let (config, live, compiled) = self.published.take();
         self.dirty.heard.clear();
         self.dirty.turned.clear();
-        let cause = if config.is_empty() && live.is_empty() {
-            String::new()
-        } else {
-            self.cause(&self.touched)
-        };
+        let cause =
+            if config.is_empty() && live.is_empty() { String::new() } else { self.cause(&self.touched) };
         let touched = std::mem::take(&mut self.touched);
         for object in touched.all() {
             self.objects.forget_if_void(object);
@@ -219,12 +216,7 @@ impl Index {
         for object in said.all() {
             self.objects.forget_if_void(object);
         }
-        Commit {
-            live,
-            cause,
-            compiled: early,
-            ..Commit::default()
-        }
+        Commit { live, cause, compiled: early, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

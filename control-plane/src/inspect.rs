@@ -24,13 +24,7 @@ use body::Bodies;
 use changes::Changes;
 
 /// Generated service of `firth.inspect.v1`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::pedantic
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }
@@ -60,13 +54,7 @@ impl Inspect {
         problems: watch::Receiver<Problems>,
         leaving: watch::Receiver<bool>,
     ) -> Result<Self, prost_reflect::DescriptorError> {
-        Ok(Self {
-            published,
-            registry,
-            problems,
-            leaving,
-            bodies: Arc::new(Bodies::new()?),
-        })
+        Ok(Self { published, registry, problems, leaving, bodies: Arc::new(Bodies::new()?) })
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -153,10 +141,7 @@ impl Service for Inspect {
         resources.sort_by_cached_key(|summary: &inspect::ResourceSummary| {
             (Kind::parse(&summary.kind), summary.key.clone())
         });
-        Ok(Response::new(inspect::ListResourcesResponse {
-            resources,
-            version: picked.root.short(),
-        }))
+        Ok(Response::new(inspect::ListResourcesResponse { resources, version: picked.root.short() }))
     }
 
     async fn get_resource(

@@ -82,9 +82,7 @@ pub struct KubeSource {
 
 impl std::fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KubeSource")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("KubeSource").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -111,28 +109,18 @@ impl KubeSource {
     pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
         let mut config = match &options.kubeconfig {
             Some(path) => {
-                let unusable = |source| KubeError::Kubeconfig {
-                    path: path.clone(),
-                    source: Box::new(source),
-                };
+                let unusable =
+                    |source| KubeError::Kubeconfig { path: path.clone(), source: Box::new(source) };
                 let file = Kubeconfig::read_from(path).map_err(unusable)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                    .await
-                    .map_err(unusable)?
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(unusable)?
             }
-            None => Config::infer()
-                .await
-                .map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
+            None => Config::infer().await.map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
         };
         // Tries again are the watches' own business: they know what is urgent.
         config.default_retry = false;
         config.connect_timeout = Some(Duration::from_secs(5));
         let client = Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
-        Ok(Self {
-            client,
-            options,
-            freshness: Freshness::default(),
-        })
+        Ok(Self { client, options, freshness: Freshness::default() })
     }
 
     /// Its health, for metrics and readiness.
@@ -150,11 +138,7 @@ impl KubeSource {
         wants: channel::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
     ) -> Result<(), KubeError> {
-        let Self {
-            client,
-            options,
-            freshness,
-        } = self;
+        let Self { client, options, freshness } = self;
         let told = Told::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
@@ -166,13 +150,7 @@ impl KubeSource {
 
         for (kind, doubts_nothing) in WHOLE {
             let sink = Objects::new(told.clone(), kind, 1);
-            follower.follow(
-                name_of(kind),
-                Resource::all(kind, namespace),
-                Whole(kind),
-                sink,
-                doubts_nothing,
-            );
+            follower.follow(name_of(kind), Resource::all(kind, namespace), Whole(kind), sink, doubts_nothing);
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
@@ -180,38 +158,21 @@ impl KubeSource {
         for name in &options.configmaps {
             let resource = Resource::all(ObjectKind::ConfigMap, Some(&name.namespace))
                 .fields(format!("metadata.name={}", name.name));
-            follower.follow(
-                "configmap",
-                resource,
-                Whole(ObjectKind::ConfigMap),
-                configmaps.clone(),
-                false,
-            );
+            follower.follow("configmap", resource, Whole(ObjectKind::ConfigMap), configmaps.clone(), false);
         }
         for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
             let (key, value) = decisions::LABEL;
             let resource =
                 Resource::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
-            follower.follow(
-                "decisions",
-                resource,
-                Whole(kind),
-                Records::new(configmaps.clone()),
-                false,
-            );
+            follower.follow("decisions", resource, Whole(kind), Records::new(configmaps.clone()), false);
         }
 
         let (seen, sees) = mpsc::channel(64);
-        let secrets = Resource::all(ObjectKind::Secret, namespace)
-            .metadata_only()
-            .fields(NOT_HELM);
+        let secrets = Resource::all(ObjectKind::Secret, namespace).metadata_only().fields(NOT_HELM);
         follower.follow("secret metadata", secrets, MetadataOnly, Metadata(seen), false);
         let mut tasks = follower.tasks;
         tasks.spawn("secrets", secrets::run(client.clone(), told, sees, wants));
-        tasks.spawn(
-            "holds",
-            decisions::write(client, options.decisions_namespace.into(), holds),
-        );
+        tasks.spawn("holds", decisions::write(client, options.decisions_namespace.into(), holds));
 
         match tasks.failed().await {
             Err(ended) => Err(KubeError::Task(ended)),

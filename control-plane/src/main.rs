@@ -24,12 +24,8 @@ fn main() -> ExitCode {
 fn run(args: Args) -> anyhow::Result<()> {
     telemetry::init(&args.log)?;
     // Two workers: a long compile holds one of them, streams and watches go on with the other.
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let mut signals = Signals::new()?;
-            app::run(args, async move { signals.next().await }).await
-        })
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(async {
+        let mut signals = Signals::new()?;
+        app::run(args, async move { signals.next().await }).await
+    })
 }

@@ -81,24 +81,17 @@ impl FolderSource {
     /// # Errors
     /// Where `dir` is no folder, or the kernel does not tell of its changes, or what is on record cannot be listed.
     pub fn open(dir: PathBuf, state_dir: Option<PathBuf>) -> Result<Self, FolderError> {
-        let unreadable = |source| FolderError::Unreadable {
-            path: dir.clone(),
-            source,
-        };
+        let unreadable = |source| FolderError::Unreadable { path: dir.clone(), source };
         std::fs::read_dir(&dir).map_err(unreadable)?;
         // Absolute, for the events' paths are compared with it and the working folder may change.
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
         let notice = Notice::new(dir.clone());
-        let watcher =
-            notify::recommended_watcher(notice.clone()).map_err(|source| FolderError::Unwatchable {
-                path: dir.clone(),
-                source,
-            })?;
+        let watcher = notify::recommended_watcher(notice.clone())
+            .map_err(|source| FolderError::Unwatchable { path: dir.clone(), source })?;
         let records = Records::new(state_dir.as_deref());
-        let loaded = records.load().map_err(|source| FolderError::Decisions {
-            path: state_dir.unwrap_or_default(),
-            source,
-        })?;
+        let loaded = records
+            .load()
+            .map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
         Ok(Self {
             disk: Disk::new(dir.clone(), watcher),
             dir,
@@ -127,15 +120,7 @@ impl FolderSource {
         wants: watch::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
     ) -> Result<(), FolderError> {
-        let Self {
-            dir,
-            disk,
-            notice,
-            records,
-            folder,
-            on_record,
-            freshness,
-        } = self;
+        let Self { dir, disk, notice, records, folder, on_record, freshness } = self;
         if !records.are_kept() {
             tracing::info!(
                 "without a state folder holds end with the process: a restart starts from what is on disk"

@@ -130,16 +130,8 @@ impl Metrics {
     fn register_events(&mut self) {
         let to = &mut self.registry;
         to.register("commits", "Commits of the pipeline", self.commits.clone());
-        to.register(
-            "compiled_resources",
-            "Resources compiled, changed or not",
-            self.compiled.clone(),
-        );
-        to.register(
-            "changed_resources",
-            "Resources that differed and were committed",
-            self.changed.clone(),
-        );
+        to.register("compiled_resources", "Resources compiled, changed or not", self.compiled.clone());
+        to.register("changed_resources", "Resources that differed and were committed", self.changed.clone());
         to.register(
             "commit_seconds",
             "From the first event of a commit to its publication",
@@ -151,11 +143,7 @@ impl Metrics {
             "From a commit to its acknowledgement by one proxy that followed closely",
             self.ack_seconds.clone(),
         );
-        to.register(
-            "sent_bytes",
-            "Bytes of batches handed to the transport",
-            self.bytes_sent.clone(),
-        );
+        to.register("sent_bytes", "Bytes of batches handed to the transport", self.bytes_sent.clone());
         to.register("starts", "How lanes of streams began", self.starts.clone());
         to.register(
             "divergences",
@@ -168,22 +156,14 @@ impl Metrics {
         let to = &mut self.registry;
         to.register("resources", "Resources by kind", self.resources.clone());
         to.register("seq", "Place in the log of this process", self.seq.clone());
-        to.register(
-            "version_info",
-            "Root of each lane, 12 hex digits",
-            self.version.clone(),
-        );
+        to.register("version_info", "Root of each lane, 12 hex digits", self.version.clone());
         to.register("proxies", "Connected proxies by state", self.proxies.clone());
         to.register(
             "refused_resources",
             "Resources that connected proxies have and cannot serve",
             self.refused.clone(),
         );
-        to.register(
-            "problems",
-            "Problems of objects by severity",
-            self.problems.clone(),
-        );
+        to.register("problems", "Problems of objects by severity", self.problems.clone());
         to.register(
             "source_synced",
             "Whether the first list of a kind of objects is complete",
@@ -223,10 +203,7 @@ impl Metrics {
     }
 
     pub(crate) fn started(&self, lane: Lane, start: Start) {
-        let labels = ModeLabels {
-            lane: lane.as_str(),
-            mode: start.as_str(),
-        };
+        let labels = ModeLabels { lane: lane.as_str(), mode: start.as_str() };
         self.starts.get_or_create(&labels).inc();
     }
 
@@ -243,10 +220,7 @@ impl Metrics {
     }
 
     pub(crate) fn sent(&self, lane: Lane, mode: Mode, bytes: usize) {
-        let labels = ModeLabels {
-            lane: lane.as_str(),
-            mode: mode.as_str(),
-        };
+        let labels = ModeLabels { lane: lane.as_str(), mode: mode.as_str() };
         self.bytes_sent.get_or_create(&labels).inc_by(bytes as u64);
     }
 
@@ -272,10 +246,7 @@ impl Metrics {
         for lane in Lane::ALL {
             let state = head.lane(lane);
             self.seq.get_or_create(&label(lane)).set(state.seq.0 as i64);
-            let labels = VersionLabels {
-                lane: lane.as_str(),
-                root: state.root.short(),
-            };
+            let labels = VersionLabels { lane: lane.as_str(), root: state.root.short() };
             self.version.get_or_create(&labels).set(1);
         }
         self.history.set(head.history.len() as i64);
@@ -306,20 +277,13 @@ impl Metrics {
     }
 
     fn read_problems(&self, problems: &Problems) {
-        let severities = [
-            Severity::Rejected,
-            Severity::Unsupported,
-            Severity::Overridden,
-            Severity::Warning,
-        ];
+        let severities = [Severity::Rejected, Severity::Unsupported, Severity::Overridden, Severity::Warning];
         let mut counts = BTreeMap::from(severities.map(|severity| (severity, 0)));
         for problem in problems.values().flat_map(|problems| problems.iter()) {
             *counts.entry(problem.severity).or_default() += 1;
         }
         for (severity, count) in counts {
-            let label = SeverityLabel {
-                severity: severity.as_str(),
-            };
+            let label = SeverityLabel { severity: severity.as_str() };
             self.problems.get_or_create(&label).set(count);
         }
     }

@@ -106,10 +106,7 @@ impl Object {
 
     /// Which object it is.
     pub fn reference(&self) -> ObjectRef {
-        ObjectRef {
-            kind: self.kind(),
-            name: self.metadata().object_name(),
-        }
+        ObjectRef { kind: self.kind(), name: self.metadata().object_name() }
     }
 }
 
@@ -132,26 +129,17 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub resource_version: Arc<str>,
     /// Labels.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_is_empty"
-    )]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "null_is_empty"
-    )]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Metadata {
     /// Namespace and name.
     pub fn object_name(&self) -> ObjectName {
-        ObjectName {
-            namespace: Arc::clone(&self.namespace),
-            name: Arc::clone(&self.name),
-        }
+        ObjectName { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
 }
 
@@ -246,11 +234,7 @@ pub struct ServicePortRef {
 /// As it is written: what Backend keys end in.
 impl fmt::Display for ServicePortRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.is_empty() {
-            self.number.fmt(f)
-        } else {
-            f.write_str(&self.name)
-        }
+        if self.name.is_empty() { self.number.fmt(f) } else { f.write_str(&self.name) }
     }
 }
 
@@ -344,15 +328,8 @@ pub struct EndpointSlice {
 impl EndpointSlice {
     /// The Service that it belongs to, by its label; `None` for one of nobody.
     pub fn service(&self) -> Option<ObjectName> {
-        let name = self
-            .metadata
-            .labels
-            .get("kubernetes.io/service-name")
-            .filter(|name| !name.is_empty())?;
-        Some(ObjectName::new(
-            Arc::clone(&self.metadata.namespace),
-            name.as_str(),
-        ))
+        let name = self.metadata.labels.get("kubernetes.io/service-name").filter(|name| !name.is_empty())?;
+        Some(ObjectName::new(Arc::clone(&self.metadata.namespace), name.as_str()))
     }
 }
 
@@ -401,10 +378,7 @@ pub struct Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.data.keys().collect();
-        f.debug_struct("Secret")
-            .field("name", &self.metadata.object_name())
-            .field("keys", &keys)
-            .finish()
+        f.debug_struct("Secret").field("name", &self.metadata.object_name()).field("keys", &keys).finish()
     }
 }
 

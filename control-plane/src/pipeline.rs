@@ -61,10 +61,7 @@ impl Inputs {
     pub fn channel(capacity: usize) -> (Self, Receivers) {
         let (endpoints, from_endpoints) = mpsc::channel(capacity);
         let (objects, from_objects) = mpsc::channel(capacity);
-        let receivers = Receivers {
-            endpoints: from_endpoints,
-            objects: from_objects,
-        };
+        let receivers = Receivers { endpoints: from_endpoints, objects: from_objects };
         (Self { endpoints, objects }, receivers)
     }
 }
@@ -239,12 +236,7 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit {
-            live,
-            cause,
-            compiled,
-            ..
-        } = self.index.commit_live();
+        let Commit { live, cause, compiled, .. } = self.index.commit_live();
         if !live.is_empty() {
             if let Some(stash) = &mut self.stash {
                 stash.overtaken_by(&live);
@@ -260,11 +252,7 @@ impl Pipeline {
             Input::Synced(kind) => {
                 self.unsynced.retain(|unsynced| *unsynced != kind);
                 self.list_completed = true;
-                debug!(
-                    kind = kind.as_str(),
-                    missing = self.unsynced.len(),
-                    "first list complete"
-                );
+                debug!(kind = kind.as_str(), missing = self.unsynced.len(), "first list complete");
                 if self.first.is_some() && self.unsynced.is_empty() {
                     self.index.lists_complete();
                 }
@@ -292,15 +280,8 @@ impl Pipeline {
     }
 
     fn commit(&mut self, begun: Instant) {
-        let Commit {
-            config,
-            live,
-            cause,
-            holds,
-            problems_changed,
-            wants_changed,
-            compiled,
-        } = self.index.commit();
+        let Commit { config, live, cause, holds, problems_changed, wants_changed, compiled } =
+            self.index.commit();
         let wants_more = self.publish_wants(wants_changed);
         if problems_changed {
             self.outputs.problems.send_replace(self.index.problems().clone());
@@ -332,17 +313,10 @@ impl Pipeline {
             if !changed && others_synced == before.others_synced {
                 return false;
             }
-            let wants_more = before
-                .secrets
-                .diff(&secrets)
-                .any(|item| matches!(item, DiffItem::Add(_)));
+            let wants_more = before.secrets.diff(&secrets).any(|item| matches!(item, DiffItem::Add(_)));
             (before.number + 1, wants_more)
         };
-        self.outputs.wants.send_replace(Wants {
-            secrets,
-            others_synced,
-            number,
-        });
+        self.outputs.wants.send_replace(Wants { secrets, others_synced, number });
         wants_more
     }
 

@@ -46,22 +46,12 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            object,
-            field,
-            severity,
-            reason,
-            location,
-        } = self;
+        let Self { object, field, severity, reason, location } = self;
         write!(f, "{object}")?;
         if !field.is_empty() {
             write!(f, ", {field}")?;
         }
         write!(f, ": {} ({})", reason, severity.as_str())?;
-        if location.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " [{location}]")
-        }
+        if location.is_empty() { Ok(()) } else { write!(f, " [{location}]") }
     }
 }

@@ -28,17 +28,11 @@ pub fn is_doubtful(absent: usize, known: usize) -> bool {
 pub fn judge<K>(absent: Vec<K>, known: usize, doubted: impl Fn(&K) -> bool) -> Verdict<K> {
     let (gone, fresh): (Vec<K>, Vec<K>) = absent.into_iter().partition(|key| doubted(key));
     if is_doubtful(fresh.len(), known.saturating_sub(gone.len())) {
-        Verdict {
-            gone,
-            doubtful: fresh,
-        }
+        Verdict { gone, doubtful: fresh }
     } else {
         let mut gone = gone;
         gone.extend(fresh);
-        Verdict {
-            gone,
-            doubtful: Vec::new(),
-        }
+        Verdict { gone, doubtful: Vec::new() }
     }
 }
 
@@ -73,22 +67,10 @@ mod tests {
     #[test]
     fn what_two_lists_lack_is_gone() {
         let first = judge((0..30).collect(), 40, |_| false);
-        assert_eq!(
-            first,
-            Verdict {
-                gone: vec![],
-                doubtful: (0..30).collect()
-            }
-        );
+        assert_eq!(first, Verdict { gone: vec![], doubtful: (0..30).collect() });
         // 29 came back; one more went, which is few.
         let second = judge(vec![3, 35], 40, |key| first.doubtful.contains(key));
-        assert_eq!(
-            second,
-            Verdict {
-                gone: vec![3, 35],
-                doubtful: vec![]
-            }
-        );
+        assert_eq!(second, Verdict { gone: vec![3, 35], doubtful: vec![] });
     }
 
     proptest! {

@@ -29,13 +29,7 @@ use registry::Registry;
 use stream::{Item, Stream};
 
 /// Generated service of `firth.config.v1`.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::pedantic
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.config.v1.ConfigStream.rs"));
 }
@@ -97,9 +91,8 @@ impl ConfigStream for Service {
             // An empty state must never reach a proxy that has a full one.
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
-        let address = request
-            .remote_addr()
-            .map_or_else(|| "unknown".into(), |address| address.to_string().into());
+        let address =
+            request.remote_addr().map_or_else(|| "unknown".into(), |address| address.to_string().into());
         let (out, frames) = mpsc::channel(AHEAD);
         let stream = Stream::new(self.clone(), head, address, out);
         tokio::spawn(stream.run(request.into_inner(), heads));

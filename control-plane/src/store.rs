@@ -133,19 +133,8 @@ impl Store {
             live: live.state.clone(),
             history: History::default(),
         }));
-        let published = Published {
-            heads: receiver,
-            notes: notes.clone(),
-        };
-        let store = Self {
-            lineage,
-            config,
-            live,
-            history: History::default(),
-            diary: None,
-            heads,
-            notes,
-        };
+        let published = Published { heads: receiver, notes: notes.clone() };
+        let store = Self { lineage, config, live, history: History::default(), diary: None, heads, notes };
         (store, published)
     }
 
@@ -241,21 +230,13 @@ mod tests {
 
     fn up(kind: Kind, key: &str, body: &'static str) -> Delta {
         Delta {
-            up: vec![Arc::new(Entry::from_body(
-                ResourceKey::new(kind, key),
-                1,
-                body.into(),
-            ))],
+            up: vec![Arc::new(Entry::from_body(ResourceKey::new(kind, key), 1, body.into()))],
             removed: Vec::new(),
         }
     }
 
     fn commit(store: &mut Store, config: Delta, live: Delta) -> usize {
-        let changes = Changes {
-            config,
-            live,
-            cause: "test".to_owned(),
-        };
+        let changes = Changes { config, live, cause: "test".to_owned() };
         store.commit(changes, shared::clock::now(), shared::clock::wall())
     }
 
@@ -280,9 +261,7 @@ mod tests {
 
         assert_eq!(commit(&mut store, up(Kind::Host, "_", "b"), Delta::default()), 0);
         assert_eq!(published.head().config.seq, Seq(2));
-        let configs: Vec<_> = std::iter::from_fn(|| notes.try_recv().ok())
-            .map(|note| note.config)
-            .collect();
+        let configs: Vec<_> = std::iter::from_fn(|| notes.try_recv().ok()).map(|note| note.config).collect();
         assert_eq!(configs, [true, false, false, true]);
     }
 }

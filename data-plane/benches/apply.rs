@@ -14,10 +14,7 @@ fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
 fn slice(number: usize, last: u8) -> Arc<Entry> {
     let slice = Endpoints {
         service: format!("ns/s{number}"),
-        ports: vec![EndpointPort {
-            name: "http".into(),
-            port: 8080,
-        }],
+        ports: vec![EndpointPort { name: "http".into(), port: 8080 }],
         ipv4: (0..10).map(|i| [10, 0, last, i].into()).collect(),
         ipv6: Vec::new(),
     };
@@ -25,36 +22,19 @@ fn slice(number: usize, last: u8) -> Arc<Entry> {
 }
 
 fn route(number: usize, path: &str) -> Arc<Entry> {
-    let path = Path {
-        path: path.into(),
-        kind: PathType::Prefix,
-        backend: Some(format!("ns/s{number}/80")),
-    };
-    let route = Route {
-        paths: vec![path],
-        ..Route::default()
-    };
+    let path = Path { path: path.into(), kind: PathType::Prefix, backend: Some(format!("ns/s{number}/80")) };
+    let route = Route { paths: vec![path], ..Route::default() };
     entry(&format!("ns/i{number}/h{number}.test"), &Resource::Route(route))
 }
 
 fn writer(services: usize) -> Writer {
-    let port = Some(PortRule {
-        name: "http".into(),
-        target_port: Some(8080),
-    });
-    let backend = Resource::Backend(Backend {
-        port,
-        ..Backend::default()
-    });
+    let port = Some(PortRule { name: "http".into(), target_port: Some(8080) });
+    let backend = Resource::Backend(Backend { port, ..Backend::default() });
     let mut writer = Writer::new();
     writer.apply_live((0..services).map(|number| slice(number, 0)).collect(), &[]);
     let config = (0..services).flat_map(|number| {
         let host = entry(&format!("h{number}.test"), &Resource::Host(Host::default()));
-        [
-            host,
-            route(number, "/"),
-            entry(&format!("ns/s{number}/80"), &backend),
-        ]
+        [host, route(number, "/"), entry(&format!("ns/s{number}/80"), &backend)]
     });
     writer.replace_config(config.collect());
     writer

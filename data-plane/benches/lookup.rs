@@ -20,10 +20,7 @@ fn reader(hosts: usize, paths: usize) -> (Writer, TableReader) {
     for number in 0..hosts {
         let name = format!("h{number}.example.test");
         let count = if number == 0 { paths } else { 1 };
-        let route = Route {
-            paths: (0..count).map(path).collect(),
-            ..Route::default()
-        };
+        let route = Route { paths: (0..count).map(path).collect(), ..Route::default() };
         up.push(entry(&name, &Resource::Host(Host::default())));
         up.push(entry(&format!("ns/i{number}/{name}"), &Resource::Route(route)));
     }
@@ -36,9 +33,7 @@ fn reader(hosts: usize, paths: usize) -> (Writer, TableReader) {
 fn lookup(criterion: &mut Criterion) {
     for hosts in [1_000, 100_000] {
         let (_writer, mut reader) = reader(hosts, 1);
-        let names: Vec<String> = (0..1024)
-            .map(|i| format!("h{}.example.test", i * 97 % hosts))
-            .collect();
+        let names: Vec<String> = (0..1024).map(|i| format!("h{}.example.test", i * 97 % hosts)).collect();
         let mut next = 0;
         criterion.bench_function(&format!("host, {hosts} hosts"), |bencher| {
             bencher.iter(|| {

@@ -86,12 +86,10 @@ pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
 pub fn write_to(sink: impl Write + Send + 'static) -> io::Result<(Handle, Writer)> {
     let (chunks, waiting) = sync_channel(WAITING);
     let (ending, ended) = sync_channel(0);
-    std::thread::Builder::new()
-        .name("access-log".to_owned())
-        .spawn(move || {
-            let _ending = ending;
-            drain(waiting, sink);
-        })?;
+    std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+        let _ending = ending;
+        drain(waiting, sink);
+    })?;
     let handle = Handle { chunks: Some(chunks) };
     Ok((handle, Writer { ended: Some(ended) }))
 }

@@ -29,13 +29,7 @@ pub struct ProxyPages {
 impl ProxyPages {
     /// The pages of `--health`: health and metrics.
     pub fn new(registry: Registry, view: watch::Receiver<View>, drain: Watcher, tables: Arc<Tables>) -> Self {
-        Self {
-            registry: Arc::new(registry),
-            view,
-            drain,
-            tables,
-            debug: false,
-        }
+        Self { registry: Arc::new(registry), view, drain, tables, debug: false }
     }
 
     /// The pages of `--admin`.
@@ -75,10 +69,7 @@ impl Pages for ProxyPages {
             "/debug/table" if self.debug => {
                 let host =
                     query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("host=")));
-                Page::json(
-                    StatusCode::OK,
-                    format!("{:#}\n", describe(&self.tables.current(), host)),
-                )
+                Page::json(StatusCode::OK, format!("{:#}\n", describe(&self.tables.current(), host)))
             }
             _ => return None,
         })
@@ -88,9 +79,7 @@ impl Pages for ProxyPages {
 /// The entry that serves a host; without one, the names of all.
 fn describe(table: &HostTable, host: Option<&str>) -> Value {
     match host {
-        Some(name) => table
-            .host(&name.to_ascii_lowercase())
-            .map_or(Value::Null, |entry| entry_json(entry)),
+        Some(name) => table.host(&name.to_ascii_lowercase()).map_or(Value::Null, |entry| entry_json(entry)),
         None => {
             let mut names: Vec<&str> = table.iter().map(|entry| entry.name()).collect();
             names.sort_unstable();
@@ -131,11 +120,7 @@ fn path_json(Declared { kind, entry }: &Declared) -> Value {
 
 fn upstream_json(upstream: &Upstream) -> Value {
     let endpoints = |cell: &crate::table::BackendCell| -> Vec<String> {
-        cell.endpoints()
-            .list
-            .iter()
-            .map(|endpoint| endpoint.address.to_string())
-            .collect()
+        cell.endpoints().list.iter().map(|endpoint| endpoint.address.to_string()).collect()
     };
     json!({
         "backend": &*upstream.cell.key,
@@ -172,9 +157,7 @@ mod tests {
         assert_eq!(status(&pages, "/healthz"), Some(200));
         view.send_modify(|view| view.complete = true);
         assert_eq!(status(&pages, "/readyz"), Some(200));
-        drain
-            .run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false)
-            .await;
+        drain.run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false).await;
         assert_eq!(status(&pages, "/readyz"), Some(503));
         assert_eq!(status(&pages, "/healthz"), Some(200));
     }

@@ -103,9 +103,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         prepare(dir).with_context(|| format!("--state-dir {}", dir.display()))?;
     }
     // The standard library reads the limits of the control group, and rounds them down.
-    let workers = workers
-        .or_else(|| available_parallelism().ok())
-        .map_or(1, |count| count.get());
+    let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
     let limits = Limits::of_connections(max_connections.get().min(descriptors()).div_ceil(workers));
 
     let listeners = listen::bind(&http, &https, workers)?;
@@ -220,21 +218,14 @@ fn descriptors() -> usize {
     let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
     let fit = limit.saturating_sub(others) / each;
     if fit < 4096 {
-        warn!(
-            limit,
-            connections = fit,
-            "few files may be open at once; raise the limit (ulimit -n)"
-        );
+        warn!(limit, connections = fit, "few files may be open at once; raise the limit (ulimit -n)");
     }
     usize::try_from(fit).unwrap_or(usize::MAX).max(1)
 }
 
 fn bound(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
     let first = listeners.iter().take(1).flatten();
-    first
-        .filter(|it| it.scheme == scheme)
-        .map(|it| it.address)
-        .collect()
+    first.filter(|it| it.scheme == scheme).map(|it| it.address).collect()
 }
 
 fn bind(flag: &str, address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {

@@ -37,12 +37,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR")]
     pub health: Option<SocketAddr>,
     /// Where access log lines go: stdout, off, or a file that they are appended to
-    #[arg(
-        long,
-        env = "FIRTH_ACCESS_LOG",
-        value_name = "TARGET",
-        default_value = "stdout"
-    )]
+    #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]
     pub access_log: Target,
     /// Folder for the last good state, made when missing; nothing is written there yet
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
@@ -60,12 +55,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_GROUP", value_name = "NAME", default_value = "default")]
     pub group: String,
     /// Client connections open at once, on all workers together; more are closed as they come
-    #[arg(
-        long,
-        env = "FIRTH_MAX_CONNECTIONS",
-        value_name = "N",
-        default_value = "65536"
-    )]
+    #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
     /// On the way out: how long new connections are still taken while /readyz says no, if anything is open
     #[arg(
@@ -107,13 +97,7 @@ mod tests {
         }
         assert!(!parse(&["--insecure=false"]).insecure);
         assert!(!parse(&[]).insecure);
-        let two = parse(&[
-            "--http",
-            "127.0.0.1:80",
-            "--http=[::1]:80",
-            "--insecure",
-            "--workers=3",
-        ]);
+        let two = parse(&["--http", "127.0.0.1:80", "--http=[::1]:80", "--insecure", "--workers=3"]);
         assert_eq!(two.http.len(), 2);
         assert_eq!(two.workers.map(NonZeroUsize::get), Some(3));
         assert!(two.insecure);
@@ -124,14 +108,8 @@ mod tests {
     fn values() {
         assert_eq!(parse(&[]).access_log, Target::Stdout);
         assert_eq!(parse(&["--access-log=off"]).access_log, Target::Off);
-        assert_eq!(
-            parse(&["--drain-grace", "0.5"]).drain_grace,
-            Duration::from_millis(500)
-        );
-        assert_eq!(
-            parse(&["--drain-grace", "3s"]).drain_grace,
-            Duration::from_secs(3)
-        );
+        assert_eq!(parse(&["--drain-grace", "0.5"]).drain_grace, Duration::from_millis(500));
+        assert_eq!(parse(&["--drain-grace", "3s"]).drain_grace, Duration::from_secs(3));
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
     }

@@ -79,9 +79,7 @@ impl Doors {
     /// Those of all workers.
     pub fn of(sets: &[Vec<Listener>]) -> Self {
         let sockets = sets.iter().flatten();
-        Self {
-            sockets: sockets.map(|listener| Arc::clone(&listener.socket)).collect(),
-        }
+        Self { sockets: sockets.map(|listener| Arc::clone(&listener.socket)).collect() }
     }
 
     /// Lets clients connect: whoever comes before a worker accepts stands in the kernel's queue.
@@ -140,22 +138,14 @@ pub fn bind(
     for (scheme, wanted) in plain.chain(secure) {
         let mut address = wanted;
         for set in &mut sets {
-            let refused = |source| BindError {
-                flag: scheme.flag(),
-                address: wanted,
-                source,
-            };
+            let refused = |source| BindError { flag: scheme.flag(), address: wanted, source };
             let socket = open(address).map_err(refused)?;
             // With port 0 the first socket's port is everybody's.
             address = socket
                 .local_addr()
                 .and_then(|local| local.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into()))
                 .map_err(refused)?;
-            set.push(Listener {
-                scheme,
-                address,
-                socket: Arc::new(socket),
-            });
+            set.push(Listener { scheme, address, socket: Arc::new(socket) });
         }
     }
     Ok(sets)
@@ -222,10 +212,7 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let error = bind(&[], &[address], 1).unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("cannot listen on {address} (--https): ")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("cannot listen on {address} (--https): ")), "{error}");
     }
 
     #[test]

@@ -27,11 +27,8 @@ fn run(args: Args) -> anyhow::Result<()> {
     // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Only waits for signals and for threads to end; the work is on threads of its own.
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let mut signals = Signals::new()?;
-            app::run(args, async move { signals.next().await }).await
-        })
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let mut signals = Signals::new()?;
+        app::run(args, async move { signals.next().await }).await
+    })
 }

@@ -106,9 +106,7 @@ pub struct Metrics {
 impl Metrics {
     /// Counters for so many workers, all 0.
     pub fn new(workers: usize) -> Self {
-        Self {
-            workers: (0..workers).map(|_| Arc::default()).collect(),
-        }
+        Self { workers: (0..workers).map(|_| Arc::default()).collect() }
     }
 
     /// Those of one worker.
@@ -129,8 +127,6 @@ impl Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics")
-            .field("workers", &self.workers.len())
-            .finish()
+        f.debug_struct("Metrics").field("workers", &self.workers.len()).finish()
     }
 }

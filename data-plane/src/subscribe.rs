@@ -10,13 +10,7 @@ pub mod session;
 mod complaint;
 
 /// Generated client of `firth.config.v1.ConfigStream`; its messages are `shared`'s.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::pedantic
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod client {
     tonic::include_proto!("firth.config.v1");
 }
@@ -156,10 +150,7 @@ impl Subscription {
         if url.starts_with("https://") {
             return Err(AddressError::Encrypted(url.to_owned()));
         }
-        let malformed = |reason: String| AddressError::Malformed {
-            url: url.to_owned(),
-            reason,
-        };
+        let malformed = |reason: String| AddressError::Malformed { url: url.to_owned(), reason };
         if !url.starts_with("http://") {
             return Err(malformed("it does not begin with http://".to_owned()));
         }
@@ -292,10 +283,7 @@ impl Subscription {
                 streams: view.streams,
                 config: standing(Lane::Config),
                 live: standing(Lane::Live),
-                refused: Lane::ALL
-                    .iter()
-                    .map(|lane| writer.refused(*lane).count() as u64)
-                    .sum(),
+                refused: Lane::ALL.iter().map(|lane| writer.refused(*lane).count() as u64).sum(),
             };
             let changed = *view != new;
             *view = new;

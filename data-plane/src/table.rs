@@ -44,10 +44,7 @@ impl HostTable {
     /// The entry of a request's host: exact, else the wildcard one label up, else the catch-all (ingress-nginx
     /// behaviour, annotations.md 3.6). `name` is lower-case, without port and trailing dot.
     pub fn host(&self, name: &str) -> Option<&Arc<HostEntry>> {
-        self.hosts
-            .exact(name)
-            .or_else(|| self.wildcard_of(name))
-            .or_else(|| self.catch_all())
+        self.hosts.exact(name).or_else(|| self.wildcard_of(name)).or_else(|| self.catch_all())
     }
 
     /// The entry for requests of no other host.
@@ -92,19 +89,13 @@ impl HostTable {
     /// The host with TLS that a name belongs to; a host without TLS leaves the name to its wildcard.
     fn with_tls(&self, name: &str) -> Option<&HostEntry> {
         let candidates = [self.hosts.exact(name), self.wildcard_of(name)];
-        candidates
-            .into_iter()
-            .flatten()
-            .map(Arc::as_ref)
-            .find(|host| host.has_tls())
+        candidates.into_iter().flatten().map(Arc::as_ref).find(|host| host.has_tls())
     }
 
     fn wildcard_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
         let (label, parent) = name.split_once('.')?;
         let fits = !label.is_empty()
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
         fits.then(|| self.hosts.wildcard(parent)).flatten()
     }
 }

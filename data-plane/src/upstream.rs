@@ -85,11 +85,7 @@ impl<C: Reusable> Upstreams<C> {
 
     /// An idle connection to an endpoint, the one used last.
     pub(crate) fn take(&mut self, cell: &BackendCell, endpoint: &Endpoint) -> Option<C> {
-        self.backends[part_of(cell.id)]
-            .get_mut(&cell.id)?
-            .idle
-            .get_mut(&endpoint.id)?
-            .take(&mut self.order)
+        self.backends[part_of(cell.id)].get_mut(&cell.id)?.idle.get_mut(&endpoint.id)?.take(&mut self.order)
     }
 
     /// Keeps a connection that has served a request for the next one, unless its endpoint has left or it is worn out.
@@ -109,10 +105,7 @@ impl<C: Reusable> Upstreams<C> {
         let known = backend.idle.contains_key(&endpoint.id);
         if known || backend.set.list.iter().any(|other| other.id == endpoint.id) {
             let pool = backend.idle.entry(endpoint.id).or_default();
-            let place = Place {
-                backend: cell,
-                endpoint: endpoint.id,
-            };
+            let place = Place { backend: cell, endpoint: endpoint.id };
             pool.give(connection, place, now, &mut self.order);
             self.close_down_to(self.kept);
         }
@@ -168,10 +161,7 @@ impl<C: Reusable> Upstreams<C> {
     #[cfg(test)]
     fn idle(&self) -> usize {
         let backends = self.backends.iter().flat_map(HashMap::values);
-        let held = backends
-            .flat_map(|backend| backend.idle.values())
-            .map(Idle::len)
-            .sum();
+        let held = backends.flat_map(|backend| backend.idle.values()).map(Idle::len).sum();
         assert_eq!(self.order.len(), held);
         held
     }

@@ -63,15 +63,11 @@ pub struct WorkerConfig {
 /// # Errors
 /// When the thread cannot be started.
 pub fn spawn(config: WorkerConfig) -> io::Result<JoinHandle<io::Result<()>>> {
-    std::thread::Builder::new()
-        .name(format!("worker-{}", config.index))
-        .spawn(move || {
-            let runtime = Builder::new_current_thread()
-                .enable_all()
-                .build_local(LocalOptions::default())?;
-            // Dropping the runtime cuts every connection that is still open.
-            runtime.block_on(run(config))
-        })
+    std::thread::Builder::new().name(format!("worker-{}", config.index)).spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        // Dropping the runtime cuts every connection that is still open.
+        runtime.block_on(run(config))
+    })
 }
 
 /// What the connections of one worker share.
@@ -109,17 +105,8 @@ impl Worker {
 }
 
 async fn run(config: WorkerConfig) -> io::Result<()> {
-    let WorkerConfig {
-        index,
-        listeners,
-        tables,
-        tls,
-        mut drain,
-        mut begin,
-        access_log,
-        metrics,
-        limits,
-    } = config;
+    let WorkerConfig { index, listeners, tables, tls, mut drain, mut begin, access_log, metrics, limits } =
+        config;
     let worker = Rc::new(Worker {
         tables: RefCell::new(tables.reader()),
         upstreams: RefCell::new(Upstreams::new(limits.idle_upstreams, limits.upstream_idle)),
@@ -163,11 +150,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
     drain.reached(Phase::Over).await;
     ticking.abort();
     if worker.open.get() > 0 {
-        warn!(
-            worker = index,
-            connections = worker.open.get(),
-            "connections are cut"
-        );
+        warn!(worker = index, connections = worker.open.get(), "connections are cut");
     }
     worker.log.borrow_mut().flush();
     Ok(())

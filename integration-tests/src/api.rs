@@ -28,9 +28,7 @@ impl Api {
         let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let client = Client::try_from(config.expect("a kubeconfig that names a server"));
-        Self {
-            client: client.expect("a client"),
-        }
+        Self { client: client.expect("a client") }
     }
 
     /// Creates an object or replaces it.
@@ -48,13 +46,10 @@ impl Api {
     /// # Errors
     /// What the server says against it.
     pub async fn try_apply(&self, object: &Value) -> Result<(), kube::Error> {
-        let created = self
-            .send(Method::POST, &Self::path(object, false), Some(object))
-            .await;
+        let created = self.send(Method::POST, &Self::path(object, false), Some(object)).await;
         match created {
             Err(error) if status(&error) == Some(StatusCode::CONFLICT) => {
-                self.send(Method::PUT, &Self::path(object, true), Some(object))
-                    .await?;
+                self.send(Method::PUT, &Self::path(object, true), Some(object)).await?;
                 Ok(())
             }
             other => other.map(|_| ()),
@@ -127,14 +122,8 @@ impl Api {
         };
         let group = if version.contains('/') { "apis" } else { "api" };
         let namespace = text("/metadata/namespace").map(|it| format!("/namespaces/{it}"));
-        let name = text("/metadata/name")
-            .filter(|_| named)
-            .map(|it| format!("/{it}"));
-        format!(
-            "/{group}/{version}{}/{plural}{}",
-            namespace.unwrap_or_default(),
-            name.unwrap_or_default()
-        )
+        let name = text("/metadata/name").filter(|_| named).map(|it| format!("/{it}"));
+        format!("/{group}/{version}{}/{plural}{}", namespace.unwrap_or_default(), name.unwrap_or_default())
     }
 }
 

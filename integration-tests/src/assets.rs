@@ -11,10 +11,8 @@ use std::time::Instant;
 use crate::cache;
 
 /// Both binaries, and the Go packages that they are built from.
-const BINARIES: [(&str, &str); 2] = [
-    ("etcd", "go.etcd.io/etcd/server/v3"),
-    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-];
+const BINARIES: [(&str, &str); 2] =
+    [("etcd", "go.etcd.io/etcd/server/v3"), ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")];
 
 /// The version that `kubebins/go.mod` pins; the cache has a folder for each.
 const KUBERNETES: &str = "1.36.2";
@@ -37,17 +35,12 @@ pub fn kubernetes() -> io::Result<PathBuf> {
         return if complete(&folder) {
             Ok(folder)
         } else {
-            let problem = format!(
-                "KUBEBUILDER_ASSETS={} lacks etcd or kube-apiserver",
-                folder.display()
-            );
+            let problem = format!("KUBEBUILDER_ASSETS={} lacks etcd or kube-apiserver", folder.display());
             Err(io::Error::new(io::ErrorKind::NotFound, problem))
         };
     }
     let testbed = env::var_os("FIRTH_TESTBED").filter(|folder| !folder.is_empty());
-    let testbed = testbed
-        .map(PathBuf::from)
-        .or_else(|| Some(cache::user()?.join("firth-testbed")));
+    let testbed = testbed.map(PathBuf::from).or_else(|| Some(cache::user()?.join("firth-testbed")));
     if let Some(folder) = testbed.map(|it| it.join("bin")).filter(|folder| complete(folder)) {
         return Ok(folder);
     }
@@ -77,15 +70,10 @@ fn check_go() -> io::Result<()> {
     let wanted = format!("Kubernetes {KUBERNETES} is built with {GO}.x");
     let version = go(["env", "GOVERSION"]).output().map_err(|error| {
         let advice = "install it, or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver";
-        io::Error::new(
-            error.kind(),
-            format!("{wanted}, but `go` cannot be run ({error}): {advice}"),
-        )
+        io::Error::new(error.kind(), format!("{wanted}, but `go` cannot be run ({error}): {advice}"))
     })?;
     let found = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    let fits = found
-        .strip_prefix(GO)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let fits = found.strip_prefix(GO).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     if fits {
         Ok(())
     } else {
@@ -104,26 +92,15 @@ fn build_one(name: &str, package: &str, to: &Path, begun: Instant) -> io::Result
         "-s -w -X {version}.gitVersion=v{KUBERNETES} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
     );
     // -v names each package on standard error when it is compiled: that is the progress.
-    let mut child = go([
-        "build",
-        "-v",
-        "-mod=readonly",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags",
-        &link,
-        "-o",
-    ])
-    .arg(to)
-    .arg(package)
-    .env("CGO_ENABLED", "0")
-    .stdin(Stdio::null())
-    .stderr(Stdio::piped())
-    .spawn()?;
-    let said = child
-        .stderr
-        .take()
-        .ok_or_else(|| io::Error::other("no standard error"))?;
+    let mut child =
+        go(["build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &link, "-o"])
+            .arg(to)
+            .arg(package)
+            .env("CGO_ENABLED", "0")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+    let said = child.stderr.take().ok_or_else(|| io::Error::other("no standard error"))?;
     let (mut packages, mut last) = (0, Vec::new());
     for line in BufReader::new(said).lines() {
         let line = line?;
@@ -141,19 +118,14 @@ fn build_one(name: &str, package: &str, to: &Path, begun: Instant) -> io::Result
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(format!(
-            "go build {package} failed ({status}):\n{}",
-            last.join("\n")
-        )))
+        Err(io::Error::other(format!("go build {package} failed ({status}):\n{}", last.join("\n"))))
     }
 }
 
 /// Go in our module.
 fn go<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("go");
-    command
-        .args(arguments)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("kubebins"));
+    command.args(arguments).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("kubebins"));
     command
 }
 
@@ -167,10 +139,7 @@ mod tests {
         assert!(module.contains(&format!("k8s.io/kubernetes v{KUBERNETES}\n")));
         assert!(module.contains(&format!("\ngo {}.", GO.trim_start_matches("go"))));
         for (_, package) in BINARIES {
-            assert!(
-                module.contains(&format!("\t{package}\n")),
-                "no tool line for {package}"
-            );
+            assert!(module.contains(&format!("\t{package}\n")), "no tool line for {package}");
         }
     }
 }

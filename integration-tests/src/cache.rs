@@ -10,11 +10,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Where neither `FIRTH_CACHE`, `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn folder() -> io::Result<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("FIRTH_CACHE")
         .or_else(|| user().map(|user| user.join("firth")))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "neither FIRTH_CACHE nor HOME is set"))
@@ -22,11 +18,7 @@ pub fn folder() -> io::Result<PathBuf> {
 
 /// The user's cache folder, by the XDG rules.
 pub fn user() -> Option<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
 }
 
@@ -44,9 +36,7 @@ pub fn once(
     if complete(folder) {
         return Ok(());
     }
-    let parent = folder
-        .parent()
-        .ok_or_else(|| io::Error::other("the cache folder has no parent"))?;
+    let parent = folder.parent().ok_or_else(|| io::Error::other("the cache folder has no parent"))?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     fs::create_dir_all(parent)?;
     let lock = File::create(parent.join(format!(".{name}.lock")))?;

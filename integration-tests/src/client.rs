@@ -85,11 +85,7 @@ impl Connection<TcpStream> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Over a stream of any kind.
     pub fn new(stream: S) -> Self {
-        Self {
-            stream,
-            ahead: Vec::new(),
-            untouched: true,
-        }
+        Self { stream, ahead: Vec::new(), untouched: true }
     }
 
     /// The stream, and what was read ahead of it.
@@ -117,8 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// Where the connection breaks, or what comes is no answer.
     pub async fn get(&mut self, host: &str, path: &str) -> io::Result<Answer> {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-            .await?;
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
         self.answer("GET").await
     }
 
@@ -191,9 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 _ if bodiless => Vec::new(),
                 (Some(coding), None) if coding == "chunked" => self.chunks().await?,
                 (None, Some(length)) => {
-                    let length = length
-                        .parse()
-                        .map_err(|_| invalid("a Content-Length that is no number"))?;
+                    let length = length.parse().map_err(|_| invalid("a Content-Length that is no number"))?;
                     self.exactly(length).await?
                 }
                 (None, None) => self.rest().await?,
@@ -209,12 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let version = parts.next().unwrap_or_default().to_owned();
         let status = parts.next().and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| invalid(&format!("status line {line:?}")))?;
-        Ok(Answer {
-            status,
-            version,
-            headers: self.fields().await?,
-            body: Vec::new(),
-        })
+        Ok(Answer { status, version, headers: self.fields().await?, body: Vec::new() })
     }
 
     /// Reads fields up to the empty line.
@@ -225,9 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if line.is_empty() {
                 return Ok(fields);
             }
-            let field = line
-                .split_once(':')
-                .ok_or_else(|| invalid(&format!("field line {line:?}")))?;
+            let field = line.split_once(':').ok_or_else(|| invalid(&format!("field line {line:?}")))?;
             fields.push((field.0.to_owned(), field.1.trim().to_owned()));
         }
     }
@@ -310,15 +296,8 @@ pub async fn page(url: &str, path: &str) -> io::Result<Answer> {
 pub async fn post_json(url: &str, path: &str, body: &Value) -> Answer {
     let address = address_of(url).expect("an address");
     let kind = [("Content-Type", "application/json")];
-    let answer = request(
-        address,
-        "POST",
-        &address.to_string(),
-        path,
-        &kind,
-        body.to_string().as_bytes(),
-    )
-    .await;
+    let answer =
+        request(address, "POST", &address.to_string(), path, &kind, body.to_string().as_bytes()).await;
     answer.unwrap_or_else(|error| panic!("no answer from {url}: {error}"))
 }
 
@@ -339,9 +318,7 @@ pub(crate) fn client_config(alpn: &[&[u8]]) -> Arc<rustls::ClientConfig> {
 }
 
 fn address_of(url: &str) -> io::Result<SocketAddr> {
-    let address = url
-        .strip_prefix("http://")
-        .and_then(|address| address.parse().ok());
+    let address = url.strip_prefix("http://").and_then(|address| address.parse().ok());
     address.ok_or_else(|| invalid(&format!("expected http://ADDRESS, got {url}")))
 }
 

@@ -74,9 +74,7 @@ impl Cluster {
     /// # Panics
     /// As [`Self::start`].
     pub async fn start_with(authorization: Authorization, further: &[&str]) -> Self {
-        let assets = tokio::task::spawn_blocking(assets::kubernetes)
-            .await
-            .expect("no panic");
+        let assets = tokio::task::spawn_blocking(assets::kubernetes).await.expect("no panic");
         let assets = assets.unwrap_or_else(|error| panic!("kube-apiserver and etcd: {error}"));
         let folder = TempDir::new().expect("a temporary folder");
         write_credentials(folder.path());
@@ -84,14 +82,7 @@ impl Cluster {
         let mut flags = flags(folder.path(), &etcd_url, authorization);
         flags.extend(further.iter().map(ToString::to_string));
         let (apiserver, apiserver_port) = start_apiserver(&assets, folder.path(), &flags).await;
-        let cluster = Self {
-            flags,
-            apiserver,
-            _etcd: etcd,
-            etcd_url,
-            apiserver_port,
-            folder,
-        };
+        let cluster = Self { flags, apiserver, _etcd: etcd, etcd_url, apiserver_port, folder };
         let api = cluster.api().await;
         api.apply(&objects::ingress_class()).await;
         cluster
@@ -100,9 +91,7 @@ impl Cluster {
     /// The one that all tests of this binary share, each in a namespace of its own. It lives as long as the process.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-        SHARED
-            .get_or_init(|| Self::start(Authorization::AlwaysAllow))
-            .await
+        SHARED.get_or_init(|| Self::start(Authorization::AlwaysAllow)).await
     }
 
     /// A client for the runtime of this test.
@@ -128,12 +117,7 @@ impl Cluster {
     /// # Panics
     /// Where the file cannot be written.
     pub fn kubeconfig_of_account(&self) -> PathBuf {
-        write_kubeconfig(
-            self.folder.path(),
-            "kubeconfig-account",
-            self.apiserver_port,
-            ACCOUNT_TOKEN,
-        )
+        write_kubeconfig(self.folder.path(), "kubeconfig-account", self.apiserver_port, ACCOUNT_TOKEN)
     }
 
     /// Port of the API server.
@@ -162,8 +146,7 @@ impl Cluster {
 
     /// Holds the API server still, or lets it go on: connections stay open and nothing comes.
     pub fn freeze_apiserver(&mut self, frozen: bool) {
-        self.apiserver
-            .signal(if frozen { Signal::Stop } else { Signal::Cont });
+        self.apiserver.signal(if frozen { Signal::Stop } else { Signal::Cont });
     }
 
     /// Puts an object into etcd past the API server, which would refuse it: what a later version of Kubernetes may have
@@ -186,9 +169,7 @@ impl Cluster {
     /// When etcd does not.
     pub async fn forget_history(&self) {
         let any = json!({ "key": BASE64_STANDARD.encode("a") });
-        let now = client::post_json(&self.etcd_url, "/v3/kv/range", &any)
-            .await
-            .json();
+        let now = client::post_json(&self.etcd_url, "/v3/kv/range", &any).await.json();
         let compact = json!({ "revision": now["header"]["revision"], "physical": true });
         let answer = client::post_json(&self.etcd_url, "/v3/kv/compaction", &compact).await;
         assert_eq!(answer.status, 200, "etcd refuses: {}", answer.text());
@@ -236,11 +217,7 @@ async fn start_apiserver(assets: &Path, folder: &Path, flags: &[String]) -> (Pro
         if ready(&mut process, folder).await {
             return (process, port);
         }
-        assert!(
-            attempt < TRIES,
-            "the API server ends at once:\n{}",
-            process.tail()
-        );
+        assert!(attempt < TRIES, "the API server ends at once:\n{}", process.tail());
     }
     unreachable!("the loop ends by returning or panicking")
 }

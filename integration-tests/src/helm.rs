@@ -16,10 +16,7 @@ use crate::cache;
 pub fn render(values: &[&str]) -> Vec<Value> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/firth");
     let mut command = Command::new(helm());
-    command
-        .args(["template", "firth"])
-        .arg(chart)
-        .args(["--namespace", "firth"]);
+    command.args(["template", "firth"]).arg(chart).args(["--namespace", "firth"]);
     for value in values {
         command.args(["--set", value]);
     }
@@ -37,12 +34,8 @@ fn helm() -> PathBuf {
     }
     let cached = cache::user().map(|user| user.join("firth-charts"));
     let found = cached.into_iter().flat_map(fs::read_dir).flatten().flatten();
-    let mut found: Vec<PathBuf> = found
-        .map(|entry| entry.path().join("helm"))
-        .filter(|it| it.is_file())
-        .collect();
+    let mut found: Vec<PathBuf> =
+        found.map(|entry| entry.path().join("helm")).filter(|it| it.is_file()).collect();
     found.sort();
-    found
-        .pop()
-        .expect("no helm: run charts/test.sh, which obtains one, or set HELM")
+    found.pop().expect("no helm: run charts/test.sh, which obtains one, or set HELM")
 }

@@ -12,17 +12,13 @@ impl Metrics {
     /// Reads a page of Prometheus' text format or of OpenMetrics. Lines that are no samples are skipped.
     pub fn parse(page: &str) -> Self {
         let sample = |line: &str| {
-            let end = line
-                .rfind('}')
-                .map_or_else(|| line.find(' '), |brace| Some(brace + 1))?;
+            let end = line.rfind('}').map_or_else(|| line.find(' '), |brace| Some(brace + 1))?;
             let (name, value) = line.split_at(end);
             let value = value.split_whitespace().next()?.parse().ok()?;
             Some((name.to_owned(), value))
         };
         let lines = page.lines().filter(|line| !line.starts_with('#'));
-        Self {
-            samples: lines.filter_map(sample).collect(),
-        }
+        Self { samples: lines.filter_map(sample).collect() }
     }
 
     /// The sum of all samples of a family, whatever their labels; `_total` may be left out.

@@ -51,20 +51,13 @@ impl Model {
             }
             for rule in rules(ingress) {
                 if model.find(&host(rule)).is_none() {
-                    model
-                        .hosts
-                        .push((host(rule), vec![implicit(default_backend(ingress))]));
+                    model.hosts.push((host(rule), vec![implicit(default_backend(ingress))]));
                 }
             }
         }
         for ingress in &sorted {
             for rule in rules(ingress) {
-                for path in rule
-                    .pointer("/http/paths")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                {
+                for path in rule.pointer("/http/paths").and_then(Value::as_array).into_iter().flatten() {
                     model.add(&host(rule), location(ingress, path));
                 }
             }
@@ -101,19 +94,13 @@ impl Model {
     }
 
     fn find(&self, host: &str) -> Option<&Vec<Location>> {
-        self.hosts
-            .iter()
-            .find(|(other, _)| other == host)
-            .map(|(_, locations)| locations)
+        self.hosts.iter().find(|(other, _)| other == host).map(|(_, locations)| locations)
     }
 
     fn add(&mut self, host: &str, new: Location) {
         let found = self.hosts.iter_mut().find(|(other, _)| other == host);
         let (_, locations) = found.expect("hosts are made first");
-        match locations
-            .iter_mut()
-            .find(|it| it.path == new.path && it.exact == new.exact)
-        {
+        match locations.iter_mut().find(|it| it.path == new.path && it.exact == new.exact) {
             None => locations.push(new),
             Some(old) if old.implicit => *old = new,
             Some(_) => {}
@@ -129,12 +116,7 @@ fn verdict(location: &Location) -> Verdict {
 }
 
 fn implicit(service: Option<String>) -> Location {
-    Location {
-        path: "/".to_owned(),
-        exact: false,
-        service,
-        implicit: true,
-    }
+    Location { path: "/".to_owned(), exact: false, service, implicit: true }
 }
 
 fn location(ingress: &Value, path: &Value) -> Location {
@@ -148,11 +130,7 @@ fn location(ingress: &Value, path: &Value) -> Location {
 }
 
 fn rules(ingress: &Value) -> impl Iterator<Item = &Value> {
-    ingress
-        .pointer("/spec/rules")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    ingress.pointer("/spec/rules").and_then(Value::as_array).into_iter().flatten()
 }
 
 fn host(rule: &Value) -> String {
@@ -163,19 +141,11 @@ fn host(rule: &Value) -> String {
 }
 
 fn created(ingress: &Value) -> &str {
-    ingress
-        .pointer("/metadata/creationTimestamp")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    ingress.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn name(ingress: &Value) -> String {
-    let text = |pointer: &str| {
-        ingress
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |pointer: &str| ingress.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"))
 }
 

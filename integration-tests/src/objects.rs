@@ -33,10 +33,7 @@ pub fn service(namespace: &str, name: &str) -> Value {
 /// When the ports differ.
 pub fn slice(namespace: &str, service: &str, suffix: &str, endpoints: &[SocketAddr]) -> Value {
     let port = endpoints.first().map_or(8080, SocketAddr::port);
-    assert!(
-        endpoints.iter().all(|endpoint| endpoint.port() == port),
-        "one slice, one port: {endpoints:?}"
-    );
+    assert!(endpoints.iter().all(|endpoint| endpoint.port() == port), "one slice, one port: {endpoints:?}");
     let v6 = endpoints.first().is_some_and(SocketAddr::is_ipv6);
     let endpoint = |endpoint: &SocketAddr| json!({"addresses": [endpoint.ip().to_string()], "conditions": {"ready": true}});
     json!({
@@ -106,11 +103,8 @@ pub trait Edit: Sized {
 
 impl Edit for Value {
     fn annotated(mut self, name: &str, value: &str) -> Self {
-        let name = if name.contains('/') {
-            name.to_owned()
-        } else {
-            format!("nginx.ingress.kubernetes.io/{name}")
-        };
+        let name =
+            if name.contains('/') { name.to_owned() } else { format!("nginx.ingress.kubernetes.io/{name}") };
         self["metadata"]["annotations"][name] = value.into();
         self
     }

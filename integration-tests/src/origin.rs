@@ -68,12 +68,7 @@ impl Origin {
         let state = Arc::new(State::default());
         let mut server = JoinSet::new();
         server.spawn(serve(listener, name.to_owned(), Arc::clone(&state)));
-        Self {
-            name: name.to_owned(),
-            address,
-            state,
-            _server: server,
-        }
+        Self { name: name.to_owned(), address, state, _server: server }
     }
 
     /// What it calls itself.
@@ -93,11 +88,7 @@ impl Origin {
 
     /// The requests that it saw, in order.
     pub fn seen(&self) -> Vec<Seen> {
-        self.state
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.state.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Connections that were opened to it so far.
@@ -127,20 +118,9 @@ async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()
     stream.set_nodelay(true)?;
     let mut connection = Connection::new(stream);
     while let Some(seen) = request::read(&mut connection).await? {
-        let script = state
-            .script
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        state
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(seen.clone());
-        if seen
-            .header("upgrade")
-            .is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
-        {
+        let script = state.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        state.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
+        if seen.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket")) {
             return echo_websocket(connection, name).await;
         }
         let body = what_it_saw(name, &seen).to_string();
@@ -149,11 +129,7 @@ async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()
             "HTTP/1.1 200 OK\r\nServer: origin\r\nX-Origin: {name}\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n"
         );
-        let body = if seen.method == "HEAD" {
-            String::new()
-        } else {
-            body
-        };
+        let body = if seen.method == "HEAD" { String::new() } else { body };
         match script {
             Script::Echo => connection.send(head + &body).await?,
             Script::Delay(delay) => {
@@ -178,11 +154,7 @@ async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()
 }
 
 fn what_it_saw(name: &str, seen: &Seen) -> Value {
-    let headers: Vec<Value> = seen
-        .headers
-        .iter()
-        .map(|(name, value)| json!([name, value]))
-        .collect();
+    let headers: Vec<Value> = seen.headers.iter().map(|(name, value)| json!([name, value])).collect();
     json!({
         "origin": name, "method": seen.method, "target": seen.target, "headers": headers,
         "body": String::from_utf8_lossy(&seen.body),
@@ -198,9 +170,7 @@ async fn echo_websocket(mut connection: Connection<TcpStream>, name: &str) -> io
     );
     connection.send(head).await?;
     while let Ok(text) = websocket::read(&mut connection).await {
-        connection
-            .send(websocket::server_frame(&format!("{name}: {text}")))
-            .await?;
+        connection.send(websocket::server_frame(&format!("{name}: {text}"))).await?;
     }
     let (mut stream, _) = connection.into_parts();
     stream.shutdown().await?;

@@ -45,19 +45,13 @@ impl Source {
 
     /// One namespace of a cluster.
     pub fn namespace(cluster: &crate::cluster::Cluster, namespace: &str) -> Self {
-        Self::Cluster {
-            kubeconfig: cluster.kubeconfig(),
-            namespace: Some(namespace.to_owned()),
-        }
+        Self::Cluster { kubeconfig: cluster.kubeconfig(), namespace: Some(namespace.to_owned()) }
     }
 
     fn flags(&self) -> Vec<OsString> {
         match self {
             Self::Folder(folder) => vec!["--manifests".into(), folder.into()],
-            Self::Cluster {
-                kubeconfig,
-                namespace,
-            } => {
+            Self::Cluster { kubeconfig, namespace } => {
                 let mut flags: Vec<OsString> = vec!["--kubeconfig".into(), kubeconfig.into()];
                 if let Some(namespace) = namespace {
                     flags.extend(["--watch-namespace".into(), namespace.into()]);
@@ -122,11 +116,7 @@ impl ControlPlane {
             if plane.up().await {
                 return plane;
             }
-            assert!(
-                attempt < TRIES,
-                "the control plane ends at once:\n{}",
-                plane.process.tail()
-            );
+            assert!(attempt < TRIES, "the control plane ends at once:\n{}", plane.process.tail());
         }
         unreachable!("the loop ends by returning or panicking")
     }
@@ -139,13 +129,7 @@ impl ControlPlane {
         flags.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
         flags.extend(["--admin".into(), admin.to_string().into()]);
         flags.extend(further.iter().map(OsString::from));
-        Self {
-            process: run("firth-control-plane", &flags, folder.path()),
-            flags,
-            listen,
-            admin,
-            folder,
-        }
+        Self { process: run("firth-control-plane", &flags, folder.path()), flags, listen, admin, folder }
     }
 
     /// Kills it and starts it again with the same flags and ports.
@@ -168,11 +152,7 @@ impl ControlPlane {
     /// When it ends instead of serving again.
     pub async fn resume(&mut self) {
         self.process = run("firth-control-plane", &self.flags, self.folder.path());
-        assert!(
-            self.up().await,
-            "the control plane ends after its restart:\n{}",
-            self.process.tail()
-        );
+        assert!(self.up().await, "the control plane ends after its restart:\n{}", self.process.tail());
     }
 
     /// Asks it to end and waits for that.
@@ -246,11 +226,7 @@ impl DataPlane {
             if up(&mut plane.process, plane.health, "the proxy is ready").await {
                 return plane;
             }
-            assert!(
-                attempt < TRIES,
-                "the proxy ends at once:\n{}",
-                plane.process.tail()
-            );
+            assert!(attempt < TRIES, "the proxy ends at once:\n{}", plane.process.tail());
         }
         unreachable!("the loop ends by returning or panicking")
     }
@@ -261,12 +237,7 @@ impl DataPlane {
         let [http, https, admin, health] = [(); 4].map(|()| ports::free());
         let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("http://{control}").into()];
         flags.push("--insecure".into());
-        for (flag, address) in [
-            ("http", http),
-            ("https", https),
-            ("admin", admin),
-            ("health", health),
-        ] {
+        for (flag, address) in [("http", http), ("https", https), ("admin", admin), ("health", health)] {
             flags.extend([format!("--{flag}").into(), address.to_string().into()]);
         }
         flags.extend(["--state-dir".into(), folder.path().join("state").into()]);
@@ -274,14 +245,7 @@ impl DataPlane {
             flags.extend(["--workers".into(), "2".into()]);
         }
         flags.extend(further.iter().map(OsString::from));
-        Self {
-            process: run("firth-data-plane", &flags, folder.path()),
-            http,
-            https,
-            admin,
-            health,
-            folder,
-        }
+        Self { process: run("firth-data-plane", &flags, folder.path()), http, https, admin, health, folder }
     }
 
     /// Where it takes HTTP.
@@ -304,11 +268,7 @@ impl DataPlane {
         let (mut files, mut folders) = (Vec::new(), vec![self.folder.path().to_owned()]);
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let kind = if entry.path().is_dir() {
-                    &mut folders
-                } else {
-                    &mut files
-                };
+                let kind = if entry.path().is_dir() { &mut folders } else { &mut files };
                 kind.push(entry.path());
             }
         }
@@ -377,11 +337,7 @@ impl DataPlane {
 }
 
 fn run(name: &str, flags: &[OsString], folder: &Path) -> Process {
-    Process::spawn(
-        name,
-        Command::new(binary(name)).args(flags).current_dir(folder),
-        folder,
-    )
+    Process::spawn(name, Command::new(binary(name)).args(flags).current_dir(folder), folder)
 }
 
 /// Waits until a plane is ready; false when it ends instead.

@@ -62,12 +62,7 @@ impl Process {
             .spawn();
         let child = child.unwrap_or_else(|error| panic!("cannot start {name} ({command:?}): {error}"));
         reaper().note('+', child.id());
-        Self {
-            name: name.to_owned(),
-            child,
-            log,
-            ended: None,
-        }
+        Self { name: name.to_owned(), child, log, ended: None }
     }
 
     /// Its process id.
@@ -183,19 +178,13 @@ fn reaper() -> &'static Reaper {
             .spawn()
             .expect("there is a shell");
         let list = shell.stdin.take().expect("it was asked for");
-        Reaper {
-            list: Mutex::new(list),
-            _shell: shell,
-        }
+        Reaper { list: Mutex::new(list), _shell: shell }
     })
 }
 
 impl Reaper {
     fn note(&self, op: char, id: u32) {
-        let mut list = self
-            .list
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut list = self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Without a reaper the run still ends its children by itself.
         let _ = writeln!(list, "{op} {id}");
     }

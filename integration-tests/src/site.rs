@@ -34,16 +34,10 @@ impl FolderSite {
     pub async fn start_with(objects: &[Value], control: &[&str], proxy: &[&str]) -> Self {
         let folder = Folder::with(objects);
         folder.apply(&objects::ingress_class());
-        objects::ballast(NAMESPACE)
-            .iter()
-            .for_each(|object| folder.apply(object));
+        objects::ballast(NAMESPACE).iter().for_each(|object| folder.apply(object));
         let control = ControlPlane::start_with(&Source::folder(&folder), control).await;
         let proxy = DataPlane::start_with(control.listen(), proxy).await;
-        Self {
-            proxy,
-            control,
-            folder,
-        }
+        Self { proxy, control, folder }
     }
 
     /// An origin with a Service of its name.
@@ -121,12 +115,7 @@ impl ClusterSite {
         api.apply_all(&objects::ballast(namespace)).await;
         let control = ControlPlane::start_with(source, further).await;
         let proxy = DataPlane::start(control.listen()).await;
-        Some(Self {
-            proxy,
-            control,
-            api,
-            namespace: namespace.to_owned(),
-        })
+        Some(Self { proxy, control, api, namespace: namespace.to_owned() })
     }
 
     /// An origin without any object.
@@ -147,9 +136,7 @@ impl ClusterSite {
 
     /// Makes an Ingress `NAME` that sends a host to a Service, and waits until it is served.
     pub async fn route(&self, name: &str, host: &str, origin: &Origin) {
-        self.api
-            .apply(&self.ingress(name, host, &[("/", origin.name())]))
-            .await;
+        self.api.apply(&self.ingress(name, host, &[("/", origin.name())])).await;
         self.proxy.serves(host, "/", origin.name()).await;
     }
 

@@ -51,10 +51,7 @@ impl State {
     pub fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            lanes: Lane::ALL
-                .into_iter()
-                .map(|lane| (lane, LaneState::default()))
-                .collect(),
+            lanes: Lane::ALL.into_iter().map(|lane| (lane, LaneState::default())).collect(),
         }
     }
 
@@ -71,9 +68,7 @@ impl State {
     /// Each resource of a lane, its body included.
     pub fn contents(&self, lane: Lane) -> BTreeMap<ResourceKey, Arc<Entry>> {
         let entries = self.lane(lane).has.iter();
-        entries
-            .map(|entry| (entry.key.clone(), Arc::clone(entry)))
-            .collect()
+        entries.map(|entry| (entry.key.clone(), Arc::clone(entry))).collect()
     }
 
     fn hello(&self) -> Hello {
@@ -145,14 +140,8 @@ impl Subscriber {
         let Some(control_message::Message::Welcome(welcome)) = first.message else {
             panic!("expected a welcome first, got {first:?}");
         };
-        let mut subscriber = Self {
-            state,
-            welcome,
-            received: Vec::new(),
-            answers,
-            messages,
-            staged: BTreeMap::new(),
-        };
+        let mut subscriber =
+            Self { state, welcome, received: Vec::new(), answers, messages, staged: BTreeMap::new() };
         subscriber.adopt();
         subscriber
     }
@@ -162,11 +151,7 @@ impl Subscriber {
     /// # Panics
     /// When the welcome does not say.
     pub fn start(&self, lane: Lane) -> &LaneStart {
-        let start = self
-            .welcome
-            .lanes
-            .iter()
-            .find(|start| start.lane == lane.to_wire());
+        let start = self.welcome.lanes.iter().find(|start| start.lane == lane.to_wire());
         start.unwrap_or_else(|| panic!("no {} in {:?}", lane.as_str(), self.welcome))
     }
 
@@ -181,11 +166,7 @@ impl Subscriber {
             }
         };
         let arrived = timeout(PATIENCE, whole).await;
-        assert!(
-            arrived.is_ok(),
-            "{what}: not so after {PATIENCE:?}; received {:?}",
-            self.received
-        );
+        assert!(arrived.is_ok(), "{what}: not so after {PATIENCE:?}; received {:?}", self.received);
     }
 
     /// Takes messages until a heartbeat says that it has everything.
@@ -195,11 +176,7 @@ impl Subscriber {
     pub async fn until_idle(&mut self) {
         let whole = async { while !self.step().await {} };
         let arrived = timeout(PATIENCE, whole).await;
-        assert!(
-            arrived.is_ok(),
-            "no heartbeat with our roots; received {:?}",
-            self.received
-        );
+        assert!(arrived.is_ok(), "no heartbeat with our roots; received {:?}", self.received);
     }
 
     /// Takes one message. True for a heartbeat with the roots of what it has.
@@ -241,11 +218,7 @@ impl Subscriber {
             bytes,
         });
         let at = self.state.lane(lane).seq;
-        assert!(
-            batch.from == 0 || batch.from == at,
-            "a batch from {} for a proxy at {at}",
-            batch.from
-        );
+        assert!(batch.from == 0 || batch.from == at, "a batch from {} for a proxy at {at}", batch.from);
         let more = batch.more;
         let (to, root_after) = (batch.to, Root::from_slice(&batch.root_after));
         let chunks = self.staged.entry(lane).or_default();
@@ -259,11 +232,7 @@ impl Subscriber {
             lane: lane.to_wire(),
             seq: state.seq,
             root: state.has.root().to_bytes(),
-            staged: if more {
-                u32::try_from(staged).expect("few")
-            } else {
-                0
-            },
+            staged: if more { u32::try_from(staged).expect("few") } else { 0 },
             ..Ack::default()
         };
         let sent = self.answers.send(wrap(proxy_message::Message::Ack(ack))).await;
@@ -282,23 +251,13 @@ impl Subscriber {
             let up = chunk.up.into_iter().map(|it| {
                 let entry = Entry::from_body(key(it.kind, &it.key), it.min_schema, it.body);
                 let version = Version::from_slice(&it.version);
-                assert_eq!(
-                    version,
-                    Some(entry.version),
-                    "the version of {} is no hash of it",
-                    entry.key
-                );
+                assert_eq!(version, Some(entry.version), "the version of {} is no hash of it", entry.key);
                 assert_eq!(entry.kind().lane(), lane, "{} is on the wrong lane", entry.key);
                 Arc::new(entry)
             });
             state.has.change(up, removed);
         }
-        assert_eq!(
-            Some(state.has.root()),
-            root_after,
-            "the root after {to} on {}",
-            lane.as_str()
-        );
+        assert_eq!(Some(state.has.root()), root_after, "the root after {to} on {}", lane.as_str());
         state.seq = to;
         state.lineage = self.welcome.lineage.to_vec();
     }
@@ -309,15 +268,11 @@ fn key(kind: i32, key: &str) -> ResourceKey {
 }
 
 fn wrap(message: proxy_message::Message) -> ProxyMessage {
-    ProxyMessage {
-        message: Some(message),
-    }
+    ProxyMessage { message: Some(message) }
 }
 
 async fn next(messages: &mut Streaming<ControlMessage>) -> ControlMessage {
     let message = timeout(Duration::from_secs(30), messages.message()).await;
-    let message = message
-        .expect("a heartbeat comes sooner")
-        .expect("the stream goes on");
+    let message = message.expect("a heartbeat comes sooner").expect("the stream goes on");
     message.expect("the control plane does not end a stream")
 }

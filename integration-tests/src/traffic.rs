@@ -57,11 +57,7 @@ impl Traffic {
             let (questions, stop, asked) = (Arc::clone(&questions), Arc::clone(&stop), Arc::clone(&asked));
             running.spawn(ask(address, questions, client, stop, asked));
         }
-        Self {
-            stop,
-            asked,
-            clients: running,
-        }
+        Self { stop, asked, clients: running }
     }
 
     /// Requests so far.

@@ -3,12 +3,7 @@
 //! Data flows one way (kube or a folder, index, compile, store, serve, subscribe, table, http), and each step knows
 //! only what it needs: a core without I/O stays one because this test says so, not because everybody remembers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -89,10 +84,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/http/guard*", &[Http]),
     ("data-plane/src/http/host*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
-    (
-        "data-plane/src/upstream/pool*",
-        &[Tokio, Hyper, Http, Rustls, DashMap],
-    ),
+    ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),
     ("data-plane/src/upstream*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/tls*", &[Tokio, Rustls]),
     ("data-plane/src/worker*", &[Tokio, Rustls]),
@@ -106,10 +98,7 @@ const TABLE: &[(&str, &[Family])] = &[
 
 /// Crates of ours that a folder's code may not name.
 const STRANGERS: &[(&str, &[&str])] = &[
-    (
-        "shared/src/*",
-        &["control_plane", "data_plane", "integration_tests"],
-    ),
+    ("shared/src/*", &["control_plane", "data_plane", "integration_tests"]),
     ("control-plane/src/*", &["data_plane", "integration_tests"]),
     ("data-plane/src/*", &["control_plane", "integration_tests"]),
     ("cli/src/*", &["integration_tests"]),
@@ -129,9 +118,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 /// The code of a file without comments, and without the tests at its end: those may use what they like.
 fn code(text: &str) -> String {
     let ends = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
-    let lines = text[..ends]
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default());
+    let lines = text[..ends].lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -190,9 +177,7 @@ fn breaches(file: &str, text: &str) -> Vec<String> {
             continue;
         }
         for name in crates.iter().filter(|name| names.contains(**name)) {
-            found.push(format!(
-                "{file}: names {name}, which the row {row:?} does not allow"
-            ));
+            found.push(format!("{file}: names {name}, which the row {row:?} does not allow"));
         }
     }
     for (pattern, strangers) in STRANGERS {
@@ -214,11 +199,7 @@ fn every_file_keeps_to_its_side() {
         sources(&root.join(folder).join("src"), &mut files);
         files.sort();
         for file in files {
-            let name = file
-                .strip_prefix(&root)
-                .unwrap()
-                .to_string_lossy()
-                .replace('\\', "/");
+            let name = file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
             // The tests of a module in folders of their own.
             if name.contains("/tests/") {
                 continue;
@@ -227,37 +208,19 @@ fn every_file_keeps_to_its_side() {
             found.extend(breaches(&name, &fs::read_to_string(&file).unwrap()));
         }
     }
-    assert!(
-        count > 50,
-        "only {count} files were found below {}",
-        root.display()
-    );
-    assert!(
-        found.is_empty(),
-        "{} breaches:\n{}",
-        found.len(),
-        found.join("\n")
-    );
+    assert!(count > 50, "only {count} files were found below {}", root.display());
+    assert!(found.is_empty(), "{} breaches:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]
 fn manifests_keep_to_the_same_borders() {
     for (folder, banned) in [
-        (
-            "shared",
-            &["kube", "k8s-openapi", "tonic", "control-plane", "data-plane"][..],
-        ),
+        ("shared", &["kube", "k8s-openapi", "tonic", "control-plane", "data-plane"][..]),
         ("control-plane", &["data-plane", "hyper"]),
         ("data-plane", &["control-plane", "kube", "k8s-openapi"]),
     ] {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
-        let normal = manifest
-            .split("[dependencies]")
-            .nth(1)
-            .unwrap()
-            .split("\n[")
-            .next()
-            .unwrap();
+        let normal = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
         for name in banned {
             let depends = normal.lines().any(|line| {
                 let rest = line.strip_prefix(name);
@@ -271,15 +234,9 @@ fn manifests_keep_to_the_same_borders() {
 #[test]
 fn a_breach_is_found() {
     let file = "control-plane/src/index/refs.rs";
+    assert_eq!(breaches(file, "use std::fmt;\nuse crate::kube::x;\n"), Vec::<String>::new());
     assert_eq!(
-        breaches(file, "use std::fmt;\nuse crate::kube::x;\n"),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        breaches(
-            file,
-            "// tokio::spawn\n#[cfg(test)]\nmod tests {\nuse tokio::net;\n}"
-        ),
+        breaches(file, "// tokio::spawn\n#[cfg(test)]\nmod tests {\nuse tokio::net;\n}"),
         Vec::<String>::new()
     );
     for code in [
@@ -292,13 +249,7 @@ fn a_breach_is_found() {
     ] {
         assert_eq!(breaches(file, code).len(), 1, "{code}");
     }
-    assert_eq!(
-        breaches("control-plane/src/kube/watch.rs", "use kube::Client;"),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        breaches("data-plane/src/subscribe/session.rs", "use tokio::time;").len(),
-        1
-    );
+    assert_eq!(breaches("control-plane/src/kube/watch.rs", "use kube::Client;"), Vec::<String>::new());
+    assert_eq!(breaches("data-plane/src/subscribe/session.rs", "use tokio::time;").len(), 1);
     assert_eq!(breaches("somewhere/else.rs", "").len(), 1);
 }

@@ -1,11 +1,6 @@
 //! The chart's permissions on a real API server: enough for the control plane, and no more than it needs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::api::Api;
 use integration_tests::client::tls;
@@ -21,27 +16,13 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     api.apply(&objects::namespace("firth")).await;
     api.apply(&objects::namespace("ingress-nginx")).await;
     let rendered = helm::render(&["planes.insecure=true"]);
-    let rights = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-    ];
-    let rights: Vec<_> = rendered
-        .into_iter()
-        .filter(|it| rights.contains(&it["kind"].as_str().unwrap()))
-        .collect();
-    assert!(
-        rights.iter().any(|it| it["kind"] == "ClusterRoleBinding"),
-        "{rights:?}"
-    );
+    let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    let rights: Vec<_> =
+        rendered.into_iter().filter(|it| rights.contains(&it["kind"].as_str().unwrap())).collect();
+    assert!(rights.iter().any(|it| it["kind"] == "ClusterRoleBinding"), "{rights:?}");
     api.apply_all(&rights).await;
 
-    let source = Source::Cluster {
-        kubeconfig: cluster.kubeconfig_of_account(),
-        namespace: None,
-    };
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let own = ["--pod-namespace", "firth"];
     let Some(site) = ClusterSite::start_with(&cluster, "shop", &source, &own).await else {
         return;
@@ -51,32 +32,16 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
 
     // Secrets are read, settings too.
     let (certificate, key) = objects::certificate(&["b.test"]);
-    api.apply(&objects::tls_secret("shop", "cert", &certificate, &key))
-        .await;
+    api.apply(&objects::tls_secret("shop", "cert", &certificate, &key)).await;
     let tls = json!([{"hosts": ["b.test"], "secretName": "cert"}]);
-    api.apply(
-        &site
-            .ingress("secured", "b.test", &[("/", "one")])
-            .with("/spec/tls", tls),
-    )
-    .await;
+    api.apply(&site.ingress("secured", "b.test", &[("/", "one")]).with("/spec/tls", tls)).await;
     let settings = json!({"ssl-redirect": "false"});
-    api.apply(&objects::config_map(
-        "ingress-nginx",
-        "ingress-nginx-controller",
-        settings,
-    ))
-    .await;
+    api.apply(&objects::config_map("ingress-nginx", "ingress-nginx-controller", settings)).await;
     site.proxy.serves("b.test", "/", "one").await;
     eventually("the certificate is shown", || async {
-        let (_, names) = tls::get(site.proxy.https(), "b.test", "/")
-            .await
-            .map_err(|error| error.to_string())?;
-        if names == ["b.test"] {
-            Ok(())
-        } else {
-            Err(format!("{names:?}"))
-        }
+        let (_, names) =
+            tls::get(site.proxy.https(), "b.test", "/").await.map_err(|error| error.to_string())?;
+        if names == ["b.test"] { Ok(()) } else { Err(format!("{names:?}")) }
     })
     .await;
 
@@ -87,19 +52,12 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
         api.apply(&web).await;
         eventually(&format!("{count} holds are on record"), || async {
             let held = api.list(held).await.map_err(|error| error.to_string())?;
-            if held.len() == count {
-                Ok(())
-            } else {
-                Err(format!("{held:?}"))
-            }
+            if held.len() == count { Ok(()) } else { Err(format!("{held:?}")) }
         })
         .await;
     }
     let log = site.control.log();
-    assert!(
-        !log.contains("orbidden"),
-        "the API server refuses something:\n{log}"
-    );
+    assert!(!log.contains("orbidden"), "the API server refuses something:\n{log}");
 
     // What it has no business with, it cannot read.
     let account = Api::new(&cluster.kubeconfig_of_account()).await;

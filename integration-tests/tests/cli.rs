@@ -1,11 +1,6 @@
 //! The `firth` command against running planes, and both planes in it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,13 +16,8 @@ use serde_json::Value;
 
 async fn firth(server: SocketAddr, arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("firth"));
-    command
-        .args(arguments)
-        .args(["--server", &format!("http://{server}")]);
-    tokio::task::spawn_blocking(move || command.output())
-        .await
-        .unwrap()
-        .unwrap()
+    command.args(arguments).args(["--server", &format!("http://{server}")]);
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
 async fn json(server: SocketAddr, arguments: &[&str]) -> Value {
@@ -52,10 +42,7 @@ async fn each_question_has_an_answer_in_json_and_in_text() {
     let proxies = json(server, &["proxies"]).await;
     assert_eq!(proxies.as_array().unwrap().len(), 1);
     assert_eq!(proxies[0]["acked"], version);
-    assert!(
-        proxies[0]["id"].is_string() && proxies[0]["node"].is_string(),
-        "{proxies}"
-    );
+    assert!(proxies[0]["id"].is_string() && proxies[0]["node"].is_string(), "{proxies}");
 
     let resources = json(server, &["resources"]).await;
     let has = |kind: &str, key: &str| {
@@ -65,10 +52,7 @@ async fn each_question_has_an_answer_in_json_and_in_text() {
     assert!(has("route", "default/web/a.test") && has("host", "a.test") && has("endpoints", "default/one-1"));
 
     let route = json(server, &["get", "route", "default/web/a.test"]).await;
-    assert!(
-        route.is_object() && route.to_string().contains("default/one/80"),
-        "{route}"
-    );
+    assert!(route.is_object() && route.to_string().contains("default/one/80"), "{route}");
 
     let history = json(server, &["history"]).await;
     assert_eq!(history[0]["version"], version, "the newest first");
@@ -80,18 +64,11 @@ async fn each_question_has_an_answer_in_json_and_in_text() {
     let problems = json(server, &["problems"]).await;
     assert!(problems.to_string().contains("auth-url"), "{problems}");
 
-    for arguments in [
-        &["proxies"][..],
-        &["resources"],
-        &["get", "host", "a.test"],
-        &["history"],
-        &["problems"],
-    ] {
+    for arguments in
+        [&["proxies"][..], &["resources"], &["get", "host", "a.test"], &["history"], &["problems"]]
+    {
         let output = firth(server, arguments).await;
-        assert!(
-            output.status.success() && !output.stdout.is_empty(),
-            "{arguments:?}"
-        );
+        assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}");
     }
 }
 
@@ -134,11 +111,7 @@ async fn up_serves_a_folder_says_what_changes_and_ends() {
     .await;
     eventually("it says what to try", || async {
         let said = up.output();
-        if said.contains("curl") && said.contains("canary.test.com") {
-            Ok(())
-        } else {
-            Err(said)
-        }
+        if said.contains("curl") && said.contains("canary.test.com") { Ok(()) } else { Err(said) }
     })
     .await;
 
@@ -155,10 +128,7 @@ async fn up_serves_a_folder_says_what_changes_and_ends() {
     }
     eventually("the change is said with its version and who has it", || async {
         let said = up.output();
-        let line = said
-            .lines()
-            .find(|line| line.contains("10 -> 50"))
-            .map(str::to_owned);
+        let line = said.lines().find(|line| line.contains("10 -> 50")).map(str::to_owned);
         match line {
             Some(line) if line.contains("acknowledged by 1 of 1") => Ok(()),
             _ => Err(said),

@@ -1,11 +1,6 @@
 //! On a real API server: what is created, changed and deleted arrives at the proxy, each kind of object.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::client;
 use integration_tests::client::tls;
@@ -15,24 +10,15 @@ use serde_json::json;
 
 /// Names in the certificate that is shown for a host.
 async fn shown(site: &ClusterSite, host: &str) -> Result<Vec<String>, String> {
-    let (_, names) = tls::get(site.proxy.https(), host, "/")
-        .await
-        .map_err(|error| error.to_string())?;
+    let (_, names) = tls::get(site.proxy.https(), host, "/").await.map_err(|error| error.to_string())?;
     Ok(names)
 }
 
 async fn shows(site: &ClusterSite, host: &str, expected: &[&str]) {
-    eventually(
-        &format!("{host} shows a certificate for {expected:?}"),
-        || async {
-            let names = shown(site, host).await?;
-            if names == expected {
-                Ok(())
-            } else {
-                Err(format!("{names:?}"))
-            }
-        },
-    )
+    eventually(&format!("{host} shows a certificate for {expected:?}"), || async {
+        let names = shown(site, host).await?;
+        if names == expected { Ok(()) } else { Err(format!("{names:?}")) }
+    })
     .await;
 }
 
@@ -49,9 +35,7 @@ async fn an_ingress_comes_changes_and_goes() {
     site.proxy.serves("a.test", "/", two.name()).await;
     site.proxy.serves("a.test", "/new/x", one.name()).await;
 
-    site.api
-        .apply(&site.ingress("web", "b.test", &[("/", "one")]))
-        .await;
+    site.api.apply(&site.ingress("web", "b.test", &[("/", "one")])).await;
     site.proxy.serves("b.test", "/", one.name()).await;
     site.proxy.answers("a.test", "/", 404).await;
 
@@ -70,9 +54,7 @@ async fn endpoints_come_change_and_go() {
     site.api.apply(&site.slice("one", &[two.address()])).await;
     site.proxy.serves("a.test", "/", "two").await;
 
-    let unready = site
-        .slice("one", &[two.address()])
-        .with("/endpoints/0/conditions/ready", json!(false));
+    let unready = site.slice("one", &[two.address()]).with("/endpoints/0/conditions/ready", json!(false));
     site.api.apply(&unready).await;
     site.proxy.answers("a.test", "/", 503).await;
 
@@ -122,9 +104,7 @@ async fn a_service_s_ports_change() {
         }
     })
     .await;
-    let slice = site
-        .slice("one", &[one.address()])
-        .with("/ports/0/name", json!("web"));
+    let slice = site.slice("one", &[one.address()]).with("/ports/0/name", json!("web"));
     site.api.apply(&slice).await;
     site.proxy.serves("a.test", "/", "one").await;
 }
@@ -136,14 +116,11 @@ async fn a_certificate_comes_is_renewed_and_goes() {
     };
     let one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
-    let ingress = site
-        .ingress("web", "a.test", &[("/", "one")])
-        .with("/spec/tls", tls);
+    let ingress = site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
     site.api.apply(&ingress).await;
     eventually("the route is there with the default certificate", || async {
-        let (answer, names) = tls::get(site.proxy.https(), "a.test", "/")
-            .await
-            .map_err(|error| error.to_string())?;
+        let (answer, names) =
+            tls::get(site.proxy.https(), "a.test", "/").await.map_err(|error| error.to_string())?;
         if answer.origin() == Some(one.name()) && names != ["a.test"] {
             Ok(())
         } else {
@@ -165,12 +142,8 @@ async fn a_certificate_comes_is_renewed_and_goes() {
     site.api.delete(&secret(&["a.test"])).await;
     eventually("the default certificate is back", || async {
         let names = shown(&site, "a.test").await?;
-        if names.contains(&"a.test".to_owned()) {
-            Err(names)
-        } else {
-            Ok(())
-        }
-        .map_err(|names| format!("{names:?}"))
+        if names.contains(&"a.test".to_owned()) { Err(names) } else { Ok(()) }
+            .map_err(|names| format!("{names:?}"))
     })
     .await;
 
@@ -184,9 +157,8 @@ async fn an_ingress_class_comes_and_goes() {
         return;
     };
     let one = site.origin("one").await;
-    let ingress = site
-        .ingress("web", "a.test", &[("/", "one")])
-        .with("/spec/ingressClassName", json!("late"));
+    let ingress =
+        site.ingress("web", "a.test", &[("/", "one")]).with("/spec/ingressClassName", json!("late"));
     site.api.apply(&ingress).await;
     site.route("marker", "marker.test", &one).await;
     site.proxy.answers("a.test", "/", 404).await;
@@ -209,9 +181,7 @@ async fn the_config_map_comes_changes_and_goes() {
     };
     let _one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"]}]);
-    let ingress = site
-        .ingress("web", "a.test", &[("/", "one")])
-        .with("/spec/tls", tls);
+    let ingress = site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
     site.api.apply(&ingress).await;
     site.proxy.answers("a.test", "/", 308).await;
     let settings = |value: &str| {
@@ -238,8 +208,7 @@ async fn a_canary_s_weight_moves_requests() {
     site.route("web", "a.test", &main).await;
     let canary = |weight: &str| {
         let twin = site.ingress("web-next", "a.test", &[("/", "next")]);
-        twin.annotated("canary", "true")
-            .annotated("canary-weight", weight)
+        twin.annotated("canary", "true").annotated("canary-weight", weight)
     };
     site.api.apply(&canary("100")).await;
     site.proxy.serves("a.test", "/", "next").await;
@@ -265,17 +234,11 @@ async fn a_route_moved_to_an_unused_service_loses_no_request() {
     let names: Vec<&str> = origins.iter().map(|origin| origin.name()).collect();
     let traffic = Traffic::start(site.proxy.http(), 4, &[Question::new("a.test", "/", &names)]);
     for name in &names[1..] {
-        site.api
-            .apply(&site.ingress("web", "a.test", &[("/", name)]))
-            .await;
+        site.api.apply(&site.ingress("web", "a.test", &[("/", name)])).await;
         site.proxy.serves("a.test", "/", name).await;
     }
     let asked = traffic.asked();
     let problems = traffic.stop().await;
-    assert!(
-        problems.is_empty(),
-        "{} of {asked} requests: {problems:?}",
-        problems.len()
-    );
+    assert!(problems.is_empty(), "{} of {asked} requests: {problems:?}", problems.len());
     assert!(asked > 100, "only {asked} requests were made meanwhile");
 }

@@ -1,11 +1,6 @@
 //! An edit costs what it touches: on the wire and in the proxy, among 10,000 Services.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::metrics::Metrics;
 use integration_tests::objects;
@@ -19,18 +14,10 @@ const SERVICES: usize = 10_000;
 const PATHS_PER_HOST: usize = 10;
 
 /// What the proxy's counters call its work.
-const WORK: [&str; 3] = [
-    "firth_hosts_rebuilt",
-    "firth_tables_published",
-    "firth_cells_updated",
-];
+const WORK: [&str; 3] = ["firth_hosts_rebuilt", "firth_tables_published", "firth_cells_updated"];
 
 fn counted(metrics: &Metrics, family: &str) -> f64 {
-    assert!(
-        metrics.has(family),
-        "no {family} among {:?}",
-        metrics.samples().keys()
-    );
+    assert!(metrics.has(family), "no {family} among {:?}", metrics.samples().keys());
     metrics.sum(family)
 }
 
@@ -50,17 +37,10 @@ fn many(folder: &Folder, endpoint: &Origin) {
     }
     for host in 0..SERVICES / PATHS_PER_HOST {
         let paths: Vec<(String, String)> = (0..PATHS_PER_HOST)
-            .map(|path| {
-                (
-                    format!("/{path}"),
-                    format!("service-{}", host * PATHS_PER_HOST + path),
-                )
-            })
+            .map(|path| (format!("/{path}"), format!("service-{}", host * PATHS_PER_HOST + path)))
             .collect();
-        let paths: Vec<(&str, &str)> = paths
-            .iter()
-            .map(|(path, service)| (path.as_str(), service.as_str()))
-            .collect();
+        let paths: Vec<(&str, &str)> =
+            paths.iter().map(|(path, service)| (path.as_str(), service.as_str())).collect();
         objects.push(ingress(&format!("web-{host}"), &format!("h{host}.test"), &paths));
     }
     let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
@@ -82,31 +62,17 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
 
     let mut subscriber = Subscriber::connect(control.listen(), State::new("watcher")).await;
     subscriber.until_idle().await;
-    assert_eq!(
-        subscriber.state.contents(Lane::Live).len(),
-        SERVICES,
-        "all slices are resources"
-    );
+    assert_eq!(subscriber.state.contents(Lane::Live).len(), SERVICES, "all slices are resources");
     subscriber.received.clear();
-    let (roots, before) = (
-        Lane::ALL.map(|lane| subscriber.state.root(lane)),
-        work(&proxy.metrics().await),
-    );
+    let (roots, before) = (Lane::ALL.map(|lane| subscriber.state.root(lane)), work(&proxy.metrics().await));
     let compiled = counted(&control.metrics().await, "firth_control_compiled_resources");
 
     folder.apply(&slice("service-0", &[two.address()]));
-    subscriber
-        .until("the edit arrives", |state| state.root(Lane::Live) != roots[0])
-        .await;
+    subscriber.until("the edit arrives", |state| state.root(Lane::Live) != roots[0]).await;
     proxy.serves("h0.test", "/0", "two").await;
     subscriber.until_idle().await;
 
-    assert_eq!(
-        subscriber.received.len(),
-        1,
-        "one message: {:?}",
-        subscriber.received
-    );
+    assert_eq!(subscriber.received.len(), 1, "one message: {:?}", subscriber.received);
     let received = &subscriber.received[0];
     assert_eq!(
         (received.lane, received.up.as_slice()),
@@ -114,11 +80,7 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
     );
     assert_eq!(received.removed, []);
     assert!(received.bytes < 400, "{} bytes for one endpoint", received.bytes);
-    assert_eq!(
-        subscriber.state.root(Lane::Config),
-        roots[1],
-        "the configuration is the same"
-    );
+    assert_eq!(subscriber.state.root(Lane::Config), roots[1], "the configuration is the same");
 
     inspect.in_sync(2).await;
     let after = work(&proxy.metrics().await);
@@ -126,29 +88,19 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
     assert_eq!(after[1], before[1], "no table was published");
     assert_eq!(after[2], before[2] + 1.0, "one set of endpoints was replaced");
     let now = counted(&control.metrics().await, "firth_control_compiled_resources");
-    assert!(
-        now - compiled <= 2.0,
-        "{} resources were compiled for one slice",
-        now - compiled
-    );
+    assert!(now - compiled <= 2.0, "{} resources were compiled for one slice", now - compiled);
 
     // One route among them is one entry.
     folder.apply(&ingress("extra", "extra.test", &[("/", "service-5")]));
     proxy.serves("extra.test", "/", "one").await;
-    subscriber
-        .until("the route arrives", |state| state.root(Lane::Config) != roots[1])
-        .await;
+    subscriber.until("the route arrives", |state| state.root(Lane::Config) != roots[1]).await;
     inspect.in_sync(2).await;
     let last = work(&proxy.metrics().await);
     assert_eq!(last[0], after[0] + 1.0, "one entry was built");
     assert_eq!(last[1], after[1] + 1.0, "one table was published");
     let received = &subscriber.received[1..];
     assert_eq!(received.len(), 1, "{received:?}");
-    assert!(
-        received[0].bytes < 1024,
-        "{} bytes for one route",
-        received[0].bytes
-    );
+    assert!(received[0].bytes < 1024, "{} bytes for one route", received[0].bytes);
 }
 
 #[tokio::test]
@@ -165,11 +117,7 @@ async fn what_did_not_change_is_not_sent() {
     labelled["metadata"]["labels"]["a.test/b"] = "c".into();
     site.folder.apply(&labelled);
     site.folder.apply(&objects::service(NAMESPACE, "unused"));
-    site.folder.apply(&objects::config_map(
-        NAMESPACE,
-        "unused",
-        serde_json::json!({"a": "b"}),
-    ));
+    site.folder.apply(&objects::config_map(NAMESPACE, "unused", serde_json::json!({"a": "b"})));
     // The folder is read in order, so this comes last.
     site.route("web2", "b.test", &one).await;
     subscriber.until_idle().await;
@@ -179,18 +127,8 @@ async fn what_did_not_change_is_not_sent() {
     sorted.sort();
     assert_eq!(sorted, expected, "{:?}", subscriber.received);
     eventually("nothing else is under way", || async {
-        let answer = site
-            .control
-            .inspect()
-            .await
-            .proxies()
-            .await
-            .map_err(|status| status.to_string())?;
-        if answer.proxies.iter().all(|proxy| proxy.in_sync) {
-            Ok(())
-        } else {
-            Err(format!("{answer:?}"))
-        }
+        let answer = site.control.inspect().await.proxies().await.map_err(|status| status.to_string())?;
+        if answer.proxies.iter().all(|proxy| proxy.in_sync) { Ok(()) } else { Err(format!("{answer:?}")) }
     })
     .await;
 }

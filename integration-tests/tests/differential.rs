@@ -1,11 +1,6 @@
 //! Random Ingresses and requests: what the real planes serve is what the slow, obvious model says.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fastrand::Rng;
 use integration_tests::client::Connection;
@@ -17,34 +12,28 @@ use serde_json::{Value, json};
 
 /// Few names, so that Ingresses meet on hosts and paths.
 const HOSTS: [&str; 7] = ["a.test", "b.test", "*.test", "x.a.test", "*.a.test", "A.TEST", ""];
-const PATHS: [&str; 9] = [
-    "/", "/foo", "/foo/", "/foo/bar", "/foobar", "/Foo", "/b", "/b/c/d", "/b/c/",
-];
+const PATHS: [&str; 9] = ["/", "/foo", "/foo/", "/foo/bar", "/foobar", "/Foo", "/b", "/b/c/d", "/b/c/"];
 const SERVICES: usize = 5;
 
 fn random_ingress(rng: &mut Rng, number: usize) -> Value {
     let backend = |rng: &mut Rng| json!({"service": {"name": format!("s{}", rng.usize(..SERVICES)), "port": {"number": 80}}});
-    let rules: Vec<Value> =
-        (0..rng.usize(..3))
-            .map(|_| {
-                let paths: Vec<Value> = (0..rng.usize(1..5))
+    let rules: Vec<Value> = (0..rng.usize(..3))
+        .map(|_| {
+            let paths: Vec<Value> = (0..rng.usize(1..5))
                 .map(|_| {
                     let kind = *rng.choice(&["Exact", "Prefix", "Prefix", "ImplementationSpecific"]).unwrap();
                     json!({"path": rng.choice(&PATHS).unwrap(), "pathType": kind, "backend": backend(rng)})
                 })
                 .collect();
-                match *rng.choice(&HOSTS).unwrap() {
-                    "" => json!({"http": {"paths": paths}}),
-                    host => json!({"host": host, "http": {"paths": paths}}),
-                }
-            })
-            .collect();
+            match *rng.choice(&HOSTS).unwrap() {
+                "" => json!({"http": {"paths": paths}}),
+                host => json!({"host": host, "http": {"paths": paths}}),
+            }
+        })
+        .collect();
     let mut ingress = objects::ingress(NAMESPACE, &format!("i{number}"), "", &[])
         .with("/spec/rules", rules.into())
-        .with(
-            "/metadata/creationTimestamp",
-            format!("2024-01-0{}T00:00:00Z", rng.u8(1..5)).into(),
-        );
+        .with("/metadata/creationTimestamp", format!("2024-01-0{}T00:00:00Z", rng.u8(1..5)).into());
     if rng.u8(..4) == 0 || ingress["spec"]["rules"] == json!([]) {
         ingress["spec"]["defaultBackend"] = backend(rng);
     }
@@ -52,30 +41,11 @@ fn random_ingress(rng: &mut Rng, number: usize) -> Value {
 }
 
 fn questions() -> Vec<(&'static str, String)> {
-    let hosts = [
-        "a.test",
-        "b.test",
-        "c.test",
-        "x.a.test",
-        "y.a.test",
-        "z.x.a.test",
-        "elsewhere",
-        "A.test",
-    ];
-    let below = |path: &&str| {
-        [
-            (*path).to_owned(),
-            format!("{path}x"),
-            format!("{}/x", path.trim_end_matches('/')),
-        ]
-    };
+    let hosts = ["a.test", "b.test", "c.test", "x.a.test", "y.a.test", "z.x.a.test", "elsewhere", "A.test"];
+    let below =
+        |path: &&str| [(*path).to_owned(), format!("{path}x"), format!("{}/x", path.trim_end_matches('/'))];
     let paths: Vec<String> = PATHS.iter().flat_map(below).collect();
-    let pair = |host: &'static str| {
-        paths
-            .iter()
-            .map(move |path| (host, path.clone()))
-            .collect::<Vec<_>>()
-    };
+    let pair = |host: &'static str| paths.iter().map(move |path| (host, path.clone())).collect::<Vec<_>>();
     hosts.into_iter().flat_map(pair).collect()
 }
 
@@ -112,8 +82,7 @@ async fn the_proxy_serves_what_the_model_says() {
             }
         }
         // A host of its own says when all of that is served: the folder's events keep their order.
-        site.route("marker", &format!("marker-{round}.example"), &marker)
-            .await;
+        site.route("marker", &format!("marker-{round}.example"), &marker).await;
         let model = Model::new(&ingresses);
         let mut connection = Connection::open(site.proxy.http()).await.unwrap();
         for (host, path) in questions() {

@@ -1,11 +1,6 @@
 //! On a real API server: what is broken harms nobody else, and what breaks loses nothing.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
@@ -31,14 +26,8 @@ fn undecodable(good: Value) -> Value {
 async fn rejected(inspect: &Inspect, object: &str) {
     eventually(&format!("{object} is reported as rejected"), || async {
         let problems = inspect.problems().await.map_err(|status| status.to_string())?;
-        let found = problems
-            .iter()
-            .any(|it| it.object == object && it.severity == "rejected");
-        if found {
-            Ok(())
-        } else {
-            Err(format!("{problems:?}"))
-        }
+        let found = problems.iter().any(|it| it.object == object && it.severity == "rejected");
+        if found { Ok(()) } else { Err(format!("{problems:?}")) }
     })
     .await;
 }
@@ -53,9 +42,7 @@ async fn an_undecodable_ingress_harms_no_neighbour() {
     site.route("web", "a.test", &one).await;
 
     let broken = undecodable(site.ingress("broken", "broken.test", &[("/", "one")]));
-    cluster
-        .put_into_etcd("/registry/ingress/undecodable/broken", &broken)
-        .await;
+    cluster.put_into_etcd("/registry/ingress/undecodable/broken", &broken).await;
     rejected(&site.control.inspect().await, "Ingress undecodable/broken").await;
     site.proxy.answers("broken.test", "/", 404).await;
 
@@ -87,11 +74,7 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     let holds = "/api/v1/namespaces/made-bad/configmaps?labelSelector=firth.dev%2Fdecision";
     eventually("the hold is on record", || async {
         let held = site.api.list(holds).await.map_err(|error| error.to_string())?;
-        if held.len() == 1 {
-            Ok(())
-        } else {
-            Err(format!("{held:?}"))
-        }
+        if held.len() == 1 { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
     site.control.restart().await;
@@ -104,11 +87,7 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     site.route("web", "a.test", &two).await;
     eventually("the hold is erased", || async {
         let held = site.api.list(holds).await.map_err(|error| error.to_string())?;
-        if held.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{held:?}"))
-        }
+        if held.is_empty() { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
 }
@@ -147,22 +126,14 @@ async fn a_dead_api_server_loses_nothing() {
         cluster.kill_apiserver();
         let asked = traffic.asked();
         eventually("requests go on without an API server", || async {
-            if traffic.asked() > asked + 100 {
-                Ok(())
-            } else {
-                Err(traffic.asked())
-            }
+            if traffic.asked() > asked + 100 { Ok(()) } else { Err(traffic.asked()) }
         })
         .await;
         cluster.restart_apiserver().await;
     }
     let problems = traffic.stop().await;
     assert!(problems.is_empty(), "{problems:?}");
-    assert_eq!(
-        site.control.inspect().await.in_sync(1).await,
-        before,
-        "nothing has changed"
-    );
+    assert_eq!(site.control.inspect().await.in_sync(1).await, before, "nothing has changed");
 
     // And its watches live on.
     let api = cluster.api().await;
@@ -182,40 +153,24 @@ async fn what_happens_while_the_watch_is_cut_arrives() {
     };
     let (one, two) = (site.origin("one").await, site.origin("two").await);
     for (name, host) in [("stays", "a.test"), ("changes", "b.test"), ("goes", "c.test")] {
-        site.api
-            .apply(&site.ingress(name, host, &[("/", one.name())]))
-            .await;
+        site.api.apply(&site.ingress(name, host, &[("/", one.name())])).await;
         site.proxy.serves(host, "/", "one").await;
     }
     for round in 0..3 {
         relay.refuse(true);
         relay.cut();
-        let (from, to) = if round % 2 == 0 {
-            (&one, &two)
-        } else {
-            (&two, &one)
-        };
-        site.api
-            .apply(&site.ingress("changes", "b.test", &[("/", to.name())]))
-            .await;
+        let (from, to) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        site.api.apply(&site.ingress("changes", "b.test", &[("/", to.name())])).await;
         site.api.delete(&site.ingress("goes", "c.test", &[])).await;
-        let new = site.ingress(
-            &format!("comes-{round}"),
-            &format!("new-{round}.test"),
-            &[("/", to.name())],
-        );
+        let new = site.ingress(&format!("comes-{round}"), &format!("new-{round}.test"), &[("/", to.name())]);
         site.api.apply(&new).await;
         site.proxy.serves("a.test", "/", "one").await;
         site.proxy.serves("b.test", "/", from.name()).await;
         relay.refuse(false);
         site.proxy.serves("b.test", "/", to.name()).await;
-        site.proxy
-            .serves(&format!("new-{round}.test"), "/", to.name())
-            .await;
+        site.proxy.serves(&format!("new-{round}.test"), "/", to.name()).await;
         site.proxy.answers("c.test", "/", 404).await;
-        site.api
-            .apply(&site.ingress("goes", "c.test", &[("/", one.name())]))
-            .await;
+        site.api.apply(&site.ingress("goes", "c.test", &[("/", one.name())])).await;
         site.proxy.serves("c.test", "/", "one").await;
     }
 }
@@ -228,31 +183,15 @@ async fn two_control_planes_have_the_same_roots_and_bytes() {
     };
     let one = site.origin("one").await;
     let (certificate, key) = objects::certificate(&["a.test"]);
-    site.api
-        .apply(&objects::tls_secret("two-planes", "cert", &certificate, &key))
-        .await;
+    site.api.apply(&objects::tls_secret("two-planes", "cert", &certificate, &key)).await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
-    site.api
-        .apply(
-            &site
-                .ingress("web", "a.test", &[("/", "one")])
-                .with("/spec/tls", tls),
-        )
-        .await;
+    site.api.apply(&site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls)).await;
     // A history that only the first one has seen.
     for number in 0..20 {
         let name = format!("passing-{}", number % 5);
         let canary = number % 3 == 0;
-        let passing = site.ingress(
-            &name,
-            &format!("h{}.test", number % 7),
-            &[("/", "one"), ("/x", "two")],
-        );
-        let passing = if canary {
-            passing.annotated("canary", "true")
-        } else {
-            passing
-        };
+        let passing = site.ingress(&name, &format!("h{}.test", number % 7), &[("/", "one"), ("/x", "two")]);
+        let passing = if canary { passing.annotated("canary", "true") } else { passing };
         site.api.apply(&passing).await;
         if number % 4 == 3 {
             site.api.delete(&passing).await;
@@ -282,11 +221,7 @@ async fn two_control_planes_have_the_same_roots_and_bytes() {
     eventually("the second one has caught up", || async {
         let (first, second) = (site.control.inspect().await, second.inspect().await);
         let (first, second) = (first.proxies().await.unwrap(), second.proxies().await.unwrap());
-        if first.version == second.version {
-            Ok(())
-        } else {
-            Err((first.version, second.version))
-        }
+        if first.version == second.version { Ok(()) } else { Err((first.version, second.version)) }
     })
     .await;
     let mut elsewhere = Subscriber::connect(second.listen(), state).await;

@@ -1,11 +1,6 @@
 //! Requests through the real proxy, byte for byte: the versions of HTTP, bodies, redirects, errors, TLS, WebSocket.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -36,23 +31,16 @@ async fn one_connection_carries_many_requests_in_order() {
         assert_eq!((answer.status, answer.version.as_str()), (200, "HTTP/1.1"));
         assert_eq!(answer.json()["target"], format!("/{number}"));
     }
-    let pipelined: String = (0..5)
-        .map(|number| format!("GET /p{number} HTTP/1.1\r\nHost: a.test\r\n\r\n"))
-        .collect();
+    let pipelined: String =
+        (0..5).map(|number| format!("GET /p{number} HTTP/1.1\r\nHost: a.test\r\n\r\n")).collect();
     connection.send(pipelined).await.unwrap();
     for number in 0..5 {
         let answer = connection.answer("GET").await.unwrap();
         assert_eq!(answer.json()["target"], format!("/p{number}"));
     }
-    connection
-        .send("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n")
-        .await
-        .unwrap();
+    connection.send("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
     assert_eq!(connection.answer("HEAD").await.unwrap().status, 200);
-    assert_eq!(
-        connection.get("a.test", "/after").await.unwrap().json()["target"],
-        "/after"
-    );
+    assert_eq!(connection.get("a.test", "/after").await.unwrap().json()["target"], "/after");
 }
 
 #[tokio::test]
@@ -76,29 +64,11 @@ async fn an_answer_may_come_one_byte_at_a_time_or_break() {
     let broken = client::get(site.proxy.http(), "a.test", "/").await;
     assert!(broken.is_err(), "half an answer must not look whole: {broken:?}");
     one.script(Script::Exactly(b"no such thing as HTTP\r\n\r\n".to_vec()));
-    assert_eq!(
-        client::get(site.proxy.http(), "a.test", "/")
-            .await
-            .unwrap()
-            .status,
-        502
-    );
+    assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 502);
     one.script(Script::Silent);
-    assert_eq!(
-        client::get(site.proxy.http(), "a.test", "/")
-            .await
-            .unwrap()
-            .status,
-        502
-    );
+    assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 502);
     one.script(Script::Echo);
-    assert_eq!(
-        client::get(site.proxy.http(), "a.test", "/")
-            .await
-            .unwrap()
-            .status,
-        200
-    );
+    assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -108,10 +78,7 @@ async fn answers_with_every_framing_pass() {
     let head = "HTTP/1.1 200 OK\r\nX-Origin: one\r\n";
     for (rest, body) in [
         ("Content-Length: 5\r\n\r\nhello", "hello"),
-        (
-            "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
-            "hello",
-        ),
+        ("Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", "hello"),
         ("Connection: close\r\n\r\nuntil the end", "until the end"),
         ("Content-Length: 0\r\n\r\n", ""),
     ] {
@@ -119,21 +86,12 @@ async fn answers_with_every_framing_pass() {
         let answer = client::get(http, "a.test", "/").await.unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (200, body), "{rest:?}");
     }
-    one.script(Script::Exactly(
-        b"HTTP/1.1 204 No Content\r\nX-Origin: one\r\n\r\n".to_vec(),
-    ));
+    one.script(Script::Exactly(b"HTTP/1.1 204 No Content\r\nX-Origin: one\r\n\r\n".to_vec()));
     assert_eq!(client::get(http, "a.test", "/").await.unwrap().status, 204);
     // Two lengths, or a length and chunks, could be read in two ways.
-    for rest in [
-        "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        "Content-Length: 5x\r\n\r\nhello",
-    ] {
+    for rest in ["Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", "Content-Length: 5x\r\n\r\nhello"] {
         one.script(Script::Exactly(format!("{head}{rest}").into_bytes()));
-        assert_eq!(
-            client::get(http, "a.test", "/").await.unwrap().status,
-            502,
-            "{rest:?}"
-        );
+        assert_eq!(client::get(http, "a.test", "/").await.unwrap().status, 502, "{rest:?}");
     }
 }
 
@@ -141,28 +99,14 @@ async fn answers_with_every_framing_pass() {
 async fn old_clients_are_served() {
     let (site, one) = site().await;
     let http = site.proxy.http();
-    let answer = raw_text(
-        client::raw(http, "GET /old HTTP/1.0\r\nHost: a.test\r\n\r\n")
-            .await
-            .unwrap(),
-    );
-    assert!(
-        answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"),
-        "{answer}"
-    );
+    let answer = raw_text(client::raw(http, "GET /old HTTP/1.0\r\nHost: a.test\r\n\r\n").await.unwrap());
+    assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"), "{answer}");
     assert!(answer.contains("/old"), "{answer}");
     one.script(Script::Exactly(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_vec(),
     ));
-    let answer = raw_text(
-        client::raw(http, "GET / HTTP/1.0\r\nHost: a.test\r\n\r\n")
-            .await
-            .unwrap(),
-    );
-    assert!(
-        !answer.to_ascii_lowercase().contains("transfer-encoding"),
-        "1.0 knows no chunks: {answer}"
-    );
+    let answer = raw_text(client::raw(http, "GET / HTTP/1.0\r\nHost: a.test\r\n\r\n").await.unwrap());
+    assert!(!answer.to_ascii_lowercase().contains("transfer-encoding"), "1.0 knows no chunks: {answer}");
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
 }
 
@@ -172,9 +116,7 @@ async fn bodies_of_all_sizes_arrive_whole() {
     let http = site.proxy.http();
     for size in [0, 1, 1000, 64 * 1024, 64 * 1024 + 1, 1 << 20] {
         let body = vec![b'x'; size];
-        let answer = client::request(http, "POST", "a.test", "/", &[], &body)
-            .await
-            .unwrap();
+        let answer = client::request(http, "POST", "a.test", "/", &[], &body).await.unwrap();
         assert_eq!(answer.status, 200, "{size}");
         assert_eq!(one.seen().last().unwrap().body.len(), size);
     }
@@ -201,10 +143,7 @@ async fn what_is_no_request_is_refused() {
             "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             "400",
         ),
-        (
-            "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: -3\r\n\r\nabc",
-            "400",
-        ),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: -3\r\n\r\nabc", "400"),
         (
             "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
             "400",
@@ -214,16 +153,10 @@ async fn what_is_no_request_is_refused() {
         let line = answer.lines().next().unwrap_or_default();
         assert!(line.contains(status), "{request:?}: {line:?}");
     }
-    let large = format!(
-        "GET / HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n",
-        "x".repeat(80 * 1024)
-    );
+    let large = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n", "x".repeat(80 * 1024));
     let answer = raw_text(client::raw(site.proxy.http(), large).await.unwrap_or_default());
     assert!(!answer.contains(" 200 "), "{answer}");
-    let forwarded: Vec<_> = one.seen()[before..]
-        .iter()
-        .map(|seen| seen.target.clone())
-        .collect();
+    let forwarded: Vec<_> = one.seen()[before..].iter().map(|seen| seen.target.clone()).collect();
     assert_eq!(forwarded, Vec::<String>::new(), "none of it reached the origin");
 }
 
@@ -246,19 +179,12 @@ async fn hosts_and_paths_without_anybody_have_plain_answers() {
     ] {
         let answer = client::get(http, host, path).await.unwrap();
         assert_eq!(answer.status, status, "{host}{path}");
-        assert!(
-            answer.text().contains(&format!("<center><h1>{status} ")),
-            "{}",
-            answer.text()
-        );
+        assert!(answer.text().contains(&format!("<center><h1>{status} ")), "{}", answer.text());
         assert_eq!(answer.header("content-type"), Some("text/html"));
         assert_eq!(answer.header("server"), None);
     }
     let slash = client::get(http, "empty.test", "/deep?q=1").await.unwrap();
-    assert_eq!(
-        (slash.status, slash.header("location")),
-        (301, Some("http://empty.test/deep/?q=1"))
-    );
+    assert_eq!((slash.status, slash.header("location")), (301, Some("http://empty.test/deep/?q=1")));
 }
 
 #[tokio::test]
@@ -273,9 +199,7 @@ async fn the_origin_sees_where_a_request_came_from() {
         ("X-Secret", "hop by hop"),
         ("X-Kept", "kept"),
     ];
-    client::request(site.proxy.http(), "GET", "A.test:8080", "/p?q=1", &forged, b"")
-        .await
-        .unwrap();
+    client::request(site.proxy.http(), "GET", "A.test:8080", "/p?q=1", &forged, b"").await.unwrap();
     let seen = one.seen().pop().unwrap();
     let header = |name: &str| seen.header(name).map(str::to_owned);
     assert_eq!(header("x-real-ip").as_deref(), Some("127.0.0.1"));
@@ -300,21 +224,12 @@ async fn http_2_works_over_tls_and_by_prior_knowledge() {
             assert_eq!((answer.status, answer.origin()), (200, Some("one")));
             assert_eq!(answer.json()["target"], target);
         }
-        let answer = connection.request(
-            "POST",
-            "a.test",
-            "/",
-            &[("cookie", "a=1"), ("cookie", "b=2")],
-            b"hello",
-        );
+        let answer =
+            connection.request("POST", "a.test", "/", &[("cookie", "a=1"), ("cookie", "b=2")], b"hello");
         let answer = answer.await.unwrap().json();
         assert_eq!(answer["body"], "hello");
-        let cookies: Vec<&Value> = answer["headers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|it| it[0] == "cookie")
-            .collect();
+        let cookies: Vec<&Value> =
+            answer["headers"].as_array().unwrap().iter().filter(|it| it[0] == "cookie").collect();
         assert_eq!(cookies, [&json!(["cookie", "a=1; b=2"])], "RFC 9113 8.2.3");
         assert_eq!(connection.get("unknown.test", "/").await.unwrap().status, 404);
     }
@@ -325,29 +240,14 @@ async fn a_websocket_passes_in_both_directions() {
     let (site, _one) = site().await;
     let mut plain = Connection::open(site.proxy.http()).await.unwrap();
     let answer = websocket::handshake(&mut plain, "a.test", "/ws").await.unwrap();
-    assert_eq!(
-        (answer.status, answer.header("sec-websocket-accept")),
-        (101, Some(websocket::ACCEPT))
-    );
-    let mut secured = tls::open(site.proxy.https(), "a.test", &[b"http/1.1"])
-        .await
-        .unwrap()
-        .connection;
-    assert_eq!(
-        websocket::handshake(&mut secured, "a.test", "/ws")
-            .await
-            .unwrap()
-            .status,
-        101
-    );
+    assert_eq!((answer.status, answer.header("sec-websocket-accept")), (101, Some(websocket::ACCEPT)));
+    let mut secured = tls::open(site.proxy.https(), "a.test", &[b"http/1.1"]).await.unwrap().connection;
+    assert_eq!(websocket::handshake(&mut secured, "a.test", "/ws").await.unwrap().status, 101);
     for text in ["one", "two", "three"] {
         plain.send(websocket::client_frame(text)).await.unwrap();
         assert_eq!(websocket::read(&mut plain).await.unwrap(), format!("one: {text}"));
         secured.send(websocket::client_frame(text)).await.unwrap();
-        assert_eq!(
-            websocket::read(&mut secured).await.unwrap(),
-            format!("one: {text}")
-        );
+        assert_eq!(websocket::read(&mut secured).await.unwrap(), format!("one: {text}"));
     }
 }
 
@@ -366,8 +266,7 @@ async fn the_certificate_follows_the_server_name() {
     let _one = site.origin("one").await;
     for (host, secret) in [("one.test", "one"), ("*.wild.test", "wild")] {
         let tls = json!([{"hosts": [host], "secretName": secret}]);
-        site.folder
-            .apply(&ingress(secret, host, &[("/", "one")]).with("/spec/tls", tls));
+        site.folder.apply(&ingress(secret, host, &[("/", "one")]).with("/spec/tls", tls));
         site.proxy.answers(&host.replace('*', "x"), "/", 308).await;
     }
     for (host, name) in [
@@ -380,13 +279,8 @@ async fn the_certificate_follows_the_server_name() {
         let (_, names) = tls::get(site.proxy.https(), host, "/").await.unwrap();
         assert_eq!(names, [name], "{host}");
     }
-    let redirect = client::get(site.proxy.http(), "one.test", "/p?q=1")
-        .await
-        .unwrap();
-    assert_eq!(
-        (redirect.status, redirect.header("location")),
-        (308, Some("https://one.test/p?q=1"))
-    );
+    let redirect = client::get(site.proxy.http(), "one.test", "/p?q=1").await.unwrap();
+    assert_eq!((redirect.status, redirect.header("location")), (308, Some("https://one.test/p?q=1")));
     let (answer, _) = tls::get(site.proxy.https(), "one.test", "/").await.unwrap();
     assert_eq!(answer.origin(), Some("one"));
 }
@@ -401,9 +295,7 @@ async fn an_endpoint_that_is_not_there_is_passed_over() {
     site.folder.apply(&objects::slice(NAMESPACE, "one", "2", &[dead]));
     site.control.inspect().await.in_sync(1).await;
     for number in 0..20 {
-        let answer = client::get(site.proxy.http(), "a.test", &format!("/{number}"))
-            .await
-            .unwrap();
+        let answer = client::get(site.proxy.http(), "a.test", &format!("/{number}")).await.unwrap();
         assert_eq!((answer.status, answer.origin()), (200, Some(one.name())));
     }
     site.folder.apply(&slice("one", &[]));
@@ -414,8 +306,7 @@ async fn an_endpoint_that_is_not_there_is_passed_over() {
 async fn all_endpoints_get_their_share() {
     let (site, one) = site().await;
     let two = Origin::start("two").await;
-    site.folder
-        .apply(&objects::slice(NAMESPACE, "one", "2", &[two.address()]));
+    site.folder.apply(&objects::slice(NAMESPACE, "one", "2", &[two.address()]));
     site.proxy.serves("a.test", "/", "two").await;
     let before = (one.seen().len(), two.seen().len());
     for _ in 0..100 {
@@ -435,15 +326,9 @@ async fn ending_loses_no_request() {
     let mut idle = Connection::open(site.proxy.http()).await.unwrap();
     assert_eq!(idle.get("a.test", "/").await.unwrap().status, 200);
     let mut busy = Connection::open(site.proxy.http()).await.unwrap();
-    busy.send("GET /busy HTTP/1.1\r\nHost: a.test\r\n\r\n")
-        .await
-        .unwrap();
+    busy.send("GET /busy HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
     integration_tests::eventually("the origin has the request", || async {
-        if one.seen().last().is_some_and(|seen| seen.target == "/busy") {
-            Ok(())
-        } else {
-            Err("not yet")
-        }
+        if one.seen().last().is_some_and(|seen| seen.target == "/busy") { Ok(()) } else { Err("not yet") }
     })
     .await;
     let ended = site.proxy.terminate().await;
@@ -466,14 +351,10 @@ async fn ending_with_nothing_open_is_quick() {
 #[tokio::test]
 async fn the_access_log_has_a_line_a_request() {
     let (site, _one) = site().await;
-    client::get(site.proxy.http(), "a.test", "/in-the-log?q=1")
-        .await
-        .unwrap();
+    client::get(site.proxy.http(), "a.test", "/in-the-log?q=1").await.unwrap();
     integration_tests::eventually("the line is written", || async {
         let log = site.proxy.access_log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("\"GET /in-the-log?q=1 HTTP/1.1\" 200 "));
+        let line = log.lines().find(|line| line.contains("\"GET /in-the-log?q=1 HTTP/1.1\" 200 "));
         line.map(str::to_owned).ok_or_else(|| log.clone())
     })
     .await;

@@ -1,11 +1,6 @@
 //! What users see with the real grpcurl.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -45,23 +40,11 @@ async fn grpcurl_lists_and_describes() {
     let grpcurl = Grpcurl::new(site.control.listen());
     let services = grpcurl.run(&[], &["list"]).await;
     for service in ["firth.config.v1.ConfigStream", INSPECT] {
-        assert!(
-            services.lines().any(|line| line == service),
-            "{service} in:\n{services}"
-        );
+        assert!(services.lines().any(|line| line == service), "{service} in:\n{services}");
     }
     let described = grpcurl.run(&[], &["describe", INSPECT]).await;
-    for method in [
-        "ListProxies",
-        "WatchProxies",
-        "ListResources",
-        "GetResource",
-        "History",
-    ] {
-        assert!(
-            described.contains(&format!("rpc {method} ")),
-            "{method} in:\n{described}"
-        );
+    for method in ["ListProxies", "WatchProxies", "ListResources", "GetResource", "History"] {
+        assert!(described.contains(&format!("rpc {method} ")), "{method} in:\n{described}");
     }
     let stream = grpcurl.run(&[], &["describe", "firth.config.v1.Batch"]).await;
     assert!(stream.contains("root_after"), "{stream}");
@@ -82,17 +65,12 @@ async fn reflection_is_there_in_both_versions() {
         let questions = Request::new(tokio_stream::iter([question.clone()]));
         // The messages of both versions are the same on the wire.
         let codec: ProstCodec<_, ServerReflectionResponse> = ProstCodec::default();
-        let answers = client
-            .streaming(questions, PathAndQuery::try_from(path).unwrap(), codec)
-            .await;
+        let answers = client.streaming(questions, PathAndQuery::try_from(path).unwrap(), codec).await;
         let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
         let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
             panic!("{version}: {answer:?}");
         };
-        assert!(
-            list.service.iter().any(|service| service.name == INSPECT),
-            "{version}: {list:?}"
-        );
+        assert!(list.service.iter().any(|service| service.name == INSPECT), "{version}: {list:?}");
     }
 }
 
@@ -109,24 +87,14 @@ async fn grpcurl_shows_proxies_resources_and_history() {
     assert_eq!(proxies["proxies"][0]["inSync"], true);
     assert!(!proxies["proxies"][0]["id"].as_str().unwrap().is_empty());
 
-    let resources = grpcurl
-        .call(&method("ListResources"), &json!({"kind": "route"}))
-        .await;
+    let resources = grpcurl.call(&method("ListResources"), &json!({"kind": "route"})).await;
     assert_eq!(resources["resources"][0]["key"], "default/web/a.test");
     let whole = grpcurl.call(&method("ListResources"), &json!({})).await;
     let kinds = |value: &Value| -> Vec<String> {
         let all = value["resources"].as_array().unwrap().iter();
         all.map(|it| it["kind"].as_str().unwrap().to_owned()).collect()
     };
-    for kind in [
-        "settings",
-        "listener",
-        "host",
-        "route",
-        "backend",
-        "endpoints",
-        "certificate",
-    ] {
+    for kind in ["settings", "listener", "host", "route", "backend", "endpoints", "certificate"] {
         assert!(kinds(&whole).contains(&kind.to_owned()), "no {kind} in {whole}");
     }
 
@@ -139,38 +107,21 @@ async fn grpcurl_shows_proxies_resources_and_history() {
     site.proxy.serves("b.test", "/", "one").await;
     let history = grpcurl.call(&method("History"), &json!({})).await;
     let newest = &history["entries"][0];
-    assert!(
-        newest["cause"].as_str().unwrap().contains("default/new"),
-        "{newest}"
-    );
+    assert!(newest["cause"].as_str().unwrap().contains("default/new"), "{newest}");
     assert_ne!(newest["version"], version);
     assert_eq!(history["entries"][1]["version"], version, "the newest first");
 
     // What was, is still there; what never was, is said so.
-    let old = grpcurl
-        .call(
-            &method("ListResources"),
-            &json!({"kind": "route", "version": version}),
-        )
-        .await;
+    let old = grpcurl.call(&method("ListResources"), &json!({"kind": "route", "version": version})).await;
     assert_eq!(old["resources"].as_array().unwrap().len(), 1);
-    for nothing in [
-        json!({"kind": "route", "key": "no/such/one"}),
-        json!({"kind": "nonsense", "key": "x"}),
-    ] {
+    for nothing in [json!({"kind": "route", "key": "no/such/one"}), json!({"kind": "nonsense", "key": "x"})] {
         let method = method("GetResource");
         let output = grpcurl.output(&["-d", &nothing.to_string()], &[&method]).await;
         assert!(!output.status.success());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let named = nothing["kind"].as_str().unwrap();
-        assert!(
-            said.contains("NotFound") || said.contains("InvalidArgument"),
-            "{said}"
-        );
-        assert!(
-            said.contains(named) || said.contains("no/such/one"),
-            "it names what is not there: {said}"
-        );
+        assert!(said.contains("NotFound") || said.contains("InvalidArgument"), "{said}");
+        assert!(said.contains(named) || said.contains("no/such/one"), "it names what is not there: {said}");
     }
 }
 
@@ -183,18 +134,11 @@ async fn problems_are_listed_with_their_object_and_field() {
     let grpcurl = Grpcurl::new(site.control.listen());
     let answer = eventually("the annotation is reported", || async {
         let answer = grpcurl.call(&format!("{INSPECT}/ListProblems"), &json!({})).await;
-        if answer["problems"].is_array() {
-            Ok(answer)
-        } else {
-            Err(answer)
-        }
+        if answer["problems"].is_array() { Ok(answer) } else { Err(answer) }
     })
     .await;
     let problems = answer["problems"].as_array().unwrap();
-    let found = problems
-        .iter()
-        .find(|it| it["object"] == "Ingress default/protected")
-        .unwrap();
+    let found = problems.iter().find(|it| it["object"] == "Ingress default/protected").unwrap();
     assert!(found["field"].as_str().unwrap().contains("auth-url"), "{found}");
     assert!(!found["reason"].as_str().unwrap().is_empty());
 }
@@ -204,36 +148,17 @@ async fn private_keys_are_shown_nowhere() {
     let (mut site, _one, key) = site().await;
     let grpcurl = Grpcurl::new(site.control.listen());
     let certificate = json!({"kind": "certificate", "key": "default/cert"});
-    let shown = grpcurl
-        .call(&format!("{INSPECT}/GetResource"), &certificate)
-        .await;
+    let shown = grpcurl.call(&format!("{INSPECT}/GetResource"), &certificate).await;
     assert_eq!(shown["body"]["key"], "redacted");
-    assert!(
-        shown["body"]["leaf"].is_string(),
-        "what is public is shown: {shown}"
-    );
+    assert!(shown["body"]["leaf"].is_string(), "what is public is shown: {shown}");
 
     // The key in any of the forms in which it is around: lines of its PEM, base64 of its DER, of its PEM.
-    let mut forms: Vec<String> = key
-        .lines()
-        .filter(|line| line.len() > 40)
-        .map(str::to_owned)
-        .collect();
+    let mut forms: Vec<String> = key.lines().filter(|line| line.len() > 40).map(str::to_owned).collect();
     forms.push(BASE64_STANDARD.encode(&key)[..60].to_owned());
     let (control, proxy) = (site.control.listen(), site.proxy.http());
-    let mut seen = vec![
-        shown.to_string(),
-        site.control.log(),
-        site.proxy.log(),
-        site.proxy.access_log(),
-    ];
+    let mut seen = vec![shown.to_string(), site.control.log(), site.proxy.log(), site.proxy.access_log()];
     for method in ["ListProxies", "ListResources", "History", "ListProblems"] {
-        seen.push(
-            grpcurl
-                .call(&format!("{INSPECT}/{method}"), &json!({}))
-                .await
-                .to_string(),
-        );
+        seen.push(grpcurl.call(&format!("{INSPECT}/{method}"), &json!({})).await.to_string());
     }
     for page in [
         "/metrics",
@@ -243,20 +168,12 @@ async fn private_keys_are_shown_nowhere() {
         "/configuration/servers",
     ] {
         for address in [site.proxy.admin(), site.control.admin()] {
-            seen.push(
-                client::page(&address, page)
-                    .await
-                    .map(|page| page.text())
-                    .unwrap_or_default(),
-            );
+            seen.push(client::page(&address, page).await.map(|page| page.text()).unwrap_or_default());
         }
     }
     for form in &forms {
         for text in &seen {
-            assert!(
-                !text.contains(form.as_str()),
-                "a private key is shown by {control} or {proxy}"
-            );
+            assert!(!text.contains(form.as_str()), "a private key is shown by {control} or {proxy}");
         }
     }
     // Nor is it on a disk: the proxy's state folder is its own, and is looked through file by file.
@@ -264,16 +181,8 @@ async fn private_keys_are_shown_nowhere() {
     for file in site.proxy.files() {
         let bytes = std::fs::read(&file).unwrap();
         let der = shared::pem::private_key(key.as_bytes()).unwrap();
-        assert!(
-            !bytes.windows(der.len()).any(|part| part == der),
-            "in {}",
-            file.display()
-        );
+        assert!(!bytes.windows(der.len()).any(|part| part == der), "in {}", file.display());
         let content = String::from_utf8_lossy(&bytes).into_owned();
-        assert!(
-            forms.iter().all(|form| !content.contains(form.as_str())),
-            "in {}",
-            file.display()
-        );
+        assert!(forms.iter().all(|form| !content.contains(form.as_str())), "in {}", file.display());
     }
 }

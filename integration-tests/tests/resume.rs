@@ -1,11 +1,6 @@
 //! How a stream goes on after a break: by an equal root, by the cursor, else from the beginning.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::faults::Relay;
 use integration_tests::site::{ingress, slice};
@@ -43,11 +38,8 @@ async fn an_equal_root_is_sent_nothing_after_a_restart() {
 
     // The adopted place in the log is good: the next change comes as one delta.
     let root = subscriber.state.root(Lane::Config);
-    site.folder
-        .apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
-    subscriber
-        .until("the change arrives", |state| state.root(Lane::Config) != root)
-        .await;
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
+    subscriber.until("the change arrives", |state| state.root(Lane::Config) != root).await;
     let received = &subscriber.received[0];
     assert_eq!(
         (subscriber.received.len(), received.up.as_slice()),
@@ -74,16 +66,11 @@ async fn a_cursor_gets_what_happened_meanwhile() {
     let mut config = keys(Lane::Config);
     config.sort();
     assert_eq!(config, ["b.test", "default/new/b.test", "default/two/80"]);
-    assert_eq!(
-        subscriber.received[0].lane,
-        Lane::Live,
-        "LIVE goes out before the CONFIG that relies on it"
-    );
+    assert_eq!(subscriber.received[0].lane, Lane::Live, "LIVE goes out before the CONFIG that relies on it");
 
     // States that came and went are not sent: of many changes while it was away, the last one.
     for number in 0..10 {
-        site.folder
-            .apply(&ingress("new", "b.test", &[(&format!("/{number}"), "two")]));
+        site.folder.apply(&ingress("new", "b.test", &[(&format!("/{number}"), "two")]));
         site.proxy.serves("b.test", &format!("/{number}"), "two").await;
     }
     let mut late = Subscriber::connect(site.control.listen(), subscriber.state.clone()).await;
@@ -99,27 +86,13 @@ async fn an_unknown_past_is_replaced_whole() {
     site.folder.apply(&ingress("web", "c.test", &[("/", "one")]));
     site.control.resume().await;
     let mut subscriber = Subscriber::connect(site.control.listen(), state.clone()).await;
-    assert_eq!(
-        subscriber.start(Lane::Live).mode(),
-        Mode::InSync,
-        "no endpoint has changed"
-    );
+    assert_eq!(subscriber.start(Lane::Live).mode(), Mode::InSync, "no endpoint has changed");
     assert_eq!(subscriber.start(Lane::Config).mode(), Mode::Full);
     subscriber.until_idle().await;
-    let routes: Vec<_> = subscriber
-        .state
-        .contents(Lane::Config)
-        .into_keys()
-        .map(|key| key.to_string())
-        .collect();
-    assert!(
-        routes.contains(&"route default/web/c.test".to_owned()),
-        "{routes:?}"
-    );
-    assert!(
-        !routes.contains(&"route default/web/a.test".to_owned()),
-        "{routes:?}"
-    );
+    let routes: Vec<_> =
+        subscriber.state.contents(Lane::Config).into_keys().map(|key| key.to_string()).collect();
+    assert!(routes.contains(&"route default/web/c.test".to_owned()), "{routes:?}");
+    assert!(!routes.contains(&"route default/web/a.test".to_owned()), "{routes:?}");
 
     // The real proxy as well.
     site.proxy.serves("c.test", "/", one.name()).await;
@@ -139,8 +112,7 @@ async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
         relay.refuse(true);
         relay.cut();
         let target = names[(round + 1) % 2];
-        site.folder
-            .apply(&ingress("web", "a.test", &[("/", target.name())]));
+        site.folder.apply(&ingress("web", "a.test", &[("/", target.name())]));
         site.proxy.serves("a.test", "/", target.name()).await;
         proxy.serves("a.test", "/", names[round % 2].name()).await;
         relay.refuse(false);
@@ -150,11 +122,7 @@ async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
     site.control.kill();
     let asked = traffic.asked();
     eventually("requests go on without a control plane", || async {
-        if traffic.asked() > asked + 200 {
-            Ok(())
-        } else {
-            Err(traffic.asked())
-        }
+        if traffic.asked() > asked + 200 { Ok(()) } else { Err(traffic.asked()) }
     })
     .await;
     site.folder.apply(&slice("one", &[two.address()]));
@@ -173,16 +141,14 @@ async fn a_damaged_stream_serves_nothing_wrong() {
     let relay = Relay::start(site.control.listen()).await;
     let proxy = DataPlane::start(relay.address()).await;
     let fixed = Question::new("fixed.test", "/", &["one"]);
-    site.folder
-        .apply(&ingress("fixed", "fixed.test", &[("/", "one")]));
+    site.folder.apply(&ingress("fixed", "fixed.test", &[("/", "one")]));
     proxy.serves("fixed.test", "/", "one").await;
     let traffic = Traffic::start(proxy.http(), 1, &[fixed]);
     // Each may cost the time in which a silent connection is noticed.
     for round in 0..4 {
         let target = [&two, &one][round % 2];
         relay.damage(1 + round as u64);
-        site.folder
-            .apply(&ingress("web", "a.test", &[("/", target.name())]));
+        site.folder.apply(&ingress("web", "a.test", &[("/", target.name())]));
         proxy.serves("a.test", "/", target.name()).await;
     }
     relay.damage(0);

@@ -1,11 +1,6 @@
 //! Lists and watches against API servers that behave otherwise: without WatchList, with a history that is lost.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
@@ -21,10 +16,7 @@ const MANY: usize = 30;
 async fn a_server_without_watch_list_is_read_by_plain_lists() {
     let without = ["--feature-gates=WatchList=false"];
     let cluster = Cluster::start_with(Authorization::AlwaysAllow, &without).await;
-    let source = Source::Cluster {
-        kubeconfig: cluster.kubeconfig(),
-        namespace: None,
-    };
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig(), namespace: None };
     let api = cluster.api().await;
     // More than one page of a list.
     api.apply(&objects::namespace("many")).await;
@@ -37,13 +29,10 @@ async fn a_server_without_watch_list_is_read_by_plain_lists() {
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
     // The last of them by name, which is on the last page.
-    api.apply(&objects::slice("many", "s99", "1", &[one.address()]))
-        .await;
-    api.apply(&objects::ingress("many", "web", "many.test", &[("/", "s99")]))
-        .await;
+    api.apply(&objects::slice("many", "s99", "1", &[one.address()])).await;
+    api.apply(&objects::ingress("many", "web", "many.test", &[("/", "s99")])).await;
     site.proxy.serves("many.test", "/", "one").await;
-    api.delete(&objects::ingress("many", "web", "many.test", &[]))
-        .await;
+    api.delete(&objects::ingress("many", "web", "many.test", &[])).await;
     site.proxy.answers("many.test", "/", 404).await;
 }
 
@@ -56,11 +45,7 @@ async fn a_lost_history_is_listed_again() {
     };
     let (one, two) = (site.origin("one").await, site.origin("two").await);
     let doomed = |number: usize| {
-        site.ingress(
-            &format!("doomed-{number}"),
-            &format!("d{number}.test"),
-            &[("/", "one")],
-        )
+        site.ingress(&format!("doomed-{number}"), &format!("d{number}.test"), &[("/", "one")])
     };
     for number in 0..MANY {
         site.api.apply(&doomed(number)).await;
@@ -75,9 +60,7 @@ async fn a_lost_history_is_listed_again() {
         site.api.delete(&doomed(number)).await;
     }
     site.api.delete(&site.ingress("single", "single.test", &[])).await;
-    site.api
-        .apply(&site.ingress("web", "a.test", &[("/", two.name())]))
-        .await;
+    site.api.apply(&site.ingress("web", "a.test", &[("/", two.name())])).await;
     cluster.kill_apiserver();
     cluster.forget_history().await;
     cluster.restart_apiserver().await;

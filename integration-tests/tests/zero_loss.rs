@@ -1,11 +1,6 @@
 //! No request is lost and none is misrouted while endpoints and routes change under load.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 
@@ -29,36 +24,21 @@ async fn ten_thousand_requests_during_a_thousand_changes() {
     for number in 0..SERVICES {
         let first = site.origin(&service(number)).await;
         let second = Origin::start(&service(number)).await;
-        site.route(
-            &format!("fixed-{number}"),
-            &format!("fixed-{number}.test"),
-            &first,
-        )
-        .await;
+        site.route(&format!("fixed-{number}"), &format!("fixed-{number}.test"), &first).await;
         origins.push((first, second));
     }
     // One Ingress of its own for each half: its host goes to either of two Services, and to no third one.
     let moving = |number: usize, to: usize| {
         let target = service(number * 2 + to);
-        ingress(
-            &format!("moving-{number}"),
-            &format!("moving-{number}.test"),
-            &[("/", &target)],
-        )
+        ingress(&format!("moving-{number}"), &format!("moving-{number}.test"), &[("/", &target)])
     };
     for number in 0..SERVICES / 2 {
         site.folder.apply(&moving(number, 0));
-        site.proxy
-            .serves(&format!("moving-{number}.test"), "/", &service(number * 2))
-            .await;
+        site.proxy.serves(&format!("moving-{number}.test"), "/", &service(number * 2)).await;
     }
     let mut questions = Vec::new();
     for number in 0..SERVICES {
-        questions.push(Question::new(
-            &format!("fixed-{number}.test"),
-            "/",
-            &[&service(number)],
-        ));
+        questions.push(Question::new(&format!("fixed-{number}.test"), "/", &[&service(number)]));
         let half = number / 2;
         let answers = [service(half * 2), service(half * 2 + 1)];
         let answers = [answers[0].as_str(), answers[1].as_str()];
@@ -92,11 +72,7 @@ async fn ten_thousand_requests_during_a_thousand_changes() {
     }
     assert_eq!(made, ROUTE_CHANGES);
     eventually("all requests are made", || async {
-        if traffic.asked() >= REQUESTS {
-            Ok(())
-        } else {
-            Err(traffic.asked())
-        }
+        if traffic.asked() >= REQUESTS { Ok(()) } else { Err(traffic.asked()) }
     })
     .await;
     let asked = traffic.asked();
@@ -124,22 +100,14 @@ async fn an_endpoint_that_left_may_die() {
         let next = Origin::start("one").await;
         site.folder.apply(&slice("one", &[next.address()]));
         eventually("the new endpoint gets requests", || async {
-            if next.connections() > 0 {
-                Ok(())
-            } else {
-                Err("none yet")
-            }
+            if next.connections() > 0 { Ok(()) } else { Err("none yet") }
         })
         .await;
         inspect.in_sync(1).await;
         // There is one client: after its next answer but one, nothing is under way that began before.
         let asked = traffic.asked();
         eventually("the last request of before is answered", || async {
-            if traffic.asked() > asked + 1 {
-                Ok(())
-            } else {
-                Err("not yet")
-            }
+            if traffic.asked() > asked + 1 { Ok(()) } else { Err("not yet") }
         })
         .await;
         drop(std::mem::replace(&mut current, next));

@@ -34,30 +34,18 @@ pub struct Page {
 impl Page {
     /// Plain text.
     pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self {
-            status,
-            content_type: "text/plain; charset=utf-8",
-            body: body.into(),
-        }
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 
     /// JSON.
     pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self {
-            status,
-            content_type: "application/json",
-            body: body.into(),
-        }
+        Self { status, content_type: "application/json", body: body.into() }
     }
 
     /// Prometheus' text format, OpenMetrics flavour.
     pub fn metrics(body: impl Into<Bytes>) -> Self {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        Self {
-            status: StatusCode::OK,
-            content_type,
-            body: body.into(),
-        }
+        Self { status: StatusCode::OK, content_type, body: body.into() }
     }
 
     /// 200 `ok` or 503 with what is missing.
@@ -74,19 +62,14 @@ pub fn respond(pages: &dyn Pages, method: &Method, path: &str, query: Option<&st
     if method != Method::GET && method != Method::HEAD {
         return Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
     }
-    pages
-        .page(path, query)
-        .unwrap_or_else(|| Page::text(StatusCode::NOT_FOUND, "not found\n"))
+    pages.page(path, query).unwrap_or_else(|| Page::text(StatusCode::NOT_FOUND, "not found\n"))
 }
 
 /// Serves pages on a listener until dropped. Errors of single connections are logged and harm nobody else.
 ///
 /// # Errors
 /// Never; the signature fits [`crate::tasks::Supervisor`].
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a connection's task is owned by its connection"
-)]
+#[allow(clippy::disallowed_methods, reason = "a connection's task is owned by its connection")]
 pub async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) -> Result<(), Infallible> {
     loop {
         let (stream, peer): (_, SocketAddr) = match listener.accept().await {
@@ -100,12 +83,7 @@ pub async fn serve(listener: TcpListener, pages: Arc<dyn Pages>) -> Result<(), I
         let pages = Arc::clone(&pages);
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let page = respond(
-                    &*pages,
-                    request.method(),
-                    request.uri().path(),
-                    request.uri().query(),
-                );
+                let page = respond(&*pages, request.method(), request.uri().path(), request.uri().query());
                 async move { Ok::<_, Infallible>(into_response(page)) }
             });
             let connection = http1::Builder::new()
@@ -159,10 +137,7 @@ mod tests {
         let ill = Page::health(Some("no list of Ingresses yet".to_owned()));
         assert_eq!(
             (ill.status, &*ill.body),
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                &b"no list of Ingresses yet\n"[..]
-            )
+            (StatusCode::SERVICE_UNAVAILABLE, &b"no list of Ingresses yet\n"[..])
         );
     }
 
@@ -180,10 +155,7 @@ mod tests {
         let questions = async {
             assert!(!ask("nonsense\r\n\r\n").await.contains(" 200 "));
             let answer = ask("GET /one?a=b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
-            assert!(
-                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na=b"),
-                "{answer}"
-            );
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na=b"), "{answer}");
         };
         tokio::select! {
             _ = serve(listener, Arc::new(One)) => unreachable!("it serves for ever"),

@@ -13,11 +13,7 @@ pub struct Backoff {
 impl Backoff {
     /// Delays below `min`, 2 `min`, 4 `min` and so on up to `max`.
     pub fn new(min: Duration, max: Duration) -> Self {
-        Self {
-            min,
-            max,
-            ceiling: min,
-        }
+        Self { min, max, ceiling: min }
     }
 
     /// The next delay: uniform between zero and the ceiling, which doubles.

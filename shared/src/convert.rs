@@ -79,26 +79,17 @@ impl Resource {
 }
 
 fn message<M: Message + Default>(kind: Kind, body: Bytes) -> Result<M, ConvertError> {
-    M::decode(body).map_err(|error| ConvertError::Malformed {
-        kind,
-        reason: error.to_string(),
-    })
+    M::decode(body).map_err(|error| ConvertError::Malformed { kind, reason: error.to_string() })
 }
 
 fn invalid(field: impl Into<String>, problem: impl Into<String>) -> ConvertError {
-    ConvertError::Invalid {
-        field: field.into(),
-        problem: problem.into(),
-    }
+    ConvertError::Invalid { field: field.into(), problem: problem.into() }
 }
 
 fn port(field: impl Fn() -> String, number: u32) -> Result<u16, ConvertError> {
     match u16::try_from(number) {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(invalid(
-            field(),
-            format!("expected a port from 1 to 65535, got {number}"),
-        )),
+        _ => Err(invalid(field(), format!("expected a port from 1 to 65535, got {number}"))),
     }
 }
 
@@ -110,12 +101,7 @@ fn non_empty(text: &str) -> Option<String> {
 
 impl From<&Settings> for config::Settings {
     fn from(it: &Settings) -> Self {
-        let Settings {
-            default_certificate,
-            ssl_redirect,
-            force_ssl_redirect,
-            guards,
-        } = it;
+        let Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards } = it;
         let guard = |guard: &Guard| match guard {
             Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
             Guard::Addresses => config::settings::Guard::Addresses.into(),
@@ -137,21 +123,13 @@ impl TryFrom<config::Settings> for Settings {
             Ok(config::settings::Guard::GlobalAuth) => Ok(Guard::GlobalAuth),
             Ok(config::settings::Guard::Addresses) => Ok(Guard::Addresses),
             // A restriction that is not understood must not be dropped.
-            _ => Err(invalid(
-                format!("guards[{i}]"),
-                format!("unknown restriction {guard}"),
-            )),
+            _ => Err(invalid(format!("guards[{i}]"), format!("unknown restriction {guard}"))),
         };
         Ok(Self {
             default_certificate: it.default_certificate,
             ssl_redirect: it.ssl_redirect,
             force_ssl_redirect: it.force_ssl_redirect,
-            guards: it
-                .guards
-                .iter()
-                .enumerate()
-                .map(guard)
-                .collect::<Result<_, _>>()?,
+            guards: it.guards.iter().enumerate().map(guard).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -162,9 +140,7 @@ impl From<&Listener> for config::Listener {
             Protocol::Http => config::listener::Protocol::Http,
             Protocol::Https => config::listener::Protocol::Https,
         };
-        Self {
-            protocol: protocol.into(),
-        }
+        Self { protocol: protocol.into() }
     }
 }
 
@@ -187,9 +163,7 @@ impl From<&Host> for config::Host {
     fn from(it: &Host) -> Self {
         let Host { tls, denied } = it;
         Self {
-            tls: tls.as_ref().map(|Tls { certificates }| config::Tls {
-                certificates: certificates.clone(),
-            }),
+            tls: tls.as_ref().map(|Tls { certificates }| config::Tls { certificates: certificates.clone() }),
             denied: denied.as_ref().map(Into::into),
         }
     }
@@ -198,9 +172,7 @@ impl From<&Host> for config::Host {
 impl From<config::Host> for Host {
     fn from(it: config::Host) -> Self {
         Self {
-            tls: it.tls.map(|tls| Tls {
-                certificates: tls.certificates,
-            }),
+            tls: it.tls.map(|tls| Tls { certificates: tls.certificates }),
             denied: it.denied.map(Into::into),
         }
     }
@@ -208,9 +180,7 @@ impl From<config::Host> for Host {
 
 impl From<&Denial> for config::Denial {
     fn from(it: &Denial) -> Self {
-        Self {
-            reason: it.reason.clone(),
-        }
+        Self { reason: it.reason.clone() }
     }
 }
 
@@ -222,13 +192,7 @@ impl From<config::Denial> for Denial {
 
 impl From<&Route> for config::Route {
     fn from(it: &Route) -> Self {
-        let Route {
-            paths,
-            denied,
-            ssl_redirect,
-            force_ssl_redirect,
-            global_auth,
-        } = it;
+        let Route { paths, denied, ssl_redirect, force_ssl_redirect, global_auth } = it;
         let path = |Path { path, kind, backend }: &Path| config::Path {
             path: path.clone(),
             r#type: match kind {
@@ -262,25 +226,13 @@ impl TryFrom<config::Route> for Route {
                 Ok(config::path::Type::Exact) => PathType::Exact,
                 Ok(config::path::Type::Prefix) => PathType::Prefix,
                 _ => {
-                    return Err(invalid(
-                        format!("paths[{i}].type"),
-                        format!("unknown type {}", path.r#type),
-                    ));
+                    return Err(invalid(format!("paths[{i}].type"), format!("unknown type {}", path.r#type)));
                 }
             };
-            Ok(Path {
-                path: path.path,
-                kind,
-                backend: non_empty(&path.backend),
-            })
+            Ok(Path { path: path.path, kind, backend: non_empty(&path.backend) })
         };
         Ok(Self {
-            paths: it
-                .paths
-                .into_iter()
-                .enumerate()
-                .map(path)
-                .collect::<Result<_, _>>()?,
+            paths: it.paths.into_iter().enumerate().map(path).collect::<Result<_, _>>()?,
             denied: it.denied.map(Into::into),
             ssl_redirect: it.ssl_redirect,
             force_ssl_redirect: it.force_ssl_redirect,
@@ -293,11 +245,7 @@ impl TryFrom<config::Route> for Route {
 
 impl From<&Backend> for config::Backend {
     fn from(it: &Backend) -> Self {
-        let Backend {
-            port,
-            alternatives,
-            canary,
-        } = it;
+        let Backend { port, alternatives, canary } = it;
         let rule = |PortRule { name, target_port }: &PortRule| config::PortRule {
             name: name.clone(),
             target_port: target_port.map_or(0, u32::from),
@@ -319,10 +267,7 @@ impl TryFrom<config::Backend> for Backend {
                 0 => None,
                 number => Some(port(|| "port.target_port".to_owned(), number)?),
             };
-            Ok(PortRule {
-                name: rule.name,
-                target_port,
-            })
+            Ok(PortRule { name: rule.name, target_port })
         };
         Ok(Self {
             port: it.port.map(rule).transpose()?,
@@ -334,54 +279,21 @@ impl TryFrom<config::Backend> for Backend {
 
 impl From<&Canary> for config::Canary {
     fn from(it: &Canary) -> Self {
-        let Canary {
-            header,
-            header_value,
-            header_pattern,
-            cookie,
-            weight,
-            weight_total,
-        } = it.clone();
-        Self {
-            header,
-            header_value,
-            header_pattern,
-            cookie,
-            weight,
-            weight_total,
-        }
+        let Canary { header, header_value, header_pattern, cookie, weight, weight_total } = it.clone();
+        Self { header, header_value, header_pattern, cookie, weight, weight_total }
     }
 }
 
 impl From<config::Canary> for Canary {
     fn from(it: config::Canary) -> Self {
-        let config::Canary {
-            header,
-            header_value,
-            header_pattern,
-            cookie,
-            weight,
-            weight_total,
-        } = it;
-        Self {
-            header,
-            header_value,
-            header_pattern,
-            cookie,
-            weight,
-            weight_total,
-        }
+        let config::Canary { header, header_value, header_pattern, cookie, weight, weight_total } = it;
+        Self { header, header_value, header_pattern, cookie, weight, weight_total }
     }
 }
 
 impl From<&Endpoints> for config::Endpoints {
     fn from(it: &Endpoints) -> Self {
-        let Endpoints {
-            service,
-            ports,
-            ipv4,
-            ipv6,
-        } = it;
+        let Endpoints { service, ports, ipv4, ipv6 } = it;
         let port = |EndpointPort { name, port }: &EndpointPort| config::EndpointPort {
             name: name.clone(),
             port: (*port).into(),
@@ -407,19 +319,11 @@ impl TryFrom<config::Endpoints> for Endpoints {
             ));
         }
         let port = |(i, it): (usize, config::EndpointPort)| {
-            Ok(EndpointPort {
-                name: it.name,
-                port: port(|| format!("ports[{i}].port"), it.port)?,
-            })
+            Ok(EndpointPort { name: it.name, port: port(|| format!("ports[{i}].port"), it.port)? })
         };
         Ok(Self {
             service: it.service,
-            ports: it
-                .ports
-                .into_iter()
-                .enumerate()
-                .map(port)
-                .collect::<Result<_, _>>()?,
+            ports: it.ports.into_iter().enumerate().map(port).collect::<Result<_, _>>()?,
             ipv4: it.ipv4.into_iter().map(Into::into).collect(),
             ipv6: ipv6.iter().map(|octets| Ipv6Addr::from(*octets)).collect(),
         })
@@ -431,11 +335,7 @@ impl TryFrom<config::Endpoints> for Endpoints {
 impl From<&Certificate> for config::Certificate {
     fn from(it: &Certificate) -> Self {
         let Certificate { leaf, key, chain } = it.clone();
-        Self {
-            leaf,
-            key,
-            chain: chain.unwrap_or_default(),
-        }
+        Self { leaf, key, chain: chain.unwrap_or_default() }
     }
 }
 
@@ -448,26 +348,18 @@ impl TryFrom<config::Certificate> for Certificate {
                 return Err(invalid(field, "expected DER, got nothing"));
             }
         }
-        Ok(Self {
-            leaf: it.leaf,
-            key: it.key,
-            chain: non_empty(&it.chain),
-        })
+        Ok(Self { leaf: it.leaf, key: it.key, chain: non_empty(&it.chain) })
     }
 }
 
 impl From<&Chain> for config::Chain {
     fn from(it: &Chain) -> Self {
-        Self {
-            certificates: it.certificates.clone(),
-        }
+        Self { certificates: it.certificates.clone() }
     }
 }
 
 impl From<config::Chain> for Chain {
     fn from(it: config::Chain) -> Self {
-        Self {
-            certificates: it.certificates,
-        }
+        Self { certificates: it.certificates }
     }
 }

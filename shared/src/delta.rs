@@ -42,10 +42,7 @@ impl Delta {
             }
             for entry in from.bucket(bucket) {
                 if to.get(&entry.key).is_none() {
-                    delta.removed.push(Removal {
-                        key: entry.key.clone(),
-                        gone: false,
-                    });
+                    delta.removed.push(Removal { key: entry.key.clone(), gone: false });
                 }
             }
         }
@@ -54,10 +51,7 @@ impl Delta {
 
     /// Changes `snapshot` by it.
     pub fn apply(&self, snapshot: &mut Snapshot) {
-        snapshot.change(
-            self.up.iter().cloned(),
-            self.removed.iter().map(|removal| removal.key.clone()),
-        );
+        snapshot.change(self.up.iter().cloned(), self.removed.iter().map(|removal| removal.key.clone()));
     }
 
     /// Both as one, this one first.
@@ -65,12 +59,7 @@ impl Delta {
     pub fn squash(self, later: Self) -> Self {
         let mut last: BTreeMap<ResourceKey, Result<Arc<Entry>, Removal>> = BTreeMap::new();
         for delta in [self, later] {
-            last.extend(
-                delta
-                    .removed
-                    .into_iter()
-                    .map(|removal| (removal.key.clone(), Err(removal))),
-            );
+            last.extend(delta.removed.into_iter().map(|removal| (removal.key.clone(), Err(removal))));
             last.extend(delta.up.into_iter().map(|entry| (entry.key.clone(), Ok(entry))));
         }
         let mut squashed = Self::default();

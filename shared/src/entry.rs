@@ -26,22 +26,13 @@ impl Entry {
     /// Encodes a resource under its key.
     pub fn encode(key: impl Into<Arc<str>>, resource: &Resource) -> Self {
         let body = resource.encode();
-        Self::from_body(
-            ResourceKey::new(resource.kind(), key),
-            schema::minimum(resource),
-            body,
-        )
+        Self::from_body(ResourceKey::new(resource.kind(), key), schema::minimum(resource), body)
     }
 
     /// From bytes in hand.
     pub fn from_body(key: ResourceKey, min_schema: u32, body: Bytes) -> Self {
         let version = Version::of(key.kind, &key.key, &body);
-        Self {
-            key,
-            version,
-            min_schema,
-            body,
-        }
+        Self { key, version, min_schema, body }
     }
 
     /// Bytes that it takes on the wire, roughly: what chunks are measured by.

@@ -68,11 +68,7 @@ impl Kind {
 
     /// The lane on which it travels.
     pub fn lane(self) -> Lane {
-        if self.number() < 16 {
-            Lane::Config
-        } else {
-            Lane::Live
-        }
+        if self.number() < 16 { Lane::Config } else { Lane::Live }
     }
 
     /// Lower-case name, as the CLI and metrics spell it.
@@ -151,10 +147,7 @@ pub struct ResourceKey {
 impl ResourceKey {
     /// A key of a kind.
     pub fn new(kind: Kind, key: impl Into<Arc<str>>) -> Self {
-        Self {
-            kind,
-            key: key.into(),
-        }
+        Self { kind, key: key.into() }
     }
 }
 

@@ -17,10 +17,7 @@ pub struct ObjectName {
 impl ObjectName {
     /// A name in a namespace.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// Reads `namespace/name`; `None` unless both are there.
@@ -93,10 +90,7 @@ mod tests {
             assert_eq!(ObjectName::parse(wrong), None, "{wrong:?}");
         }
         assert_eq!(ObjectName::new("", "nginx").to_string(), "nginx");
-        assert!(
-            ObjectName::new("a", "z") < ObjectName::new("b", "a"),
-            "by namespace first"
-        );
+        assert!(ObjectName::new("a", "z") < ObjectName::new("b", "a"), "by namespace first");
     }
 
     #[test]

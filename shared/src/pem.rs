@@ -39,11 +39,7 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
         X509Certificate::from_der(&der).map_err(|_| PemError::NotX509 { index })?;
         found.push(Bytes::copy_from_slice(&der));
     }
-    if found.is_empty() {
-        Err(PemError::NoCertificate)
-    } else {
-        Ok(found)
-    }
+    if found.is_empty() { Err(PemError::NoCertificate) } else { Ok(found) }
 }
 
 /// The first private key of a PEM text, DER.
@@ -77,10 +73,7 @@ pub fn names(der: &[u8]) -> Vec<String> {
     if !listed.is_empty() {
         return listed;
     }
-    let common = certificate
-        .subject()
-        .iter_common_name()
-        .filter_map(|name| name.as_str().ok());
+    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     common.map(str::to_ascii_lowercase).collect()
 }
 
@@ -88,13 +81,8 @@ pub fn names(der: &[u8]) -> Vec<String> {
 /// host is covered by the same wildcard only.
 pub fn covers(names: &[String], host: &str) -> bool {
     let parent = host.split_once('.').map(|(_, parent)| parent);
-    let wildcard = |name: &str| {
-        name.strip_prefix("*.")
-            .is_some_and(|suffix| Some(suffix) == parent)
-    };
-    names
-        .iter()
-        .any(|name| name == host || (!host.starts_with("*.") && wildcard(name)))
+    let wildcard = |name: &str| name.strip_prefix("*.").is_some_and(|suffix| Some(suffix) == parent);
+    names.iter().any(|name| name == host || (!host.starts_with("*.") && wildcard(name)))
 }
 
 #[cfg(test)]

@@ -1,25 +1,13 @@
 //! Generated messages of `proto/`. Only border modules name them: `convert`, the stream's two ends, inspect, the CLI.
 
 /// `firth.config.v1`: the stream and the bodies of resources.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::use_self
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub mod config {
     include!(concat!(env!("OUT_DIR"), "/firth.config.v1.rs"));
 }
 
 /// `firth.inspect.v1`: questions about versions and proxies.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::use_self
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub mod inspect {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }

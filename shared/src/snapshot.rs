@@ -148,11 +148,7 @@ impl Snapshot {
             // A version covers kind, key and body, so it stands for all three.
             hasher.update(&entry.version.0);
         }
-        if empty {
-            Digest::default()
-        } else {
-            first_half(&hasher.finalize())
-        }
+        if empty { Digest::default() } else { first_half(&hasher.finalize()) }
     }
 }
 

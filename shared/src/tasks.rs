@@ -61,17 +61,9 @@ mod tests {
         supervisor.spawn("hasty", ready(Ok::<(), Infallible>(())));
         assert_eq!(supervisor.failed().await.unwrap_err(), "task hasty ended");
         supervisor.spawn("unlucky", ready(Err("no room")));
-        assert_eq!(
-            supervisor.failed().await.unwrap_err(),
-            "task unlucky failed: no room"
-        );
-        supervisor.spawn("broken", async {
-            if true {
-                panic!("on purpose")
-            } else {
-                Ok::<(), Infallible>(())
-            }
-        });
+        assert_eq!(supervisor.failed().await.unwrap_err(), "task unlucky failed: no room");
+        supervisor
+            .spawn("broken", async { if true { panic!("on purpose") } else { Ok::<(), Infallible>(()) } });
         assert!(supervisor.failed().await.unwrap_err().contains("panicked"));
     }
 }

@@ -120,27 +120,15 @@ mod tests {
         assert_eq!(root.to_string(), "ab".repeat(16));
         assert_eq!(root.short(), "abababababab");
         assert_eq!(Root::from_slice(&root.to_bytes()), Some(root));
-        assert_eq!(
-            (Root::from_slice(&[0; 15]), Root::from_slice(&[0; 17])),
-            (None, None)
-        );
+        assert_eq!((Root::from_slice(&[0; 15]), Root::from_slice(&[0; 17])), (None, None));
         assert_ne!(Lineage::random(), Lineage::random());
         assert_eq!(Seq(1).next(), Seq(2));
     }
 
     #[test]
     fn key_and_body_do_not_run_together() {
-        assert_ne!(
-            Version::of(Kind::Host, "ab", b"c"),
-            Version::of(Kind::Host, "a", b"bc")
-        );
-        assert_ne!(
-            Version::of(Kind::Host, "a", b""),
-            Version::of(Kind::Route, "a", b"")
-        );
-        assert_eq!(
-            Version::of(Kind::Host, "a", b"b"),
-            Version::of(Kind::Host, "a", b"b")
-        );
+        assert_ne!(Version::of(Kind::Host, "ab", b"c"), Version::of(Kind::Host, "a", b"bc"));
+        assert_ne!(Version::of(Kind::Host, "a", b""), Version::of(Kind::Route, "a", b""));
+        assert_eq!(Version::of(Kind::Host, "a", b"b"), Version::of(Kind::Host, "a", b"b"));
     }
 }

@@ -3,12 +3,7 @@
 //! Versions and roots are hashes of these bytes: were they to change unnoticed, every proxy of a fleet would be sent
 //! everything again at the next update, and replicas of two builds would never agree.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::path::{Path as File, PathBuf};
@@ -32,11 +27,7 @@ The files of older revisions stay as they are.";
 /// One of each kind, with every field set.
 fn samples() -> Vec<(&'static str, Resource)> {
     let text = |text: &str| text.to_owned();
-    let denied = || {
-        Some(Denial {
-            reason: text("Ingress default/web asks for auth-url"),
-        })
-    };
+    let denied = || Some(Denial { reason: text("Ingress default/web asks for auth-url") });
     vec![
         (
             "default",
@@ -47,18 +38,11 @@ fn samples() -> Vec<(&'static str, Resource)> {
                 guards: vec![Guard::GlobalAuth, Guard::Addresses],
             }),
         ),
-        (
-            "https",
-            Resource::Listener(Listener {
-                protocol: Protocol::Https,
-            }),
-        ),
+        ("https", Resource::Listener(Listener { protocol: Protocol::Https })),
         (
             "*.example.com",
             Resource::Host(Host {
-                tls: Some(Tls {
-                    certificates: vec![text("default/one"), text("default/two")],
-                }),
+                tls: Some(Tls { certificates: vec![text("default/one"), text("default/two")] }),
                 denied: denied(),
             }),
         ),
@@ -66,11 +50,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
             "default/web/example.com",
             Resource::Route(Route {
                 paths: vec![
-                    Path {
-                        path: text("/"),
-                        kind: PathType::Prefix,
-                        backend: None,
-                    },
+                    Path { path: text("/"), kind: PathType::Prefix, backend: None },
                     Path {
                         path: text("/api"),
                         kind: PathType::Exact,
@@ -86,10 +66,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
         (
             "default/api/http",
             Resource::Backend(Backend {
-                port: Some(PortRule {
-                    name: text("http"),
-                    target_port: Some(8080),
-                }),
+                port: Some(PortRule { name: text("http"), target_port: Some(8080) }),
                 alternatives: vec![text("default/api-next/http")],
                 canary: Some(Canary {
                     header: text("x-canary"),
@@ -105,10 +82,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
             "default/api-abc12",
             Resource::Endpoints(Endpoints {
                 service: text("default/api"),
-                ports: vec![EndpointPort {
-                    name: text("http"),
-                    port: 8080,
-                }],
+                ports: vec![EndpointPort { name: text("http"), port: 8080 }],
                 ipv4: vec!["10.1.2.3".parse().unwrap(), "10.1.2.4".parse().unwrap()],
                 ipv6: vec!["fd00::1".parse().unwrap()],
             }),
@@ -149,14 +123,12 @@ fn unhex(text: &str) -> Bytes {
 
 /// A line each: kind, key, schema revision, version, body.
 fn lines() -> String {
-    samples()
-        .into_iter()
-        .fold(String::new(), |mut all, (key, resource)| {
-            let entry = Entry::encode(key, &resource);
-            let (kind, schema, version) = (entry.kind(), entry.min_schema, entry.version);
-            let _ = writeln!(all, "{kind} {key} {schema} {version} {}", hex(&entry.body));
-            all
-        })
+    samples().into_iter().fold(String::new(), |mut all, (key, resource)| {
+        let entry = Entry::encode(key, &resource);
+        let (kind, schema, version) = (entry.kind(), entry.min_schema, entry.version);
+        let _ = writeln!(all, "{kind} {key} {schema} {version} {}", hex(&entry.body));
+        all
+    })
 }
 
 #[test]
@@ -178,10 +150,7 @@ fn every_kind_has_a_sample() {
     let samples = samples();
     // Nothing of the kind Material is made yet.
     for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Material) {
-        assert!(
-            samples.iter().any(|(_, it)| it.kind() == kind),
-            "no sample of {kind}"
-        );
+        assert!(samples.iter().any(|(_, it)| it.kind() == kind), "no sample of {kind}");
     }
 }
 

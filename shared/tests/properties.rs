@@ -1,10 +1,6 @@
 //! What holds for all resources, snapshots and deltas: the invariants that the modules state.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,12 +44,7 @@ fn settings() -> impl Strategy<Value = Resource> {
     let guard = prop_oneof![Just(Guard::GlobalAuth), Just(Guard::Addresses)];
     (text(), flag(), flag(), collection::vec(guard, 0..3)).prop_map(
         |(default_certificate, ssl_redirect, force_ssl_redirect, guards)| {
-            Resource::Settings(Settings {
-                default_certificate,
-                ssl_redirect,
-                force_ssl_redirect,
-                guards,
-            })
+            Resource::Settings(Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards })
         },
     )
 }
@@ -77,13 +68,7 @@ fn route() -> impl Strategy<Value = Resource> {
     });
     (collection::vec(path, 0..4), denial(), flag(), flag(), flag()).prop_map(
         |(paths, denied, ssl_redirect, force_ssl_redirect, global_auth)| {
-            Resource::Route(Route {
-                paths,
-                denied,
-                ssl_redirect,
-                force_ssl_redirect,
-                global_auth,
-            })
+            Resource::Route(Route { paths, denied, ssl_redirect, force_ssl_redirect, global_auth })
         },
     )
 }
@@ -101,18 +86,8 @@ fn backend() -> impl Strategy<Value = Resource> {
             weight_total,
         },
     );
-    (
-        option::of(port),
-        collection::vec(text(), 0..3),
-        option::of(canary),
-    )
-        .prop_map(|(port, alternatives, canary)| {
-            Resource::Backend(Backend {
-                port,
-                alternatives,
-                canary,
-            })
-        })
+    (option::of(port), collection::vec(text(), 0..3), option::of(canary))
+        .prop_map(|(port, alternatives, canary)| Resource::Backend(Backend { port, alternatives, canary }))
 }
 
 fn endpoints() -> impl Strategy<Value = Resource> {
@@ -121,12 +96,7 @@ fn endpoints() -> impl Strategy<Value = Resource> {
     let ipv4 = collection::vec(any::<std::net::Ipv4Addr>(), 0..5);
     let ipv6 = collection::vec(any::<std::net::Ipv6Addr>(), 0..5);
     (text(), ports, ipv4, ipv6).prop_map(|(service, ports, ipv4, ipv6)| {
-        Resource::Endpoints(Endpoints {
-            service,
-            ports,
-            ipv4,
-            ipv6,
-        })
+        Resource::Endpoints(Endpoints { service, ports, ipv4, ipv6 })
     })
 }
 
@@ -140,16 +110,7 @@ fn chain() -> impl Strategy<Value = Resource> {
 }
 
 fn resource() -> impl Strategy<Value = Resource> {
-    prop_oneof![
-        settings(),
-        listener(),
-        host(),
-        route(),
-        backend(),
-        endpoints(),
-        certificate(),
-        chain()
-    ]
+    prop_oneof![settings(), listener(), host(), route(), backend(), endpoints(), certificate(), chain()]
 }
 
 proptest! {
@@ -202,26 +163,16 @@ fn kinds_and_lanes_are_the_wire_s() {
         assert_eq!(Kind::from_wire(kind.to_wire()), Some(kind));
         assert_eq!(Kind::any_from_wire(kind.to_wire()), Some(kind));
         assert_eq!(Kind::parse(kind.as_str()), Some(kind));
-        assert_eq!(
-            proto::config::Kind::try_from(kind.to_wire()).unwrap() as i32,
-            kind.to_wire()
-        );
+        assert_eq!(proto::config::Kind::try_from(kind.to_wire()).unwrap() as i32, kind.to_wire());
     }
     for no_kind in [0, -1, 256, i32::MAX] {
-        assert_eq!(
-            (Kind::from_wire(no_kind), Kind::any_from_wire(no_kind)),
-            (None, None),
-            "{no_kind}"
-        );
+        assert_eq!((Kind::from_wire(no_kind), Kind::any_from_wire(no_kind)), (None, None), "{no_kind}");
     }
     // One of a later schema is kept under its number, on the lane that the number says.
     for (number, lane) in [(9, Lane::Config), (250, Lane::Live)] {
         let later = Kind::any_from_wire(number).unwrap();
         assert_eq!(Kind::from_wire(number), None);
-        assert_eq!(
-            (later.to_wire(), later.lane(), later.is_secret()),
-            (number, lane, true)
-        );
+        assert_eq!((later.to_wire(), later.lane(), later.is_secret()), (number, lane, true));
     }
     let mut sorted = Kind::ALL;
     sorted.sort();
@@ -261,20 +212,14 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
 
 /// One for each key, the last one.
 fn distinct(entries: &[Arc<Entry>]) -> BTreeMap<ResourceKey, Arc<Entry>> {
-    entries
-        .iter()
-        .map(|entry| (entry.key.clone(), Arc::clone(entry)))
-        .collect()
+    entries.iter().map(|entry| (entry.key.clone(), Arc::clone(entry))).collect()
 }
 
 fn delta() -> impl Strategy<Value = Delta> {
     (entries(), entries(), any::<bool>()).prop_map(|(up, removed, gone)| {
         let up = distinct(&up);
         let removed = distinct(&removed).into_keys().filter(|key| !up.contains_key(key));
-        Delta {
-            removed: removed.map(|key| Removal { key, gone }).collect(),
-            up: up.into_values().collect(),
-        }
+        Delta { removed: removed.map(|key| Removal { key, gone }).collect(), up: up.into_values().collect() }
     })
 }
 
@@ -374,8 +319,5 @@ fn keys_spread_over_all_buckets() {
     }
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
     // 98 on average, with a deviation of 10.
-    assert!(
-        *least > 45 && *most < 160,
-        "from {least} to {most} of 100,000 keys in a bucket"
-    );
+    assert!(*least > 45 && *most < 160, "from {least} to {most} of 100,000 keys in a bucket");
 }

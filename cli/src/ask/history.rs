@@ -58,10 +58,7 @@ mod tests {
     fn versions_are_columns_with_the_cause_last() {
         let entry = inspect::HistoryEntry {
             version: "1f3a92c04d7e".to_owned(),
-            time: Some(prost_types::Timestamp {
-                seconds: 1_795_287_838,
-                nanos: 0,
-            }),
+            time: Some(prost_types::Timestamp { seconds: 1_795_287_838, nanos: 0 }),
             cause: "Ingress default/web: canary-weight 10 -> 50".to_owned(),
             changed: 1,
             acked: 1,
@@ -73,9 +70,6 @@ VERSION       TIME                      ACKED   CHANGED  CAUSE
 1f3a92c04d7e  2026-11-21T19:03:58.000Z  1 of 1  1        Ingress default/web: canary-weight 10 -> 50
 ";
         assert_eq!(text(&views), expected);
-        assert_eq!(
-            serde_json::to_value(&views).unwrap()[0]["time"],
-            "2026-11-21T19:03:58.000Z"
-        );
+        assert_eq!(serde_json::to_value(&views).unwrap()[0]["time"], "2026-11-21T19:03:58.000Z");
     }
 }

@@ -39,11 +39,7 @@ pub(super) fn text(problems: &[Problem]) -> String {
 
 fn paragraph(problem: &Problem) -> String {
     let mut text = format!("{}: {}\n", problem.severity, printable(&problem.object));
-    for (label, value) in [
-        ("", &problem.reason),
-        ("at ", &problem.field),
-        ("in ", &problem.location),
-    ] {
+    for (label, value) in [("", &problem.reason), ("at ", &problem.field), ("in ", &problem.location)] {
         if !value.is_empty() {
             text.push_str("  ");
             text.push_str(label);
@@ -67,9 +63,7 @@ mod tests {
             reason: "its paths answer 503 until it is honoured".to_owned(),
             location: "web.yaml:3".to_owned(),
         };
-        let views = views(inspect::ListProblemsResponse {
-            problems: vec![problem],
-        });
+        let views = views(inspect::ListProblemsResponse { problems: vec![problem] });
         let expected = "\
 unsupported: Ingress default/web
   its paths answer 503 until it is honoured

@@ -97,12 +97,7 @@ pub(super) fn text(proxies: &[Proxy]) -> String {
     }
     let mut text = columns.render(0);
     for proxy in proxies.iter().filter(|proxy| proxy.refused_total > 0) {
-        let _ = writeln!(
-            text,
-            "\n{} refuses {}:",
-            printable(&proxy.id),
-            proxy.refused_total
-        );
+        let _ = writeln!(text, "\n{} refuses {}:", printable(&proxy.id), proxy.refused_total);
         for refused in &proxy.refused {
             let meanwhile = if refused.serving_last_good {
                 "serves the version before"
@@ -157,10 +152,7 @@ mod tests {
     }
 
     fn shown(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
-        views(inspect::ListProxiesResponse {
-            proxies,
-            version: "1f3a92c04d7e".to_owned(),
-        })
+        views(inspect::ListProxiesResponse { proxies, version: "1f3a92c04d7e".to_owned() })
     }
 
     #[test]
@@ -171,12 +163,7 @@ mod tests {
 
     #[test]
     fn states_name_what_is_wrong() {
-        let behind = inspect::Proxy {
-            in_sync: false,
-            config_behind: 2,
-            live_behind: 1,
-            ..proxy()
-        };
+        let behind = inspect::Proxy { in_sync: false, config_behind: 2, live_behind: 1, ..proxy() };
         let refusing = inspect::Proxy {
             refused: vec![inspect::Refused {
                 kind: "route".to_owned(),
@@ -194,10 +181,7 @@ mod tests {
         assert!(text.contains("in sync"), "{text}");
         assert!(text.contains("3 behind"), "{text}");
         assert!(text.contains("DIVERGED, 300 refused, in sync"), "{text}");
-        assert!(
-            text.contains("  route a/b/c: needs schema 2 (schema); serves the version before"),
-            "{text}"
-        );
+        assert!(text.contains("  route a/b/c: needs schema 2 (schema); serves the version before"), "{text}");
         assert!(text.contains("and 299 more"), "{text}");
     }
 

@@ -54,9 +54,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_a_heading_and_an_outline() {
-        let port = ProtoValue {
-            kind: Some(Kind::NumberValue(8080.0)),
-        };
+        let port = ProtoValue { kind: Some(Kind::NumberValue(8080.0)) };
         let view = view(inspect::GetResourceResponse {
             resource: Some(inspect::ResourceSummary {
                 kind: "backend".to_owned(),
@@ -65,9 +63,7 @@ mod tests {
                 size: 9,
                 lane: "config".to_owned(),
             }),
-            body: Some(Struct {
-                fields: [("targetPort".to_owned(), port)].into(),
-            }),
+            body: Some(Struct { fields: [("targetPort".to_owned(), port)].into() }),
         });
         let expected = "backend default/web/80, version 001122334455, 9 bytes\n  targetPort: 8080\n";
         assert_eq!(text(&view), expected);

@@ -68,10 +68,8 @@ mod tests {
             version: "00112233445566778899aabbccddeeff".to_owned(),
             size: 42,
         };
-        let views = views(inspect::ListResourcesResponse {
-            resources: vec![resource],
-            version: String::new(),
-        });
+        let views =
+            views(inspect::ListResourcesResponse { resources: vec![resource], version: String::new() });
         let expected = "\
 LANE    KIND   KEY                          VERSION       BYTES
 config  route  default/web/canary.test.com  001122334455  42

@@ -69,10 +69,7 @@ impl Backends {
         for (name, addrs) in names {
             columns.push([name.to_string(), addrs.join(", ")]);
         }
-        format!(
-            "built-in demo backends, on loopback only:\n{}\n",
-            columns.render(2)
-        )
+        format!("built-in demo backends, on loopback only:\n{}\n", columns.render(2))
     }
 
     /// The next thing that happened to a backend. Nothing is lost when the future is dropped.
@@ -165,9 +162,7 @@ fn choose(demos: Vec<Demo>, complaints: &mut BTreeSet<String>) -> BTreeMap<Socke
         }
         let first = wanted.entry(addr).or_insert_with(|| Arc::clone(&service));
         if *first != service {
-            complaints.insert(format!(
-                "demo backend of {service}: {addr} already belongs to {first}"
-            ));
+            complaints.insert(format!("demo backend of {service}: {addr} already belongs to {first}"));
         }
     }
     wanted
@@ -214,17 +209,11 @@ mod tests {
         );
 
         fs::write(dir.path().join("b.yaml"), slice("canary", second)).unwrap();
-        assert_eq!(
-            backends.next().await,
-            format!("demo backend of default/canary: {second} answers")
-        );
+        assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} answers"));
         tokio::net::TcpStream::connect(second).await.unwrap();
 
         fs::remove_file(dir.path().join("b.yaml")).unwrap();
-        assert_eq!(
-            backends.next().await,
-            format!("demo backend of default/canary: {second} has ended")
-        );
+        assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} has ended"));
         tokio::net::TcpStream::connect(first).await.unwrap();
     }
 
@@ -232,11 +221,7 @@ mod tests {
     async fn an_address_in_use_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        fs::write(
-            dir.path().join("a.yaml"),
-            slice("web", taken.local_addr().unwrap()),
-        )
-        .unwrap();
+        fs::write(dir.path().join("a.yaml"), slice("web", taken.local_addr().unwrap())).unwrap();
         let mut backends = Backends::follow(dir.path());
         assert_eq!(backends.render(), "");
         assert!(backends.next().await.contains("is in use"));

@@ -27,18 +27,10 @@ impl News {
     /// # Errors
     /// Where the control plane does not answer.
     pub(super) async fn listen(mut inspect: Inspect) -> Result<Self, Status> {
-        let changes = inspect
-            .watch_changes(inspect::WatchChangesRequest {})
-            .await?
-            .into_inner();
+        let changes = inspect.watch_changes(inspect::WatchChangesRequest {}).await?.into_inner();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        Ok(Self {
-            inspect,
-            changes,
-            look,
-            problems: Problems::default(),
-        })
+        Ok(Self { inspect, changes, look, problems: Problems::default() })
     }
 
     /// The next line. Nothing is lost when the future is dropped.
@@ -68,11 +60,7 @@ impl News {
 
 /// `canary-weight 10 -> 50: version 1f3a92c04d7e, acknowledged by 1 of 1 in 4 ms`.
 fn line(change: &inspect::WatchChangesResponse) -> String {
-    let what = if change.config {
-        format!("version {}", change.version)
-    } else {
-        "live".to_owned()
-    };
+    let what = if change.config { format!("version {}", change.version) } else { "live".to_owned() };
     let took = moment::span(Duration::from_micros(change.took_us));
     let (acked, proxies) = (change.acked, change.proxies);
     let answer = if proxies == 0 {
@@ -158,11 +146,7 @@ mod tests {
             line(&live),
             "EndpointSlice default/web-1: 1 -> 2 endpoints: live, acknowledged by 1 of 1 in 0.7 ms"
         );
-        let late = inspect::WatchChangesResponse {
-            acked: 0,
-            took_us: 10_000_000,
-            ..change()
-        };
+        let late = inspect::WatchChangesResponse { acked: 0, took_us: 10_000_000, ..change() };
         assert!(line(&late).ends_with("acknowledged by only 0 of 1 within 10.0 s"));
     }
 

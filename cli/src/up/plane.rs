@@ -41,12 +41,7 @@ impl Plane {
                 let _ = report.send(outcome);
             })
             .with_context(|| format!("cannot start the {name}"))?;
-        Ok(Self {
-            name,
-            stop,
-            ended,
-            thread,
-        })
+        Ok(Self { name, stop, ended, thread })
     }
 
     /// Why it ended unasked. Pending while it runs.

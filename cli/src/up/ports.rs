@@ -17,17 +17,9 @@ pub(super) struct Ports {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PortError {
     #[error("{flag} {addr}: the address is in use; stop what has it, or choose another: {flag} {other}")]
-    InUse {
-        flag: &'static str,
-        addr: SocketAddr,
-        other: SocketAddr,
-    },
+    InUse { flag: &'static str, addr: SocketAddr, other: SocketAddr },
     #[error("{flag} {addr}: cannot be bound")]
-    Bind {
-        flag: &'static str,
-        addr: SocketAddr,
-        source: io::Error,
-    },
+    Bind { flag: &'static str, addr: SocketAddr, source: io::Error },
     #[error("--listen {addr}: expected a loopback address, the stream between the planes is not encrypted")]
     Exposed { addr: SocketAddr },
 }
@@ -97,14 +89,9 @@ mod tests {
     fn a_port_in_use_names_its_flag_and_another() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = taken.local_addr().unwrap();
-        let args = args(&format!(
-            "firth up . --http 127.0.0.1:0 --https {addr} --listen 127.0.0.1:0"
-        ));
+        let args = args(&format!("firth up . --http 127.0.0.1:0 --https {addr} --listen 127.0.0.1:0"));
         let error = Ports::claim(&args).unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("--https {addr}: the address is in use")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("--https {addr}: the address is in use")), "{error}");
     }
 
     #[test]
@@ -115,10 +102,7 @@ mod tests {
 
     #[test]
     fn the_wildcard_is_reached_by_loopback() {
-        assert_eq!(
-            reachable("0.0.0.0:80".parse().unwrap()),
-            "127.0.0.1:80".parse().unwrap()
-        );
+        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
         assert_eq!(reachable("[::]:80".parse().unwrap()), "[::1]:80".parse().unwrap());
     }
 }

@@ -56,14 +56,8 @@ impl Served {
     /// Where it does not answer.
     pub(super) async fn ask(inspect: &mut Inspect) -> Result<Self, Status> {
         let mut source = Source::new(inspect).await?;
-        let answer = source
-            .inspect
-            .list_proxies(inspect::ListProxiesRequest {})
-            .await?;
-        let mut served = Self {
-            proxies: answer.into_inner().proxies.len(),
-            ..Self::default()
-        };
+        let answer = source.inspect.list_proxies(inspect::ListProxiesRequest {}).await?;
+        let mut served = Self { proxies: answer.into_inner().proxies.len(), ..Self::default() };
         let routes = source.list("route").await?;
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
@@ -76,9 +70,7 @@ impl Served {
                 continue;
             };
             let host_body = host_body.unwrap_or_default();
-            let denied = [&route, &host_body]
-                .iter()
-                .any(|body| !field(body, "denied").is_null());
+            let denied = [&route, &host_body].iter().any(|body| !field(body, "denied").is_null());
             for path in field(&route, "paths").as_array().into_iter().flatten() {
                 let backend = field(path, "backend").as_str().unwrap_or_default().to_owned();
                 served.rows.push(Row {
@@ -93,9 +85,7 @@ impl Served {
                 });
             }
         }
-        served
-            .rows
-            .sort_by(|a, b| (&a.host, &a.path).cmp(&(&b.host, &b.path)));
+        served.rows.sort_by(|a, b| (&a.host, &a.path).cmp(&(&b.host, &b.path)));
         Ok(served)
     }
 
@@ -104,11 +94,7 @@ impl Served {
         let mut text = String::new();
         let dir = printable(&dir.display().to_string());
         let proxies = if self.proxies == 1 { "proxy" } else { "proxies" };
-        let _ = writeln!(
-            text,
-            "firth serves {dir}, version {}, on {} {proxies}",
-            self.version, self.proxies
-        );
+        let _ = writeln!(text, "firth serves {dir}, version {}, on {} {proxies}", self.version, self.proxies);
         let (http, https) = (reachable(ports.http), reachable(ports.https));
         let _ = writeln!(text, "  http://{http}  https://{https}\n");
         if self.rows.is_empty() {
@@ -127,11 +113,7 @@ impl Served {
             }
             text.push_str(&columns.render(2));
             if self.hidden > 0 {
-                let _ = writeln!(
-                    text,
-                    "  and {} routes more: firth resources --kind route",
-                    self.hidden
-                );
+                let _ = writeln!(text, "  and {} routes more: firth resources --kind route", self.hidden);
             }
             let _ = writeln!(text, "\ntry:");
             for line in curl::lines(&self.rows, http, https) {
@@ -163,11 +145,7 @@ impl Row {
     }
 
     fn path_shown(&self) -> String {
-        if self.exact {
-            format!("{} (exact)", self.path)
-        } else {
-            self.path.clone()
-        }
+        if self.exact { format!("{} (exact)", self.path) } else { self.path.clone() }
     }
 
     fn backend_shown(&self) -> String {
@@ -214,11 +192,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     async fn new(inspect: &'a mut Inspect) -> Result<Self, Status> {
-        let mut source = Source {
-            inspect,
-            version: String::new(),
-            endpoints: None,
-        };
+        let mut source = Source { inspect, version: String::new(), endpoints: None };
         let slices = source.list("endpoints").await?;
         if slices.len() <= COUNTED {
             let mut counts = BTreeMap::new();
@@ -233,10 +207,7 @@ impl<'a> Source<'a> {
     }
 
     async fn list(&mut self, kind: &str) -> Result<Vec<String>, Status> {
-        let request = inspect::ListResourcesRequest {
-            kind: kind.to_owned(),
-            version: String::new(),
-        };
+        let request = inspect::ListResourcesRequest { kind: kind.to_owned(), version: String::new() };
         let answer = self.inspect.list_resources(request).await?.into_inner();
         self.version = answer.version;
         Ok(answer.resources.into_iter().map(|it| it.key).collect())

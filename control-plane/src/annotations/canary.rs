@@ -44,14 +44,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn text(&self, name: &str) -> Option<&str> {
-        self.annotations
-            .get(&format!("{PREFIX}{name}"))
-            .map(String::as_str)
+        self.annotations.get(&format!("{PREFIX}{name}")).map(String::as_str)
     }
 
     fn fault(&mut self, name: &str, reason: String) {
-        self.faults
-            .push(Fault::new(Severity::Warning, field(name), reason));
+        self.faults.push(Fault::new(Severity::Warning, field(name), reason));
     }
 
     fn string(&mut self, name: &str, is_allowed: fn(&str) -> bool) -> String {

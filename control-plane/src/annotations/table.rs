@@ -61,10 +61,7 @@ impl Status {
     pub fn of(name: &str) -> Option<Self> {
         match ROWS.binary_search_by_key(&name, |(name, _)| name) {
             Ok(row) => Some(ROWS[row].1),
-            Err(_) => DEAD_FAMILIES
-                .iter()
-                .any(|family| name.starts_with(family))
-                .then_some(Self::Dead),
+            Err(_) => DEAD_FAMILIES.iter().any(|family| name.starts_with(family)).then_some(Self::Dead),
         }
     }
 }
@@ -80,13 +77,8 @@ pub const READ_ON_CANARIES: [&str; 6] = [
 ];
 
 /// Beginnings of names of features that were removed.
-const DEAD_FAMILIES: [&str; 5] = [
-    "global-rate-limit",
-    "influxdb-",
-    "jaeger-",
-    "lua-resty-waf",
-    "opentracing-",
-];
+const DEAD_FAMILIES: [&str; 5] =
+    ["global-rate-limit", "influxdb-", "jaeger-", "lua-resty-waf", "opentracing-"];
 
 use Status::{Dead, Honoured, Restricts, Snippet, Unsupported};
 

@@ -1,10 +1,8 @@
 use super::*;
 
 fn read_all(annotations: &[(&str, &str)]) -> Read {
-    let annotations = annotations
-        .iter()
-        .map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()))
-        .collect();
+    let annotations =
+        annotations.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned())).collect();
     read(&ObjectName::new("default", "web"), &annotations)
 }
 
@@ -59,10 +57,7 @@ fn faulty_canary_values_count_as_not_said() {
         ("canary-weight", "50%"),
         ("canary-weight-total", "many"),
     ]);
-    let expected = Canary {
-        weight_total: 100,
-        ..Canary::default()
-    };
+    let expected = Canary { weight_total: 100, ..Canary::default() };
     assert_eq!(read.canary, Some(expected));
     assert_eq!(severities(&read), [Severity::Warning; 4]);
 }
@@ -95,21 +90,15 @@ fn restrictions_deny_the_ingress() {
     ] {
         let read = read_all(&[(name, text)]);
         let reason = read.denied.unwrap_or_else(|| panic!("{name} denies")).reason;
-        assert_eq!(
-            reason,
-            format!("Ingress default/web: {PREFIX}{name} is not enforced yet")
-        );
+        assert_eq!(reason, format!("Ingress default/web: {PREFIX}{name} is not enforced yet"));
         assert_eq!(read.faults[0].severity, Severity::Unsupported);
     }
 }
 
 #[test]
 fn restrictions_of_nobody_deny_nothing() {
-    let read = read_all(&[
-        ("whitelist-source-range", "0.0.0.0/0,::/0"),
-        ("limit-rps", "0"),
-        ("satisfy", "all"),
-    ]);
+    let read =
+        read_all(&[("whitelist-source-range", "0.0.0.0/0,::/0"), ("limit-rps", "0"), ("satisfy", "all")]);
     assert_eq!(read, Read::default());
 }
 
@@ -122,11 +111,7 @@ fn client_certificates_deny_the_hosts() {
 
 #[test]
 fn on_a_canary_restrictions_have_no_effect() {
-    let read = read_all(&[
-        ("canary", "true"),
-        ("auth-url", "https://auth.test"),
-        ("auth-tls-secret", "a/b"),
-    ]);
+    let read = read_all(&[("canary", "true"), ("auth-url", "https://auth.test"), ("auth-tls-secret", "a/b")]);
     assert_eq!((read.denied, read.hosts_denied), (None, None));
     assert_eq!(
         severities(&read_all(&[("canary", "true"), ("load-balance", "ewma")])),
@@ -155,12 +140,7 @@ fn the_rest_is_reported() {
     ]);
     assert_eq!(
         severities(&read),
-        [
-            Severity::Unsupported,
-            Severity::Warning,
-            Severity::Unsupported,
-            Severity::Warning
-        ]
+        [Severity::Unsupported, Severity::Warning, Severity::Unsupported, Severity::Warning]
     );
     assert_eq!(read.denied, None);
 }

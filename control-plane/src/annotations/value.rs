@@ -29,14 +29,12 @@ pub fn list(text: &str) -> impl Iterator<Item = &str> {
 
 /// The set BASIC of annotations.md 1.3, for which spaces are taken out first.
 pub fn is_basic(text: &str) -> bool {
-    text.chars()
-        .all(|c| c == ' ' || c.is_ascii_alphanumeric() || "/-._~:".contains(c))
+    text.chars().all(|c| c == ' ' || c.is_ascii_alphanumeric() || "/-._~:".contains(c))
 }
 
 /// The set REGEXCHARS of annotations.md 1.3: no space, no comma.
 pub fn is_pattern(text: &str) -> bool {
-    text.chars()
-        .all(|c| c.is_ascii_alphanumeric() || "/-._~:^$[](){}*+?|&=\\".contains(c))
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~:^$[](){}*+?|&=\\".contains(c))
 }
 
 /// An allow list that lets everybody in: all of IPv4 and all of IPv6. cert-manager's solver sends it.

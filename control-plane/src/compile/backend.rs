@@ -104,19 +104,13 @@ mod tests {
             target_port: target.clone(),
         };
         Service {
-            spec: ServiceSpec {
-                ports: ports.iter().map(port).collect(),
-                ..ServiceSpec::default()
-            },
+            spec: ServiceSpec { ports: ports.iter().map(port).collect(), ..ServiceSpec::default() },
             ..Service::default()
         }
     }
 
     fn found(name: &str, target_port: Option<u16>) -> Port {
-        Port::Found(PortRule {
-            name: name.into(),
-            target_port,
-        })
+        Port::Found(PortRule { name: name.into(), target_port })
     }
 
     #[test]

@@ -40,11 +40,7 @@ pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     let chain = (!chain.is_empty()).then_some(Chain { certificates: chain });
     Ok(Pair {
         names: pem::names(&leaf),
-        certificate: Certificate {
-            leaf,
-            key,
-            chain: chain.as_ref().map(Chain::key),
-        },
+        certificate: Certificate { leaf, key, chain: chain.as_ref().map(Chain::key) },
         chain,
     })
 }
@@ -58,12 +54,7 @@ fn decoded(secret: &Secret, key: &str) -> Result<Vec<u8>, Fault> {
 
 /// Whether the proxies could sign with the key, and in the name of the certificate.
 fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
-    let unusable = |_| {
-        rejected(
-            "tls.key",
-            "expected an RSA, ECDSA or Ed25519 key that TLS can use",
-        )
-    };
+    let unusable = |_| rejected("tls.key", "expected an RSA, ECDSA or Ed25519 key that TLS can use");
     let key = PrivateKeyDer::try_from(key).map_err(unusable)?;
     let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
         .map_err(|_| "unsupported")
@@ -71,10 +62,9 @@ fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
     let (_, certificate) = X509Certificate::from_der(leaf)
         .map_err(|_| rejected("tls.crt", "the first certificate is not X.509"))?;
     match key.public_key() {
-        Some(public) if public.as_ref() != certificate.public_key().raw => Err(rejected(
-            "tls.key",
-            "it does not belong to the first certificate of tls.crt",
-        )),
+        Some(public) if public.as_ref() != certificate.public_key().raw => {
+            Err(rejected("tls.key", "it does not belong to the first certificate of tls.crt"))
+        }
         _ => Ok(()),
     }
 }
@@ -91,10 +81,7 @@ mod tests {
     fn pair(names: &[&str]) -> (rcgen::Certificate, rcgen::KeyPair) {
         let key = rcgen::KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let certificate = rcgen::CertificateParams::new(names)
-            .unwrap()
-            .self_signed(&key)
-            .unwrap();
+        let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
         (certificate, key)
     }
 
@@ -140,10 +127,7 @@ mod tests {
         ];
         for (secret, field) in cases {
             let fault = compile(&secret).unwrap_err();
-            assert_eq!(
-                (fault.severity, fault.field.as_str()),
-                (Severity::Rejected, field)
-            );
+            assert_eq!((fault.severity, fault.field.as_str()), (Severity::Rejected, field));
             assert!(!fault.reason.contains("MII"), "{}", fault.reason);
         }
     }

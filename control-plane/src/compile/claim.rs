@@ -200,10 +200,7 @@ impl Claim {
 
     /// Everything that it refers to, won or not, with the path of the field.
     pub fn references(&self) -> impl Iterator<Item = (&BackendKey, String)> {
-        let default = self
-            .default_backend
-            .iter()
-            .map(|key| (key, "spec.defaultBackend".to_owned()));
+        let default = self.default_backend.iter().map(|key| (key, "spec.defaultBackend".to_owned()));
         let paths = self.hosts.values().flatten();
         default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field()))))
     }
@@ -295,9 +292,6 @@ mod tests {
 
     #[test]
     fn fractions_of_seconds_do_not_count() {
-        assert_eq!(
-            age("2026-03-01T00:00:00.9Z", "a"),
-            age("2026-03-01T01:00:00+01:00", "a")
-        );
+        assert_eq!(age("2026-03-01T00:00:00.9Z", "a"), age("2026-03-01T01:00:00+01:00", "a"));
     }
 }

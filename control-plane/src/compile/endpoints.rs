@@ -23,11 +23,8 @@ pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<F
         faults.push(Fault::new(Severity::Unsupported, "addressType", reason));
         return (None, faults);
     }
-    let mut endpoints = Endpoints {
-        service: service.to_string(),
-        ports: ports(slice),
-        ..Endpoints::default()
-    };
+    let mut endpoints =
+        Endpoints { service: service.to_string(), ports: ports(slice), ..Endpoints::default() };
     let mut seen = HashSet::new();
     for (i, endpoint) in slice.endpoints.iter().enumerate() {
         if endpoint.conditions.ready == Some(false) {
@@ -49,10 +46,7 @@ pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<F
 }
 
 fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
-    let tcp = slice
-        .ports
-        .iter()
-        .filter(|port| matches!(port.protocol.as_deref(), None | Some("" | "TCP")));
+    let tcp = slice.ports.iter().filter(|port| matches!(port.protocol.as_deref(), None | Some("" | "TCP")));
     let port = |port: &crate::objects::SlicePort| {
         Some(EndpointPort {
             name: port.name.clone(),
@@ -77,9 +71,7 @@ fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
     if folder {
         return Ok(address);
     }
-    Err(format!(
-        "{address} is a {kind} address, which no pod can have: not used"
-    ))
+    Err(format!("{address} is a {kind} address, which no pod can have: not used"))
 }
 
 #[cfg(test)]
@@ -98,10 +90,7 @@ mod tests {
             ..EndpointSlice::default()
         };
         slice.metadata.namespace = "default".into();
-        slice
-            .metadata
-            .labels
-            .insert("kubernetes.io/service-name".into(), "echo".into());
+        slice.metadata.labels.insert("kubernetes.io/service-name".into(), "echo".into());
         slice
     }
 

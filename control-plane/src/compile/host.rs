@@ -61,9 +61,7 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.tls_decided_by = decided_by;
         outcome.secrets = tls.iter().flatten().cloned().collect();
         outcome.host = Some(Host {
-            tls: tls.map(|secrets| Tls {
-                certificates: secrets.iter().map(ToString::to_string).collect(),
-            }),
+            tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
             denied: mains.iter().find_map(|claim| claim.hosts_denied.clone()),
         });
         outcome.routes = routes(&mains, &locations);

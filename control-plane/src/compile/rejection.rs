@@ -43,10 +43,7 @@ pub fn faults(ingress: &Ingress) -> Vec<Fault> {
         reject(format!("spec.rules[{i}].host"), host_fault(&rule.host));
         let paths = rule.http.iter().flat_map(|http| &http.paths);
         for (j, path) in paths.enumerate() {
-            reject(
-                format!("spec.rules[{i}].http.paths[{j}].path"),
-                path_fault(&path.path),
-            );
+            reject(format!("spec.rules[{i}].http.paths[{j}].path"), path_fault(&path.path));
         }
     }
     for (i, tls) in spec.tls.iter().enumerate() {
@@ -77,26 +74,15 @@ pub fn faults(ingress: &Ingress) -> Vec<Fault> {
 }
 
 fn text_bytes(ingress: &Ingress) -> usize {
-    let paths = ingress
-        .spec
-        .rules
-        .iter()
-        .flat_map(|rule| rule.http.iter().flat_map(|http| &http.paths));
+    let paths = ingress.spec.rules.iter().flat_map(|rule| rule.http.iter().flat_map(|http| &http.paths));
     let tls = ingress.spec.tls.iter();
     let annotations = ingress.metadata.annotations.iter();
-    ingress
-        .spec
-        .rules
-        .iter()
-        .map(|rule| rule.host.len())
-        .sum::<usize>()
+    ingress.spec.rules.iter().map(|rule| rule.host.len()).sum::<usize>()
         + paths.map(|path| path.path.len()).sum::<usize>()
         + tls
             .map(|tls| tls.secret_name.len() + tls.hosts.iter().map(String::len).sum::<usize>())
             .sum::<usize>()
-        + annotations
-            .map(|(key, text)| key.len() + text.len())
-            .sum::<usize>()
+        + annotations.map(|(key, text)| key.len() + text.len()).sum::<usize>()
 }
 
 /// What no name, host or path may hold.
@@ -149,10 +135,7 @@ mod tests {
         ingress.spec.rules = vec![IngressRule {
             host: host.into(),
             http: Some(IngressHttp {
-                paths: vec![IngressPath {
-                    path: path.into(),
-                    ..IngressPath::default()
-                }],
+                paths: vec![IngressPath { path: path.into(), ..IngressPath::default() }],
             }),
         }];
         ingress
@@ -165,15 +148,7 @@ mod tests {
 
     #[test]
     fn paths() {
-        for path in [
-            "",
-            "/",
-            "/a b",
-            "/foo(/|$)(.*)",
-            "/a\" { return 200 owned; } #",
-            "/root",
-            "/d${x}",
-        ] {
+        for path in ["", "/", "/a b", "/foo(/|$)(.*)", "/a\" { return 200 owned; } #", "/root", "/d${x}"] {
             assert_eq!(faults(&with("a.test", path)), [], "{path:?}");
         }
         for path in [
@@ -194,20 +169,10 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for host in [
-            "",
-            "a.test",
-            "*.a.test",
-            "A.Test",
-            "xn--bcher-kva.example",
-            "localhost",
-            "10.0.0.1",
-        ] {
+        for host in ["", "a.test", "*.a.test", "A.Test", "xn--bcher-kva.example", "localhost", "10.0.0.1"] {
             assert_eq!(faults(&with(host, "/")), [], "{host:?}");
         }
-        for host in [
-            "_", "a..test", "a.test.", "*", "*.", "a.*.test", "a/b", "a b", "-a.test", "a:80",
-        ] {
+        for host in ["_", "a..test", "a.test.", "*", "*.", "a.*.test", "a/b", "a b", "-a.test", "a:80"] {
             assert_eq!(faults(&with(host, "/")).len(), 1, "{host:?}");
         }
     }
@@ -215,10 +180,7 @@ mod tests {
     #[test]
     fn tls_names_are_inspected() {
         let mut ingress = with("a.test", "/");
-        ingress.spec.tls = vec![IngressTls {
-            hosts: vec!["/etc/shadow".into()],
-            secret_name: "x\ny".into(),
-        }];
+        ingress.spec.tls = vec![IngressTls { hosts: vec!["/etc/shadow".into()], secret_name: "x\ny".into() }];
         let fields: Vec<_> = faults(&ingress).into_iter().map(|fault| fault.field).collect();
         assert_eq!(fields, ["spec.tls[0].secretName", "spec.tls[0].hosts[0]"]);
     }
@@ -227,10 +189,7 @@ mod tests {
     fn annotations_are_of_one_line_but_for_snippets() {
         let mut ingress = with("a.test", "/");
         let mut set = |name: &str, text: &str| {
-            ingress
-                .metadata
-                .annotations
-                .insert(format!("{PREFIX}{name}"), text.into());
+            ingress.metadata.annotations.insert(format!("{PREFIX}{name}"), text.into());
         };
         set("server-snippet", "a;\nb;\n");
         set("ssl-redirect", "true\n");
@@ -248,10 +207,7 @@ mod tests {
         let rule = |i| with(&format!("{i:05}.a.test"), "/").spec.rules.remove(0);
         ingress.spec.rules = (0..20_000).map(rule).collect();
         let annotation = format!("{PREFIX}server-snippet");
-        ingress
-            .metadata
-            .annotations
-            .insert(annotation, "a;\n".repeat(400 * 1024));
+        ingress.metadata.annotations.insert(annotation, "a;\n".repeat(400 * 1024));
         assert!(text_bytes(&ingress) > 1_400_000);
         assert_eq!(faults(&ingress), []);
     }

@@ -32,10 +32,7 @@ pub fn compile(
             Some(Status::Honoured) => {
                 let said = value::boolean(text.trim());
                 if said.is_none() {
-                    fault(
-                        Severity::Warning,
-                        format!("expected true or false, got {text:?}: not used"),
-                    );
+                    fault(Severity::Warning, format!("expected true or false, got {text:?}: not used"));
                 } else if key.eq_ignore_ascii_case("ssl-redirect") {
                     settings.ssl_redirect = said;
                 } else {
@@ -48,26 +45,20 @@ pub fn compile(
                     Guard::GlobalAuth => "all paths without enable-global-auth: \"false\" answer 503",
                     Guard::Addresses => "all paths answer 503",
                 };
-                fault(
-                    Severity::Unsupported,
-                    format!("not enforced yet: until it is, {what}"),
-                );
+                fault(Severity::Unsupported, format!("not enforced yet: until it is, {what}"));
             }
             Some(Status::Guards(_)) => {}
             Some(_) if text.trim().is_empty() => {}
             Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
-            Some(Status::Snippet) => fault(
-                Severity::Unsupported,
-                "raw nginx configuration is never honoured".into(),
-            ),
-            Some(Status::Nginx) => fault(
-                Severity::Unsupported,
-                "tunes nginx itself and means nothing here".into(),
-            ),
-            Some(Status::Dead) => fault(
-                Severity::Warning,
-                "has no effect, in ingress-nginx neither: remove it".into(),
-            ),
+            Some(Status::Snippet) => {
+                fault(Severity::Unsupported, "raw nginx configuration is never honoured".into())
+            }
+            Some(Status::Nginx) => {
+                fault(Severity::Unsupported, "tunes nginx itself and means nothing here".into())
+            }
+            Some(Status::Dead) => {
+                fault(Severity::Warning, "has no effect, in ingress-nginx neither: remove it".into())
+            }
         }
     }
     settings.guards.sort_unstable();
@@ -87,10 +78,7 @@ mod tests {
 
     fn compiled(data: &[(&str, &str)]) -> (Settings, Vec<Fault>) {
         let configmap = ConfigMap {
-            data: data
-                .iter()
-                .map(|(key, text)| ((*key).into(), (*text).into()))
-                .collect(),
+            data: data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect(),
             ..ConfigMap::default()
         };
         compile(Some(&configmap), None)
@@ -101,13 +89,7 @@ mod tests {
         let name = ObjectName::new("certs", "default");
         let (settings, faults) = compile(None, Some(&name));
         assert_eq!(settings.default_certificate, "certs/default");
-        assert_eq!(
-            settings,
-            Settings {
-                default_certificate: "certs/default".into(),
-                ..Settings::default()
-            }
-        );
+        assert_eq!(settings, Settings { default_certificate: "certs/default".into(), ..Settings::default() });
         assert_eq!(faults, []);
     }
 
@@ -148,9 +130,6 @@ mod tests {
         assert_eq!(settings, Settings::default());
         use Severity::{Unsupported, Warning};
         let severities: Vec<_> = faults.iter().map(|fault| fault.severity).collect();
-        assert_eq!(
-            severities,
-            [Unsupported, Warning, Warning, Unsupported, Unsupported]
-        );
+        assert_eq!(severities, [Unsupported, Warning, Warning, Unsupported, Unsupported]);
     }
 }

@@ -84,9 +84,7 @@ impl Index {
     pub(super) fn replace_referrer(&mut self, before: Option<&Arc<Claim>>, after: Option<&Arc<Claim>>) {
         let keys_of = |claim: Option<&Arc<Claim>>| -> BTreeSet<BackendKey> {
             let claims = claim.into_iter();
-            claims
-                .flat_map(|claim| claim.references().map(|(key, _)| key.clone()))
-                .collect()
+            claims.flat_map(|claim| claim.references().map(|(key, _)| key.clone())).collect()
         };
         let (old, new) = (keys_of(before), keys_of(after));
         for key in old.union(&new) {
@@ -148,26 +146,16 @@ impl Index {
 
     /// The owners of all Ingresses that refer to it may have something new to know.
     pub(super) fn tell_referrers(&mut self, key: &BackendKey) {
-        let referrers = self
-            .backends
-            .get(key)
-            .into_iter()
-            .flat_map(|state| state.referrers.values());
+        let referrers = self.backends.get(key).into_iter().flat_map(|state| state.referrers.values());
         let ingresses = referrers.map(|claim| reference(ObjectKind::Ingress, &claim.name));
         self.dirty.problems.extend(ingresses);
     }
 
     /// The canaries that are attached to it may have something new to know.
     fn tell_canaries(&mut self, key: &BackendKey) {
-        let alternatives = self
-            .backends
-            .get(key)
-            .into_iter()
-            .flat_map(|state| state.alternatives.keys());
+        let alternatives = self.backends.get(key).into_iter().flat_map(|state| state.alternatives.keys());
         let names = alternatives.filter_map(|(age, ..)| ObjectName::parse(age.name()));
-        self.dirty
-            .problems
-            .extend(names.map(|name| reference(ObjectKind::Ingress, &name)));
+        self.dirty.problems.extend(names.map(|name| reference(ObjectKind::Ingress, &name)));
     }
 
     /// One host more (1) or less (-1) uses it.
@@ -188,9 +176,7 @@ impl Index {
     }
 
     pub(super) fn detach(&mut self, attachment: &Attachment, host: &HostName) {
-        self.backend_state(&attachment.primary)
-            .alternatives
-            .remove(&rank(attachment, host));
+        self.backend_state(&attachment.primary).alternatives.remove(&rank(attachment, host));
         self.dirty.backends.insert(attachment.primary.clone());
         // The others are told when the Backend is compiled.
         if let Some(name) = ObjectName::parse(attachment.age.name()) {
@@ -200,11 +186,7 @@ impl Index {
 
     /// A Service came, changed or went.
     pub(super) fn refresh_service(&mut self, name: &ObjectName) {
-        let keys = self
-            .services
-            .get(name)
-            .map(|state| state.keys.clone())
-            .unwrap_or_default();
+        let keys = self.services.get(name).map(|state| state.keys.clone()).unwrap_or_default();
         for key in keys {
             let service = self.objects.service(name).map(|service| &**service);
             let port = backend::port(service, &key.port);

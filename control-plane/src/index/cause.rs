@@ -26,18 +26,11 @@ impl Index {
             return "start".to_owned();
         };
         let first = self.describe(first, touched.before(first));
-        if count == 1 {
-            first
-        } else {
-            format!("{count} changes, first: {first}")
-        }
+        if count == 1 { first } else { format!("{count} changes, first: {first}") }
     }
 
     fn describe(&self, object: &ObjectRef, before: Option<&Object>) -> String {
-        let after = self
-            .objects
-            .get(object)
-            .and_then(|slot| slot.newest().or_else(|| slot.in_use()));
+        let after = self.objects.get(object).and_then(|slot| slot.newest().or_else(|| slot.in_use()));
         if let Some(text) = self.describe_slices(before, after) {
             return text;
         }
@@ -62,14 +55,8 @@ impl Index {
         let before = before.as_deref().filter(of_service);
         let after = after.as_deref().filter(of_service);
         let count = |slice: Option<&EndpointSlice>| slice.map_or(0, |slice| ready(slice).len());
-        let slices = self
-            .services
-            .get(&service)
-            .into_iter()
-            .flat_map(|state| &state.slices);
-        let now: usize = slices
-            .map(|name| count(self.objects.slice(name).map(|slice| &**slice)))
-            .sum();
+        let slices = self.services.get(&service).into_iter().flat_map(|state| &state.slices);
+        let now: usize = slices.map(|name| count(self.objects.slice(name).map(|slice| &**slice))).sum();
         let was = (now + count(before)).saturating_sub(count(after));
         let what = match (before, after) {
             (Some(before), Some(after)) if was == now => slice_changes(before, after, now),
@@ -81,35 +68,19 @@ impl Index {
 
 /// Addresses of a slice that may get requests.
 fn ready(slice: &EndpointSlice) -> Vec<&str> {
-    let ready = slice
-        .endpoints
-        .iter()
-        .filter(|endpoint| endpoint.conditions.ready != Some(false));
-    ready
-        .flat_map(|endpoint| &endpoint.addresses)
-        .map(String::as_str)
-        .collect()
+    let ready = slice.endpoints.iter().filter(|endpoint| endpoint.conditions.ready != Some(false));
+    ready.flat_map(|endpoint| &endpoint.addresses).map(String::as_str).collect()
 }
 
 /// What is different about a slice that leaves its Service with as many endpoints as before.
 fn slice_changes(before: &EndpointSlice, after: &EndpointSlice, count: usize) -> String {
     let ports = |slice: &EndpointSlice, is_named: bool| -> String {
         let port = |port: &SlicePort| {
-            let number = port
-                .port
-                .map_or_else(|| "any".to_owned(), |number| number.to_string());
-            if is_named && !port.name.is_empty() {
-                format!("{} {number}", port.name)
-            } else {
-                number
-            }
+            let number = port.port.map_or_else(|| "any".to_owned(), |number| number.to_string());
+            if is_named && !port.name.is_empty() { format!("{} {number}", port.name) } else { number }
         };
         let ports: Vec<_> = slice.ports.iter().map(port).collect();
-        if ports.is_empty() {
-            "none".to_owned()
-        } else {
-            ports.join(", ")
-        }
+        if ports.is_empty() { "none".to_owned() } else { ports.join(", ") }
     };
     if before.ports != after.ports {
         let is_named = ports(before, false) == ports(after, false);
@@ -120,11 +91,7 @@ fn slice_changes(before: &EndpointSlice, after: &EndpointSlice, count: usize) ->
         };
     }
     let old: BTreeSet<_> = ready(before).into_iter().collect();
-    match ready(after)
-        .into_iter()
-        .filter(|address| !old.contains(address))
-        .count()
-    {
+    match ready(after).into_iter().filter(|address| !old.contains(address)).count() {
         0 => format!("{count} -> {count}"),
         changed => format!("{changed} of {count} changed"),
     }
@@ -190,11 +157,7 @@ fn text_changes(
 
 /// A tenant's text, short and on one line.
 fn shown(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(VALUE)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut shown: String = text.chars().take(VALUE).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(VALUE).is_some() {
         shown.push_str("...");
     }

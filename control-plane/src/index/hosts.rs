@@ -56,16 +56,10 @@ impl Index {
             None => self.published.remove(Kind::Host, host.as_str(), false),
         };
         for (ingress, route) in &outcome.routes {
-            self.published
-                .put(format!("{ingress}/{host}"), &Resource::Route(route.clone()));
+            self.published.put(format!("{ingress}/{host}"), &Resource::Route(route.clone()));
         }
-        for ingress in before
-            .routes
-            .keys()
-            .filter(|name| !outcome.routes.contains_key(*name))
-        {
-            self.published
-                .remove(Kind::Route, format!("{ingress}/{host}"), false);
+        for ingress in before.routes.keys().filter(|name| !outcome.routes.contains_key(*name)) {
+            self.published.remove(Kind::Route, format!("{ingress}/{host}"), false);
         }
 
         for (key, count) in (before.used.difference(&outcome.used).map(|key| (key, -1)))
@@ -90,9 +84,7 @@ impl Index {
         let told = names.filter(|name| before.faults.get(*name) != outcome.faults.get(*name));
         let told = told.chain(&before.tls_decided_by).chain(&outcome.tls_decided_by);
         for ingress in told {
-            self.dirty
-                .problems
-                .insert(reference(ObjectKind::Ingress, ingress));
+            self.dirty.problems.insert(reference(ObjectKind::Ingress, ingress));
         }
         match self.hosts.get_mut(host) {
             Some(state) if is_used => state.outcome = outcome,

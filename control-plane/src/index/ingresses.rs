@@ -46,10 +46,7 @@ impl Ingresses {
             }
         }
         for class in classes.difference(&before) {
-            self.by_class
-                .entry(class.clone())
-                .or_default()
-                .insert(name.clone());
+            self.by_class.entry(class.clone()).or_default().insert(name.clone());
         }
     }
 }
@@ -77,19 +74,14 @@ impl Index {
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object.clone());
         let slot = self.objects.get(&object);
-        let classes = slot
-            .into_iter()
-            .flat_map(|slot| slot.versions())
-            .filter_map(|version| match version {
-                Object::Ingress(ingress) => ingress.spec.ingress_class_name.clone(),
-                _ => None,
-            });
+        let classes = slot.into_iter().flat_map(|slot| slot.versions()).filter_map(|version| match version {
+            Object::Ingress(ingress) => ingress.spec.ingress_class_name.clone(),
+            _ => None,
+        });
         let classes = classes.collect();
         // A rejected version that is not ours any longer ends what an older one had: nobody holds it for us then.
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
-        let in_use = slot
-            .filter(|slot| slot.newest().is_none_or(is_ours))
-            .and_then(|slot| slot.in_use());
+        let in_use = slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.in_use());
         let after = match in_use {
             Some(Object::Ingress(ingress)) if self.is_ours(ingress) => Some(Arc::new(Claim::of(ingress))),
             _ => None,

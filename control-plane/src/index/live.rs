@@ -66,11 +66,7 @@ impl Index {
                 self.forget_service_if_void(&before);
             }
             if let Some(service) = service {
-                self.services
-                    .entry(service)
-                    .or_default()
-                    .slices
-                    .insert(name.clone());
+                self.services.entry(service).or_default().slices.insert(name.clone());
             }
         }
         self.dirty.heard.insert(name.clone());
@@ -80,9 +76,8 @@ impl Index {
     /// Compiles a slice again.
     pub(super) fn compile_slice(&mut self, name: &ObjectName) {
         let service = self.slices.services.get(name);
-        let is_in_use = service
-            .and_then(|service| self.services.get(service))
-            .is_some_and(|state| state.is_in_use());
+        let is_in_use =
+            service.and_then(|service| self.services.get(service)).is_some_and(|state| state.is_in_use());
         self.publish_slice(name, is_in_use, false);
     }
 
@@ -116,8 +111,7 @@ impl Index {
         let is_changed = match (endpoints, service) {
             (Some(endpoints), Some(service)) => {
                 self.slices.published.insert(name.clone(), service.clone());
-                self.published
-                    .put(name.to_string(), &Resource::Endpoints(endpoints))
+                self.published.put(name.to_string(), &Resource::Endpoints(endpoints))
             }
             _ => {
                 // One that is there still and belongs to another Service now is gone for the one that it was of.
@@ -183,15 +177,11 @@ impl Index {
         let chain_key = certificate.as_ref().and_then(|it| it.chain.clone());
         self.replace_chain(name, chain_key.as_ref(), chain);
         let is_changed = match certificate {
-            Some(certificate) => self
-                .published
-                .put(name.to_string(), &Resource::Certificate(certificate)),
+            Some(certificate) => self.published.put(name.to_string(), &Resource::Certificate(certificate)),
             // Whoever still wants it has lost it: the Secret is no more, or another one of its name.
-            None => self.published.remove(
-                Kind::Certificate,
-                name.to_string(),
-                is_wanted || self.is_deleted(name),
-            ),
+            None => {
+                self.published.remove(Kind::Certificate, name.to_string(), is_wanted || self.is_deleted(name))
+            }
         };
         if is_changed {
             self.touched.mark(object.clone());
@@ -229,11 +219,7 @@ impl Index {
             self.dirty.chains.entry(before).or_default();
         }
         if let Some(key) = key {
-            self.secrets
-                .chained
-                .entry(key.clone())
-                .or_default()
-                .insert(secret.clone());
+            self.secrets.chained.entry(key.clone()).or_default().insert(secret.clone());
             self.dirty.chains.insert(key.clone(), chain);
         }
     }
@@ -270,8 +256,7 @@ impl Index {
     /// Publishes the sockets that always are there.
     pub(super) fn compile_listeners(&mut self) {
         for (name, protocol) in [("http", Protocol::Http), ("https", Protocol::Https)] {
-            self.published
-                .put(name, &Resource::Listener(Listener { protocol }));
+            self.published.put(name, &Resource::Listener(Listener { protocol }));
         }
     }
 }

@@ -54,10 +54,7 @@ impl Objects {
     /// Takes the objects that have nothing but a hold for deleted, and names them. Not Secrets: only those that somebody
     /// wants are read.
     pub(super) fn lists_complete(&mut self) -> Vec<ObjectRef> {
-        let listed = self
-            .slots
-            .iter_mut()
-            .filter(|(it, _)| it.kind != ObjectKind::Secret);
+        let listed = self.slots.iter_mut().filter(|(it, _)| it.kind != ObjectKind::Secret);
         let orphans = listed.filter_map(|(object, slot)| slot.list_complete().then_some(object));
         orphans.cloned().collect()
     }
@@ -72,8 +69,5 @@ impl Objects {
 
 /// Names an object.
 pub(super) fn reference(kind: ObjectKind, name: &ObjectName) -> ObjectRef {
-    ObjectRef {
-        kind,
-        name: name.clone(),
-    }
+    ObjectRef { kind, name: name.clone() }
 }

@@ -21,11 +21,7 @@ impl Index {
         if problems.is_empty() {
             return self.problems.remove(object).is_some();
         }
-        if self
-            .problems
-            .get(object)
-            .is_some_and(|before| **before == *problems)
-        {
+        if self.problems.get(object).is_some_and(|before| **before == *problems) {
             return false;
         }
         self.problems.insert(object.clone(), Arc::from(problems));
@@ -84,10 +80,7 @@ impl Index {
                 | ObjectKind::Secret => Vec::new(),
             },
         };
-        faults
-            .into_iter()
-            .map(|fault| problem(object, slot, fault))
-            .collect()
+        faults.into_iter().map(|fault| problem(object, slot, fault)).collect()
     }
 
     /// Nobody but the fleet's operator names that Secret, so no Ingress can tell.
@@ -147,11 +140,7 @@ impl Index {
             match self.secrets.names(secret) {
                 Some(names) => {
                     let covers = pem::covers(names, host);
-                    is_covered = if are_there && is_covered {
-                        covers
-                    } else {
-                        is_covered || covers
-                    };
+                    is_covered = if are_there && is_covered { covers } else { is_covered || covers };
                 }
                 None => {
                     are_there = false;
@@ -181,20 +170,12 @@ impl Index {
         attachment: &crate::compile::host::Attachment,
         faults: &mut Vec<Fault>,
     ) {
-        let crate::compile::host::Attachment {
-            primary,
-            place,
-            alternative,
-            ..
-        } = attachment;
+        let crate::compile::host::Attachment { primary, place, alternative, .. } = attachment;
         let field = match place {
             Some((rule, path)) => format!("spec.rules[{rule}].http.paths[{path}]"),
             None => "spec.defaultBackend".to_owned(),
         };
-        let first = self
-            .backends
-            .get(primary)
-            .and_then(|state| state.first_alternative());
+        let first = self.backends.get(primary).and_then(|state| state.first_alternative());
         if let Some((age, first)) = first.filter(|(_, first)| *first != alternative) {
             faults.push(Fault::new(
                 Severity::Overridden,
@@ -223,16 +204,6 @@ impl Index {
 }
 
 fn problem(object: &ObjectRef, slot: &Slot, fault: Fault) -> Problem {
-    let Fault {
-        severity,
-        field,
-        reason,
-    } = fault;
-    Problem {
-        object: object.clone(),
-        field,
-        severity,
-        reason,
-        location: slot.location.to_string(),
-    }
+    let Fault { severity, field, reason } = fault;
+    Problem { object: object.clone(), field, severity, reason, location: slot.location.to_string() }
 }

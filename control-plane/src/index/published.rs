@@ -101,10 +101,7 @@ impl Published {
     fn change(&mut self, key: ResourceKey, before: Option<Version>, now: Now) {
         match self.lane(key.kind).entry(key) {
             Place::Vacant(place) => {
-                place.insert(Pending {
-                    committed: before,
-                    now,
-                });
+                place.insert(Pending { committed: before, now });
             }
             Place::Occupied(mut place) => {
                 let version = match &now {

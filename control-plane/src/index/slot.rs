@@ -177,10 +177,7 @@ impl Slot {
     /// for it.
     pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
         if is_rejected && let Some(good) = self.last_good() {
-            let is_on_record = self
-                .record
-                .as_ref()
-                .is_some_and(|(object, _)| is_same(object, good));
+            let is_on_record = self.record.as_ref().is_some_and(|(object, _)| is_same(object, good));
             let is_asked = matches!(&self.asked, Some(Asked::Write(object)) if is_same(object, good));
             if is_on_record || is_asked {
                 return None;
@@ -192,10 +189,9 @@ impl Slot {
         let is_void = match &self.present {
             Present::Deleted | Present::Fine(_) => true,
             // Of an object that had the same name.
-            Present::Faulty(..) | Present::Broken { .. } => self
-                .record
-                .as_ref()
-                .is_some_and(|(object, _)| !self.is_of(object)),
+            Present::Faulty(..) | Present::Broken { .. } => {
+                self.record.as_ref().is_some_and(|(object, _)| !self.is_of(object))
+            }
             // The object may be on its way.
             Present::Unknown | Present::Unchecked(_) => false,
         };
@@ -245,11 +241,7 @@ fn is_one(a: &str, b: &str) -> bool {
 
 fn checked(object: Object) -> Present {
     let faults = faults(&object);
-    if faults.is_empty() {
-        Present::Fine(object)
-    } else {
-        Present::Faulty(object, faults)
-    }
+    if faults.is_empty() { Present::Fine(object) } else { Present::Faulty(object, faults) }
 }
 
 /// Why a version is not served, whatever other objects there are.
@@ -271,15 +263,8 @@ fn compare_versions(a: &Object, b: &Object) -> Option<Ordering> {
 
 /// Whether two versions differ in nothing but the API server's count of them.
 pub(super) fn is_same(a: &Object, b: &Object) -> bool {
-    let Metadata {
-        namespace,
-        name,
-        uid,
-        creation_timestamp,
-        resource_version: _,
-        labels,
-        annotations,
-    } = a.metadata();
+    let Metadata { namespace, name, uid, creation_timestamp, resource_version: _, labels, annotations } =
+        a.metadata();
     let other = b.metadata();
     *namespace == other.namespace
         && *name == other.name

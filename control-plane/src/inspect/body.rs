@@ -23,9 +23,7 @@ pub(super) struct Bodies {
 
 impl Bodies {
     pub(super) fn new() -> Result<Self, DescriptorError> {
-        Ok(Self {
-            pool: DescriptorPool::decode(DESCRIPTORS)?,
-        })
+        Ok(Self { pool: DescriptorPool::decode(DESCRIPTORS)? })
     }
 
     /// The body of a resource, without its secrets.
@@ -40,9 +38,7 @@ impl Bodies {
         if entry.kind() == Kind::Certificate {
             message.clear_field_by_name("key");
         }
-        let options = SerializeOptions::new()
-            .use_proto_field_name(true)
-            .stringify_64_bit_integers(false);
+        let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
         let mut body = message
             .serialize_with_options(serde_json::value::Serializer, &options)
             .map_err(|error| undecodable(&error))?;
@@ -81,23 +77,16 @@ fn show_addresses(body: &mut Json, message: &DynamicMessage) {
         && let Some(bytes) = packed.as_bytes()
     {
         let addresses = bytes.as_chunks::<16>().0.iter();
-        body["ipv6"] = addresses
-            .map(|address| Ipv6Addr::from(*address).to_string())
-            .collect();
+        body["ipv6"] = addresses.map(|address| Ipv6Addr::from(*address).to_string()).collect();
     }
 }
 
 fn to_struct(json: Json) -> Struct {
     match json {
-        Json::Object(fields) => Struct {
-            fields: fields
-                .into_iter()
-                .map(|(name, value)| (name, to_value(value)))
-                .collect(),
-        },
-        _ => Struct {
-            fields: BTreeMap::new(),
-        },
+        Json::Object(fields) => {
+            Struct { fields: fields.into_iter().map(|(name, value)| (name, to_value(value))).collect() }
+        }
+        _ => Struct { fields: BTreeMap::new() },
     }
 }
 
@@ -107,9 +96,9 @@ fn to_value(json: Json) -> Value {
         Json::Bool(value) => Shape::BoolValue(value),
         Json::Number(value) => Shape::NumberValue(value.as_f64().unwrap_or_default()),
         Json::String(value) => Shape::StringValue(value),
-        Json::Array(values) => Shape::ListValue(ListValue {
-            values: values.into_iter().map(to_value).collect(),
-        }),
+        Json::Array(values) => {
+            Shape::ListValue(ListValue { values: values.into_iter().map(to_value).collect() })
+        }
         object @ Json::Object(_) => Shape::StructValue(to_struct(object)),
     };
     Value { kind: Some(kind) }

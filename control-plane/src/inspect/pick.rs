@@ -45,11 +45,8 @@ pub(super) fn optional_kind(name: &str) -> Result<Option<Kind>, Status> {
 
 /// The version that begins with these digits; none: the newest.
 pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, Status> {
-    let newest = Picked {
-        root: head.config.root,
-        config: &head.config.snapshot,
-        live: Some(&head.live.snapshot),
-    };
+    let newest =
+        Picked { root: head.config.root, config: &head.config.snapshot, live: Some(&head.live.snapshot) };
     if digits.is_empty() {
         return Ok(newest);
     }
@@ -63,15 +60,11 @@ pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, St
     }
     match head.history.find(&lower) {
         Ok(version) if version.root == newest.root => Ok(newest),
-        Ok(version) => Ok(Picked {
-            root: version.root,
-            config: &version.snapshot,
-            live: None,
-        }),
+        Ok(version) => Ok(Picked { root: version.root, config: &version.snapshot, live: None }),
         Err(NotOne::None) => Err(Status::not_found(format!("no version {lower} in the history"))),
-        Err(NotOne::Several) => Err(Status::invalid_argument(format!(
-            "several versions begin with {lower}: give more digits"
-        ))),
+        Err(NotOne::Several) => {
+            Err(Status::invalid_argument(format!("several versions begin with {lower}: give more digits")))
+        }
     }
 }
 
@@ -96,11 +89,7 @@ impl Picked<'_> {
         self.snapshot(kind.lane(), Some(kind))?
             .and_then(|snapshot| snapshot.get(&ResourceKey::new(kind, key)))
             .ok_or_else(|| {
-                Status::not_found(format!(
-                    "no {kind} {:?} in version {}",
-                    brief(key),
-                    self.root.short()
-                ))
+                Status::not_found(format!("no {kind} {:?} in version {}", brief(key), self.root.short()))
             })
     }
 }

@@ -26,19 +26,8 @@ fn bench() -> Bench {
     let registry = Arc::new(Registry::default());
     let problems = watch::Sender::new(Problems::default());
     let leaving = watch::Sender::new(false);
-    let inspect = Inspect::new(
-        published,
-        Arc::clone(&registry),
-        problems.subscribe(),
-        leaving.subscribe(),
-    );
-    Bench {
-        store,
-        registry,
-        problems,
-        leaving,
-        inspect: inspect.unwrap(),
-    }
+    let inspect = Inspect::new(published, Arc::clone(&registry), problems.subscribe(), leaving.subscribe());
+    Bench { store, registry, problems, leaving, inspect: inspect.unwrap() }
 }
 
 fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
@@ -47,25 +36,14 @@ fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
 
 impl Bench {
     fn commit(&mut self, cause: &str, entries: Vec<Arc<Entry>>) {
-        let (config, live) = entries
-            .into_iter()
-            .partition(|entry| entry.kind().lane() == Lane::Config);
-        let delta = |up| Delta {
-            up,
-            removed: Vec::new(),
-        };
-        let changes = Changes {
-            config: delta(config),
-            live: delta(live),
-            cause: cause.to_owned(),
-        };
+        let (config, live) = entries.into_iter().partition(|entry| entry.kind().lane() == Lane::Config);
+        let delta = |up| Delta { up, removed: Vec::new() };
+        let changes = Changes { config: delta(config), live: delta(live), cause: cause.to_owned() };
         self.store.commit(changes, clock::now(), clock::wall());
     }
 
     fn host(&mut self, denied: &str) {
-        let denied = Some(shared::resource::Denial {
-            reason: denied.to_owned(),
-        });
+        let denied = Some(shared::resource::Denial { reason: denied.to_owned() });
         let host = Resource::Host(Host { tls: None, denied });
         self.commit("Ingress default/web: denied", vec![entry("a.test", &host)]);
     }
@@ -99,11 +77,7 @@ fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
 }
 
 fn standing(head: &Head, lane: Lane) -> Standing {
-    Standing {
-        seq: head.lane(lane).seq,
-        root: Some(head.lane(lane).root),
-        ..Standing::default()
-    }
+    Standing { seq: head.lane(lane).seq, root: Some(head.lane(lane).root), ..Standing::default() }
 }
 
 #[tokio::test]
@@ -117,18 +91,9 @@ async fn private_keys_are_never_shown() {
     bench.commit("test", vec![entry("a/cert", &certificate)]);
     let body = bench.get("certificate", "a/cert", "").await.unwrap();
     let shown = format!("{body:?}");
-    assert!(
-        !shown.contains("SECRET") && !shown.contains("U0VDUkVU"),
-        "{shown}"
-    );
-    assert_eq!(
-        body.fields["key"].kind,
-        Some(Shape::StringValue("redacted".to_owned()))
-    );
-    assert_eq!(
-        body.fields["leaf"].kind,
-        Some(Shape::StringValue("bGVhZg==".to_owned()))
-    );
+    assert!(!shown.contains("SECRET") && !shown.contains("U0VDUkVU"), "{shown}");
+    assert_eq!(body.fields["key"].kind, Some(Shape::StringValue("redacted".to_owned())));
+    assert_eq!(body.fields["leaf"].kind, Some(Shape::StringValue("bGVhZg==".to_owned())));
 }
 
 #[tokio::test]
@@ -136,10 +101,7 @@ async fn addresses_are_written_as_people_do() {
     let mut bench = bench();
     let endpoints = Resource::Endpoints(Endpoints {
         service: "a/web".to_owned(),
-        ports: vec![EndpointPort {
-            name: String::new(),
-            port: 80,
-        }],
+        ports: vec![EndpointPort { name: String::new(), port: 80 }],
         ipv4: vec!["10.0.0.1".parse().unwrap()],
         ipv6: vec!["fd00::1".parse().unwrap()],
     });
@@ -156,10 +118,7 @@ async fn addresses_are_written_as_people_do() {
 #[tokio::test]
 async fn old_versions_are_found_by_their_digits() {
     let mut bench = bench();
-    bench.commit(
-        "start",
-        vec![entry("default", &Resource::Settings(Settings::default()))],
-    );
+    bench.commit("start", vec![entry("default", &Resource::Settings(Settings::default()))]);
     bench.host("one");
     bench.host("two");
     let history = bench.history().await;
@@ -184,12 +143,7 @@ async fn old_versions_are_found_by_their_digits() {
         ("endpoints", "a/b", older, InvalidArgument),
     ] {
         let status = bench.get(kind, key, version).await.unwrap_err();
-        assert_eq!(
-            status.code(),
-            code,
-            "{kind} {key} {version}: {}",
-            status.message()
-        );
+        assert_eq!(status.code(), code, "{kind} {key} {version}: {}", status.message());
     }
 }
 
@@ -206,16 +160,10 @@ async fn resources_are_listed_by_kind_and_key() {
         ],
     );
     let list = async |kind: &str| {
-        let request = inspect::ListResourcesRequest {
-            kind: kind.to_owned(),
-            version: String::new(),
-        };
+        let request = inspect::ListResourcesRequest { kind: kind.to_owned(), version: String::new() };
         let answer = bench.inspect.list_resources(Request::new(request)).await.unwrap();
         let resources = answer.into_inner().resources;
-        resources
-            .into_iter()
-            .map(|summary| summary.key)
-            .collect::<Vec<_>>()
+        resources.into_iter().map(|summary| summary.key).collect::<Vec<_>>()
     };
     assert_eq!(list("").await, ["default", "a/x", "b/x"]);
     assert_eq!(list("endpoints").await, ["a/x", "b/x"]);
@@ -228,26 +176,15 @@ async fn proxies_and_history_say_who_has_what() {
     bench.host("one");
     let seat = proxy(&bench.registry, "proxy-1");
     let first = bench.inspect.published.head();
-    seat.update(
-        &standing(&first, Lane::Config),
-        &standing(&first, Lane::Live),
-        clock::wall(),
-    );
+    seat.update(&standing(&first, Lane::Config), &standing(&first, Lane::Live), clock::wall());
     bench.host("two");
-    let answer = bench
-        .inspect
-        .list_proxies(Request::new(inspect::ListProxiesRequest {}));
+    let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest {}));
     let answer = answer.await.unwrap().into_inner();
     let one = &answer.proxies[0];
     assert_eq!((one.id.as_str(), one.node.as_str()), ("proxy-1", "node-1"));
     assert_eq!(one.acked, first.config.root.short());
     assert_eq!((one.in_sync, one.config_behind, one.live_behind), (false, 1, 0));
-    let acked: Vec<_> = bench
-        .history()
-        .await
-        .iter()
-        .map(|entry| (entry.acked, entry.proxies))
-        .collect();
+    let acked: Vec<_> = bench.history().await.iter().map(|entry| (entry.acked, entry.proxies)).collect();
     assert_eq!(acked, [(0, 1), (1, 1)]);
 }
 
@@ -275,11 +212,7 @@ async fn a_change_is_told_once_all_have_acknowledged_it() {
     let mut next = stepped(answers.next());
     for seat in &seats {
         assert!(next.is_pending());
-        seat.update(
-            &standing(&head, Lane::Config),
-            &standing(&head, Lane::Live),
-            clock::wall(),
-        );
+        seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live), clock::wall());
     }
     let change = next.ready().unwrap().unwrap();
     assert_eq!(change.version, head.config.root.short());
@@ -295,9 +228,7 @@ fn stepped<F: Future>(future: F) -> Stepped<F> {
 
 impl<F: Future> Stepped<F> {
     fn poll(&mut self) -> std::task::Poll<F::Output> {
-        self.0
-            .as_mut()
-            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+        self.0.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
     }
 
     fn is_pending(&mut self) -> bool {
@@ -326,9 +257,7 @@ async fn problems_are_listed_by_object() {
         reason: "odd".to_owned(),
         location: "a.yaml:3".to_owned(),
     };
-    bench
-        .problems
-        .send_modify(|problems| drop(problems.insert(object, vec![problem].into())));
+    bench.problems.send_modify(|problems| drop(problems.insert(object, vec![problem].into())));
     let request = Request::new(inspect::ListProblemsRequest {});
     let answer = bench.inspect.list_problems(request).await.unwrap().into_inner();
     assert_eq!(answer.problems[0].object, "Ingress default/web");

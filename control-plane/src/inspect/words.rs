@@ -15,21 +15,13 @@ use crate::store::{Head, PastVersion};
 
 /// What users call the newest version; empty before the first one.
 pub(super) fn version(head: &Head) -> String {
-    if head.is_ready() {
-        head.config.root.short()
-    } else {
-        String::new()
-    }
+    if head.is_ready() { head.config.root.short() } else { String::new() }
 }
 
 pub(super) fn proxy(proxy: &Proxy, head: &Head) -> inspect::Proxy {
     let behind = |lane| head.lane(lane).seq.0.saturating_sub(proxy.standing(lane).seq.0);
     let refusals = proxy.config.refused.iter().chain(proxy.live.refused.iter());
-    let answered = if proxy.live.apply > proxy.config.apply {
-        &proxy.live
-    } else {
-        &proxy.config
-    };
+    let answered = if proxy.live.apply > proxy.config.apply { &proxy.live } else { &proxy.config };
     inspect::Proxy {
         id: proxy.id.to_string(),
         node: proxy.node.to_string(),
@@ -76,10 +68,7 @@ pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryE
         time: Some(timestamp(version.time)),
         cause: version.cause.to_string(),
         changed: version.changed as u32,
-        acked: acked
-            .iter()
-            .filter(|acked| **acked > Seq::default() && **acked >= version.seq)
-            .count() as u32,
+        acked: acked.iter().filter(|acked| **acked > Seq::default() && **acked >= version.seq).count() as u32,
         proxies: acked.len() as u32,
     }
 }

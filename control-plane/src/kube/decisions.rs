@@ -51,10 +51,7 @@ pub(super) struct Records {
 impl Records {
     /// Tells of them as a part of what `objects` tells.
     pub(super) fn new(objects: Objects) -> Self {
-        Self {
-            objects,
-            holding: HashMap::new(),
-        }
+        Self { objects, holding: HashMap::new() }
     }
 
     fn events(&mut self, change: Change<Decoded>) -> Vec<Event> {
@@ -62,10 +59,7 @@ impl Records {
             Change::Put(item) => match read(&item.value) {
                 Ok(object) => (item.name, Some(object)),
                 Err(reason) => {
-                    tracing::warn!(
-                        "the decision in {} cannot be read and is left out: {reason}",
-                        item.name
-                    );
+                    tracing::warn!("the decision in {} cannot be read and is left out: {reason}", item.name);
                     (item.name, None)
                 }
             },
@@ -76,13 +70,8 @@ impl Records {
             Some(now) => self.holding.insert(record, now.clone()),
             None => self.holding.remove(&record),
         };
-        let released = before
-            .filter(|before| Some(before) != now.as_ref())
-            .map(Event::Released);
-        released
-            .into_iter()
-            .chain(object.map(|object| Event::Held(Hold { object })))
-            .collect()
+        let released = before.filter(|before| Some(before) != now.as_ref()).map(Event::Released);
+        released.into_iter().chain(object.map(|object| Event::Held(Hold { object }))).collect()
     }
 }
 
@@ -96,25 +85,18 @@ fn read(record: &Decoded) -> Result<Object, String> {
     let text = match object {
         Object::ConfigMap(it) => it.data.get(KEY).ok_or_else(missing)?.clone(),
         Object::Secret(it) => {
-            let bytes = STANDARD
-                .decode(it.data.get(KEY).ok_or_else(missing)?)
-                .map_err(|it| it.to_string())?;
+            let bytes =
+                STANDARD.decode(it.data.get(KEY).ok_or_else(missing)?).map_err(|it| it.to_string())?;
             String::from_utf8(bytes).map_err(|_| "expected text".to_owned())?
         }
         other => {
-            return Err(format!(
-                "expected a ConfigMap or a Secret, got {}",
-                other.reference()
-            ));
+            return Err(format!("expected a ConfigMap or a Secret, got {}", other.reference()));
         }
     };
     let held = json::from_source(&text).map_err(|error| error.to_string())?;
     let (name, named) = (record_name(&held.reference()), &*object.metadata().name);
     if name != named {
-        return Err(format!(
-            "expected the name {name} for a hold of {}",
-            held.reference()
-        ));
+        return Err(format!("expected the name {name} for a hold of {}", held.reference()));
     }
     if (held.kind() == ObjectKind::Secret) != (object.kind() == ObjectKind::Secret) {
         return Err("expected a Secret to be held by a Secret, and all else by a ConfigMap".to_owned());
@@ -212,12 +194,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             if read(&Decoded::Good(there.clone())).is_ok_and(|held| held == hold.object) {
                 return Ok(());
             }
-            let body = record(
-                &name,
-                namespace,
-                &hold.object,
-                Some(&there.metadata().resource_version),
-            );
+            let body = record(&name, namespace, &hold.object, Some(&there.metadata().resource_version));
             match ask(client, Method::PUT, &format!("{collection}/{name}"), Some(body)).await? {
                 Answer::Done => Ok(()),
                 Answer::Conflict | Answer::Absent => Err("another replica wrote it meanwhile".to_owned()),
@@ -232,30 +209,20 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
             let path = format!("{}/{name}", resource::collection(kind, Some(namespace)));
             // A conflict is a newer decision, which the index hears of and judges anew.
-            ask(client, Method::DELETE, &path, Some(body.to_string()))
-                .await
-                .map(|_| ())
+            ask(client, Method::DELETE, &path, Some(body.to_string())).await.map(|_| ())
         }
     }
 }
 
 /// A held Secret stays one.
 fn record_kind(held: ObjectKind) -> ObjectKind {
-    if held == ObjectKind::Secret {
-        ObjectKind::Secret
-    } else {
-        ObjectKind::ConfigMap
-    }
+    if held == ObjectKind::Secret { ObjectKind::Secret } else { ObjectKind::ConfigMap }
 }
 
 fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -> String {
     let kind = record_kind(object.kind());
     let source = json::source(object);
-    let value = if kind == ObjectKind::Secret {
-        STANDARD.encode(source)
-    } else {
-        source
-    };
+    let value = if kind == ObjectKind::Secret { STANDARD.encode(source) } else { source };
     let mut metadata = json!({"name": name, "namespace": namespace, "labels": {LABEL.0: LABEL.1}});
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
@@ -271,9 +238,7 @@ async fn find(
 ) -> Result<Option<Object>, String> {
     let request = resource::get(kind, namespace, name).map_err(|error| error.to_string())?;
     match client.request_text(request).await {
-        Ok(text) => json::decode(kind, &text)
-            .map(Some)
-            .map_err(|error| error.to_string()),
+        Ok(text) => json::decode(kind, &text).map(Some).map_err(|error| error.to_string()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(said(&error)),
     }
@@ -287,13 +252,8 @@ enum Answer {
 }
 
 async fn ask(client: &Client, method: Method, path: &str, body: Option<String>) -> Result<Answer, String> {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", "application/json");
-    let request = request
-        .body(body.unwrap_or_default().into_bytes())
-        .map_err(|error| error.to_string())?;
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let request = request.body(body.unwrap_or_default().into_bytes()).map_err(|error| error.to_string())?;
     match client.request_text(request).await {
         Ok(_) => Ok(Answer::Done),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),

@@ -213,18 +213,11 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
 async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R, Heard<T>> {
     match tokio::time::timeout(ANSWER, answer).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(Heard::Refused {
-            code: status.code,
-            reason: status.message,
-        }),
-        Ok(Err(error)) => Err(Heard::Failed(format!(
-            "the API server cannot be asked: {}",
-            chain(&error)
-        ))),
-        Err(_) => Err(Heard::Failed(format!(
-            "the API server gave no answer for {} s",
-            ANSWER.as_secs()
-        ))),
+        Ok(Err(kube::Error::Api(status))) => {
+            Err(Heard::Refused { code: status.code, reason: status.message })
+        }
+        Ok(Err(error)) => Err(Heard::Failed(format!("the API server cannot be asked: {}", chain(&error)))),
+        Err(_) => Err(Heard::Failed(format!("the API server gave no answer for {} s", ANSWER.as_secs()))),
     }
 }
 

@@ -29,37 +29,22 @@ impl Resource {
     /// All objects of a kind, in one namespace or in all.
     pub(super) fn all(kind: ObjectKind, namespace: Option<&str>) -> Self {
         let request = Request::new(collection(kind, namespace.filter(|_| kind.is_namespaced())));
-        Self {
-            kind,
-            metadata_only: false,
-            request,
-            fields: None,
-            labels: None,
-        }
+        Self { kind, metadata_only: false, request, fields: None, labels: None }
     }
 
     /// The metadata alone.
     pub(super) fn metadata_only(self) -> Self {
-        Self {
-            metadata_only: true,
-            ..self
-        }
+        Self { metadata_only: true, ..self }
     }
 
     /// Those that a field selector takes.
     pub(super) fn fields(self, selector: impl Into<String>) -> Self {
-        Self {
-            fields: Some(selector.into()),
-            ..self
-        }
+        Self { fields: Some(selector.into()), ..self }
     }
 
     /// Those that a label selector takes.
     pub(super) fn labels(self, selector: impl Into<String>) -> Self {
-        Self {
-            labels: Some(selector.into()),
-            ..self
-        }
+        Self { labels: Some(selector.into()), ..self }
     }
 
     /// A page of a consistent list: no resourceVersion is asked for, so no cache that lags answers.
@@ -128,26 +113,17 @@ mod tests {
 
     #[test]
     fn requests() {
-        let secrets = Resource::all(ObjectKind::Secret, None)
-            .metadata_only()
-            .fields("type!=helm.sh/release.v1");
+        let secrets =
+            Resource::all(ObjectKind::Secret, None).metadata_only().fields("type!=helm.sh/release.v1");
         let list = secrets.list(Some("t")).unwrap();
         assert_eq!(
             list.uri().to_string(),
             "/api/v1/secrets?&fieldSelector=type%21%3Dhelm.sh%2Frelease.v1&limit=500&continue=t"
         );
-        assert!(
-            list.headers()["accept"]
-                .to_str()
-                .unwrap()
-                .contains("PartialObjectMetadata")
-        );
+        assert!(list.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadata"));
         let classes = Resource::all(ObjectKind::IngressClass, Some("one"));
         let first = classes.watch(None).unwrap().uri().to_string();
-        assert!(
-            first.starts_with("/apis/networking.k8s.io/v1/ingressclasses?"),
-            "{first}"
-        );
+        assert!(first.starts_with("/apis/networking.k8s.io/v1/ingressclasses?"), "{first}");
         for part in [
             "watch=true",
             "sendInitialEvents=true",
@@ -157,21 +133,11 @@ mod tests {
         ] {
             assert!(first.contains(part), "{first} has {part}");
         }
-        let next = Resource::all(ObjectKind::Ingress, Some("one"))
-            .watch(Some(&Revision("12".into())))
-            .unwrap();
+        let next =
+            Resource::all(ObjectKind::Ingress, Some("one")).watch(Some(&Revision("12".into()))).unwrap();
         let next = next.uri().to_string();
-        assert!(
-            next.starts_with("/apis/networking.k8s.io/v1/namespaces/one/ingresses?"),
-            "{next}"
-        );
-        assert!(
-            next.ends_with("resourceVersion=12") && !next.contains("sendInitialEvents"),
-            "{next}"
-        );
-        assert_eq!(
-            get(ObjectKind::Secret, "a", "b").unwrap().uri(),
-            "/api/v1/namespaces/a/secrets/b"
-        );
+        assert!(next.starts_with("/apis/networking.k8s.io/v1/namespaces/one/ingresses?"), "{next}");
+        assert!(next.ends_with("resourceVersion=12") && !next.contains("sendInitialEvents"), "{next}");
+        assert_eq!(get(ObjectKind::Secret, "a", "b").unwrap().uri(), "/api/v1/namespaces/a/secrets/b");
     }
 }

@@ -50,10 +50,7 @@ pub(super) struct Metadata(pub(super) mpsc::Sender<Seen>);
 
 impl Sink<()> for Metadata {
     async fn changes(&mut self, changes: Vec<Change<()>>, afresh: bool) -> Result<(), KubeError> {
-        self.0
-            .send(Seen::Changes(changes, afresh))
-            .await
-            .map_err(|_| KubeError::Closed)
+        self.0.send(Seen::Changes(changes, afresh)).await.map_err(|_| KubeError::Closed)
     }
 
     async fn synced(&mut self) -> Result<(), KubeError> {
@@ -94,10 +91,7 @@ struct Retry {
 
 impl Retry {
     fn new() -> Self {
-        Self {
-            at: None,
-            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
-        }
+        Self { at: None, backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)) }
     }
 }
 
@@ -161,31 +155,16 @@ impl Ledger {
 
     /// The next to be read, which then is. Those that failed before come last.
     fn next(&mut self) -> Option<ObjectName> {
-        let retries = self
-            .reading
-            .iter()
-            .filter(|name| self.failing.contains_key(*name));
+        let retries = self.reading.iter().filter(|name| self.failing.contains_key(*name));
         let may_retry = retries.count() < MAX_RETRIES;
         let is_free = |name: &&ObjectName| {
-            let waits = self
-                .failing
-                .get(*name)
-                .map(|retry| retry.at.is_some() || !may_retry);
+            let waits = self.failing.get(*name).map(|retry| retry.at.is_some() || !may_retry);
             !self.reading.contains(*name) && !waits.unwrap_or(false)
         };
-        let due = self
-            .due
-            .iter()
-            .filter(|name| !self.failing.contains_key(*name))
-            .find(is_free);
+        let due = self.due.iter().filter(|name| !self.failing.contains_key(*name)).find(is_free);
         let name = due
             .or_else(|| self.unheard.iter().find(is_free))
-            .or_else(|| {
-                self.failing
-                    .keys()
-                    .filter(|name| self.due.contains(*name))
-                    .find(is_free)
-            })?
+            .or_else(|| self.failing.keys().filter(|name| self.due.contains(*name)).find(is_free))?
             .clone();
         self.due.remove(&name);
         self.unheard.remove(&name);
@@ -250,9 +229,7 @@ impl Ledger {
 
     fn forget(&mut self, name: ObjectName) -> Option<Event> {
         self.idle.remove(&name);
-        self.had
-            .remove(&name)
-            .map(|_| told::deleted(ObjectKind::Secret, name))
+        self.had.remove(&name).map(|_| told::deleted(ObjectKind::Secret, name))
     }
 
     /// Whether all that is wanted was read, does not exist, or could not be read for now.
@@ -306,11 +283,7 @@ pub(super) async fn run(
     let mut start = Some(Start::default());
     let mut reads = FuturesUnordered::new();
     let mut publishing = true;
-    let Wants {
-        secrets,
-        mut others_synced,
-        number,
-    } = wants.borrow_and_update().clone();
+    let Wants { secrets, mut others_synced, number } = wants.borrow_and_update().clone();
     ledger.want(secrets, clock::now());
     // The wants that the index was told to be settled, and those that it has.
     let (mut settled, mut wanted) = (number, number);

@@ -33,34 +33,22 @@ impl Told {
         if events.is_empty() {
             return Ok(());
         }
-        for _ in events
-            .iter()
-            .filter(|event| matches!(event, Event::Broken { .. }))
-        {
+        for _ in events.iter().filter(|event| matches!(event, Event::Broken { .. })) {
             self.freshness.note_broken(kind);
         }
-        self.channel(kind)
-            .send(Input::Events(events))
-            .await
-            .map_err(|_| KubeError::Closed)
+        self.channel(kind).send(Input::Events(events)).await.map_err(|_| KubeError::Closed)
     }
 
     /// Tells that the first list of a kind is complete.
     pub(super) async fn synced(&self, kind: ObjectKind) -> Result<(), KubeError> {
-        self.channel(kind)
-            .send(Input::Synced(kind))
-            .await
-            .map_err(|_| KubeError::Closed)?;
+        self.channel(kind).send(Input::Synced(kind)).await.map_err(|_| KubeError::Closed)?;
         self.freshness.note_synced(kind);
         Ok(())
     }
 
     /// Tells that the wants of this number are settled, after everything of Secrets that was told before.
     pub(super) async fn settled(&self, wants: u64) -> Result<(), KubeError> {
-        self.channel(ObjectKind::Secret)
-            .send(Input::Settled(wants))
-            .await
-            .map_err(|_| KubeError::Closed)
+        self.channel(ObjectKind::Secret).send(Input::Settled(wants)).await.map_err(|_| KubeError::Closed)
     }
 
     fn channel(&self, kind: ObjectKind) -> &mpsc::Sender<Input> {
@@ -74,23 +62,12 @@ impl Told {
 /// What is told of one change of an object that is read whole.
 pub(super) fn event(kind: ObjectKind, change: Change<Decoded>) -> Event {
     match change {
-        Change::Put(Item {
-            value: Decoded::Good(object),
-            ..
-        }) => Event::Applied {
-            object,
-            location: "".into(),
-        },
-        Change::Put(Item {
-            name,
-            uid,
-            value: Decoded::Bad(problem),
-            ..
-        }) => Event::Broken {
-            object: ObjectRef { kind, name },
-            uid,
-            problem,
-        },
+        Change::Put(Item { value: Decoded::Good(object), .. }) => {
+            Event::Applied { object, location: "".into() }
+        }
+        Change::Put(Item { name, uid, value: Decoded::Bad(problem), .. }) => {
+            Event::Broken { object: ObjectRef { kind, name }, uid, problem }
+        }
         Change::Gone(name) => deleted(kind, name),
     }
 }
@@ -113,12 +90,7 @@ pub(super) struct Objects {
 impl Objects {
     /// A kind that is watched in so many parts.
     pub(super) fn new(told: Told, kind: ObjectKind, parts: usize) -> Self {
-        Self {
-            told,
-            kind,
-            parts: Arc::new(AtomicUsize::new(parts)),
-            complete: false,
-        }
+        Self { told, kind, parts: Arc::new(AtomicUsize::new(parts)), complete: false }
     }
 
     /// Tells of events of this part.
@@ -137,13 +109,7 @@ impl Objects {
 
 impl Sink<Decoded> for Objects {
     async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
-        self.events(
-            changes
-                .into_iter()
-                .map(|change| event(self.kind, change))
-                .collect(),
-        )
-        .await
+        self.events(changes.into_iter().map(|change| event(self.kind, change)).collect()).await
     }
 
     async fn synced(&mut self) -> Result<(), KubeError> {

@@ -84,10 +84,7 @@ enum Phase<T> {
     /// No request is under way.
     Idle,
     /// A paged list, so far.
-    Listing {
-        items: Vec<Item<T>>,
-        more: Option<String>,
-    },
+    Listing { items: Vec<Item<T>>, more: Option<String> },
     /// A streamed list, so far.
     Streaming(HashMap<ObjectName, Item<T>>),
     /// Known up to date, and watching.
@@ -151,11 +148,7 @@ impl<T> Watch<T> {
     pub(super) fn on(&mut self, heard: Heard<T>, now: Instant) -> Vec<Said<T>> {
         let mut said = Vec::new();
         match heard {
-            Heard::Page {
-                items,
-                revision,
-                more,
-            } => self.page(items, revision, more, now, &mut said),
+            Heard::Page { items, revision, more } => self.page(items, revision, more, now, &mut said),
             Heard::Opened => {
                 (self.opened, self.heard, self.spoke) = (now, now, false);
                 self.phase = match self.at {
@@ -211,8 +204,7 @@ impl<T> Watch<T> {
             }
             Phase::Following => {
                 self.advance(&item.revision);
-                self.known
-                    .insert(item.name.clone(), (Arc::clone(&item.uid), item.revision.clone()));
+                self.known.insert(item.name.clone(), (Arc::clone(&item.uid), item.revision.clone()));
                 if let Some((doubted, _)) = &mut self.doubted {
                     doubted.remove(&item.name);
                 }
@@ -252,10 +244,7 @@ impl<T> Watch<T> {
                 self.listed(items, revision, now, said);
             }
             Phase::Following if revision.number() < self.highest => {
-                said.push(Said::Warning(format!(
-                    "a bookmark went back from {} to {revision}",
-                    self.highest
-                )));
+                said.push(Said::Warning(format!("a bookmark went back from {} to {revision}", self.highest)));
                 self.relist();
             }
             Phase::Following => self.advance(&revision),
@@ -269,10 +258,7 @@ impl<T> Watch<T> {
         self.complained = false;
         let went_back = revision.number() < self.highest;
         if went_back && !self.told_restored {
-            said.push(Said::Warning(format!(
-                "revisions went back from {} to {revision}",
-                self.highest
-            )));
+            said.push(Said::Warning(format!("revisions went back from {} to {revision}", self.highest)));
             said.push(Said::Restored);
         }
         // After a step back the same revision may be another version: nothing is taken for unchanged.
@@ -291,12 +277,7 @@ impl<T> Watch<T> {
                 changes.push(Change::Put(item));
             }
         }
-        let absent: Vec<_> = self
-            .known
-            .keys()
-            .filter(|name| !present.contains(*name))
-            .cloned()
-            .collect();
+        let absent: Vec<_> = self.known.keys().filter(|name| !present.contains(*name)).cloned().collect();
         let doubted = self.doubted.take().filter(|(_, until)| *until <= now);
         let verdict = removal::judge(absent, before, |name| {
             doubted.as_ref().is_some_and(|(names, _)| names.contains(name))
@@ -389,9 +370,7 @@ impl<T> Watch<T> {
     fn ended(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
         match self.phase {
             Phase::Streaming(_) => {
-                said.push(Said::Warning(
-                    "a streamed list ended before it was complete".to_owned(),
-                ));
+                said.push(Said::Warning("a streamed list ended before it was complete".to_owned()));
                 self.list_paged();
                 self.fail(now);
             }
@@ -460,9 +439,7 @@ impl<T> Watch<T> {
                 return self.list_paged();
             }
             Phase::Following if now >= self.opened + WATCH_LIFE + MARGIN => {
-                said.push(Said::Warning(
-                    "a watch outlived its time and is taken for dead".to_owned(),
-                ));
+                said.push(Said::Warning("a watch outlived its time and is taken for dead".to_owned()));
                 self.phase = Phase::Idle;
             }
             _ => {}
@@ -488,9 +465,7 @@ impl<T> Watch<T> {
     /// For the log, once until something works again: tries are many.
     fn complain(&mut self, reason: String, said: &mut Vec<Said<T>>) {
         if !std::mem::replace(&mut self.complained, true) {
-            said.push(Said::Warning(format!(
-                "{reason}; this is tried again until it works"
-            )));
+            said.push(Said::Warning(format!("{reason}; this is tried again until it works")));
         }
     }
 

@@ -41,44 +41,23 @@ impl Decode for Whole {
     fn decode(&self, text: &str) -> Option<Item<Decoded>> {
         let error = match json::decode(self.0, text) {
             Ok(object) if !object.metadata().name.is_empty() => {
-                let Metadata {
-                    uid,
-                    resource_version,
-                    ..
-                } = object.metadata();
+                let Metadata { uid, resource_version, .. } = object.metadata();
                 let (name, uid) = (object.metadata().object_name(), uid.clone());
                 let revision = Revision(resource_version.clone());
-                return Some(Item {
-                    name,
-                    uid,
-                    revision,
-                    value: Decoded::Good(object),
-                });
+                return Some(Item { name, uid, revision, value: Decoded::Good(object) });
             }
             Ok(_) => return None,
             Err(error) => error,
         };
-        let Identity {
-            name,
-            uid,
-            resource_version,
-        } = Identity::read(text)?;
+        let Identity { name, uid, resource_version } = Identity::read(text)?;
         let problem = Problem {
-            object: ObjectRef {
-                kind: self.0,
-                name: name.clone(),
-            },
+            object: ObjectRef { kind: self.0, name: name.clone() },
             field: error.field,
             severity: Severity::Rejected,
             reason: error.reason,
             location: String::new(),
         };
-        Some(Item {
-            name,
-            uid,
-            revision: Revision(resource_version),
-            value: Decoded::Bad(problem),
-        })
+        Some(Item { name, uid, revision: Revision(resource_version), value: Decoded::Bad(problem) })
     }
 }
 
@@ -103,19 +82,10 @@ impl Decode for MetadataOnly {
             uid: String,
             resource_version: String,
         }
-        let Names {
-            namespace,
-            name,
-            uid,
-            resource_version,
-        } = serde_json::from_str::<Bare>(text).ok()?.metadata;
+        let Names { namespace, name, uid, resource_version } =
+            serde_json::from_str::<Bare>(text).ok()?.metadata;
         let name = (!name.is_empty()).then(|| ObjectName::new(namespace, name))?;
-        Some(Item {
-            name,
-            uid: uid.into(),
-            revision: Revision(resource_version.into()),
-            value: (),
-        })
+        Some(Item { name, uid: uid.into(), revision: Revision(resource_version.into()), value: () })
     }
 }
 
@@ -138,14 +108,7 @@ pub(super) fn page<D: Decode>(decode: &D, text: &str) -> Result<(Heard<D::Value>
     let nameless = raw.len() - items.len();
     let more = Some(metadata.more.into_owned()).filter(|token| !token.is_empty());
     let revision = Revision(metadata.resource_version.into());
-    Ok((
-        Heard::Page {
-            items,
-            revision,
-            more,
-        },
-        nameless,
-    ))
+    Ok((Heard::Page { items, revision, more }, nameless))
 }
 
 /// The revision of a list.
@@ -209,29 +172,17 @@ pub(super) fn event<D: Decode>(
     let text = object.get();
     Ok(match &*kind {
         "ADDED" | "MODIFIED" => decode.decode(text).map(Heard::Put),
-        "DELETED" => decode
-            .decode(text)
-            .map(|item| Heard::Gone(item.name, item.revision)),
+        "DELETED" => decode.decode(text).map(|item| Heard::Gone(item.name, item.revision)),
         "BOOKMARK" => {
-            let BookmarkMetadata {
-                resource_version,
-                annotations,
-            } = serde_json::from_str::<Bookmark>(text)?.metadata;
-            let complete = annotations
-                .unwrap_or_default()
-                .get(INITIAL_EVENTS_END)
-                .is_some_and(|it| it == "true");
-            Some(Heard::Bookmark {
-                revision: Revision(resource_version.into()),
-                complete,
-            })
+            let BookmarkMetadata { resource_version, annotations } =
+                serde_json::from_str::<Bookmark>(text)?.metadata;
+            let complete =
+                annotations.unwrap_or_default().get(INITIAL_EVENTS_END).is_some_and(|it| it == "true");
+            Some(Heard::Bookmark { revision: Revision(resource_version.into()), complete })
         }
         "ERROR" => {
             let Status { code, message } = serde_json::from_str(text)?;
-            Some(Heard::Refused {
-                code,
-                reason: message,
-            })
+            Some(Heard::Refused { code, reason: message })
         }
         _ => None,
     })
@@ -251,19 +202,10 @@ mod tests {
             {"metadata":7}]}"#;
         let (heard, nameless) = page(&SERVICES, text).unwrap();
         assert_eq!(nameless, 1);
-        let Heard::Page {
-            items,
-            revision,
-            more,
-        } = heard
-        else {
-            panic!("a page")
-        };
+        let Heard::Page { items, revision, more } = heard else { panic!("a page") };
         assert_eq!((revision.number(), more.as_deref()), (12, Some("abc")));
         assert!(matches!(&items[0].value, Decoded::Good(_)));
-        let Decoded::Bad(problem) = &items[1].value else {
-            panic!("a bad one")
-        };
+        let Decoded::Bad(problem) = &items[1].value else { panic!("a bad one") };
         assert_eq!(
             (problem.field.as_str(), problem.object.to_string().as_str()),
             ("spec.ports", "Service n/b")
@@ -279,43 +221,18 @@ mod tests {
     fn events() {
         let read = |line: &str| event(&SERVICES, line.as_bytes()).unwrap();
         let object = r#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"3"}}"#;
-        assert!(matches!(
-            read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)),
-            Some(Heard::Put(_))
-        ));
-        assert!(matches!(
-            read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#)),
-            Some(Heard::Put(_))
-        ));
+        assert!(matches!(read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)), Some(Heard::Put(_))));
+        assert!(matches!(read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#)), Some(Heard::Put(_))));
         let gone = read(&format!(r#"{{"type":"DELETED","object":{object}}}"#));
-        assert_eq!(
-            gone,
-            Some(Heard::Gone(ObjectName::new("n", "a"), Revision("3".into())))
-        );
+        assert_eq!(gone, Some(Heard::Gone(ObjectName::new("n", "a"), Revision("3".into()))));
         let mark = |end: &str| {
-            read(&format!(
-                r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9"{end}}}}}}}"#
-            ))
+            read(&format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9"{end}}}}}}}"#))
         };
-        let bookmark = |complete| {
-            Some(Heard::Bookmark {
-                revision: Revision("9".into()),
-                complete,
-            })
-        };
+        let bookmark = |complete| Some(Heard::Bookmark { revision: Revision("9".into()), complete });
         assert_eq!(mark(""), bookmark(false));
-        assert_eq!(
-            mark(r#","annotations":{"k8s.io/initial-events-end":"true"}"#),
-            bookmark(true)
-        );
+        assert_eq!(mark(r#","annotations":{"k8s.io/initial-events-end":"true"}"#), bookmark(true));
         let error = read(r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#);
-        assert_eq!(
-            error,
-            Some(Heard::Refused {
-                code: 410,
-                reason: "too old".to_owned()
-            })
-        );
+        assert_eq!(error, Some(Heard::Refused { code: 410, reason: "too old".to_owned() }));
         assert_eq!(read(r#"{"type":"LATER","object":{}}"#), None);
         assert!(event(&SERVICES, b"{\"type\":\"ADD").is_err());
     }
@@ -324,10 +241,7 @@ mod tests {
     fn metadata_alone() {
         let item = MetadataOnly
             .decode(r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"3"},"data":{"k":"v"}}"#);
-        assert_eq!(
-            item.map(|it| (it.name, it.revision.number())),
-            Some((ObjectName::new("n", "a"), 3))
-        );
+        assert_eq!(item.map(|it| (it.name, it.revision.number())), Some((ObjectName::new("n", "a"), 3)));
         assert_eq!(MetadataOnly.decode(r#"{"metadata":{}}"#), None);
     }
 }

@@ -21,11 +21,7 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     let kind = object.kind();
     if object.metadata().name.is_empty() {
         let (field, reason) = ("metadata.name".to_owned(), "expected a name, got none".to_owned());
-        return Err(DecodeError {
-            field,
-            reason,
-            line: 1,
-        });
+        return Err(DecodeError { field, reason, line: 1 });
     }
     let object = json::with_metadata(object, |metadata| {
         metadata.namespace = namespace(kind, Arc::clone(&metadata.namespace));

@@ -50,11 +50,7 @@ pub(super) struct Disk {
 impl Disk {
     /// The folder at `root`, which `watcher` is to watch.
     pub(super) fn new(root: PathBuf, watcher: RecommendedWatcher) -> Self {
-        Self {
-            root,
-            watcher,
-            unreadable: BTreeSet::new(),
-        }
+        Self { root, watcher, unreadable: BTreeSet::new() }
     }
 
     /// Reads everything.
@@ -123,20 +119,14 @@ impl Disk {
     /// Watches and reads a folder and those in it. `folder` is its path within the root, empty for the root.
     fn walk(&mut self, folder: &str, scan: &mut Scan) -> io::Result<()> {
         let at = self.root.join(folder);
-        self.watcher
-            .watch(&at, RecursiveMode::NonRecursive)
-            .map_err(into_io)?;
+        self.watcher.watch(&at, RecursiveMode::NonRecursive).map_err(into_io)?;
         for entry in fs::read_dir(&at)? {
             let entry = entry?;
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
                 continue;
             };
-            let path: Path = if folder.is_empty() {
-                name.into()
-            } else {
-                format!("{folder}/{name}").into()
-            };
+            let path: Path = if folder.is_empty() { name.into() } else { format!("{folder}/{name}").into() };
             if entry.file_type()?.is_dir() {
                 self.walk_part(&path, scan);
             } else if is_manifest(&entry.path()) {
@@ -164,10 +154,7 @@ impl Disk {
 
     fn failed(&mut self, name: Path, error: &io::Error, found: &mut Found) {
         self.unreadable.insert(Path::clone(&name));
-        found.insert(
-            name,
-            Content::Unreadable(format!("expected a readable file: {error}")),
-        );
+        found.insert(name, Content::Unreadable(format!("expected a readable file: {error}")));
     }
 }
 
@@ -178,10 +165,7 @@ fn read(path: &FilePath) -> io::Result<Option<String>> {
         return Ok(None);
     }
     if meta.len() > MAX_FILE {
-        return Err(io::Error::other(format!(
-            "it has {} bytes of at most {MAX_FILE}",
-            meta.len()
-        )));
+        return Err(io::Error::other(format!("it has {} bytes of at most {MAX_FILE}", meta.len())));
     }
     fs::read_to_string(path).map(Some)
 }
@@ -263,13 +247,9 @@ mod tests {
 
     #[test]
     fn extensions() {
-        for (name, read) in [
-            ("a.yaml", true),
-            ("a.yml", true),
-            ("a.json", true),
-            ("a.yaml.tmp", false),
-            ("yaml", false),
-        ] {
+        for (name, read) in
+            [("a.yaml", true), ("a.yml", true), ("a.json", true), ("a.yaml.tmp", false), ("yaml", false)]
+        {
             assert_eq!(is_manifest(FilePath::new(name)), read, "{name}");
         }
     }

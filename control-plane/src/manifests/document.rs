@@ -93,11 +93,7 @@ impl Parsed {
     /// One or more JSON objects one after the other.
     fn read_json(&mut self, document: &str, line: usize) {
         let mut values = serde_json::Deserializer::from_str(document).into_iter::<&RawValue>();
-        let mut lines = Lines {
-            text: document,
-            at: 0,
-            line,
-        };
+        let mut lines = Lines { text: document, at: 0, line };
         let mut first = true;
         for value in &mut values {
             match value {
@@ -109,9 +105,7 @@ impl Parsed {
                 // A flow mapping of YAML, perhaps.
                 Err(error) if first => return self.read_yaml(document, line, Some(&error)),
                 Err(error) => {
-                    return self
-                        .faults
-                        .push(fault(&DecodeError::new(&error, document, true), line));
+                    return self.faults.push(fault(&DecodeError::new(&error, document, true), line));
                 }
             }
             first = false;
@@ -124,33 +118,23 @@ impl Parsed {
             Ok(value) => {
                 self.read_value(
                     &value.to_string(),
-                    &Place {
-                        line,
-                        yaml: Some(document),
-                    },
+                    &Place { line, yaml: Some(document) },
                     &Head::default(),
                     0,
                 );
             }
             Err(error) => {
                 let (within, reason) = match json {
-                    Some(json) => (
-                        json.line(),
-                        format!("expected JSON: {}", DecodeError::new(json, "", true)),
-                    ),
+                    Some(json) => {
+                        (json.line(), format!("expected JSON: {}", DecodeError::new(json, "", true)))
+                    }
                     None => {
-                        let within = error
-                            .location()
-                            .map_or(1, |it| usize::try_from(it.line()).unwrap_or(1));
+                        let within = error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1));
                         (within, format!("expected YAML: {}", yaml_reason(&error)))
                     }
                 };
                 let line = line + within.saturating_sub(1);
-                self.faults.push(Fault {
-                    line,
-                    field: String::new(),
-                    reason,
-                });
+                self.faults.push(Fault { line, field: String::new(), reason });
             }
         }
     }
@@ -160,34 +144,17 @@ impl Parsed {
         let head: Head<'_> = match serde_json::from_str(text) {
             Ok(head) => head,
             Err(error) => {
-                return self
-                    .faults
-                    .push(fault(&DecodeError::new(&error, text, true), place.line));
+                return self.faults.push(fault(&DecodeError::new(&error, text, true), place.line));
             }
         };
-        let api_version = if head.api_version.is_empty() {
-            &outer.api_version
-        } else {
-            &head.api_version
-        };
-        let kind = if head.kind.is_empty() {
-            &outer.kind
-        } else {
-            &head.kind
-        };
+        let api_version = if head.api_version.is_empty() { &outer.api_version } else { &head.api_version };
+        let kind = if head.kind.is_empty() { &outer.kind } else { &head.kind };
         if kind.is_empty() {
             let (line, field) = (place.line, "kind".to_owned());
-            return self.faults.push(Fault {
-                line,
-                field,
-                reason: "expected a kind, got none".to_owned(),
-            });
+            return self.faults.push(Fault { line, field, reason: "expected a kind, got none".to_owned() });
         }
         if let Some(of) = kind.strip_suffix("List") {
-            let outer = Head {
-                api_version: api_version.clone(),
-                kind: of.to_owned().into(),
-            };
+            let outer = Head { api_version: api_version.clone(), kind: of.to_owned().into() };
             return self.read_list(text, place, &outer, depth);
         }
         match ObjectKind::parse(api_version, kind) {
@@ -210,23 +177,13 @@ impl Parsed {
             Ok(list) if depth < MAX_DEPTH => list,
             Ok(_) => {
                 let reason = format!("expected lists at most {MAX_DEPTH} deep");
-                return self.faults.push(Fault {
-                    line: place.line,
-                    field: "items".to_owned(),
-                    reason,
-                });
+                return self.faults.push(Fault { line: place.line, field: "items".to_owned(), reason });
             }
             Err(error) => {
-                return self
-                    .faults
-                    .push(fault(&DecodeError::new(&error, text, true), place.line));
+                return self.faults.push(fault(&DecodeError::new(&error, text, true), place.line));
             }
         };
-        let mut lines = Lines {
-            text,
-            at: 0,
-            line: place.line,
-        };
+        let mut lines = Lines { text, at: 0, line: place.line };
         for item in list.items {
             let line = lines.of(item.get());
             self.read_value(item.get(), &Place { line, yaml: None }, outer, depth + 1);
@@ -242,17 +199,10 @@ impl Parsed {
             Some(document) => place.line + yaml_line(kind, document).unwrap_or(1) - 1,
             None => place.line + error.line - 1,
         };
-        let fault = Fault {
-            line,
-            field: error.field,
-            reason: error.reason,
-        };
+        let fault = Fault { line, field: error.field, reason: error.reason };
         match Identity::read(text) {
             Some(Identity { name, .. }) => {
-                let name = ObjectName {
-                    namespace: defaults::namespace(kind, name.namespace),
-                    ..name
-                };
+                let name = ObjectName { namespace: defaults::namespace(kind, name.namespace), ..name };
                 self.broken.push((ObjectRef { kind, name }, fault));
             }
             None => self.faults.push(fault),
@@ -288,25 +238,15 @@ impl Lines<'_> {
 }
 
 fn fault(error: &DecodeError, line: usize) -> Fault {
-    let DecodeError {
-        field,
-        reason,
-        line: within,
-    } = error.clone();
-    Fault {
-        line: line + within - 1,
-        field,
-        reason,
-    }
+    let DecodeError { field, reason, line: within } = error.clone();
+    Fault { line: line + within - 1, field, reason }
 }
 
 /// The line of the first value in a YAML document that is not what the kind has there, from 1.
 fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
     fn of<'a, T: Deserialize<'a>>(document: &'a str) -> Option<usize> {
         let error = serde_saphyr::from_str_with_options::<T>(document, yaml_options()).err()?;
-        usize::try_from(error.location()?.line())
-            .ok()
-            .filter(|line| *line > 0)
+        usize::try_from(error.location()?.line()).ok().filter(|line| *line > 0)
     }
     match kind {
         ObjectKind::Ingress => of::<objects::Ingress>(document),

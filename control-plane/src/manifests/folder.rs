@@ -71,10 +71,7 @@ pub(super) struct Outcome {
 impl Folder {
     /// An empty folder, and which objects on hold came from which file.
     pub(super) fn new(remembered: BTreeMap<Path, Vec<ObjectRef>>) -> Self {
-        Self {
-            remembered,
-            ..Self::default()
-        }
+        Self { remembered, ..Self::default() }
     }
 
     /// Takes in what a look at some paths found.
@@ -93,34 +90,21 @@ impl Folder {
                     self.replace(&path, Some(entries), &mut before, &mut outcome);
                 }
                 Content::Unreadable(reason) => {
-                    let fault = Fault {
-                        line: 1,
-                        field: String::new(),
-                        reason,
-                    };
-                    let parsed = Parsed {
-                        faults: vec![fault],
-                        ..Parsed::default()
-                    };
+                    let fault = Fault { line: 1, field: String::new(), reason };
+                    let parsed = Parsed { faults: vec![fault], ..Parsed::default() };
                     let entries = self.entries(&path, parsed, &mut outcome);
                     self.replace(&path, Some(entries), &mut before, &mut outcome);
                 }
             }
         }
-        outcome.events = before
-            .into_iter()
-            .filter_map(|(object, before)| self.event(object, before.as_ref()))
-            .collect();
+        outcome.events =
+            before.into_iter().filter_map(|(object, before)| self.event(object, before.as_ref())).collect();
         outcome
     }
 
     /// The known files that a scan of the whole folder did not find.
     pub(super) fn absent(&self, present: &BTreeSet<Path>) -> Vec<Path> {
-        self.files
-            .keys()
-            .filter(|path| !present.contains(*path))
-            .cloned()
-            .collect()
+        self.files.keys().filter(|path| !present.contains(*path)).cloned().collect()
     }
 
     /// Whether the objects that would go with these files are so many of a kind that a second look is due.
@@ -131,9 +115,7 @@ impl Folder {
             known[object.kind as usize] += 1;
             gone[object.kind as usize] += usize::from(files.iter().all(|file| absent.contains(file)));
         }
-        gone.into_iter()
-            .zip(known)
-            .any(|(gone, known)| removal::is_doubtful(gone, known))
+        gone.into_iter().zip(known).any(|(gone, known)| removal::is_doubtful(gone, known))
     }
 
     /// Whether there is any object of these kinds.
@@ -148,12 +130,7 @@ impl Folder {
 
     /// What a file has, given what it had: what a bad document had stays, as bad.
     fn entries(&self, path: &Path, parsed: Parsed, outcome: &mut Outcome) -> Entries {
-        let Parsed {
-            objects,
-            broken,
-            faults,
-            ignored,
-        } = parsed;
+        let Parsed { objects, broken, faults, ignored } = parsed;
         outcome.ignored.extend(ignored);
         let mut entries = Entries::new();
         for (object, line) in objects {
@@ -164,32 +141,20 @@ impl Folder {
                 ));
                 continue;
             }
-            entries.insert(
-                name,
-                Entry::Good {
-                    object,
-                    location: location(path, line),
-                },
-            );
+            entries.insert(name, Entry::Good { object, location: location(path, line) });
         }
         for (name, fault) in broken {
             let bad = Entry::Bad(problem(&name, path, &fault));
             entries.entry(name).or_insert(bad);
         }
         for Fault { line, field, reason } in &faults {
-            let field = if field.is_empty() {
-                String::new()
-            } else {
-                format!("{field}: ")
-            };
+            let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
             outcome.warnings.push(format!("{path}:{line}: {field}{reason}"));
         }
         if let Some(fault) = faults.first() {
             // Nobody can tell which object the bad document is: whatever the file had and no longer shows may be it.
             let had = self.files.get(path).map(|had| had.keys().cloned().collect());
-            let had = had
-                .or_else(|| self.remembered.get(path).cloned())
-                .unwrap_or_default();
+            let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
             for name in had {
                 let bad = Entry::Bad(problem(&name, path, fault));
                 entries.entry(name).or_insert(bad);
@@ -220,11 +185,7 @@ impl Folder {
             }
             before.entry(name.clone()).or_insert_with(|| {
                 let first = self.owners.get(&name).and_then(BTreeSet::first)?;
-                if first == path {
-                    was.cloned()
-                } else {
-                    self.files.get(first)?.get(&name).cloned()
-                }
+                if first == path { was.cloned() } else { self.files.get(first)?.get(&name).cloned() }
             });
             match (was, is) {
                 (None, Some(_)) => {
@@ -232,10 +193,9 @@ impl Folder {
                     owners.insert(Arc::clone(path));
                     if owners.len() > 1 {
                         let listed: Vec<_> = owners.iter().map(|path| &**path).collect();
-                        outcome.warnings.push(format!(
-                            "{name} is in {}: the first is taken",
-                            listed.join(" and ")
-                        ));
+                        outcome
+                            .warnings
+                            .push(format!("{name} is in {}: the first is taken", listed.join(" and ")));
                     }
                 }
                 (Some(_), None) => {
@@ -256,23 +216,16 @@ impl Folder {
 
     /// What to tell of an object that was `before`.
     fn event(&self, object: ObjectRef, before: Option<&Entry>) -> Option<Event> {
-        let after = self
-            .file_of(&object)
-            .and_then(|file| self.files.get(file)?.get(&object));
+        let after = self.file_of(&object).and_then(|file| self.files.get(file)?.get(&object));
         match (before, after) {
             (None, None) => None,
             (Some(before), Some(after)) if before.says_the_same(after) => None,
-            (_, Some(Entry::Good { object, location })) => Some(Event::Applied {
-                object: object.clone(),
-                location: Arc::clone(location),
-            }),
+            (_, Some(Entry::Good { object, location })) => {
+                Some(Event::Applied { object: object.clone(), location: Arc::clone(location) })
+            }
             (_, Some(Entry::Bad(problem))) => {
                 // In a folder an object is who its name says; it has no uid.
-                Some(Event::Broken {
-                    object,
-                    uid: "".into(),
-                    problem: problem.clone(),
-                })
+                Some(Event::Broken { object, uid: "".into(), problem: problem.clone() })
             }
             (Some(_), None) => Some(Event::Deleted(object)),
         }

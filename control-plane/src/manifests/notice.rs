@@ -44,11 +44,7 @@ pub(super) struct Notice {
 impl Notice {
     /// Of the folder at `root`.
     pub(super) fn new(root: PathBuf) -> Self {
-        Self {
-            root: Arc::new(root),
-            pending: Arc::default(),
-            wake: Arc::default(),
-        }
+        Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default() }
     }
 
     /// Returns when there is something. May be cancelled: nothing is taken.
@@ -107,10 +103,7 @@ impl notify::EventHandler for Notice {
 }
 
 fn is_new_file(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::Create(CreateKind::File | CreateKind::Any | CreateKind::Other)
-    )
+    matches!(kind, EventKind::Create(CreateKind::File | CreateKind::Any | CreateKind::Other))
 }
 
 /// Whether a file that has just come will be closed by who made it: then that is the time to look. A link is complete
@@ -147,25 +140,14 @@ mod tests {
     #[test]
     fn only_finished_writes_count_and_the_stronger_stays() {
         let notice = Notice::new("/r".into());
-        notice.gather(event(
-            EventKind::Modify(ModifyKind::Data(DataChange::Any)),
-            "/r/a",
-        ));
-        notice.gather(event(
-            EventKind::Access(AccessKind::Open(AccessMode::Any)),
-            "/r/a",
-        ));
+        notice.gather(event(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/r/a"));
+        notice.gather(event(EventKind::Access(AccessKind::Open(AccessMode::Any)), "/r/a"));
         assert!(notice.take().paths.is_empty());
         notice.gather(event(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "/r/a"));
-        notice.gather(event(
-            EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::Any)),
-            "/r/a",
-        ));
+        notice
+            .gather(event(EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::Any)), "/r/a"));
         let pending = notice.take();
-        assert_eq!(
-            (pending.paths[&PathBuf::from("/r/a")], pending.lost),
-            (Touched::Content, None)
-        );
+        assert_eq!((pending.paths[&PathBuf::from("/r/a")], pending.lost), (Touched::Content, None));
         assert!(notice.take().paths.is_empty());
     }
 

@@ -23,11 +23,7 @@ use crate::pipeline::Inputs;
 use crate::removal::SECOND_LOOK;
 
 /// Kinds without which a folder counts as not there yet.
-const ESSENTIAL: [ObjectKind; 3] = [
-    ObjectKind::Ingress,
-    ObjectKind::Service,
-    ObjectKind::EndpointSlice,
-];
+const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
 /// Files that were not found, and when to look again.
 type Absent = (BTreeSet<folder::Path>, Instant);
@@ -89,10 +85,10 @@ impl Reader {
 
     /// Reads everything for the first time.
     pub(super) async fn start(&mut self, on_record: Vec<Event>) -> Result<(), FolderError> {
-        let scan = self.scan().await?.map_err(|source| FolderError::Unreadable {
-            path: self.dir.clone(),
-            source,
-        })?;
+        let scan = self
+            .scan()
+            .await?
+            .map_err(|source| FolderError::Unreadable { path: self.dir.clone(), source })?;
         let Outcome { events, .. } = self.take_in(scan.found);
         // Holds first: an object that is rejected has its last good version at hand.
         self.send([on_record, events].concat()).await?;
@@ -114,11 +110,7 @@ impl Reader {
         let notice = self.notice.clone();
         let mut asked = true;
         loop {
-            let due = [
-                self.empty_until,
-                self.absent.as_ref().map(|(_, at)| *at),
-                self.retry,
-            ];
+            let due = [self.empty_until, self.absent.as_ref().map(|(_, at)| *at), self.retry];
             let due = due.into_iter().flatten().min();
             tokio::select! {
                 () = notice.some() => self.look(notice.take()).await?,
@@ -270,21 +262,11 @@ impl Reader {
                 Event::Deleted(object) => object.kind == ObjectKind::EndpointSlice,
                 Event::Held(_) | Event::Released(_) => false,
             };
-            if slice {
-                endpoints.push(event)
-            } else {
-                objects.push(event)
-            }
+            if slice { endpoints.push(event) } else { objects.push(event) }
         }
-        for (sender, events) in [
-            (&self.inputs.endpoints, endpoints),
-            (&self.inputs.objects, objects),
-        ] {
+        for (sender, events) in [(&self.inputs.endpoints, endpoints), (&self.inputs.objects, objects)] {
             if !events.is_empty() {
-                sender
-                    .send(Input::Events(events))
-                    .await
-                    .map_err(|_| FolderError::Closed)?;
+                sender.send(Input::Events(events)).await.map_err(|_| FolderError::Closed)?;
             }
         }
         Ok(())
@@ -293,14 +275,9 @@ impl Reader {
     async fn say_synced(&mut self) -> Result<(), FolderError> {
         self.empty_until = None;
         for kind in ObjectKind::ALL {
-            let to = if kind == ObjectKind::EndpointSlice {
-                &self.inputs.endpoints
-            } else {
-                &self.inputs.objects
-            };
-            to.send(Input::Synced(kind))
-                .await
-                .map_err(|_| FolderError::Closed)?;
+            let to =
+                if kind == ObjectKind::EndpointSlice { &self.inputs.endpoints } else { &self.inputs.objects };
+            to.send(Input::Synced(kind)).await.map_err(|_| FolderError::Closed)?;
             self.freshness.note_synced(kind);
         }
         Ok(())

@@ -47,9 +47,7 @@ struct Record {
 impl Records {
     /// Records below a state folder.
     pub(super) fn new(state_dir: Option<&FilePath>) -> Self {
-        Self {
-            folder: state_dir.map(|it| it.join("decisions")),
-        }
+        Self { folder: state_dir.map(|it| it.join("decisions")) }
     }
 
     /// Whether records outlive the process.
@@ -67,9 +65,8 @@ impl Records {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(loaded),
             listed => listed?,
         };
-        let mut paths = listed
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<io::Result<Vec<_>>>()?;
+        let mut paths =
+            listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
         paths.sort();
         for path in paths {
             let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
@@ -78,17 +75,12 @@ impl Records {
             }
             match read(&path) {
                 Ok((file, hold)) => {
-                    loaded
-                        .by_file
-                        .entry(file)
-                        .or_default()
-                        .push(hold.object.reference());
+                    loaded.by_file.entry(file).or_default().push(hold.object.reference());
                     loaded.events.push(Event::Held(hold));
                 }
-                Err(reason) => tracing::warn!(
-                    "the hold in {} cannot be read and is left out: {reason}",
-                    path.display()
-                ),
+                Err(reason) => {
+                    tracing::warn!("the hold in {} cannot be read and is left out: {reason}", path.display())
+                }
             }
         }
         Ok(loaded)
@@ -156,9 +148,7 @@ mod tests {
 
     fn hold(kind: ObjectKind) -> Hold {
         let text = r#"{"metadata":{"name":"a","namespace":"n"},"data":{"tls.key":"a2V5"}}"#;
-        Hold {
-            object: json::decode(kind, text).unwrap(),
-        }
+        Hold { object: json::decode(kind, text).unwrap() }
     }
 
     #[test]
@@ -167,18 +157,13 @@ mod tests {
         let records = Records::new(Some(dir.path()));
         assert!(records.load().unwrap().events.is_empty());
         let held = hold(ObjectKind::ConfigMap);
-        let event = records
-            .fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into()))
-            .unwrap();
+        let event = records.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
         assert_eq!(event, Event::Held(held.clone()));
         fs::write(dir.path().join("decisions/odd.json"), "{").unwrap();
 
         let again = Records::new(Some(dir.path())).load().unwrap();
         assert_eq!(again.events, [Event::Held(held.clone())]);
-        assert_eq!(
-            again.by_file,
-            BTreeMap::from([("web.yaml".into(), vec![held.object.reference()])])
-        );
+        assert_eq!(again.by_file, BTreeMap::from([("web.yaml".into(), vec![held.object.reference()])]));
 
         let name = held.object.reference();
         for _ in 0..2 {
@@ -197,10 +182,7 @@ mod tests {
         let held = hold(ObjectKind::Secret);
         assert!(matches!(held.object, Object::Secret(_)));
         assert_eq!(held.object.metadata().object_name(), ObjectName::new("n", "a"));
-        assert_eq!(
-            records.fulfil(HoldRequest::Write(held.clone()), None).unwrap(),
-            Event::Held(held)
-        );
+        assert_eq!(records.fulfil(HoldRequest::Write(held.clone()), None).unwrap(), Event::Held(held));
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
     }
 }

@@ -38,14 +38,7 @@ impl World {
         let (holds, asked) = mpsc::channel(8);
         let (wants, wanted) = watch::channel(Wants::default());
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(source.run(
-            Inputs {
-                endpoints: to_endpoints,
-                objects: to_objects,
-            },
-            wanted,
-            asked,
-        ));
+        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, wanted, asked));
         Self {
             dir,
             state,
@@ -91,9 +84,8 @@ impl World {
                     Some(ended) = self.source.join_next() => panic!("the source ended: {ended:?}"),
                 }
             });
-            let (on_endpoints, input) = input
-                .await
-                .unwrap_or_else(|_| panic!("nothing came any more: {:?}", self.seen));
+            let (on_endpoints, input) =
+                input.await.unwrap_or_else(|_| panic!("nothing came any more: {:?}", self.seen));
             match input {
                 Input::Synced(kind) => {
                     assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice);
@@ -151,9 +143,7 @@ impl World {
     }
 
     fn is_broken(&self, name: &str) -> bool {
-        self.seen
-            .get(&format!("Ingress default/{name}"))
-            .is_some_and(|(_, good)| !good)
+        self.seen.get(&format!("Ingress default/{name}")).is_some_and(|(_, good)| !good)
     }
 }
 
@@ -181,11 +171,7 @@ async fn files_come_change_and_go() {
     fs::rename(world.path().join("web.yaml"), world.path().join("other.yaml")).unwrap();
     write(world.path(), "mark.yaml", &ingress("mark", "m.test"));
     world.until(|it| it.host("mark").is_some()).await;
-    assert_eq!(
-        world.host("web"),
-        Some("c.test"),
-        "a renamed file has the same objects"
-    );
+    assert_eq!(world.host("web"), Some("c.test"), "a renamed file has the same objects");
     fs::remove_file(world.path().join("other.yaml")).unwrap();
     world.until(|it| it.host("web").is_none()).await;
     assert_eq!(world.host("still"), Some("a.test"));
@@ -205,33 +191,21 @@ async fn a_file_written_in_place_is_read_when_it_is_closed() {
     assert_eq!(world.host("web"), Some("b.test"), "half a file is not looked at");
     file.write_all(&text.as_bytes()[40..]).unwrap();
     drop(file);
-    world
-        .until(|it| it.host("web") == Some("c.test") && it.host("more") == Some("d.test"))
-        .await;
+    world.until(|it| it.host("web") == Some("c.test") && it.host("more") == Some("d.test")).await;
 }
 
 #[tokio::test]
 async fn a_bad_file_keeps_what_it_had() {
     let mut world = World::new().await;
-    write(
-        world.path(),
-        "web.yaml",
-        &(ingress("web", "b.test") + &ingress("more", "c.test")),
-    );
+    write(world.path(), "web.yaml", &(ingress("web", "b.test") + &ingress("more", "c.test")));
     world.until(|it| it.host("more").is_some()).await;
     write(world.path(), "web.yaml", "{ this is nothing");
-    world
-        .until(|it| it.is_broken("web") && it.is_broken("more"))
-        .await;
+    world.until(|it| it.is_broken("web") && it.is_broken("more")).await;
     let bad = ingress("web", "b.test").replace("rules:", "rules: 7\n  other:") + &ingress("more", "d.test");
     write(world.path(), "web.yaml", &bad);
-    world
-        .until(|it| it.is_broken("web") && it.host("more") == Some("d.test"))
-        .await;
+    world.until(|it| it.is_broken("web") && it.host("more") == Some("d.test")).await;
     write(world.path(), "web.yaml", &ingress("web", "e.test"));
-    world
-        .until(|it| it.host("web") == Some("e.test") && !it.seen.contains_key("Ingress default/more"))
-        .await;
+    world.until(|it| it.host("web") == Some("e.test") && !it.seen.contains_key("Ingress default/more")).await;
 }
 
 #[tokio::test]
@@ -244,16 +218,12 @@ async fn sub_folders_come_and_go_and_dot_files_are_nothing() {
         "flat.json",
         "{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"s\"}}",
     );
-    world
-        .until(|it| it.host("deep").is_some() && it.seen.contains_key("Service default/s"))
-        .await;
+    world.until(|it| it.host("deep").is_some() && it.seen.contains_key("Service default/s")).await;
     write(&world.path().join("a/b"), "deep.yml", &ingress("deep", "c.test"));
     world.until(|it| it.host("deep") == Some("c.test")).await;
     fs::write(world.path().join("a/.hidden.yaml"), ingress("hidden", "h.test")).unwrap();
     fs::rename(world.path().join("a"), world.path().join(".a")).unwrap();
-    world
-        .until(|it| it.host("deep").is_none() && !it.seen.contains_key("Service default/s"))
-        .await;
+    world.until(|it| it.host("deep").is_none() && !it.seen.contains_key("Service default/s")).await;
     fs::rename(world.path().join(".a"), world.path().join("c")).unwrap();
     world.until(|it| it.host("deep") == Some("c.test")).await;
     assert_eq!(world.host("hidden"), None);
@@ -282,17 +252,9 @@ async fn a_hold_is_read_back_and_outlives_the_process() {
     let mut world = World::new().await;
     write(world.path(), "web.yaml", &ingress("web", "b.test"));
     world.until(|it| it.host("web").is_some()).await;
-    let (Some(object), _) = world.seen["Ingress default/web"].clone() else {
-        panic!("an object")
-    };
+    let (Some(object), _) = world.seen["Ingress default/web"].clone() else { panic!("an object") };
     let name = object.reference();
-    world
-        .holds
-        .send(HoldRequest::Write(Hold {
-            object: object.clone(),
-        }))
-        .await
-        .unwrap();
+    world.holds.send(HoldRequest::Write(Hold { object: object.clone() })).await.unwrap();
     world.until(|it| it.held.len() == 1).await;
     write(world.path(), "web.yaml", "{");
     world.until(|it| it.is_broken("web")).await;
@@ -338,11 +300,7 @@ async fn ten_thousand_services_in_one_file_and_one_edit() {
     world.until(|it| it.synced.len() == 6).await;
     assert_eq!(world.seen.len(), 20_001);
     world.batches.clear();
-    write(
-        world.path(),
-        "static.yaml",
-        &text.replacen("10.0.0.1", "10.0.0.2", 1),
-    );
+    write(world.path(), "static.yaml", &text.replacen("10.0.0.1", "10.0.0.2", 1));
     world.until(|it| !it.batches.is_empty()).await;
     write(world.path(), "one.yaml", &ingress("web", "b.test"));
     world.until(|it| it.host("web") == Some("b.test")).await;

@@ -31,9 +31,7 @@ impl ObjectKind {
 
     /// The kind of that name and API version, if it is one that is read.
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|it| it.as_str() == kind && it.api_version() == api_version)
+        Self::ALL.into_iter().find(|it| it.as_str() == kind && it.api_version() == api_version)
     }
 }
 
@@ -76,20 +74,11 @@ impl DecodeError {
         } else {
             // The position is told apart, and counts within a document where people count within a file.
             let said = error.to_string();
-            said.rfind(" at line ")
-                .map_or(said.as_str(), |end| &said[..end])
-                .to_owned()
+            said.rfind(" at line ").map_or(said.as_str(), |end| &said[..end]).to_owned()
         };
-        let field = if error.is_data() {
-            path::at(text, error.line(), error.column())
-        } else {
-            String::new()
-        };
-        Self {
-            field,
-            reason,
-            line: error.line().max(1),
-        }
+        let field =
+            if error.is_data() { path::at(text, error.line(), error.column()) } else { String::new() };
+        Self { field, reason, line: error.line().max(1) }
     }
 }
 
@@ -122,11 +111,7 @@ impl Identity {
         let document: Value = serde_json::from_str(text).ok()?;
         let metadata = document.get("metadata")?;
         let part = |name: &str| -> Arc<str> {
-            metadata
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .into()
+            metadata.get(name).and_then(Value::as_str).unwrap_or_default().into()
         };
         let name = ObjectName::new(part("namespace"), part("name"));
         (!name.name.is_empty()).then(|| Self {
@@ -164,10 +149,7 @@ pub fn from_source(text: &str) -> Result<Object, DecodeError> {
     let head: Head<'_> = serde_json::from_str(text).map_err(|error| DecodeError::new(&error, text, true))?;
     let kind = ObjectKind::parse(&head.api_version, &head.kind).ok_or_else(|| DecodeError {
         field: "kind".to_owned(),
-        reason: format!(
-            "expected a kind that is read, got {} {}",
-            head.api_version, head.kind
-        ),
+        reason: format!("expected a kind that is read, got {} {}", head.api_version, head.kind),
         line: 1,
     })?;
     decode(kind, text)
@@ -209,21 +191,14 @@ mod tests {
     fn an_error_names_the_field_and_its_line() {
         let bad = INGRESS.replace(r#""number":80"#, r#""number":"http""#);
         let error = decode(ObjectKind::Ingress, &bad).unwrap_err();
-        assert_eq!(
-            error.field,
-            "spec.rules[0].http.paths[0].backend.service.port.number"
-        );
+        assert_eq!(error.field, "spec.rules[0].http.paths[0].backend.service.port.number");
         assert_eq!(error.line, 3);
         assert_eq!(error.reason, r#"invalid type: string "http", expected i32"#);
     }
 
     #[test]
     fn an_error_of_a_secret_keeps_it() {
-        let error = decode(
-            ObjectKind::Secret,
-            r#"{"metadata":{"name":"s"},"data":"hunter2"}"#,
-        )
-        .unwrap_err();
+        let error = decode(ObjectKind::Secret, r#"{"metadata":{"name":"s"},"data":"hunter2"}"#).unwrap_err();
         assert_eq!(error.field, "data");
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }

@@ -56,10 +56,7 @@ mod tests {
     use shared::name::ObjectName;
 
     fn erase(name: &str) -> HoldRequest {
-        HoldRequest::Erase(ObjectRef {
-            kind: ObjectKind::Ingress,
-            name: ObjectName::new("default", name),
-        })
+        HoldRequest::Erase(ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", name) })
     }
 
     #[tokio::test]

@@ -17,10 +17,7 @@ pub(super) fn log_new(before: &Problems, now: &Problems) {
     for item in before.diff(now) {
         let (old, new): (&[Problem], &[Problem]) = match item {
             DiffItem::Add(_, new) => (&[], new),
-            DiffItem::Update {
-                old: (_, old),
-                new: (_, new),
-            } => (old, new),
+            DiffItem::Update { old: (_, old), new: (_, new) } => (old, new),
             DiffItem::Remove(object, _) => {
                 info!(%object, "no problem any more");
                 continue;
@@ -48,20 +45,12 @@ pub struct PortConfigMaps {
 impl PortConfigMaps {
     /// Both names.
     pub fn new(tcp: ObjectName, udp: ObjectName) -> Self {
-        Self {
-            tcp,
-            udp,
-            said: BTreeSet::new(),
-        }
+        Self { tcp, udp, said: BTreeSet::new() }
     }
 
     /// Says once for each port that it is not served yet.
     pub(super) fn look_at(&mut self, event: &Event) {
-        let Event::Applied {
-            object: Object::ConfigMap(map),
-            ..
-        } = event
-        else {
+        let Event::Applied { object: Object::ConfigMap(map), .. } = event else {
             return;
         };
         let name = map.metadata.object_name();

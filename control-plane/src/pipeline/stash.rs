@@ -32,11 +32,7 @@ pub(super) struct Stash {
 impl Stash {
     /// Nothing yet, waiting for wants of this number.
     pub(super) fn new(awaited: u64, now: Instant) -> Self {
-        Self {
-            changes: Changes::default(),
-            awaited,
-            until: now + PATIENCE,
-        }
+        Self { changes: Changes::default(), awaited, until: now + PATIENCE }
     }
 
     /// Waits for newer wants too, but no longer than it would have.
@@ -57,19 +53,11 @@ impl Stash {
     /// Keeps what has to wait, and gives what goes ahead: what is new in LIVE, and endpoints that are no more.
     pub(super) fn keep(&mut self, changes: Changes) -> Changes {
         let Changes { config, live, cause } = changes;
-        let (now, later) = live
-            .removed
-            .into_iter()
-            .partition(|removal| removal.gone && removal.key.kind == Kind::Endpoints);
-        let ahead = Delta {
-            up: live.up,
-            removed: now,
-        };
+        let (now, later) =
+            live.removed.into_iter().partition(|removal| removal.gone && removal.key.kind == Kind::Endpoints);
+        let ahead = Delta { up: live.up, removed: now };
         self.overtaken_by(&ahead);
-        let removals = Delta {
-            up: Vec::new(),
-            removed: later,
-        };
+        let removals = Delta { up: Vec::new(), removed: later };
         let ahead = Changes {
             config: Delta::default(),
             live: ahead,
@@ -79,14 +67,7 @@ impl Stash {
             },
         };
         let stashed = std::mem::take(&mut self.changes);
-        self.changes = squash(
-            stashed,
-            Changes {
-                config,
-                live: removals,
-                cause,
-            },
-        );
+        self.changes = squash(stashed, Changes { config, live: removals, cause });
         ahead
     }
 
@@ -116,11 +97,7 @@ pub(super) fn squash(first: Changes, then: Changes) -> Changes {
         _ if first.config.is_empty() || first.cause.len() + then.cause.len() > MAX_CAUSE => then.cause,
         _ => format!("{}; {}", first.cause, then.cause),
     };
-    Changes {
-        config: first.config.squash(then.config),
-        live: first.live.squash(then.live),
-        cause,
-    }
+    Changes { config: first.config.squash(then.config), live: first.live.squash(then.live), cause }
 }
 
 #[cfg(test)]
@@ -135,29 +112,17 @@ mod tests {
     use super::*;
 
     fn up(key: &str) -> Delta {
-        let resource = Resource::Listener(Listener {
-            protocol: Protocol::Http,
-        });
-        Delta {
-            up: vec![Arc::new(Entry::encode(key, &resource))],
-            removed: Vec::new(),
-        }
+        let resource = Resource::Listener(Listener { protocol: Protocol::Http });
+        Delta { up: vec![Arc::new(Entry::encode(key, &resource))], removed: Vec::new() }
     }
 
     fn removed(kind: Kind, key: &str, gone: bool) -> Delta {
         let key = ResourceKey::new(kind, key);
-        Delta {
-            up: Vec::new(),
-            removed: vec![Removal { key, gone }],
-        }
+        Delta { up: Vec::new(), removed: vec![Removal { key, gone }] }
     }
 
     fn changes(config: Delta, live: Delta, cause: &str) -> Changes {
-        Changes {
-            config,
-            live,
-            cause: cause.to_owned(),
-        }
+        Changes { config, live, cause: cause.to_owned() }
     }
 
     #[test]

@@ -32,11 +32,7 @@ fn bench() -> Bench {
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         folder: true,
     });
-    let outputs = Outputs {
-        wants,
-        holds,
-        problems,
-    };
+    let outputs = Outputs { wants, holds, problems };
     let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));
     Bench {
         inputs,
@@ -47,10 +43,7 @@ fn bench() -> Bench {
 }
 
 fn applied(object: Object) -> Event {
-    Event::Applied {
-        object,
-        location: "".into(),
-    }
+    Event::Applied { object, location: "".into() }
 }
 
 fn ingress_with_secret() -> Object {
@@ -58,44 +51,26 @@ fn ingress_with_secret() -> Object {
     ingress.metadata.namespace = "default".into();
     ingress.metadata.name = "web".into();
     ingress.metadata.annotations = [("kubernetes.io/ingress.class".to_owned(), "nginx".to_owned())].into();
-    ingress.spec.tls = vec![IngressTls {
-        hosts: vec!["a.test".to_owned()],
-        secret_name: "cert".to_owned(),
-    }];
-    let service = ServiceRef {
-        name: "web".to_owned(),
-        port: ServicePortRef {
-            name: String::new(),
-            number: 80,
-        },
-    };
+    ingress.spec.tls = vec![IngressTls { hosts: vec!["a.test".to_owned()], secret_name: "cert".to_owned() }];
+    let service =
+        ServiceRef { name: "web".to_owned(), port: ServicePortRef { name: String::new(), number: 80 } };
     let path = IngressPath {
         path: "/".to_owned(),
         path_type: Some(IngressPathType::Prefix),
-        backend: IngressBackend {
-            service: Some(service),
-        },
+        backend: IngressBackend { service: Some(service) },
     };
-    ingress.spec.rules = vec![IngressRule {
-        host: "a.test".to_owned(),
-        http: Some(IngressHttp { paths: vec![path] }),
-    }];
+    ingress.spec.rules =
+        vec![IngressRule { host: "a.test".to_owned(), http: Some(IngressHttp { paths: vec![path] }) }];
     Object::Ingress(Arc::new(ingress))
 }
 
 fn slice(address: &str) -> Object {
-    let mut slice = EndpointSlice {
-        address_type: "IPv4".to_owned(),
-        ..EndpointSlice::default()
-    };
+    let mut slice = EndpointSlice { address_type: "IPv4".to_owned(), ..EndpointSlice::default() };
     slice.metadata.namespace = "default".into();
     slice.metadata.name = "web-1".into();
     let label = ("kubernetes.io/service-name".to_owned(), "web".to_owned());
     slice.metadata.labels = [label].into();
-    slice.endpoints = vec![SliceEndpoint {
-        addresses: vec![address.to_owned()],
-        ..SliceEndpoint::default()
-    }];
+    slice.endpoints = vec![SliceEndpoint { addresses: vec![address.to_owned()], ..SliceEndpoint::default() }];
     Object::EndpointSlice(Arc::new(slice))
 }
 
@@ -110,57 +85,27 @@ fn turn(run: &mut std::pin::Pin<&mut impl Future<Output = Result<Infallible, Pip
 
 #[tokio::test]
 async fn nothing_is_offered_before_all_lists_are_in_but_wants_are() {
-    let Bench {
-        inputs,
-        published,
-        wants,
-        pipeline,
-    } = bench();
+    let Bench { inputs, published, wants, pipeline } = bench();
     let mut run = pin!(pipeline.run());
-    inputs
-        .objects
-        .send(Input::Events(vec![applied(ingress_with_secret())]))
-        .await
-        .unwrap();
-    for kind in ObjectKind::ALL
-        .into_iter()
-        .filter(|kind| *kind != ObjectKind::Secret)
-    {
+    inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
+    for kind in ObjectKind::ALL.into_iter().filter(|kind| *kind != ObjectKind::Secret) {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
     }
     turn(&mut run);
     assert!(!published.head().is_ready());
-    assert!(
-        wants
-            .borrow()
-            .secrets
-            .contains(&ObjectName::new("default", "cert"))
-    );
+    assert!(wants.borrow().secrets.contains(&ObjectName::new("default", "cert")));
 
-    inputs
-        .objects
-        .send(Input::Synced(ObjectKind::Secret))
-        .await
-        .unwrap();
+    inputs.objects.send(Input::Synced(ObjectKind::Secret)).await.unwrap();
     turn(&mut run);
     let head = published.head();
     assert!(head.is_ready());
-    assert_eq!(
-        head.history.len(),
-        1,
-        "one first version, whatever came before it"
-    );
+    assert_eq!(head.history.len(), 1, "one first version, whatever came before it");
     assert!(!head.config.snapshot.is_empty());
 }
 
 #[tokio::test]
 async fn what_waits_becomes_one_commit() {
-    let Bench {
-        inputs,
-        published,
-        wants: _wants,
-        pipeline,
-    } = bench();
+    let Bench { inputs, published, wants: _wants, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     for kind in ObjectKind::ALL {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
@@ -185,12 +130,7 @@ async fn what_waits_becomes_one_commit() {
 
 #[tokio::test]
 async fn endpoints_overtake_a_long_compile() {
-    let Bench {
-        inputs,
-        published,
-        wants: _wants,
-        pipeline,
-    } = bench();
+    let Bench { inputs, published, wants: _wants, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
     inputs.objects.send(Input::Events(first)).await.unwrap();
@@ -203,9 +143,7 @@ async fn endpoints_overtake_a_long_compile() {
 
     // Far more than one turn can compile.
     let many = (0..2_000).map(|i| {
-        let Object::Ingress(web) = ingress_with_secret() else {
-            unreachable!()
-        };
+        let Object::Ingress(web) = ingress_with_secret() else { unreachable!() };
         let mut web = (*web).clone();
         web.metadata.name = format!("web-{i}").into();
         web.spec.rules[0].host = format!("h{i}.test");
@@ -229,10 +167,7 @@ async fn endpoints_overtake_a_long_compile() {
     turn(&mut run);
     let now = published.head();
     assert_eq!(now.config.seq, before.config.seq.next(), "one commit of all");
-    assert_eq!(
-        now.config.count(Kind::Host),
-        before.config.count(Kind::Host) + 2_000
-    );
+    assert_eq!(now.config.count(Kind::Host), before.config.count(Kind::Host) + 2_000);
 }
 
 /// All first lists, with one Ingress that is served, then the same with another Secret.
@@ -246,9 +181,7 @@ async fn change_secret(
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
     }
     turn(run);
-    let Object::Ingress(web) = ingress_with_secret() else {
-        unreachable!()
-    };
+    let Object::Ingress(web) = ingress_with_secret() else { unreachable!() };
     let mut web = (*web).clone();
     web.spec.tls[0].secret_name = "other".to_owned();
     let changed = applied(Object::Ingress(Arc::new(web)));
@@ -257,12 +190,7 @@ async fn change_secret(
 
 #[tokio::test]
 async fn configuration_waits_for_secrets_and_endpoints_do_not() {
-    let Bench {
-        inputs,
-        published,
-        wants,
-        pipeline,
-    } = bench();
+    let Bench { inputs, published, wants, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     change_secret(&inputs, &mut run).await;
     let (before, number) = (published.head(), wants.borrow().number);
@@ -287,12 +215,7 @@ async fn configuration_waits_for_secrets_and_endpoints_do_not() {
 
 #[tokio::test]
 async fn configuration_that_waited_long_enough_is_offered() {
-    let Bench {
-        inputs: _inputs,
-        published,
-        wants: _wants,
-        mut pipeline,
-    } = bench();
+    let Bench { inputs: _inputs, published, wants: _wants, mut pipeline } = bench();
     pipeline.unsynced.clear();
     pipeline.commit(clock::now());
     let before = published.head().config.seq;

@@ -72,11 +72,7 @@ pub struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        Self {
-            proxies: DashMap::new(),
-            streams: AtomicU64::new(0),
-            changed: watch::Sender::new(0),
-        }
+        Self { proxies: DashMap::new(), streams: AtomicU64::new(0), changed: watch::Sender::new(0) }
     }
 }
 
@@ -110,12 +106,7 @@ impl Registry {
             before.replaced.notify_one();
         }
         self.touch();
-        Seat {
-            registry: Arc::clone(self),
-            id: Arc::clone(&hello.id),
-            stream,
-            replaced,
-        }
+        Seat { registry: Arc::clone(self), id: Arc::clone(&hello.id), stream, replaced }
     }
 
     /// The proxies by id.

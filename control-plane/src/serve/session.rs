@@ -228,26 +228,18 @@ impl Session {
 
     fn on_hello(&mut self, hello: Hello, now: Instant, actions: &mut Actions) -> Result<(), End> {
         if *hello.group != *self.group {
-            return Err(End::WrongGroup {
-                served: self.group.to_string(),
-                asked: hello.group,
-            });
+            return Err(End::WrongGroup { served: self.group.to_string(), asked: hello.group });
         }
         let head = Arc::clone(&self.head);
         let mut lanes = Vec::new();
         for lane in Lane::ALL {
             let has_slot = self.has_slot;
             let start =
-                self.lane_mut(lane)
-                    .resume(hello.lane(lane), head.lineage, head.lane(lane), has_slot, now);
+                self.lane_mut(lane).resume(hello.lane(lane), head.lineage, head.lane(lane), has_slot, now);
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));
         }
-        actions.out.push(Out::Welcome(Welcome {
-            lineage: head.lineage,
-            heartbeat: HEARTBEAT,
-            lanes,
-        }));
+        actions.out.push(Out::Welcome(Welcome { lineage: head.lineage, heartbeat: HEARTBEAT, lanes }));
         self.hello = Some(hello);
         self.phase = Phase::Streams;
         Ok(())
@@ -292,8 +284,7 @@ impl Session {
         let head = Arc::clone(&self.head);
         self.live.pump(&head.live, self.has_slot, now, &mut actions.out);
         if self.live.delivered() >= head.config.relies_on {
-            self.config
-                .pump(&head.config, self.has_slot, now, &mut actions.out);
+            self.config.pump(&head.config, self.has_slot, now, &mut actions.out);
         } else {
             self.config.pump_unfinished(&mut actions.out);
         }

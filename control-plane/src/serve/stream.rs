@@ -153,12 +153,7 @@ impl Stream {
     }
 
     fn act(&mut self, actions: Actions) -> Option<End> {
-        let Actions {
-            out,
-            reports,
-            slot,
-            end,
-        } = actions;
+        let Actions { out, reports, slot, end } = actions;
         self.outbox.extend(out);
         match slot {
             Slot::Keep => {}
@@ -210,9 +205,7 @@ impl Stream {
     }
 
     fn id(&self) -> Arc<str> {
-        self.session
-            .hello()
-            .map_or_else(|| "unknown".into(), |hello| Arc::clone(&hello.id))
+        self.session.hello().map_or_else(|| "unknown".into(), |hello| Arc::clone(&hello.id))
     }
 }
 
@@ -229,9 +222,9 @@ fn status(end: &End) -> Option<Status> {
         End::Redirected | End::Gone => return None,
         End::Replaced => Status::aborted("another stream with this proxy id took over"),
         End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
-        End::WrongGroup { served, asked } => Status::failed_precondition(format!(
-            "this control plane serves group {served:?}, not {asked:?}"
-        )),
+        End::WrongGroup { served, asked } => {
+            Status::failed_precondition(format!("this control plane serves group {served:?}, not {asked:?}"))
+        }
         End::Protocol(what) => Status::invalid_argument(what.clone()),
         End::Stalled => Status::deadline_exceeded("chunks were not answered for 30 s"),
         End::Diverging => Status::data_loss("full syncs do not bring this proxy to the state that was sent"),

@@ -42,22 +42,13 @@ async fn bench() -> Bench {
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
     server.spawn(run(listener, service, inspect));
-    Bench {
-        store,
-        registry,
-        leaving,
-        address,
-        _server: server,
-    }
+    Bench { store, registry, leaving, address, _server: server }
 }
 
 impl Bench {
     fn commit(&mut self, kind: Kind, key: &str, body: &[u8]) {
         let entry = Entry::from_body(ResourceKey::new(kind, key), 1, body.to_vec().into());
-        let delta = Delta {
-            up: vec![Arc::new(entry)],
-            removed: Vec::new(),
-        };
+        let delta = Delta { up: vec![Arc::new(entry)], removed: Vec::new() };
         let mut changes = Changes::default();
         match kind.lane() {
             Lane::Config => changes.config = delta,
@@ -67,11 +58,7 @@ impl Bench {
     }
 
     async fn connect(&self, id: &str) -> Result<Proxy, Status> {
-        let channel = Endpoint::from_shared(self.address.clone())
-            .unwrap()
-            .connect()
-            .await
-            .unwrap();
+        let channel = Endpoint::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
         let mut grpc = Grpc::new(channel);
         grpc.ready().await.unwrap();
         let (say, said) = mpsc::channel(16);
@@ -83,13 +70,8 @@ impl Bench {
         say.send(message(FromProxy::Hello(hello))).await.unwrap();
         let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
         let codec = tonic_prost::ProstCodec::<ProxyMessage, config::ControlMessage>::default();
-        let answer = grpc
-            .streaming(Request::new(ReceiverStream::new(said)), path, codec)
-            .await?;
-        Ok(Proxy {
-            say,
-            hear: answer.into_inner(),
-        })
+        let answer = grpc.streaming(Request::new(ReceiverStream::new(said)), path, codec).await?;
+        Ok(Proxy { say, hear: answer.into_inner() })
     }
 
     async fn until(&self, done: impl Fn(&Registry) -> bool) {
@@ -106,9 +88,7 @@ struct Proxy {
 }
 
 fn message(message: FromProxy) -> ProxyMessage {
-    ProxyMessage {
-        message: Some(message),
-    }
+    ProxyMessage { message: Some(message) }
 }
 
 impl Proxy {
@@ -154,23 +134,13 @@ async fn a_proxy_gets_everything_acknowledges_and_follows() {
     };
     assert_eq!(welcome.lineage[..], [1; 16]);
     let (live, host) = (proxy.batch().await, proxy.batch().await);
-    assert_eq!(
-        (live.lane, host.lane),
-        (Lane::Live.to_wire(), Lane::Config.to_wire())
-    );
+    assert_eq!((live.lane, host.lane), (Lane::Live.to_wire(), Lane::Config.to_wire()));
     assert_eq!((live.from, host.from), (0, 0));
     for batch in [&live, &host] {
         proxy.ack(batch).await;
     }
     let root = Root::from_slice(&host.root_after);
-    bench
-        .until(|registry| {
-            registry
-                .list()
-                .first()
-                .is_some_and(|proxy| proxy.config.root == root)
-        })
-        .await;
+    bench.until(|registry| registry.list().first().is_some_and(|proxy| proxy.config.root == root)).await;
 
     bench.commit(Kind::Endpoints, "a/b", b"2");
     let next = proxy.batch().await;
@@ -217,10 +187,7 @@ async fn what_is_no_proxy_message_ends_the_stream_alone() {
     bench.commit(Kind::Host, "_", b"");
     let mut proxy = bench.connect("a").await.unwrap();
     proxy.next().await;
-    let ack = config::Ack {
-        lane: 77,
-        ..config::Ack::default()
-    };
+    let ack = config::Ack { lane: 77, ..config::Ack::default() };
     proxy.say.send(message(FromProxy::Ack(ack))).await.unwrap();
     let ended = loop {
         match proxy.hear.next().await {

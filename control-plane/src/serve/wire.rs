@@ -151,10 +151,7 @@ fn name<'a>(field: &'static str, text: &'a str, least: usize) -> Result<&'a str,
 fn sixteen(field: &'static str, bytes: &[u8]) -> Result<Option<[u8; 16]>, WireError> {
     match bytes.len() {
         0 => Ok(None),
-        length => bytes
-            .try_into()
-            .map(Some)
-            .map_err(|_| WireError::Sixteen { field, length }),
+        length => bytes.try_into().map(Some).map_err(|_| WireError::Sixteen { field, length }),
     }
 }
 
@@ -222,16 +219,7 @@ mod tests {
         assert!(matches!(read(hello("a-0123")), Ok(ProxyMessage::Hello(_))));
         for bad in ["", "a b", "a\nb", "\u{1b}[31m", &"x".repeat(254)] {
             let error = read(hello(bad)).unwrap_err();
-            assert!(
-                matches!(
-                    error,
-                    WireError::Name {
-                        field: "proxy_id",
-                        ..
-                    }
-                ),
-                "{bad:?}"
-            );
+            assert!(matches!(error, WireError::Name { field: "proxy_id", .. }), "{bad:?}");
         }
     }
 
@@ -252,25 +240,15 @@ mod tests {
         };
         let ack = read_ack(ack).unwrap();
         assert_eq!((ack.refused.len(), ack.refused_total), (REFUSALS_MAX, 1_000));
-        assert!(
-            ack.refused
-                .iter()
-                .all(|refused| refused.reason.len() <= 2 * REASON_MAX)
-        );
+        assert!(ack.refused.iter().all(|refused| refused.reason.len() <= 2 * REASON_MAX));
         assert!(!ack.refused[0].reason.contains('\n'));
     }
 
     #[test]
     fn digests_are_sixteen_bytes() {
-        let ack = config::Ack {
-            lane: Lane::Live.to_wire(),
-            root: vec![2; 15].into(),
-            ..config::Ack::default()
-        };
-        let expected = WireError::Sixteen {
-            field: "root",
-            length: 15,
-        };
+        let ack =
+            config::Ack { lane: Lane::Live.to_wire(), root: vec![2; 15].into(), ..config::Ack::default() };
+        let expected = WireError::Sixteen { field: "root", length: 15 };
         assert_eq!(read_ack(ack).unwrap_err(), expected);
         let lane = config::Ack::default();
         assert_eq!(read_ack(lane).unwrap_err(), WireError::Lane(0));

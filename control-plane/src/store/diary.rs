@@ -38,10 +38,7 @@ pub struct Diary {
 
 #[derive(Debug)]
 enum Job {
-    Append {
-        before: Box<Snapshot>,
-        version: Arc<PastVersion>,
-    },
+    Append { before: Box<Snapshot>, version: Arc<PastVersion> },
     Anew(History),
 }
 
@@ -61,23 +58,16 @@ impl Diary {
         // An append to a file with a broken end would never be read.
         let broken = Arc::new(AtomicBool::new(!is_whole));
         let (jobs, queue) = sync_channel(BEHIND);
-        let mut writer = Writer {
-            path,
-            file: None,
-            broken: Arc::clone(&broken),
-        };
-        std::thread::Builder::new()
-            .name("history".to_owned())
-            .spawn(move || writer.run(&queue))?;
+        let mut writer = Writer { path, file: None, broken: Arc::clone(&broken) };
+        std::thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&queue))?;
         Ok((Self { jobs, broken }, history))
     }
 
     /// Puts the newest version of `history` on disk, some time soon.
     pub(super) fn note(&self, before: Option<Snapshot>, history: &History) {
-        let append = before.zip(history.newest()).map(|(before, version)| Job::Append {
-            before: Box::new(before),
-            version: Arc::clone(version),
-        });
+        let append = before
+            .zip(history.newest())
+            .map(|(before, version)| Job::Append { before: Box::new(before), version: Arc::clone(version) });
         let job = match append {
             Some(append) if !self.broken.swap(false, Ordering::AcqRel) => append,
             _ => Job::Anew(history.clone()),

@@ -27,9 +27,7 @@ pub struct Frame(Bytes);
 impl Frame {
     /// Encodes a message.
     pub fn encode(message: Message) -> Self {
-        let message = config::ControlMessage {
-            message: Some(message),
-        };
+        let message = config::ControlMessage { message: Some(message) };
         Self(message.encode_to_vec().into())
     }
 
@@ -81,12 +79,7 @@ pub struct Chunks {
 impl Chunks {
     /// A batch of these changes. New things come before removals: make before break.
     pub fn new(span: Span, delta: Delta) -> Self {
-        Self {
-            span,
-            up: delta.up.into(),
-            removed: delta.removed.into(),
-            over: false,
-        }
+        Self { span, up: delta.up.into(), removed: delta.removed.into(), over: false }
     }
 
     /// Whether the last chunk was handed out.
@@ -138,19 +131,11 @@ mod tests {
     use shared::kind::{Kind, ResourceKey};
 
     fn span() -> Span {
-        Span {
-            lane: Lane::Live,
-            from: Seq(3),
-            to: Seq(9),
-            root_after: Root([7; 16]),
-        }
+        Span { lane: Lane::Live, from: Seq(3), to: Seq(9), root_after: Root([7; 16]) }
     }
 
     fn decode(frame: &Frame) -> config::Batch {
-        match config::ControlMessage::decode(frame.as_bytes().clone())
-            .unwrap()
-            .message
-        {
+        match config::ControlMessage::decode(frame.as_bytes().clone()).unwrap().message {
             Some(Message::Batch(batch)) => batch,
             other => panic!("expected a batch, got {other:?}"),
         }
@@ -188,25 +173,14 @@ mod tests {
         assert_eq!(more.iter().filter(|more| !**more).count(), 1);
         assert_eq!(more.last(), Some(&false));
         let up: Vec<_> = batches.iter().flat_map(|batch| batch.up.clone()).collect();
-        assert_eq!(
-            up,
-            delta.up.iter().map(|entry| entry.to_wire()).collect::<Vec<_>>()
-        );
-        assert_eq!(
-            batches.iter().map(|batch| batch.removed.len()).sum::<usize>(),
-            2_000
-        );
+        assert_eq!(up, delta.up.iter().map(|entry| entry.to_wire()).collect::<Vec<_>>());
+        assert_eq!(batches.iter().map(|batch| batch.removed.len()).sum::<usize>(), 2_000);
     }
 
     #[test]
     fn a_resource_larger_than_a_chunk_travels_alone() {
-        let delta = Delta {
-            up: vec![entry(0, 10), entry(1, 2 * CHUNK), entry(2, 10)],
-            removed: Vec::new(),
-        };
-        let sizes: Vec<_> = Chunks::new(span(), delta)
-            .map(|frame| decode(&frame).up.len())
-            .collect();
+        let delta = Delta { up: vec![entry(0, 10), entry(1, 2 * CHUNK), entry(2, 10)], removed: Vec::new() };
+        let sizes: Vec<_> = Chunks::new(span(), delta).map(|frame| decode(&frame).up.len()).collect();
         assert_eq!(sizes, [1, 1, 1]);
     }
 }

@@ -81,10 +81,7 @@ impl LaneState {
 
     /// Everything, as a batch that replaces whatever the proxy has.
     pub fn full(&self) -> Chunks {
-        let delta = Delta {
-            up: self.snapshot.iter().cloned().collect(),
-            removed: Vec::new(),
-        };
+        let delta = Delta { up: self.snapshot.iter().cloned().collect(), removed: Vec::new() };
         Chunks::new(self.span(Seq::default()), delta)
     }
 
@@ -99,10 +96,7 @@ impl LaneState {
         for ((_, key), change) in self.by_seq.range((cursor.next(), least)..) {
             match change {
                 Change::Up(entry) => delta.up.push(Arc::clone(entry)),
-                Change::Removed { gone } => delta.removed.push(Removal {
-                    key: key.clone(),
-                    gone: *gone,
-                }),
+                Change::Removed { gone } => delta.removed.push(Removal { key: key.clone(), gone: *gone }),
             }
         }
         Some(Chunks::new(self.span(cursor), delta))
@@ -129,12 +123,7 @@ impl LaneState {
     }
 
     fn span(&self, from: Seq) -> Span {
-        Span {
-            lane: self.lane,
-            from,
-            to: self.seq,
-            root_after: self.root,
-        }
+        Span { lane: self.lane, from, to: self.seq, root_after: self.root }
     }
 }
 
@@ -197,12 +186,7 @@ impl LaneLog {
         self.state.root = self.state.snapshot.root();
         self.state.committed = now;
         // The first commit has nothing before it that a proxy could have.
-        self.state.last = (seq > Seq(1)).then(|| {
-            Arc::new(LastCommit {
-                delta,
-                frames: OnceLock::new(),
-            })
-        });
+        self.state.last = (seq > Seq(1)).then(|| Arc::new(LastCommit { delta, frames: OnceLock::new() }));
         self.collect(now);
     }
 

@@ -80,16 +80,10 @@ pub(super) fn line(record: &Record<'_>, time: &str, out: &mut Vec<u8>) {
     escape(referer.unwrap_or(b"-"), out);
     out.extend_from_slice(b"\" \"");
     escape(user_agent.unwrap_or(b"-"), out);
-    let _ = write!(
-        out,
-        "\" {received} {} [{upstream}] [{alternative}] ",
-        Seconds(*took)
-    );
+    let _ = write!(out, "\" {received} {} [{upstream}] [{alternative}] ", Seconds(*took));
     list(attempts, out, |attempt, out| write!(out, "{}", attempt.address));
     list(attempts, out, |attempt, out| write!(out, "{}", attempt.length));
-    list(attempts, out, |attempt, out| {
-        write!(out, "{}", Seconds(attempt.took))
-    });
+    list(attempts, out, |attempt, out| write!(out, "{}", Seconds(attempt.took)));
     list(attempts, out, |attempt, out| write!(out, "{}", attempt.status));
     escape(request_id, out);
     out.push(b'\n');

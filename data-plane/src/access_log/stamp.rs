@@ -23,11 +23,8 @@ impl Stamp {
             let (month, year) = (MONTHS[moment.month], moment.year);
             self.text.clear();
             // Writing to a String cannot fail.
-            let _ = write!(
-                self.text,
-                "{:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000",
-                moment.day
-            );
+            let _ =
+                write!(self.text, "{:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000", moment.day);
         }
         &self.text
     }

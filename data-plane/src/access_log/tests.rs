@@ -16,10 +16,7 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -94,10 +91,7 @@ fn tries_are_listed_and_none_is_a_dash() {
         lines.push(&record(&[]));
     });
     let lines: Vec<&str> = text.lines().collect();
-    assert!(
-        lines[0].contains(" [] 10.1.2.3:80, [fd00::1]:80 0, 0 0.000, 0.000 502, 200 0"),
-        "{text}"
-    );
+    assert!(lines[0].contains(" [] 10.1.2.3:80, [fd00::1]:80 0, 0 0.000, 0.000 502, 200 0"), "{text}");
     assert!(lines[1].contains(" [] - - - - 0"), "{text}");
 }
 

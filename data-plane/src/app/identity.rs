@@ -12,9 +12,7 @@ pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> I
     let host = host_name();
     let pod = env::var("POD_NAME").ok().filter(|name| !name.is_empty());
     let name = fit(pod.as_deref().unwrap_or(&host), LONGEST - 17);
-    let node = node
-        .or_else(|| env::var("NODE_NAME").ok())
-        .filter(|name| !name.is_empty());
+    let node = node.or_else(|| env::var("NODE_NAME").ok()).filter(|name| !name.is_empty());
     Identity {
         proxy_id: format!("{name}-{:016x}", fastrand::u64(..)),
         node: fit(node.as_deref().unwrap_or(&host), LONGEST),
@@ -34,10 +32,7 @@ fn host_name() -> String {
 
 /// What of a name the stream allows: printable ASCII without spaces.
 fn fit(name: &str, longest: usize) -> String {
-    name.chars()
-        .filter(char::is_ascii_graphic)
-        .take(longest)
-        .collect()
+    name.chars().filter(char::is_ascii_graphic).take(longest).collect()
 }
 
 #[cfg(test)]

@@ -17,24 +17,10 @@ use crate::table::apply::Counters;
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
 const COUNTERS: [Plain; 4] = [
-    ("firth_hosts_rebuilt", "Hosts that were compiled", |it| {
-        &it.hosts_rebuilt
-    }),
-    (
-        "firth_cells_updated",
-        "Sets of endpoints that were put in place",
-        |it| &it.cells_updated,
-    ),
-    (
-        "firth_certificates_updated",
-        "Certificates that were put in place",
-        |it| &it.certificates_updated,
-    ),
-    (
-        "firth_tables_published",
-        "Host tables that were put in place",
-        |it| &it.tables_published,
-    ),
+    ("firth_hosts_rebuilt", "Hosts that were compiled", |it| &it.hosts_rebuilt),
+    ("firth_cells_updated", "Sets of endpoints that were put in place", |it| &it.cells_updated),
+    ("firth_certificates_updated", "Certificates that were put in place", |it| &it.certificates_updated),
+    ("firth_tables_published", "Host tables that were put in place", |it| &it.tables_published),
 ];
 
 /// What the control thread did and where it is.
@@ -63,26 +49,10 @@ impl Collector for TableMetrics {
 
         let retired = self.counters.tables_retired.load(Ordering::Relaxed);
         let gauges = [
-            (
-                "firth_control_plane_connected",
-                "Whether a stream is open",
-                u64::from(view.connected),
-            ),
-            (
-                "firth_lanes_complete",
-                "Whether everything was received once",
-                u64::from(view.complete),
-            ),
-            (
-                "firth_resources_refused",
-                "Resources that this proxy has and cannot serve",
-                view.refused,
-            ),
-            (
-                "firth_tables_retired",
-                "Old tables that a worker still looks at",
-                retired,
-            ),
+            ("firth_control_plane_connected", "Whether a stream is open", u64::from(view.connected)),
+            ("firth_lanes_complete", "Whether everything was received once", u64::from(view.complete)),
+            ("firth_resources_refused", "Resources that this proxy has and cannot serve", view.refused),
+            ("firth_tables_retired", "Old tables that a worker still looks at", retired),
         ];
         for (name, help, value) in gauges {
             gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
@@ -95,12 +65,8 @@ impl Collector for TableMetrics {
             }
             Ok(())
         };
-        each("firth_resources", "Resources that this proxy has", |it| {
-            it.resources
-        })?;
-        each("firth_lane_seq", "Place in the log of the control plane", |it| {
-            it.seq.0
-        })?;
+        each("firth_resources", "Resources that this proxy has", |it| it.resources)?;
+        each("firth_lane_seq", "Place in the log of the control plane", |it| it.seq.0)?;
         let help = "Version of what this proxy has, as a label";
         let mut metric = encoder.encode_descriptor("firth_version", help, None, MetricType::Gauge)?;
         for (lane, standing) in &lanes {

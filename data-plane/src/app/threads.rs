@@ -106,12 +106,8 @@ mod tests {
     async fn a_thread_that_ends_is_seen() {
         let (stop, stopped) = watch::channel(false);
         let mut threads = Threads::default();
-        threads
-            .start("patient", stopped.clone(), std::future::pending::<()>)
-            .unwrap();
-        threads
-            .start("hasty", stopped, || async { panic!("on purpose") })
-            .unwrap();
+        threads.start("patient", stopped.clone(), std::future::pending::<()>).unwrap();
+        threads.start("hasty", stopped, || async { panic!("on purpose") }).unwrap();
         assert_eq!(threads.ended().await, "thread hasty panicked: on purpose");
         stop.send_replace(true);
         threads.join().await.unwrap();

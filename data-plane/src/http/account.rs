@@ -179,11 +179,7 @@ impl Drop for Account {
             client: self.client,
             user: user.as_deref(),
             request: head.map_or([&self.line, b"", b""], |head| {
-                [
-                    head.method_name().as_bytes(),
-                    head.raw_target(),
-                    head.version.as_str().as_bytes(),
-                ]
+                [head.method_name().as_bytes(), head.raw_target(), head.version.as_str().as_bytes()]
             }),
             status: tally.status,
             sent: tally.sent,

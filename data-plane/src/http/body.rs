@@ -48,11 +48,7 @@ impl Joining {
     /// What is left.
     pub(crate) fn rest(&mut self) -> Option<Bytes> {
         let first = std::mem::take(&mut self.first);
-        let rest = if first.is_empty() {
-            self.several.split().freeze()
-        } else {
-            first
-        };
+        let rest = if first.is_empty() { self.several.split().freeze() } else { first };
         (!rest.is_empty()).then_some(rest)
     }
 }
@@ -129,11 +125,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     }
 
     fn streamed(first: Pieces, rest: &'b mut B) -> Self {
-        Self::Streamed {
-            first,
-            rest,
-            begun: false,
-        }
+        Self::Streamed { first, rest, begun: false }
     }
 
     /// Whether the body can be sent from its beginning.
@@ -203,11 +195,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits {
-            replayable_body: 6,
-            client_body: Duration::from_secs(1),
-            ..Limits::default()
-        }
+        Limits { replayable_body: 6, client_body: Duration::from_secs(1), ..Limits::default() }
     }
 
     async fn prepare(
@@ -254,10 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn tiny_pieces_are_kept_together() {
-        let limits = Limits {
-            replayable_body: 10_000,
-            ..Limits::default()
-        };
+        let limits = Limits { replayable_body: 10_000, ..Limits::default() };
         let timers = Timers::new(shared::clock::now());
         let tiny = Script(vec![b"x"; limits.replayable_body + 2], None);
         for (mut script, whole) in [(tiny, false), (Script(vec![b"ab"; 5_000], None), true)] {

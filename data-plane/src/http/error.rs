@@ -119,10 +119,7 @@ pub struct ProxyError {
 impl ProxyError {
     /// A failure that came from another one.
     pub fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            kind,
-            source: Some(source.into()),
-        }
+        Self { kind, source: Some(source.into()) }
     }
 }
 

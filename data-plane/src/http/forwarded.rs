@@ -62,17 +62,14 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
 }
 
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
-    name.get(..prefix.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
 /// 32 lower-case hex digits.
 pub(crate) fn request_id() -> Bytes {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let random = fastrand::u128(..);
-    (0..32)
-        .map(|place| DIGITS[(random >> (place * 4) & 15) as usize])
-        .collect()
+    (0..32).map(|place| DIGITS[(random >> (place * 4) & 15) as usize]).collect()
 }
 
 #[cfg(test)]
@@ -87,17 +84,12 @@ mod tests {
     fn passed_on(fields: &str) -> Vec<(String, String)> {
         let text = format!("GET / HTTP/1.1\r\nHost: A.test:8080\r\n{fields}\r\n");
         let mut buffer = BytesMut::from(text.as_bytes());
-        let mut head = RequestReader::new(Limits::REQUEST)
-            .feed(&mut buffer)
-            .unwrap()
-            .unwrap();
+        let mut head = RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap();
         let peer = Peer::new("10.0.0.9:5555".parse().unwrap(), Scheme::Https, 443);
         apply(&mut head, &peer);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let fields = head.fields.iter();
-        fields
-            .map(|(name, value)| (text(name).to_lowercase(), text(value)))
-            .collect()
+        fields.map(|(name, value)| (text(name).to_lowercase(), text(value))).collect()
     }
 
     fn values<'a>(fields: &'a [(String, String)], name: &str) -> Vec<&'a str> {
@@ -154,20 +146,13 @@ mod tests {
 
     #[test]
     fn an_id_is_kept_or_made() {
-        assert_eq!(
-            values(&passed_on("X-Request-ID: abc\r\n"), "x-request-id"),
-            ["abc"]
-        );
+        assert_eq!(values(&passed_on("X-Request-ID: abc\r\n"), "x-request-id"), ["abc"]);
         for none in ["", "X-Request-ID:\r\n"] {
             let fields = passed_on(none);
             let made = values(&fields, "x-request-id");
             assert_eq!(made.len(), 1);
             assert_eq!(made[0].len(), 32);
-            assert!(
-                made[0]
-                    .bytes()
-                    .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-            );
+            assert!(made[0].bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')));
         }
     }
 }

@@ -28,20 +28,11 @@ pub struct Limits {
 
 impl Limits {
     /// What clients may send by default.
-    pub const REQUEST: Self = Self {
-        start_line: 8 << 10,
-        field_line: 8 << 10,
-        head: 64 << 10,
-        fields: 100,
-    };
+    pub const REQUEST: Self = Self { start_line: 8 << 10, field_line: 8 << 10, head: 64 << 10, fields: 100 };
 
     /// What backends may send by default: only the whole head is bounded, a single field may fill it.
-    pub const RESPONSE: Self = Self {
-        start_line: 64 << 10,
-        field_line: 64 << 10,
-        head: 64 << 10,
-        fields: MAX_FIELDS,
-    };
+    pub const RESPONSE: Self =
+        Self { start_line: 64 << 10, field_line: 64 << 10, head: 64 << 10, fields: MAX_FIELDS };
 }
 
 /// Why a message head cannot be taken.
@@ -135,11 +126,7 @@ impl HeadError {
 /// # Errors
 /// [`HeadError::Method`] or, when it is no method at all, [`HeadError::StartLine`].
 pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
-    if name.is_empty()
-        || !name
-            .iter()
-            .all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'))
-    {
+    if name.is_empty() || !name.iter().all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-')) {
         return Err(HeadError::StartLine);
     }
     match name {
@@ -173,22 +160,12 @@ pub(crate) fn target(method: Method, target: &[u8]) -> Result<Target, HeadError>
         _ => {
             let from = [&b"http://"[..], b"https://"]
                 .iter()
-                .find(|scheme| {
-                    target
-                        .get(..scheme.len())
-                        .is_some_and(|t| t.eq_ignore_ascii_case(scheme))
-                })
+                .find(|scheme| target.get(..scheme.len()).is_some_and(|t| t.eq_ignore_ascii_case(scheme)))
                 .ok_or(HeadError::Target)?
                 .len();
             let rest = &target[from..];
-            let length = rest
-                .iter()
-                .position(|b| matches!(b, b'/' | b'?'))
-                .unwrap_or(rest.len());
-            Ok(Target::Absolute {
-                from,
-                to: from + length,
-            })
+            let length = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+            Ok(Target::Absolute { from, to: from + length })
         }
     }
 }
@@ -236,11 +213,7 @@ pub(crate) fn transfer_coding(fields: &Fields) -> Result<bool, HeadError> {
         return Err(HeadError::Framing);
     }
     // A list, even `chunked, chunked`, is a coding that some reader takes otherwise: only the bare word passes.
-    if value.eq_ignore_ascii_case(b"chunked") {
-        Ok(true)
-    } else {
-        Err(HeadError::TransferCoding)
-    }
+    if value.eq_ignore_ascii_case(b"chunked") { Ok(true) } else { Err(HeadError::TransferCoding) }
 }
 
 /// A decimal number below 2^63 in at most 19 digits; leading zeros within those are allowed.

@@ -52,19 +52,10 @@ pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, 
         let pace = pace.clone();
         service_fn(move |request: http::Request<Incoming>| {
             let stream = busy.stream();
-            answer(
-                Rc::clone(&worker),
-                Rc::clone(&peer),
-                request,
-                pace.clone(),
-                stream,
-            )
+            answer(Rc::clone(&worker), Rc::clone(&peer), request, pace.clone(), stream)
         })
     };
-    let executor = Local {
-        worker: Rc::clone(&worker),
-        pace,
-    };
+    let executor = Local { worker: Rc::clone(&worker), pace };
     let connection = Builder::new(executor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)

@@ -20,12 +20,7 @@ pub struct Host {
 impl Host {
     /// The host of an HTTP/1.0 request that names none: only the catch-all serves it.
     pub fn none() -> Self {
-        Self {
-            raw: Bytes::new(),
-            name_len: 0,
-            folded: None,
-            port: None,
-        }
+        Self { raw: Bytes::new(), name_len: 0, folded: None, port: None }
     }
 
     /// Checks a host with an optional port.
@@ -57,16 +52,8 @@ impl Host {
             return Err(HeadError::Host);
         }
         let name = std::str::from_utf8(&raw[..name_end]).map_err(|_| HeadError::Host)?;
-        let folded = name
-            .bytes()
-            .any(|b| b.is_ascii_uppercase())
-            .then(|| name.to_ascii_lowercase().into());
-        Ok(Self {
-            raw,
-            name_len: name_end,
-            folded,
-            port,
-        })
+        let folded = name.bytes().any(|b| b.is_ascii_uppercase()).then(|| name.to_ascii_lowercase().into());
+        Ok(Self { raw, name_len: name_end, folded, port })
     }
 
     /// As the client wrote it, the port included: what the backend gets as Host. Empty when there was none.
@@ -117,10 +104,7 @@ fn check_name(name: &[u8]) -> Result<(), HeadError> {
     while let Some(&b) = rest.next() {
         let allowed = match b {
             b'.' => previous != b'.',
-            b'%' => rest
-                .as_slice()
-                .get(..2)
-                .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)),
+            b'%' => rest.as_slice().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)),
             b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => true,
             _ => b.is_ascii_alphanumeric(),
         };

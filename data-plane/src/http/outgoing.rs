@@ -48,14 +48,7 @@ pub(crate) struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// Begins with a head, which may be empty.
     pub(crate) fn new(head: &'a [u8]) -> Self {
-        Self {
-            head,
-            pieces: SmallVec::new(),
-            done: 0,
-            offset: 0,
-            unflushed: false,
-            written: 0,
-        }
+        Self { head, pieces: SmallVec::new(), done: 0, offset: 0, unflushed: false, written: 0 }
     }
 
     /// Adds a piece of body between what its framing puts around it.
@@ -216,11 +209,7 @@ mod tests {
     fn chunked() -> BodyWriter {
         let mut head = ResponseHead::new(200);
         head.framing = Framing::Chunked;
-        let client = Client {
-            version: Version::Http11,
-            to_head: false,
-            keep_alive: true,
-        };
+        let client = Client { version: Version::Http11, to_head: false, keep_alive: true };
         write_response(&mut Vec::new(), &head, client).0
     }
 
@@ -228,11 +217,7 @@ mod tests {
     #[test]
     fn what_is_written_is_let_go() {
         const PIECE: usize = 4 * 1024;
-        let mut narrow = Narrow {
-            width: 1024,
-            calls: 0,
-            got: Vec::new(),
-        };
+        let mut narrow = Narrow { width: 1024, calls: 0, got: Vec::new() };
         let mut outgoing = Outgoing::new(b"");
         let mut writer = chunked();
         let mut cx = Context::from_waker(Waker::noop());
@@ -243,11 +228,7 @@ mod tests {
                 assert!(outgoing.poll_write(&mut narrow, &mut cx).is_pending());
             }
             outgoing.push(writer.frame(PIECE).unwrap(), piece.clone());
-            assert!(
-                outgoing.pieces.len() <= 2 * SLICES + 3,
-                "{}",
-                outgoing.pieces.len()
-            );
+            assert!(outgoing.pieces.len() <= 2 * SLICES + 3, "{}", outgoing.pieces.len());
         }
         let held = pieces.iter().filter(|piece| !piece.is_unique()).count();
         assert!(held <= SLICES, "{held}");

@@ -38,10 +38,7 @@ fn without_port(raw: &[u8]) -> &[u8] {
     if raw.is_empty() {
         return NO_HOST;
     }
-    let name = raw
-        .iter()
-        .rposition(|byte| *byte == b']')
-        .map_or(0, |end| end + 1);
+    let name = raw.iter().rposition(|byte| *byte == b']').map_or(0, |end| end + 1);
     let colon = raw[name..].iter().position(|byte| *byte == b':');
     colon.map_or(raw, |colon| &raw[..name + colon])
 }
@@ -83,10 +80,7 @@ mod tests {
         let location =
             |scheme, raw, query| String::from_utf8(with_slash(scheme, &host(raw), b"/foo", query)).unwrap();
         assert_eq!(location(Scheme::Http, "A.TEST:8080", None), "http://a.test/foo/");
-        assert_eq!(
-            location(Scheme::Https, "a.test", Some(b"x=1")),
-            "https://a.test/foo/?x=1"
-        );
+        assert_eq!(location(Scheme::Https, "a.test", Some(b"x=1")), "https://a.test/foo/?x=1");
         assert_eq!(location(Scheme::Http, "a.test", Some(b"")), "http://a.test/foo/?");
     }
 }

@@ -47,16 +47,9 @@ impl Reply {
         let mut head = Box::new(ResponseHead::new(status));
         head.framing = Framing::Length(body.len() as u64);
         head.declared_length = Some(body.len() as u64);
-        head.fields
-            .append(Known::Date, worker.date.borrow().as_str().to_owned());
-        head.fields
-            .append(Known::ContentType, Bytes::from_static(b"text/html"));
-        Self {
-            head,
-            body: ReplyBody::Page(body),
-            close: false,
-            untold: None,
-        }
+        head.fields.append(Known::Date, worker.date.borrow().as_str().to_owned());
+        head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
+        Self { head, body: ReplyBody::Page(body), close: false, untold: None }
     }
 
     /// A page that leads elsewhere.
@@ -158,11 +151,7 @@ mod tests {
         ] {
             let text = page(status);
             let expected = format!("<center><h1>{title}</h1></center>");
-            assert!(
-                text.windows(expected.len())
-                    .any(|part| part == expected.as_bytes()),
-                "{title}"
-            );
+            assert!(text.windows(expected.len()).any(|part| part == expected.as_bytes()), "{title}");
         }
         assert!(page(200).is_empty());
     }

@@ -24,11 +24,7 @@ pub(crate) async fn tunnel<S: Stream>(
     rest: BytesMut,
     link: Link,
 ) -> u64 {
-    let Link {
-        stream: mut endpoint,
-        input,
-        ..
-    } = link;
+    let Link { stream: mut endpoint, input, .. } = link;
     let mut up = Direction::new(rest);
     let mut down = Direction::new(input);
     timer.arm(worker.limits.read);
@@ -42,9 +38,7 @@ pub(crate) async fn tunnel<S: Stream>(
         if up.moved + down.moved > before {
             timer.arm(worker.limits.read);
         }
-        timer
-            .poll_elapsed(cx)
-            .map(|_| Err(io::ErrorKind::TimedOut.into()))
+        timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     })
     .await;
     timer.disarm();
@@ -76,12 +70,7 @@ struct Direction {
 
 impl Direction {
     fn new(buffer: BytesMut) -> Self {
-        Self {
-            buffer,
-            state: State::Open,
-            unflushed: false,
-            moved: 0,
-        }
+        Self { buffer, state: State::Open, unflushed: false, moved: 0 }
     }
 
     /// Moves what can be moved. Ready when the source has finished and the sink knows.

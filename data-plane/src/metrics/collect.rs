@@ -17,63 +17,23 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
 const COUNTERS: [Plain; 15] = [
-    ("firth_connections_accepted", "Client connections accepted", |w| {
-        &w.accepted
-    }),
-    (
-        "firth_connections_refused",
-        "Client connections closed because too many were open",
-        |w| &w.refused,
-    ),
+    ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
+    ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
     ("firth_accept_errors", "Failed accepts", |w| &w.accept_errors),
-    (
-        "firth_tls_handshake_failures",
-        "TLS handshakes that failed",
-        |w| &w.handshake_failures,
-    ),
+    ("firth_tls_handshake_failures", "TLS handshakes that failed", |w| &w.handshake_failures),
     ("firth_panics", "Connections ended by a panic", |w| &w.panics),
-    ("firth_requests_routed", "Requests sent to a backend", |w| {
-        &w.routed
+    ("firth_requests_routed", "Requests sent to a backend", |w| &w.routed),
+    ("firth_requests_refused", "Requests refused before routing", |w| &w.refusals),
+    ("firth_requests_abandoned", "Requests whose client went before the answer was whole", |w| &w.abandoned),
+    ("firth_request_body_bytes", "Bytes of request bodies", |w| &w.received),
+    ("firth_response_body_bytes", "Bytes of response bodies", |w| &w.sent),
+    ("firth_upstream_connections", "Connections opened to endpoints", |w| &w.connected),
+    ("firth_upstream_reused", "Requests sent over a kept connection", |w| &w.reused),
+    ("firth_upstream_retries", "Requests tried again on another endpoint", |w| &w.retries),
+    ("firth_access_log_dropped", "Access log lines dropped because the writer was behind", |w| {
+        &w.log_dropped
     }),
-    ("firth_requests_refused", "Requests refused before routing", |w| {
-        &w.refusals
-    }),
-    (
-        "firth_requests_abandoned",
-        "Requests whose client went before the answer was whole",
-        |w| &w.abandoned,
-    ),
-    ("firth_request_body_bytes", "Bytes of request bodies", |w| {
-        &w.received
-    }),
-    ("firth_response_body_bytes", "Bytes of response bodies", |w| {
-        &w.sent
-    }),
-    (
-        "firth_upstream_connections",
-        "Connections opened to endpoints",
-        |w| &w.connected,
-    ),
-    (
-        "firth_upstream_reused",
-        "Requests sent over a kept connection",
-        |w| &w.reused,
-    ),
-    (
-        "firth_upstream_retries",
-        "Requests tried again on another endpoint",
-        |w| &w.retries,
-    ),
-    (
-        "firth_access_log_dropped",
-        "Access log lines dropped because the writer was behind",
-        |w| &w.log_dropped,
-    ),
-    (
-        "firth_access_log_lines",
-        "Access log lines handed to the writer",
-        |w| &w.log_lines,
-    ),
+    ("firth_access_log_lines", "Access log lines handed to the writer", |w| &w.log_lines),
 ];
 
 impl Collector for Metrics {
@@ -126,12 +86,8 @@ impl Metrics {
         let count = buckets.iter().map(|(_, count)| count).sum();
         let seconds = self.sum(|worker| &worker.time_micros) as f64 / 1e6;
         let help = "Time from a request's head to the end of its answer";
-        let mut metric = encoder.encode_descriptor(
-            "firth_request_duration_seconds",
-            help,
-            None,
-            MetricType::Histogram,
-        )?;
+        let mut metric =
+            encoder.encode_descriptor("firth_request_duration_seconds", help, None, MetricType::Histogram)?;
         metric.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
     }
 }
@@ -166,10 +122,7 @@ mod tests {
             "firth_request_duration_seconds_bucket{le=\"0.01\"} 1",
             "firth_request_duration_seconds_bucket{le=\"+Inf\"} 2",
         ] {
-            assert!(
-                text.lines().any(|found| found == line),
-                "{line} is not in\n{text}"
-            );
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
 }

@@ -27,9 +27,7 @@ impl Complaint {
     }
 
     fn due(&mut self, now: Instant) -> bool {
-        let due = self
-            .last
-            .is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
+        let due = self.last.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
         if due {
             self.last = Some(now);
         }

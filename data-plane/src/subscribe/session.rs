@@ -146,12 +146,7 @@ impl Session {
                 staged: Vec::new(),
             }));
         }
-        let Identity {
-            proxy_id,
-            node,
-            zone,
-            group,
-        } = self.identity.clone();
+        let Identity { proxy_id, node, zone, group } = self.identity.clone();
         wire::message(FromProxy::Hello(config::Hello {
             proxy_id,
             node,
@@ -214,18 +209,15 @@ impl Session {
             (Some(Control::Heartbeat(heartbeat)), true) => self.on_heartbeat(&heartbeat, writer, actions),
             // What a later revision may say and does not need an answer.
             (None, true) => Ok(()),
-            (Some(Control::InventoryRequest(_)), true) => Err(protocol(
-                "got an inventory request, which this proxy did not offer to answer",
-            )),
+            (Some(Control::InventoryRequest(_)), true) => {
+                Err(protocol("got an inventory request, which this proxy did not offer to answer"))
+            }
         }
     }
 
     fn on_welcome(&mut self, welcome: &config::Welcome, writer: &mut Writer) -> Result<(), Close> {
         let lineage = Lineage::from_slice(&welcome.lineage).ok_or_else(|| {
-            protocol(format!(
-                "expected a lineage of 16 bytes, got {}",
-                welcome.lineage.len()
-            ))
+            protocol(format!("expected a lineage of 16 bytes, got {}", welcome.lineage.len()))
         })?;
         for start in &welcome.lanes {
             let lane = wire::lane(start.lane)?;
@@ -239,9 +231,7 @@ impl Session {
                 Mode::Cursor => {
                     let resumed = state.position.filter(|(ours, _)| *ours == lineage);
                     let Some((_, ours)) = resumed else {
-                        return Err(protocol(
-                            "a lane goes on from a cursor that this proxy does not have",
-                        ));
+                        return Err(protocol("a lane goes on from a cursor that this proxy does not have"));
                     };
                     state.complete = true;
                     state.target = (ours < seq).then_some(seq);
@@ -256,10 +246,7 @@ impl Session {
                     }
                 }
                 Mode::Inventory | Mode::Unspecified => {
-                    return Err(protocol(format!(
-                        "a lane begins in the unknown mode {}",
-                        start.mode
-                    )));
+                    return Err(protocol(format!("a lane begins in the unknown mode {}", start.mode)));
                 }
             }
             info!(
@@ -287,14 +274,8 @@ impl Session {
             let here = state.staged.is_none() && state.position.map(|(_, seq)| seq) == Some(Seq(place.seq));
             let (expected, actual) = (wire::root(&place.root)?, writer.root(lane));
             if here && expected != actual {
-                actions
-                    .say
-                    .push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
-                return Err(Close::Diverged {
-                    lane,
-                    expected,
-                    actual,
-                });
+                actions.say.push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
+                return Err(Close::Diverged { lane, expected, actual });
             }
         }
         Ok(())

@@ -3,9 +3,7 @@
 use super::*;
 
 fn refused(url: &str, insecure: bool) -> AddressError {
-    Subscription::new(url, insecure, Identity::default())
-        .map(|_| ())
-        .unwrap_err()
+    Subscription::new(url, insecure, Identity::default()).map(|_| ()).unwrap_err()
 }
 
 #[test]
@@ -15,14 +13,8 @@ fn addresses() {
         refused("http://127.0.0.1:15010", false),
         AddressError::Plain("http://127.0.0.1:15010".into())
     );
-    assert!(matches!(
-        refused("https://a.test", true),
-        AddressError::Encrypted(_)
-    ));
+    assert!(matches!(refused("https://a.test", true), AddressError::Encrypted(_)));
     for url in ["127.0.0.1:15010", "", "http://", "http://a b", "ftp://a.test"] {
-        assert!(
-            matches!(refused(url, true), AddressError::Malformed { .. }),
-            "{url}"
-        );
+        assert!(matches!(refused(url, true), AddressError::Malformed { .. }), "{url}");
     }
 }

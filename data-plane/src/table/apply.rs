@@ -127,9 +127,7 @@ impl Writer {
 
     /// What it has on a lane and cannot serve, by kind and key.
     pub fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)> {
-        self.refused
-            .iter()
-            .filter(move |(key, _)| key.kind.lane() == lane)
+        self.refused.iter().filter(move |(key, _)| key.kind.lane() == lane)
     }
 
     /// Applies a change of the CONFIG lane in one step: resources go, resources come, one table is published.
@@ -170,11 +168,7 @@ impl Writer {
     /// Ends a full sync of the LIVE lane: what this proxy has and the sync did not bring is no longer had, but stays in
     /// use until [`Self::settle`].
     pub fn retain_live(&mut self, brought: impl Fn(&ResourceKey) -> bool) {
-        let lacks = self
-            .has_live
-            .iter()
-            .map(|entry| &entry.key)
-            .filter(|key| !brought(key));
+        let lacks = self.has_live.iter().map(|entry| &entry.key).filter(|key| !brought(key));
         let removed: Vec<_> = lacks.map(|key| (key.clone(), Leave::Absent)).collect();
         self.change_live(Vec::new(), &removed);
     }
@@ -189,9 +183,7 @@ impl Writer {
     /// called after each change and on a tick.
     pub fn collect(&mut self) {
         self.retired.collect(&self.tables);
-        self.counters
-            .tables_retired
-            .store(self.retired.len() as u64, Ordering::Relaxed);
+        self.counters.tables_retired.store(self.retired.len() as u64, Ordering::Relaxed);
         self.cells.sweep();
         self.secrets.sweep();
     }
@@ -260,9 +252,7 @@ impl Writer {
     }
 
     fn count_refused(&self) {
-        self.counters
-            .refused
-            .store(self.refused.len() as u64, Ordering::Relaxed);
+        self.counters.refused.store(self.refused.len() as u64, Ordering::Relaxed);
     }
 
     /// Compiles the hosts that changed and puts the table of now in place, if there is anything new in it.
@@ -282,8 +272,7 @@ impl Writer {
         }
         // A Backend that no table has any more is not let go of by the hosts that name it still.
         let left = touched.backends.into_iter();
-        self.cells
-            .release(left.filter(|key| self.config.backend(key).is_none()));
+        self.cells.release(left.filter(|key| self.config.backend(key).is_none()));
         if touched.default_certificate {
             let key = self.config.settings().default_certificate.as_str();
             self.secrets.set_default(key);

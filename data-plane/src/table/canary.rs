@@ -37,14 +37,7 @@ enum Rule {
 impl CompiledCanary {
     /// Compiles a policy. A faulty pattern sends requests with the header to the main backend, as the original does.
     pub fn new(canary: &Canary) -> Self {
-        let Canary {
-            header,
-            header_value,
-            header_pattern,
-            cookie,
-            weight,
-            weight_total,
-        } = canary;
+        let Canary { header, header_value, header_pattern, cookie, weight, weight_total } = canary;
         let rule = || {
             if !header_value.is_empty() {
                 Rule::Value(header_value.as_bytes().into())
@@ -57,10 +50,7 @@ impl CompiledCanary {
         // The original reads the variable `$http_...`, which spells every field with underscores in lower case.
         let name = || header.replace('_', "-").to_ascii_lowercase().into();
         Self {
-            header: (!header.is_empty()).then(|| Header {
-                name: name(),
-                rule: rule(),
-            }),
+            header: (!header.is_empty()).then(|| Header { name: name(), rule: rule() }),
             cookie: (!cookie.is_empty()).then(|| cookie.as_str().into()),
             weight: *weight,
             weight_total: u64::try_from(*weight_total).unwrap_or(0).max(100),
@@ -111,10 +101,7 @@ fn words(value: &[u8]) -> Option<bool> {
 /// Searches bytes, as PCRE does without its UTF mode.
 fn compile(pattern: &str) -> Option<Regex> {
     if pattern.len() > PATTERN_LENGTH {
-        warn!(
-            length = pattern.len(),
-            "canary pattern is longer than {PATTERN_LENGTH} bytes"
-        );
+        warn!(length = pattern.len(), "canary pattern is longer than {PATTERN_LENGTH} bytes");
         return None;
     }
     let built = RegexBuilder::new(pattern)
@@ -122,9 +109,7 @@ fn compile(pattern: &str) -> Option<Regex> {
         .size_limit(PATTERN_SIZE)
         .dfa_size_limit(PATTERN_CACHE)
         .build();
-    built
-        .inspect_err(|error| warn!(pattern, %error, "canary pattern cannot be used"))
-        .ok()
+    built.inspect_err(|error| warn!(pattern, %error, "canary pattern cannot be used")).ok()
 }
 
 #[cfg(test)]
@@ -150,10 +135,7 @@ mod tests {
         let canary = by_header("", "");
         assert!(decide(&canary, Some("always"), Some("never"), 0));
         assert!(!decide(&canary, Some("never"), Some("always"), 0));
-        assert!(
-            decide(&canary, Some("Always"), Some("always"), 0),
-            "goes on to the cookie"
-        );
+        assert!(decide(&canary, Some("Always"), Some("always"), 0), "goes on to the cookie");
         assert!(!decide(&canary, Some("Always"), None, 0));
     }
 
@@ -164,10 +146,7 @@ mod tests {
         assert!(!decide(&canary, Some("Blue"), None, 0));
         assert!(!decide(&canary, Some("green"), None, 0));
         assert!(!decide(&canary, Some("always"), None, 0));
-        assert!(
-            decide(&canary, Some("never"), Some("always"), 0),
-            "a different value goes on"
-        );
+        assert!(decide(&canary, Some("never"), Some("always"), 0), "a different value goes on");
     }
 
     #[test]
@@ -177,27 +156,15 @@ mod tests {
         assert!(!decide(&canary, Some("1A"), None, 0));
         assert!(decide(&canary, Some("none"), Some("always"), 0));
         for faulty in ["(", "(?=x)", r"(a?){999}a{999}", &"a".repeat(2000)] {
-            let canary = Canary {
-                weight: 100,
-                ..by_header("", faulty)
-            };
-            assert!(
-                !decide(&canary, Some("a"), Some("always"), 0),
-                "{faulty}: main backend"
-            );
-            assert!(
-                decide(&canary, None, None, 99),
-                "without the header the weight decides"
-            );
+            let canary = Canary { weight: 100, ..by_header("", faulty) };
+            assert!(!decide(&canary, Some("a"), Some("always"), 0), "{faulty}: main backend");
+            assert!(decide(&canary, None, None, 99), "without the header the weight decides");
         }
     }
 
     #[test]
     fn header_is_read_as_nginx_names_it() {
-        let canary = Canary {
-            header: "X_Canary-By".into(),
-            ..Canary::default()
-        };
+        let canary = Canary { header: "X_Canary-By".into(), ..Canary::default() };
         let asked = std::cell::RefCell::new(String::new());
         let header = |name: &str| {
             asked.replace(name.to_owned());
@@ -210,14 +177,8 @@ mod tests {
     #[test]
     fn weight_is_a_share() {
         let share = |weight, weight_total| {
-            let canary = CompiledCanary::new(&Canary {
-                weight,
-                weight_total,
-                ..Canary::default()
-            });
-            (0..1000)
-                .filter(|random| canary.decide(|_| None::<&str>, |_| None::<&str>, *random))
-                .count()
+            let canary = CompiledCanary::new(&Canary { weight, weight_total, ..Canary::default() });
+            (0..1000).filter(|random| canary.decide(|_| None::<&str>, |_| None::<&str>, *random)).count()
         };
         assert_eq!(share(0, 0), 0);
         assert_eq!(share(30, 0), 300);

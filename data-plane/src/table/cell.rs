@@ -73,10 +73,7 @@ pub struct CertificateCell {
 impl CertificateCell {
     /// Without certificate.
     pub fn new(key: Arc<str>) -> Self {
-        Self {
-            key,
-            certificate: ArcSwapOption::empty(),
-        }
+        Self { key, certificate: ArcSwapOption::empty() }
     }
 
     /// The certificate now.

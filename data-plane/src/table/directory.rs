@@ -30,29 +30,19 @@ pub struct Directory {
 
 impl Default for Directory {
     fn default() -> Self {
-        Self {
-            hasher: RandomState::default(),
-            root: Arc::new([const { None }; FAN_OUT]),
-            len: 0,
-        }
+        Self { hasher: RandomState::default(), root: Arc::new([const { None }; FAN_OUT]), len: 0 }
     }
 }
 
 impl Directory {
     /// The host of exactly this name. A wildcard is not found by it.
     pub fn exact(&self, name: &str) -> Option<&Arc<HostEntry>> {
-        self.find(Name {
-            wildcard: false,
-            text: name,
-        })
+        self.find(Name { wildcard: false, text: name })
     }
 
     /// The wildcard host `*.parent`.
     pub fn wildcard(&self, parent: &str) -> Option<&Arc<HostEntry>> {
-        self.find(Name {
-            wildcard: true,
-            text: parent,
-        })
+        self.find(Name { wildcard: true, text: parent })
     }
 
     /// Puts a host in, in place of the one with its name.
@@ -60,10 +50,7 @@ impl Directory {
         let name = Name::of(entry.name());
         let place = self.place(name);
         let leaf = self.leaf_mut(place);
-        let others = leaf
-            .iter()
-            .flat_map(|leaf| leaf.iter())
-            .filter(|(_, other)| !name.is(other));
+        let others = leaf.iter().flat_map(|leaf| leaf.iter()).filter(|(_, other)| !name.is(other));
         let mut entries: Vec<_> = others.cloned().collect();
         let before = leaf.as_ref().map_or(0, |leaf| leaf.len());
         entries.push((place.tag, entry));
@@ -80,10 +67,7 @@ impl Directory {
         }
         let place = self.place(name);
         let leaf = self.leaf_mut(place);
-        let others = leaf
-            .iter()
-            .flat_map(|leaf| leaf.iter())
-            .filter(|(_, other)| !name.is(other));
+        let others = leaf.iter().flat_map(|leaf| leaf.iter()).filter(|(_, other)| !name.is(other));
         let entries: Vec<_> = others.cloned().collect();
         *leaf = (!entries.is_empty()).then(|| entries.into());
         self.len -= 1;
@@ -101,20 +85,14 @@ impl Directory {
 
     /// All hosts, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<HostEntry>> {
-        let leaves = self
-            .root
-            .iter()
-            .flatten()
-            .flat_map(|middle| middle.iter().flatten());
+        let leaves = self.root.iter().flatten().flat_map(|middle| middle.iter().flatten());
         leaves.flat_map(|leaf| leaf.iter().map(|(_, entry)| entry))
     }
 
     fn find(&self, name: Name<'_>) -> Option<&Arc<HostEntry>> {
         let place = self.place(name);
         let leaf = self.root[place.first].as_ref()?[place.second].as_ref()?;
-        let hit = leaf
-            .iter()
-            .find(|(tag, entry)| *tag == place.tag && name.is(entry));
+        let hit = leaf.iter().find(|(tag, entry)| *tag == place.tag && name.is(entry));
         hit.map(|(_, entry)| entry)
     }
 
@@ -127,11 +105,7 @@ impl Directory {
 
     fn place(&self, name: Name<'_>) -> Place {
         let hash = self.hasher.hash_one(name);
-        Place {
-            first: (hash & 63) as usize,
-            second: (hash >> 6 & 63) as usize,
-            tag: (hash >> 32) as u32,
-        }
+        Place { first: (hash & 63) as usize, second: (hash >> 6 & 63) as usize, tag: (hash >> 32) as u32 }
     }
 }
 
@@ -159,10 +133,7 @@ impl<'a> Name<'a> {
     fn of(name: &'a str) -> Self {
         match name.strip_prefix("*.") {
             Some(text) => Self { wildcard: true, text },
-            None => Self {
-                wildcard: false,
-                text: name,
-            },
+            None => Self { wildcard: false, text: name },
         }
     }
 

@@ -22,11 +22,7 @@ impl HostEntry {
         certificates: Option<Box<[Arc<CertificateCell>]>>,
         paths: impl IntoIterator<Item = Declared>,
     ) -> Self {
-        Self {
-            name,
-            certificates,
-            router: Router::new(paths),
-        }
+        Self { name, certificates, router: Router::new(paths) }
     }
 
     /// Without paths and TLS.
@@ -51,14 +47,8 @@ impl HostEntry {
 
     /// The first of its certificates that is there and covers its name.
     pub fn certificate(&self) -> Option<Arc<Certified>> {
-        let there = self
-            .certificates
-            .iter()
-            .flatten()
-            .filter_map(|cell| cell.certificate());
-        there
-            .into_iter()
-            .find(|certificate| certificate.covers(&self.name))
+        let there = self.certificates.iter().flatten().filter_map(|cell| cell.certificate());
+        there.into_iter().find(|certificate| certificate.covers(&self.name))
     }
 
     /// The Secrets of its certificates, in order; empty without TLS.

@@ -41,10 +41,7 @@ enum Equal {
 impl Router {
     /// Of declared paths that say the same, the first counts; an Exact one before the exact half of a Prefix one.
     pub fn new(declared: impl IntoIterator<Item = Declared>) -> Self {
-        let mut router = Self {
-            declared: declared.into_iter().collect(),
-            ..Self::default()
-        };
+        let mut router = Self { declared: declared.into_iter().collect(), ..Self::default() };
         // Exact paths and prefixes that were declared as they stand come before those that are derived.
         for derived in [false, true] {
             for index in 0..router.declared.len() {
@@ -54,17 +51,11 @@ impl Router {
             }
         }
         // nginx redirects `/foo` where only `/foo/` is a location, exact or prefix, whatever prefix matches it.
-        let with_slash: Vec<Box<[u8]>> = router
-            .equal
-            .keys()
-            .chain(router.prefixes.keys())
-            .cloned()
-            .collect();
+        let with_slash: Vec<Box<[u8]>> = router.equal.keys().chain(router.prefixes.keys()).cloned().collect();
         for path in with_slash {
             // A path with two slashes at the end is never asked for: a redirect to it would come back for ever.
-            if let Some(bare) = path
-                .strip_suffix(b"/")
-                .filter(|bare| !bare.is_empty() && !bare.ends_with(b"/"))
+            if let Some(bare) =
+                path.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !bare.ends_with(b"/"))
             {
                 router.equal.entry(bare.into()).or_insert(Equal::AddSlash);
             }

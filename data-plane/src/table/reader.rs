@@ -28,10 +28,7 @@ impl Tables {
     pub fn reader(&self) -> TableReader {
         // Zero holds back every table until the cache is loaded for the first time.
         let seen = Arc::new(AtomicU64::new(0));
-        self.readers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&seen));
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&seen));
         let cache = Cache::new(Arc::clone(&self.hosts));
         TableReader { cache, seen, last: 0 }
     }

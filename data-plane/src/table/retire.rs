@@ -21,11 +21,7 @@ impl Retired {
     /// Drops what no reader looks at any more. Says how many.
     pub(super) fn collect(&mut self, tables: &Tables) -> usize {
         let oldest = tables.oldest_seen();
-        let free = self
-            .queue
-            .iter()
-            .take_while(|table| table.generation < oldest)
-            .count();
+        let free = self.queue.iter().take_while(|table| table.generation < oldest).count();
         self.queue.drain(..free);
         free
     }

@@ -53,10 +53,7 @@ fn certificate_by_server_name() {
         host("bare.test", Some(&[])),
         entry(
             "default",
-            Resource::Settings(Settings {
-                default_certificate: "ns/default".into(),
-                ..Settings::default()
-            }),
+            Resource::Settings(Settings { default_certificate: "ns/default".into(), ..Settings::default() }),
         ),
     ];
     world.config.extend(config);
@@ -66,16 +63,10 @@ fn certificate_by_server_name() {
         ("ns/wild", "*.test"),
         ("ns/default", "default.test"),
     ];
-    world
-        .live
-        .extend(made.map(|(key, name)| entry(key, Resource::Certificate(certificate(&[name])))));
+    world.live.extend(made.map(|(key, name)| entry(key, Resource::Certificate(certificate(&[name])))));
     let mut writer = world.writer();
     let name_for = |writer: &Writer, name: Option<&str>| {
-        writer
-            .tables()
-            .current()
-            .certificate(name)
-            .map(|certificate| certificate.names()[0].clone())
+        writer.tables().current().certificate(name).map(|certificate| certificate.names()[0].clone())
     };
     let cases = [
         (Some("a.test"), "a.test"),
@@ -96,11 +87,7 @@ fn certificate_by_server_name() {
     let renewed = entry("ns/a", Resource::Certificate(certificate(&["a.test"])));
     writer.apply_live(vec![renewed], &[]);
     assert_eq!(name_for(&writer, Some("a.test")).as_deref(), Some("a.test"));
-    assert_eq!(
-        writer.tables().current().generation(),
-        published,
-        "certificates touch no table"
-    );
+    assert_eq!(writer.tables().current().generation(), published, "certificates touch no table");
 }
 
 #[test]
@@ -135,11 +122,7 @@ fn a_reader_sees_the_newest() {
     let mut writer = served(&[]);
     let mut reader = writer.tables().reader();
     assert!(reader.load().host("a.test").is_none());
-    let config = vec![
-        host("a.test", None),
-        route("ns/i/a.test", &[("/", "ns/s/80")]),
-        backend("ns/s/80"),
-    ];
+    let config = vec![host("a.test", None), route("ns/i/a.test", &[("/", "ns/s/80")]), backend("ns/s/80")];
     writer.apply_live(vec![slice("ns/e", "ns/s", &[1, 2])], &[]);
     writer.replace_config(config);
     let table = reader.load();

@@ -17,14 +17,7 @@ use shared::snapshot::Snapshot;
 use super::{HostTable, Writer};
 
 pub(crate) const HOSTS: [&str; 4] = ["a.test", "*.test", "b.a.test", "_"];
-const PATHS: [&str; 6] = [
-    "/",
-    "/foo",
-    "/foo/",
-    "/foo/bar",
-    "/x",
-    "/.well-known/acme-challenge/t",
-];
+const PATHS: [&str; 6] = ["/", "/foo", "/foo/", "/foo/bar", "/x", "/.well-known/acme-challenge/t"];
 const BACKENDS: [&str; 4] = ["ns/s1/80", "ns/s1/http", "ns/s2/80", "ns/s3/80"];
 const SERVICES: [&str; 3] = ["ns/s1", "ns/s2", "ns/s3"];
 const SECRETS: [&str; 3] = ["ns/a", "ns/wild", "ns/other"];
@@ -34,9 +27,7 @@ pub(crate) fn entry(key: &str, resource: Resource) -> Arc<Entry> {
 }
 
 pub(crate) fn host(name: &str, secrets: Option<&[&str]>) -> Arc<Entry> {
-    let tls = secrets.map(|secrets| Tls {
-        certificates: secrets.iter().map(ToString::to_string).collect(),
-    });
+    let tls = secrets.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() });
     entry(name, Resource::Host(Host { tls, denied: None }))
 }
 
@@ -48,38 +39,20 @@ pub(crate) fn route(key: &str, paths: &[(&str, &str)]) -> Arc<Entry> {
         backend: (!backend.is_empty()).then(|| (*backend).to_owned()),
     };
     let paths = paths.iter().map(path).collect();
-    entry(
-        key,
-        Resource::Route(Route {
-            paths,
-            ..Route::default()
-        }),
-    )
+    entry(key, Resource::Route(Route { paths, ..Route::default() }))
 }
 
 /// A Service port called `http` with targetPort 8080.
 pub(crate) fn backend(key: &str) -> Arc<Entry> {
-    let port = Some(PortRule {
-        name: "http".into(),
-        target_port: Some(8080),
-    });
-    entry(
-        key,
-        Resource::Backend(Backend {
-            port,
-            ..Backend::default()
-        }),
-    )
+    let port = Some(PortRule { name: "http".into(), target_port: Some(8080) });
+    entry(key, Resource::Backend(Backend { port, ..Backend::default() }))
 }
 
 /// Addresses 10.0.0.x with the port `http` 8080.
 pub(crate) fn slice(key: &str, service: &str, last: &[u8]) -> Arc<Entry> {
     let slice = Endpoints {
         service: service.into(),
-        ports: vec![EndpointPort {
-            name: "http".into(),
-            port: 8080,
-        }],
+        ports: vec![EndpointPort { name: "http".into(), port: 8080 }],
         ipv4: last.iter().map(|last| Ipv4Addr::new(10, 0, 0, *last)).collect(),
         ipv6: Vec::new(),
     };
@@ -90,42 +63,25 @@ pub(crate) fn slice(key: &str, service: &str, last: &[u8]) -> Arc<Entry> {
 pub(crate) fn certificate(names: &[&str]) -> Certificate {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let pair = rcgen::KeyPair::generate().unwrap();
-    let leaf = rcgen::CertificateParams::new(names)
-        .unwrap()
-        .self_signed(&pair)
-        .unwrap();
-    Certificate {
-        leaf: leaf.der().to_vec().into(),
-        key: pair.serialize_der().into(),
-        chain: None,
-    }
+    let leaf = rcgen::CertificateParams::new(names).unwrap().self_signed(&pair).unwrap();
+    Certificate { leaf: leaf.der().to_vec().into(), key: pair.serialize_der().into(), chain: None }
 }
 
 fn known_certificates() -> &'static [Certificate; 3] {
     static MADE: OnceLock<[Certificate; 3]> = OnceLock::new();
     MADE.get_or_init(|| {
-        [
-            certificate(&["a.test"]),
-            certificate(&["*.test", "*.a.test"]),
-            certificate(&["else.where"]),
-        ]
+        [certificate(&["a.test"]), certificate(&["*.test", "*.a.test"]), certificate(&["else.where"])]
     })
 }
 
 pub(crate) fn gone(key: &ResourceKey) -> Removal {
-    Removal {
-        key: key.clone(),
-        gone: true,
-    }
+    Removal { key: key.clone(), gone: true }
 }
 
 /// Everything that a proxy may meet, host by host, as JSON.
 pub(crate) fn dump(table: &HostTable) -> BTreeMap<String, String> {
     let host = |entry: &Arc<super::HostEntry>| {
-        (
-            entry.name().to_owned(),
-            format!("{:#}", crate::admin::entry_json(entry)),
-        )
+        (entry.name().to_owned(), format!("{:#}", crate::admin::entry_json(entry)))
     };
     table.iter().map(host).collect()
 }
@@ -205,10 +161,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn host_strategy() -> impl Strategy<Value = Host> {
-    let secrets = prop::collection::vec(
-        prop::sample::select(&SECRETS[..]).prop_map(ToString::to_string),
-        0..3,
-    );
+    let secrets =
+        prop::collection::vec(prop::sample::select(&SECRETS[..]).prop_map(ToString::to_string), 0..3);
     (prop::option::of(secrets), prop::bool::weighted(0.1)).prop_map(|(secrets, denied)| Host {
         tls: secrets.map(|certificates| Tls { certificates }),
         denied: denied.then(|| Denial { reason: "no".into() }),
@@ -216,10 +170,8 @@ fn host_strategy() -> impl Strategy<Value = Host> {
 }
 
 fn route_strategy() -> impl Strategy<Value = Route> {
-    let backend = prop::option::weighted(
-        0.9,
-        prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string),
-    );
+    let backend =
+        prop::option::weighted(0.9, prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string));
     let path =
         (prop::sample::select(&PATHS[..]), any::<bool>(), backend).prop_map(|(path, exact, backend)| Path {
             path: path.into(),
@@ -234,50 +186,29 @@ fn route_strategy() -> impl Strategy<Value = Route> {
 }
 
 fn backend_strategy() -> impl Strategy<Value = Backend> {
-    let rule = (
-        prop::sample::select(&["http", "admin", ""][..]),
-        prop::option::of(8080..8083_u16),
-    )
-        .prop_map(|(name, target_port)| PortRule {
-            name: name.into(),
-            target_port,
-        });
-    let alternatives = prop::collection::vec(
-        prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string),
-        0..2,
-    );
-    (
-        prop::option::weighted(0.9, rule),
-        alternatives,
-        prop::option::of(0..100_i64),
-    )
-        .prop_map(|(port, alternatives, weight)| Backend {
+    let rule = (prop::sample::select(&["http", "admin", ""][..]), prop::option::of(8080..8083_u16))
+        .prop_map(|(name, target_port)| PortRule { name: name.into(), target_port });
+    let alternatives =
+        prop::collection::vec(prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string), 0..2);
+    (prop::option::weighted(0.9, rule), alternatives, prop::option::of(0..100_i64)).prop_map(
+        |(port, alternatives, weight)| Backend {
             port,
             alternatives,
-            canary: weight.map(|weight| Canary {
-                weight,
-                ..Canary::default()
-            }),
-        })
+            canary: weight.map(|weight| Canary { weight, ..Canary::default() }),
+        },
+    )
 }
 
 fn slice_strategy() -> impl Strategy<Value = Endpoints> {
-    let port = (prop::sample::select(&["http", "admin"][..]), 8080..8083_u16).prop_map(|(name, port)| {
-        EndpointPort {
-            name: name.into(),
-            port,
-        }
-    });
+    let port = (prop::sample::select(&["http", "admin"][..]), 8080..8083_u16)
+        .prop_map(|(name, port)| EndpointPort { name: name.into(), port });
     let addresses = prop::collection::btree_set(1..8_u8, 0..4);
-    (
-        prop::sample::select(&SERVICES[..]),
-        prop::collection::vec(port, 0..3),
-        addresses,
-    )
-        .prop_map(|(service, ports, last)| Endpoints {
+    (prop::sample::select(&SERVICES[..]), prop::collection::vec(port, 0..3), addresses).prop_map(
+        |(service, ports, last)| Endpoints {
             service: service.into(),
             ports,
             ipv4: last.iter().map(|last| Ipv4Addr::new(10, 0, 0, *last)).collect(),
             ipv6: Vec::new(),
-        })
+        },
+    )
 }

@@ -49,10 +49,7 @@ impl Certified {
             rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
             _ => CertifiedError::Leaf,
         })?;
-        Ok(Self {
-            key: Arc::new(certified),
-            names: pem::names(&certificate.leaf),
-        })
+        Ok(Self { key: Arc::new(certified), names: pem::names(&certificate.leaf) })
     }
 
     /// For the handshake.

@@ -34,16 +34,10 @@ pub enum OwnError {
 pub fn generate() -> Result<Arc<CertifiedKey>, OwnError> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, "Acme Co");
-    name.push(
-        DnType::CommonName,
-        "Kubernetes Ingress Controller Fake Certificate",
-    );
+    name.push(DnType::CommonName, "Kubernetes Ingress Controller Fake Certificate");
     let mut params = CertificateParams::new(vec!["ingress.local".to_owned()])?;
     params.distinguished_name = name;
-    params.key_usages = vec![
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyEncipherment,
-    ];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let now = clock::wall();
     params.not_before = now.into();

@@ -16,9 +16,7 @@ pub struct Sessions {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| ServerSessionMemoryCache::new(SESSIONS)),
-        }
+        Self { shards: std::array::from_fn(|_| ServerSessionMemoryCache::new(SESSIONS)) }
     }
 }
 

@@ -50,9 +50,7 @@ impl ServerCertVerifier for Anything {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -96,14 +94,8 @@ fn shown(client: &ClientConnection) -> String {
 fn server() -> (Arc<ServerConfig>, Writer) {
     let mut writer = Writer::new();
     writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
-    writer.apply_live(
-        vec![entry("ns/a", Resource::Certificate(certificate(&["a.test"])))],
-        &[],
-    );
-    (
-        Arc::new(server_config(Arc::clone(writer.tables())).unwrap()),
-        writer,
-    )
+    writer.apply_live(vec![entry("ns/a", Resource::Certificate(certificate(&["a.test"])))], &[]);
+    (Arc::new(server_config(Arc::clone(writer.tables())).unwrap()), writer)
 }
 
 #[test]
@@ -114,11 +106,7 @@ fn certificate_by_name_else_our_own() {
     assert_eq!(name_for("a.test"), "a.test");
     assert_eq!(name_for("A.Test"), "a.test");
     assert_eq!(name_for("b.test"), "ingress.local");
-    assert_eq!(
-        name_for("127.0.0.1"),
-        "ingress.local",
-        "no server name is sent for an address"
-    );
+    assert_eq!(name_for("127.0.0.1"), "ingress.local", "no server name is sent for an address");
 }
 
 #[test]
@@ -129,10 +117,7 @@ fn a_dot_at_the_end_of_a_name_does_not_matter() {
     let of_host = resolver.certificate(Some("a.test"));
     assert!(!Arc::ptr_eq(&of_host, &own));
     assert!(Arc::ptr_eq(&resolver.certificate(Some("A.test.")), &of_host));
-    assert!(
-        Arc::ptr_eq(&resolver.certificate(Some("a.test..")), &own),
-        "one dot only"
-    );
+    assert!(Arc::ptr_eq(&resolver.certificate(Some("a.test..")), &own), "one dot only");
     assert!(Arc::ptr_eq(&resolver.certificate(Some("")), &own));
 }
 
@@ -140,9 +125,7 @@ fn a_dot_at_the_end_of_a_name_does_not_matter() {
 fn versions_and_protocols() {
     let (server, _writer) = server();
     let versions = [&rustls::version::TLS12, &rustls::version::TLS13];
-    for (version, expected) in versions
-        .into_iter()
-        .zip([ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3])
+    for (version, expected) in versions.into_iter().zip([ProtocolVersion::TLSv1_2, ProtocolVersion::TLSv1_3])
     {
         let (client, _) = shake(&server, &client(&[version], &["http/1.1", "h2"]), "a.test");
         assert_eq!(client.protocol_version(), Some(expected));
@@ -160,11 +143,7 @@ fn sessions_are_resumed() {
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         let client = client(&[version], &[]);
         let kinds = [(); 2].map(|()| shake(&server, &client, "a.test").1.handshake_kind());
-        assert_eq!(
-            kinds,
-            [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)],
-            "{version:?}"
-        );
+        assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)], "{version:?}");
     }
 }
 
@@ -174,15 +153,9 @@ fn our_own_certificate_is_named_as_the_original_names_its() {
     let own = own::generate().unwrap();
     let (_, parsed) = X509Certificate::from_der(own.cert[0].as_ref()).unwrap();
     let subject = parsed.subject().to_string();
-    assert!(
-        subject.contains("CN=Kubernetes Ingress Controller Fake Certificate"),
-        "{subject}"
-    );
+    assert!(subject.contains("CN=Kubernetes Ingress Controller Fake Certificate"), "{subject}");
     assert!(subject.contains("O=Acme Co"), "{subject}");
     let validity = parsed.validity();
-    assert_eq!(
-        validity.not_after.timestamp() - validity.not_before.timestamp(),
-        365 * 24 * 3600
-    );
+    assert_eq!(validity.not_after.timestamp() - validity.not_before.timestamp(), 365 * 24 * 3600);
     assert_eq!(pem::names(&own.cert[0]), ["ingress.local"]);
 }

@@ -103,10 +103,7 @@ struct Wear {
 
 impl Wear {
     fn new(now: Instant) -> Self {
-        Self {
-            since: now,
-            requests: 0,
-        }
+        Self { since: now, requests: 0 }
     }
 
     /// Counts a request; whether another one may follow.

@@ -67,9 +67,7 @@ pub(crate) struct Idle<C> {
 
 impl<C> Default for Idle<C> {
     fn default() -> Self {
-        Self {
-            connections: VecDeque::new(),
-        }
+        Self { connections: VecDeque::new() }
     }
 }
 

@@ -83,20 +83,16 @@ pub(crate) async fn send<B: RequestBody>(
         if sending.state == State::Sent && payload.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
-        timer
-            .poll_elapsed(cx)
-            .map(|_| Err(ProxyError::from(sending.waits_for())))
+        timer.poll_elapsed(cx).map(|_| Err(ProxyError::from(sending.waits_for())))
     })
     .await;
     timer.disarm();
     let whole = sending.state == State::Sent;
-    outcome
-        .map(|head| Answered { head, whole })
-        .map_err(|error| Failed {
-            error,
-            sent: sending.out.written() > 0,
-            answered: answer.begun,
-        })
+    outcome.map(|head| Answered { head, whole }).map_err(|error| Failed {
+        error,
+        sent: sending.out.written() > 0,
+        answered: answer.begun,
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,8 +184,7 @@ impl<'r> Sending<'r> {
                 Poll::Ready(None) => {
                     self.push(joining.rest())?;
                     let end = self.writer.end();
-                    self.out
-                        .push_static(end.map_err(|error| ProxyError::of(Kind::ClientBody, error))?);
+                    self.out.push_static(end.map_err(|error| ProxyError::of(Kind::ClientBody, error))?);
                     self.state = State::Ending;
                 }
                 Poll::Pending => {
@@ -229,11 +224,7 @@ struct Answer {
 
 impl Default for Answer {
     fn default() -> Self {
-        Self {
-            reader: ResponseReader::new(HeadLimits::RESPONSE),
-            interim: 0,
-            begun: false,
-        }
+        Self { reader: ResponseReader::new(HeadLimits::RESPONSE), interim: 0, begun: false }
     }
 }
 
@@ -256,11 +247,7 @@ impl Answer {
                 };
                 if !head.is_interim() {
                     let unasked = head.status == 101 && !request.upgrade;
-                    return Poll::Ready(if unasked {
-                        Err(Kind::InvalidHead.into())
-                    } else {
-                        Ok(head)
-                    });
+                    return Poll::Ready(if unasked { Err(Kind::InvalidHead.into()) } else { Ok(head) });
                 }
                 self.interim += 1;
                 if self.interim > INTERIM {

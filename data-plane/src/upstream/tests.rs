@@ -13,10 +13,7 @@ struct Fake {
 
 impl Fake {
     fn new(number: u32) -> Self {
-        Self {
-            number,
-            ..Self::default()
-        }
+        Self { number, ..Self::default() }
     }
 }
 
@@ -35,9 +32,7 @@ fn endpoint(id: u64) -> Arc<Endpoint> {
 }
 
 fn store(cell: &BackendCell, endpoints: &[&Arc<Endpoint>]) {
-    cell.store(EndpointSet {
-        list: endpoints.iter().map(|endpoint| Arc::clone(endpoint)).collect(),
-    });
+    cell.store(EndpointSet { list: endpoints.iter().map(|endpoint| Arc::clone(endpoint)).collect() });
 }
 
 fn backend() -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
@@ -71,9 +66,8 @@ fn everybody_in_turn() {
 #[test]
 fn starts_are_spread() {
     let (cell, ..) = backend();
-    let starts: std::collections::HashSet<u64> = (0..100)
-        .map(|_| Upstreams::<Fake>::new(1, Duration::ZERO).pick(&cell).unwrap().id)
-        .collect();
+    let starts: std::collections::HashSet<u64> =
+        (0..100).map(|_| Upstreams::<Fake>::new(1, Duration::ZERO).pick(&cell).unwrap().id).collect();
     assert_eq!(starts.len(), 3);
 }
 
@@ -163,14 +157,9 @@ fn one_budget_for_all_endpoints() {
     upstreams.give(cell.id, &two, Fake::new(100), now);
     upstreams.give(cell.id, &one, Fake::new(101), now);
     assert_eq!(upstreams.idle(), 100);
-    let taken: Vec<u32> = std::iter::from_fn(|| upstreams.take(&cell, &one))
-        .map(|fake| fake.number)
-        .collect();
-    assert_eq!(
-        (taken.len(), taken[0], taken[97]),
-        (98, 101, 2),
-        "the oldest two made room"
-    );
+    let taken: Vec<u32> =
+        std::iter::from_fn(|| upstreams.take(&cell, &one)).map(|fake| fake.number).collect();
+    assert_eq!((taken.len(), taken[0], taken[97]), (98, 101, 2), "the oldest two made room");
     assert_eq!(upstreams.idle(), 2);
 }
 
@@ -178,10 +167,7 @@ fn one_budget_for_all_endpoints() {
 fn the_worn_are_not_kept() {
     let (cell, [one, ..], mut upstreams) = backend();
     upstreams.pick(&cell).unwrap();
-    let worn = Fake {
-        worn: true,
-        ..Fake::default()
-    };
+    let worn = Fake { worn: true, ..Fake::default() };
     upstreams.give(cell.id, &one, worn, shared::clock::now());
     assert_eq!(upstreams.idle(), 0);
 }

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+pub(crate) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// The epoch was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -27,12 +26,7 @@ impl Moment {
     pub(crate) fn of(time: SystemTime) -> Self {
         let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let (year, month, day) = date(second / 86_400);
-        Self {
-            second,
-            year,
-            month,
-            day,
-        }
+        Self { second, year, month, day }
     }
 
     /// Hour, minute and second of the day.

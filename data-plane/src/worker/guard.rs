@@ -19,9 +19,7 @@ impl Open {
     pub(super) fn new(worker: &Rc<Worker>) -> Self {
         worker.open.set(worker.open.get() + 1);
         worker.metrics.open.set(worker.open.get() as u64);
-        Self {
-            worker: Rc::clone(worker),
-        }
+        Self { worker: Rc::clone(worker) }
     }
 }
 
@@ -39,15 +37,12 @@ impl Drop for Open {
 ///
 /// No async fn: that would hold the future twice, as its argument and as what it awaits.
 pub(crate) fn isolated<F: Future>(future: F) -> impl Future<Output = Result<F::Output, String>> {
-    AssertUnwindSafe(future)
-        .catch_unwind()
-        .map_err(|panic| message(&*panic))
+    AssertUnwindSafe(future).catch_unwind().map_err(|panic| message(&*panic))
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]

@@ -49,11 +49,7 @@ fn idle_upstreams(max_connections: usize) -> usize {
 impl Limits {
     /// The defaults for so many connections on one worker.
     pub fn of_connections(max_connections: usize) -> Self {
-        Self {
-            max_connections,
-            idle_upstreams: idle_upstreams(max_connections),
-            ..Self::default()
-        }
+        Self { max_connections, idle_upstreams: idle_upstreams(max_connections), ..Self::default() }
     }
 }
 

@@ -24,9 +24,7 @@ struct Proxy {
 
 /// One worker, which is not told to begin.
 fn proxy() -> Proxy {
-    let listeners = listen::bind(&[([127, 0, 0, 1], 0).into()], &[], 1)
-        .unwrap()
-        .remove(0);
+    let listeners = listen::bind(&[([127, 0, 0, 1], 0).into()], &[], 1).unwrap().remove(0);
     let writer = Writer::new();
     let (drain, watcher) = Drain::new();
     let (begin, begun) = watch::channel(false);
@@ -78,9 +76,7 @@ fn listens_when_there_is_something_to_serve() {
     std::net::TcpStream::connect(proxy.address).unwrap_err();
     proxy.begin.send_replace(true);
     let mut stream = connect(proxy.address);
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
-        .unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
@@ -109,9 +105,7 @@ fn who_stands_in_the_queue_when_it_closes_is_served() {
         proxy.begin.send_replace(true);
         let mut clients: Vec<_> = (0..50).map(|_| connect(proxy.address)).collect();
         let asking = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
-        clients
-            .iter_mut()
-            .for_each(|client| client.write_all(asking).unwrap());
+        clients.iter_mut().for_each(|client| client.write_all(asking).unwrap());
         drained(proxy, PATIENCE);
         for client in &mut clients {
             let mut answer = String::new();

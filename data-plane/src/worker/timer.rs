@@ -42,9 +42,7 @@ struct Slot {
 
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timers")
-            .field("phase", &self.phase)
-            .finish_non_exhaustive()
+        f.debug_struct("Timers").field("phase", &self.phase).finish_non_exhaustive()
     }
 }
 
@@ -62,10 +60,7 @@ impl Timers {
 
     /// A timer for the calling task.
     pub(crate) fn timer(self: &Rc<Self>) -> Timer {
-        let slot = Slot {
-            deadline: NEVER,
-            waker: None,
-        };
+        let slot = Slot { deadline: NEVER, waker: None };
         let mut slots = self.slots.borrow_mut();
         let index = match self.free.borrow_mut().pop() {
             Some(index) => {
@@ -77,10 +72,7 @@ impl Timers {
                 slots.len() - 1
             }
         };
-        Timer {
-            timers: Rc::clone(self),
-            index,
-        }
+        Timer { timers: Rc::clone(self), index }
     }
 
     /// The time of the last tick.
@@ -186,10 +178,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         let mut slots = self.timers.slots.borrow_mut();
-        slots[self.index] = Slot {
-            deadline: NEVER,
-            waker: None,
-        };
+        slots[self.index] = Slot { deadline: NEVER, waker: None };
         self.timers.free.borrow_mut().push(self.index);
     }
 }
@@ -199,9 +188,7 @@ mod tests {
     use super::*;
 
     fn polled(timer: &Timer) -> bool {
-        timer
-            .poll_elapsed(&mut Context::from_waker(Waker::noop()))
-            .is_ready()
+        timer.poll_elapsed(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     #[test]

@@ -42,10 +42,7 @@ fn a_client_that_waits_is_told_to_go_on() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 5\r\nExpect: 100-continue", ""));
-    assert_eq!(
-        client.receive(false).unwrap().head,
-        "HTTP/1.1 100 Continue\r\n\r\n"
-    );
+    assert_eq!(client.receive(false).unwrap().head, "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("hello");
     assert_eq!(client.receive(false).unwrap().text(), "hello");
     assert_eq!(origin.seen()[0].all("expect"), [""; 0]);
@@ -61,10 +58,7 @@ fn broken_chunks_are_the_clients_fault() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     let response = client.ask(&post("Transfer-Encoding: chunked", "zz\r\n"));
-    assert_eq!(
-        (response.status, response.all("connection")),
-        (400, vec!["close"])
-    );
+    assert_eq!((response.status, response.all("connection")), (400, vec!["close"]));
     assert!(client.ended());
     assert!(origin.seen().is_empty());
 }
@@ -151,10 +145,7 @@ fn a_body_that_breaks_off_cannot_be_taken_for_whole() {
 fn bytes_behind_an_answer_end_its_connection() {
     let origin = Origin::new(|_| {
         let smuggled = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
-        (
-            format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{smuggled}").into(),
-            true,
-        )
+        (format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{smuggled}").into(), true)
     });
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
@@ -198,17 +189,11 @@ fn tiny_chunks_arrive_in_larger_ones() {
         tell.lock().unwrap().send(chunks).unwrap();
         stream.write_all(&ok("done")).unwrap();
     });
-    let limits = Limits {
-        replayable_body: 1000,
-        ..Limits::default()
-    };
+    let limits = Limits { replayable_body: 1000, ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let body = "1\r\nx\r\n".repeat(20_000) + "0\r\n\r\n";
     let mut client = Client::new(proxy.http);
-    assert_eq!(
-        client.ask(&post("Transfer-Encoding: chunked", &body)).text(),
-        "done"
-    );
+    assert_eq!(client.ask(&post("Transfer-Encoding: chunked", &body)).text(), "done");
     let chunks = told.recv().unwrap();
     // As many as reads, or a few more: the client's 120 kB come in reads of some kB.
     assert!(chunks < 2_000, "{chunks}");
@@ -217,10 +202,7 @@ fn tiny_chunks_arrive_in_larger_ones() {
 #[test]
 fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
     let origin = Origin::says("hello");
-    let limits = Limits {
-        client_body: std::time::Duration::from_millis(1),
-        ..Limits::default()
-    };
+    let limits = Limits { client_body: std::time::Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 5", "abc"));
@@ -245,8 +227,5 @@ fn a_backend_may_answer_499_and_need_not_tell_the_date() {
     assert_eq!((response.status, response.text()), (499, "hi"));
     let dates = response.all("date");
     assert!(dates.len() == 1 && dates[0].ends_with(" GMT"), "{dates:?}");
-    assert_eq!(
-        client.get("/dated").all("date"),
-        ["Thu, 01 Jan 1970 00:00:00 GMT"]
-    );
+    assert_eq!(client.get("/dated").all("date"), ["Thu, 01 Jan 1970 00:00:00 GMT"]);
 }

@@ -10,18 +10,13 @@ fn requests_on_one_connection_are_answered_in_order() {
     let origin = Origin::new(|seen| (ok(seen.line()), true));
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
-    let all: String = (0..5)
-        .map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a.test\r\n\r\n"))
-        .collect();
+    let all: String = (0..5).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a.test\r\n\r\n")).collect();
     client.send(all);
     for n in 0..5 {
         let response = client.receive(false).unwrap();
         assert_eq!(response.text(), format!("GET /{n} HTTP/1.1"));
     }
-    assert!(
-        origin.seen().iter().all(|seen| seen.connection == 0),
-        "one kept connection"
-    );
+    assert!(origin.seen().iter().all(|seen| seen.connection == 0), "one kept connection");
     let metrics = proxy.metrics.worker(0);
     assert_eq!((metrics.connected.value(), metrics.reused.value()), (1, 4));
 }
@@ -42,15 +37,9 @@ fn the_connection_ends_when_the_client_says_so() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     for (request, kept) in [
-        (
-            "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
-            false,
-        ),
+        ("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", false),
         ("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", false),
-        (
-            "GET / HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n",
-            true,
-        ),
+        ("GET / HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n", true),
     ] {
         let mut client = Client::new(proxy.http);
         let response = client.ask(request);
@@ -75,21 +64,14 @@ fn a_refused_request_is_answered_and_ends_the_connection() {
             "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             400,
         ),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
-            501,
-        ),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         ("GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
     ] {
         let mut client = Client::new(proxy.http);
         client.send(request);
         client.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
         let response = client.receive(false).unwrap();
-        assert_eq!(
-            (response.status, response.all("connection")),
-            (status, vec!["close"]),
-            "{request}"
-        );
+        assert_eq!((response.status, response.all("connection")), (status, vec!["close"]), "{request}");
         assert!(client.ended(), "nothing behind it is read");
     }
 }
@@ -97,11 +79,8 @@ fn a_refused_request_is_answered_and_ends_the_connection() {
 #[test]
 fn a_slow_head_is_cut_and_an_idle_connection_closed() {
     let origin = Origin::says("hello");
-    let limits = Limits {
-        head: Duration::from_millis(1),
-        idle: Duration::from_millis(1),
-        ..Limits::default()
-    };
+    let limits =
+        Limits { head: Duration::from_millis(1), idle: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut slow = Client::new(proxy.http);
     slow.send("GET / HTTP/1.1\r\nHo");
@@ -113,10 +92,7 @@ fn a_slow_head_is_cut_and_an_idle_connection_closed() {
 
 #[test]
 fn too_many_connections_are_closed() {
-    let limits = Limits {
-        max_connections: 1,
-        ..Limits::default()
-    };
+    let limits = Limits { max_connections: 1, ..Limits::default() };
     let proxy = Proxy::with(limits);
     let mut first = Client::new(proxy.http);
     assert_eq!(first.get("/").status, 404);
@@ -165,10 +141,7 @@ fn draining_waits_for_requests_and_not_for_idle_connections() {
     eventually("one is left", || metrics.open() == 1);
     go.send(()).unwrap();
     let response = busy.receive(false).unwrap();
-    assert_eq!(
-        (response.text(), response.all("connection")),
-        ("done", vec!["close"])
-    );
+    assert_eq!((response.text(), response.all("connection")), ("done", vec!["close"]));
     assert!(busy.ended());
     stopping.join().unwrap();
     assert!(std::net::TcpStream::connect(http).is_err());
@@ -190,10 +163,7 @@ fn forwarded_fields_and_no_others() {
     );
     assert_eq!(response.status, 418);
     assert_eq!(response.all("set-cookie"), ["a=1", "b=2"]);
-    assert_eq!(
-        (response.all("date"), response.all("etag")),
-        (vec!["today"], vec!["\"e\""])
-    );
+    assert_eq!((response.all("date"), response.all("etag")), (vec!["today"], vec!["\"e\""]));
     for gone in ["server", "x-accel-redirect", "keep-alive", "x-hop"] {
         assert_eq!(response.all(gone), [""; 0], "{gone}");
     }
@@ -216,18 +186,12 @@ fn forwarded_fields_and_no_others() {
 fn a_client_that_goes_leaves_no_trace() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
-    for begun in [
-        "",
-        "GET / HT",
-        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc",
-    ] {
+    for begun in ["", "GET / HT", "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc"] {
         let mut client = Client::new(proxy.http);
         client.stream.write_all(begun.as_bytes()).unwrap();
         drop(client);
     }
-    eventually("all are gone", || {
-        proxy.metrics.worker(0).accepted.value() == 3 && proxy.metrics.open() == 0
-    });
+    eventually("all are gone", || proxy.metrics.worker(0).accepted.value() == 3 && proxy.metrics.open() == 0);
     assert_eq!(proxy.metrics.worker(0).panics.value(), 0);
     assert!(origin.seen().is_empty());
 }
@@ -251,19 +215,14 @@ fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::A
 
 #[test]
 fn a_client_that_leaves_takes_its_request_along() {
-    for begin in [
-        &b""[..],
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent",
-    ] {
+    for begin in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent"] {
         let (origin, ended) = waiting(begin);
         let proxy = Proxy::serving(Limits::default(), &[origin.address]);
         let mut client = Client::new(proxy.http);
         client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
         eventually("the backend has it", || origin.seen().len() == 1);
         drop(client);
-        eventually("the backend is let go", || {
-            ended.load(std::sync::atomic::Ordering::Relaxed)
-        });
+        eventually("the backend is let go", || ended.load(std::sync::atomic::Ordering::Relaxed));
         eventually("the connection is gone", || proxy.metrics.open() == 0);
         let log = proxy.stop(Duration::ZERO, PATIENCE);
         if begin.is_empty() {
@@ -289,8 +248,5 @@ fn no_request_is_lost_while_endpoints_change() {
         }
         proxy.endpoints("echo", &addresses);
     }
-    assert_eq!(
-        origins.iter().map(|origin| origin.seen().len()).sum::<usize>(),
-        1200
-    );
+    assert_eq!(origins.iter().map(|origin| origin.seen().len()).sum::<usize>(), 1200);
 }

@@ -45,10 +45,7 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -69,10 +66,7 @@ impl Proxy {
         let listeners = sets.remove(0);
         let (http, https) = (listeners[0].address, listeners[1].address);
         let mut writer = Writer::new();
-        writer.apply_config(
-            vec![entry("default", Resource::Settings(Settings::default()))],
-            &[],
-        );
+        writer.apply_config(vec![entry("default", Resource::Settings(Settings::default()))], &[]);
         let tables = Arc::clone(writer.tables());
         let metrics = Metrics::new(1);
         let (drain, watcher) = Drain::new();
@@ -109,15 +103,9 @@ impl Proxy {
 
     /// A host with paths to Services of the same names.
     pub(crate) fn host(&mut self, name: &str, tls: bool, paths: &[(&str, PathType, &str)]) {
-        let host = Host {
-            tls: tls.then(Tls::default),
-            denied: None,
-        };
+        let host = Host { tls: tls.then(Tls::default), denied: None };
         let route = Route {
-            paths: paths
-                .iter()
-                .map(|(path, kind, service)| to(path, *kind, service))
-                .collect(),
+            paths: paths.iter().map(|(path, kind, service)| to(path, *kind, service)).collect(),
             ..Route::default()
         };
         let key = format!("ns/web/{name}");
@@ -129,44 +117,24 @@ impl Proxy {
 
     /// A Backend of a Service; its port rule is filled in.
     pub(crate) fn service(&mut self, name: &str, backend: Backend) {
-        let backend = Backend {
-            port: Some(PortRule::default()),
-            ..backend
-        };
+        let backend = Backend { port: Some(PortRule::default()), ..backend };
         self.config(vec![(&format!("ns/{name}/80"), Resource::Backend(backend))]);
     }
 
     /// Makes a Service the canary of another one.
     pub(crate) fn canary(&mut self, main: &str, canary: &str, policy: Canary) {
         let alternatives = vec![format!("ns/{canary}/80")];
-        self.service(
-            main,
-            Backend {
-                alternatives,
-                ..Backend::default()
-            },
-        );
-        self.service(
-            canary,
-            Backend {
-                canary: Some(policy),
-                ..Backend::default()
-            },
-        );
+        self.service(main, Backend { alternatives, ..Backend::default() });
+        self.service(canary, Backend { canary: Some(policy), ..Backend::default() });
     }
 
     /// The endpoints of a Service, a slice each.
     pub(crate) fn endpoints(&mut self, service: &str, addresses: &[SocketAddr]) {
         let slices = addresses.iter().enumerate().map(|(place, address)| {
-            let IpAddr::V4(ip) = address.ip() else {
-                panic!("IPv4 alone")
-            };
+            let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 alone") };
             let slice = Endpoints {
                 service: format!("ns/{service}"),
-                ports: vec![EndpointPort {
-                    name: String::new(),
-                    port: address.port(),
-                }],
+                ports: vec![EndpointPort { name: String::new(), port: address.port() }],
                 ipv4: vec![ip],
                 ipv6: vec![],
             };
@@ -180,8 +148,7 @@ impl Proxy {
     pub(crate) fn remove_endpoint(&mut self, service: &str, place: usize) {
         let key =
             shared::kind::ResourceKey::new(shared::kind::Kind::Endpoints, format!("ns/{service}-{place}"));
-        self.writer
-            .apply_live(vec![], &[shared::delta::Removal { key, gone: true }]);
+        self.writer.apply_live(vec![], &[shared::delta::Removal { key, gone: true }]);
     }
 
     /// One Service behind `a.test`, at these addresses.
@@ -201,10 +168,7 @@ impl Proxy {
     fn end(&mut self, grace: Duration, deadline: Duration) {
         let Some(drain) = self.drain.take() else { return };
         let metrics = self.metrics.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(drain.run(grace, deadline, || metrics.open() > 0));
         self.worker.take().unwrap().join().unwrap().unwrap();
         self.log_writer.take().unwrap().finish();
@@ -225,11 +189,7 @@ pub(crate) fn entry(key: &str, resource: Resource) -> Arc<Entry> {
 
 /// A path to a Service.
 pub(crate) fn to(path: &str, kind: PathType, service: &str) -> Path {
-    Path {
-        path: path.to_owned(),
-        kind,
-        backend: Some(format!("ns/{service}/80")),
-    }
+    Path { path: path.to_owned(), kind, backend: Some(format!("ns/{service}/80")) }
 }
 
 /// What a backend got.
@@ -254,10 +214,7 @@ impl Seen {
 
 fn fields<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
     let lines = head.lines().filter_map(|line| line.split_once(": "));
-    lines
-        .filter(|(found, _)| found.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value)
-        .collect()
+    lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
 }
 
 /// A backend that answers as its script says.
@@ -314,9 +271,7 @@ impl Origin {
 pub(crate) fn refusing() -> SocketAddr {
     // Bound and not listening: nobody else gets the port while the test runs.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket
-        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
-        .unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
     std::mem::forget(socket);
     address
@@ -336,11 +291,7 @@ pub(crate) fn read_request(stream: &mut TcpStream, connection: usize) -> Option<
     } else if !fields(&head, "transfer-encoding").is_empty() {
         body = read_chunks(stream)?;
     }
-    Some(Seen {
-        connection,
-        head,
-        body,
-    })
+    Some(Seen { connection, head, body })
 }
 
 fn read_head(stream: &mut TcpStream) -> Option<String> {
@@ -415,8 +366,7 @@ impl Client {
 
     pub(crate) fn ask(&mut self, request: &str) -> Response {
         self.send(request);
-        self.receive(request.starts_with("HEAD "))
-            .unwrap_or_else(|| panic!("no answer to {request:?}"))
+        self.receive(request.starts_with("HEAD ")).unwrap_or_else(|| panic!("no answer to {request:?}"))
     }
 
     /// The next answer, `None` when the connection ends before it is whole.

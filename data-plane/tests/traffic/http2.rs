@@ -21,19 +21,13 @@ type Sender = SendRequest<Full<Bytes>>;
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn prior_knowledge(address: SocketAddr) -> Sender {
     let stream = TcpStream::connect(address).await.unwrap();
-    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
 fn request(method: Method, uri: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-    Request::builder()
-        .method(method)
-        .uri(uri)
-        .body(Full::new(body.into()))
-        .unwrap()
+    Request::builder().method(method).uri(uri).body(Full::new(body.into())).unwrap()
 }
 
 async fn text(response: Response<Incoming>) -> String {
@@ -42,10 +36,7 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
 }
 
@@ -74,10 +65,7 @@ fn a_stream_is_a_request_like_any_other() {
         assert!(text(response).await.contains("<h1>404 Not Found</h1>"));
     });
     let seen = &origin.seen()[0];
-    assert_eq!(
-        (seen.all("host"), seen.all("cookie")),
-        (vec!["a.test"], vec!["a=1; b=2"])
-    );
+    assert_eq!((seen.all("host"), seen.all("cookie")), (vec!["a.test"], vec!["a=1; b=2"]));
     assert_eq!(seen.all("x-forwarded-host"), ["a.test"]);
 }
 
@@ -104,10 +92,7 @@ fn answers_of_every_framing() {
             sender.send_request(request(method, &uri, "")).await
         };
         let response = ask(Method::GET, "/204").await.unwrap();
-        assert_eq!(
-            (response.status(), text(response).await.as_str()),
-            (StatusCode::NO_CONTENT, "")
-        );
+        assert_eq!((response.status(), text(response).await.as_str()), (StatusCode::NO_CONTENT, ""));
         let response = ask(Method::HEAD, "/head").await.unwrap();
         assert_eq!(response.headers()["content-length"], "9");
         assert_eq!(text(response).await, "");
@@ -148,18 +133,11 @@ fn over_tls_by_the_clients_choice() {
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> Response<Incoming> {
     if h2 {
-        let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
+        let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        return sender
-            .send_request(request(Method::GET, "https://a.test/", ""))
-            .await
-            .unwrap();
+        return sender.send_request(request(Method::GET, "https://a.test/", "")).await.unwrap();
     }
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let mut get = request(Method::GET, "/", "");
     get.headers_mut().insert("host", "a.test".parse().unwrap());
@@ -224,20 +202,14 @@ impl rustls::client::danger::ServerCertVerifier for Any {
 #[test]
 fn many_streams_at_once_and_an_idle_connection_ends() {
     let origin = Origin::says("hello");
-    let limits = Limits {
-        idle: Duration::from_millis(1),
-        ..Limits::default()
-    };
+    let limits = Limits { idle: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     run(async {
         let sender = prior_knowledge(proxy.http).await;
         let asks = (0..50).map(|_| {
             let mut sender = sender.clone();
             async move {
-                let response = sender
-                    .send_request(request(Method::GET, "http://a.test/", ""))
-                    .await
-                    .unwrap();
+                let response = sender.send_request(request(Method::GET, "http://a.test/", "")).await.unwrap();
                 text(response).await
             }
         });
@@ -279,10 +251,7 @@ fn draining_lets_streams_finish() {
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 fn an_answer_that_nobody_takes_ends_its_stream() {
     let origin = Origin::says("hello");
-    let limits = Limits {
-        client_send: Duration::from_millis(1),
-        ..Limits::default()
-    };
+    let limits = Limits { client_send: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     run(async {
         let stream = TcpStream::connect(proxy.http).await.unwrap();

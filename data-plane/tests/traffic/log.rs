@@ -39,15 +39,9 @@ fn one_line_a_request() {
         request.len()
     );
     assert!(lines[0].starts_with(&expected), "{log}");
-    assert!(
-        lines[0].contains(&format!(" [ns-echo-80] [] {address} 5 0.")),
-        "{log}"
-    );
+    assert!(lines[0].contains(&format!(" [ns-echo-80] [] {address} 5 0.")), "{log}");
     assert!(lines[0].ends_with(" 200"), "{log}");
-    assert!(
-        lines[1].starts_with("127.0.0.1 - - \"HEAD / HTTP/1.1\" 200 0 \"-\" \"-\" "),
-        "{log}"
-    );
+    assert!(lines[1].starts_with("127.0.0.1 - - \"HEAD / HTTP/1.1\" 200 0 \"-\" \"-\" "), "{log}");
     assert!(lines[2].starts_with("127.0.0.1 - - \"BAD\" 400 "), "{log}");
     assert!(lines[2].contains(" [-] [] - - - -"), "{log}");
 }
@@ -58,10 +52,7 @@ fn every_try_is_told() {
     let proxy = Proxy::serving(Limits::default(), &[dead]);
     Client::new(proxy.http).get("/");
     let log = proxy.stop(Duration::ZERO, PATIENCE);
-    assert!(
-        log.contains(&format!(" [ns-echo-80] [] {dead}, {dead}, {dead} 0, 0, 0 ")),
-        "{log}"
-    );
+    assert!(log.contains(&format!(" [ns-echo-80] [] {dead}, {dead}, {dead} 0, 0, 0 ")), "{log}");
     assert!(log.contains(" 502, 502, 502 "), "{log}");
 }
 
@@ -72,15 +63,10 @@ fn an_upstream_is_named_whatever_is_answered() {
     proxy.host("empty.test", false, &[("/", PathType::Exact, "empty")]);
     let denied = Route {
         paths: vec![to("/", PathType::Prefix, "shut")],
-        denied: Some(Denial {
-            reason: "auth-url is not enforced yet".to_owned(),
-        }),
+        denied: Some(Denial { reason: "auth-url is not enforced yet".to_owned() }),
         ..Route::default()
     };
-    let missing = Route {
-        paths: vec![to("/", PathType::Prefix, "missing")],
-        ..Route::default()
-    };
+    let missing = Route { paths: vec![to("/", PathType::Prefix, "missing")], ..Route::default() };
     proxy.config(vec![
         ("shut.test", Resource::Host(Host::default())),
         ("ns/web/shut.test", Resource::Route(denied)),
@@ -100,9 +86,6 @@ fn an_upstream_is_named_whatever_is_answered() {
     }
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     for ((host, .., upstream), line) in expected.iter().zip(log.lines()) {
-        assert!(
-            line.contains(&format!(" [{upstream}] [] - - - - ")),
-            "{host}: {line}"
-        );
+        assert!(line.contains(&format!(" [{upstream}] [] - - - - ")), "{host}: {line}");
     }
 }

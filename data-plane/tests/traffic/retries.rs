@@ -33,11 +33,7 @@ fn nobody_listens() {
     let mut client = Client::new(proxy.http);
     let response = client.get("/");
     assert_eq!(response.status, 502);
-    assert!(
-        response
-            .text()
-            .contains("<center><h1>502 Bad Gateway</h1></center>")
-    );
+    assert!(response.text().contains("<center><h1>502 Bad Gateway</h1></center>"));
     let failures = &proxy.metrics.worker(0).failures[Kind::ConnectFailed as usize];
     assert_eq!(failures.value(), 3, "tries");
 }
@@ -53,14 +49,8 @@ fn a_cut_connection_is_tried_again_unless_the_method_forbids() {
     let before = bad.seen().len();
     assert!(before >= 3);
     let statuses: Vec<u16> = (0..8).map(|_| client.ask(&request("POST")).status).collect();
-    assert_eq!(
-        statuses.iter().filter(|status| **status == 502).count(),
-        bad.seen().len() - before
-    );
-    assert_eq!(
-        good.seen().len(),
-        8 + statuses.iter().filter(|status| **status == 200).count()
-    );
+    assert_eq!(statuses.iter().filter(|status| **status == 502).count(), bad.seen().len() - before);
+    assert_eq!(good.seen().len(), 8 + statuses.iter().filter(|status| **status == 200).count());
 }
 
 #[test]
@@ -87,23 +77,13 @@ fn a_kept_connection_that_died_costs_nobody_a_request() {
 #[test]
 fn silence_is_504() {
     let origin = Origin::raw(|_stream, _, _| std::thread::park());
-    let limits = Limits {
-        read: Duration::from_millis(1),
-        ..Limits::default()
-    };
+    let limits = Limits { read: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     let response = client.get("/");
     assert_eq!(response.status, 504);
-    assert!(
-        response
-            .text()
-            .contains("<center><h1>504 Gateway Time-out</h1></center>")
-    );
-    assert_eq!(
-        proxy.metrics.worker(0).failures[Kind::ReadTimeout as usize].value(),
-        3
-    );
+    assert!(response.text().contains("<center><h1>504 Gateway Time-out</h1></center>"));
+    assert_eq!(proxy.metrics.worker(0).failures[Kind::ReadTimeout as usize].value(), 3);
 }
 
 #[test]

@@ -10,11 +10,7 @@ fn ask(host: &str, target: &str) -> String {
 fn hosts_and_paths() {
     let (root, foo) = (Origin::says("root"), Origin::says("foo"));
     let mut proxy = Proxy::start();
-    proxy.host(
-        "a.test",
-        false,
-        &[("/", PathType::Prefix, "root"), ("/foo", PathType::Prefix, "foo")],
-    );
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "root"), ("/foo", PathType::Prefix, "foo")]);
     proxy.host("*.b.test", false, &[("/", PathType::Exact, "root")]);
     proxy.endpoints("root", &[root.address]);
     proxy.endpoints("foo", &[foo.address]);
@@ -27,25 +23,12 @@ fn hosts_and_paths() {
         ("x.b.test", "/?y", "root"),
     ] {
         let response = client.ask(&ask(host, target));
-        assert_eq!(
-            (response.status, response.text()),
-            (200, expected),
-            "{host} {target}"
-        );
+        assert_eq!((response.status, response.text()), (200, expected), "{host} {target}");
     }
-    for (host, target) in [
-        ("x.b.test", "/x"),
-        ("x.y.b.test", "/"),
-        ("b.test", "/"),
-        ("nobody.test", "/"),
-    ] {
+    for (host, target) in [("x.b.test", "/x"), ("x.y.b.test", "/"), ("b.test", "/"), ("nobody.test", "/")] {
         let response = client.ask(&ask(host, target));
         assert_eq!(response.status, 404, "{host} {target}");
-        assert!(
-            response
-                .text()
-                .contains("<center><h1>404 Not Found</h1></center>")
-        );
+        assert!(response.text().contains("<center><h1>404 Not Found</h1></center>"));
         assert_eq!(response.all("content-type"), ["text/html"]);
         assert_eq!(response.all("server"), [""; 0]);
         assert_eq!(response.all("date").len(), 1);
@@ -88,10 +71,7 @@ fn redirects() {
         ("A.test:8080", "/foo?x=1", 301, "http://a.test/foo/?x=1"),
     ] {
         let response = client.ask(&ask(host, target));
-        assert_eq!(
-            (response.status, response.all("location")),
-            (status, vec![location])
-        );
+        assert_eq!((response.status, response.all("location")), (status, vec![location]));
         assert!(!response.body.is_empty());
     }
     assert_eq!(client.get("/.well-known/acme-challenge/t").status, 200);
@@ -110,18 +90,10 @@ fn redirects() {
 fn what_cannot_be_served_is_503() {
     let mut proxy = Proxy::start();
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
-    let denied = Denial {
-        reason: "auth-url is not enforced yet".to_owned(),
-    };
-    let route = Route {
-        paths: vec![to("/", PathType::Prefix, "echo")],
-        denied: Some(denied),
-        ..Route::default()
-    };
-    let host = Host {
-        tls: Some(shared::resource::Tls::default()),
-        denied: None,
-    };
+    let denied = Denial { reason: "auth-url is not enforced yet".to_owned() };
+    let route =
+        Route { paths: vec![to("/", PathType::Prefix, "echo")], denied: Some(denied), ..Route::default() };
+    let host = Host { tls: Some(shared::resource::Tls::default()), denied: None };
     proxy.config(vec![
         ("denied.test", Resource::Host(host)),
         ("ns/denied/denied.test", Resource::Route(route)),
@@ -133,11 +105,7 @@ fn what_cannot_be_served_is_503() {
     proxy.host("plain.test", false, &[("/", PathType::Prefix, "echo")]);
     let response = client.ask(&ask("plain.test", "/"));
     assert_eq!(response.status, 503);
-    assert!(
-        response
-            .text()
-            .contains("<center><h1>503 Service Temporarily Unavailable</h1></center>")
-    );
+    assert!(response.text().contains("<center><h1>503 Service Temporarily Unavailable</h1></center>"));
 }
 
 #[test]
@@ -155,17 +123,10 @@ fn canaries_take_their_requests() {
     let mut answer = |extra: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{extra}\r\n");
         let response = client.ask(&request);
-        (
-            response.status,
-            response.text().chars().take(4).collect::<String>(),
-        )
+        (response.status, response.text().chars().take(4).collect::<String>())
     };
     let always = "X-New: always\r\n";
-    assert_eq!(
-        answer(always).1,
-        "main",
-        "a canary without endpoints is passed over"
-    );
+    assert_eq!(answer(always).1, "main", "a canary without endpoints is passed over");
     proxy.endpoints("new", &[new.address]);
     for (extra, expected) in [
         ("", "main"),
@@ -205,20 +166,15 @@ fn health_of_the_proxy_on_nobodys_host() {
 fn a_path_with_two_readings_goes_where_both_agree() {
     let (public, admin) = (Origin::says("public"), Origin::says("admin"));
     let mut proxy = Proxy::start();
-    let paths = [
-        ("/public", PathType::Prefix, "public"),
-        ("/", PathType::Prefix, "admin"),
-    ];
+    let paths = [("/public", PathType::Prefix, "public"), ("/", PathType::Prefix, "admin")];
     proxy.host("a.test", false, &paths);
     proxy.endpoints("public", &[public.address]);
     proxy.endpoints("admin", &[admin.address]);
     let mut client = Client::new(proxy.http);
     assert_eq!(client.get("/public/..%2fadmin?q").text(), "admin");
     assert_eq!(client.get("/public/%61?q").text(), "public");
-    let targets: Vec<String> = [&admin, &public]
-        .iter()
-        .map(|origin| origin.seen()[0].line().to_owned())
-        .collect();
+    let targets: Vec<String> =
+        [&admin, &public].iter().map(|origin| origin.seen()[0].line().to_owned()).collect();
     assert_eq!(targets, ["GET /admin?q HTTP/1.1", "GET /public/%61?q HTTP/1.1"]);
     assert_eq!(client.get("/public/..;/admin").status, 400);
     assert!(client.ended());

@@ -38,10 +38,7 @@ fn bytes_pass_both_ways_after_the_switch() {
     client.send(format!("{UPGRADE}early,"));
     let response = client.receive(false).unwrap();
     assert_eq!(response.status, 101);
-    assert_eq!(
-        (response.all("upgrade"), response.all("x-a")),
-        (vec!["websocket"], vec!["b"])
-    );
+    assert_eq!((response.all("upgrade"), response.all("x-a")), (vec!["websocket"], vec!["b"]));
     let blob = "x".repeat(300_000);
     let mut writer = client.stream.try_clone().unwrap();
     let sent = blob.clone();
@@ -53,21 +50,13 @@ fn bytes_pass_both_ways_after_the_switch() {
     sending.join().unwrap();
     assert!(all == format!("helloearly,{blob}bye"));
     let seen = &origin.seen()[0];
-    assert_eq!(
-        (seen.all("connection"), seen.all("upgrade")),
-        (vec!["upgrade"], vec!["websocket"])
-    );
+    assert_eq!((seen.all("connection"), seen.all("upgrade")), (vec!["upgrade"], vec!["websocket"]));
     eventually("the tunnel is gone", || proxy.metrics.open() == 0);
 }
 
 #[test]
 fn a_refusal_is_an_answer_like_any_other() {
-    let origin = Origin::new(|_| {
-        (
-            b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno".to_vec(),
-            true,
-        )
-    });
+    let origin = Origin::new(|_| (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno".to_vec(), true));
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     let response = client.ask(&UPGRADE.replace(", close", ""));

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use integration_tests::{assets, grpcurl};
 
 fn main() -> ExitCode {
-    for (what, obtained) in [
-        ("kube-apiserver and etcd", assets::kubernetes()),
-        ("grpcurl", grpcurl::obtain()),
-    ] {
+    for (what, obtained) in
+        [("kube-apiserver and etcd", assets::kubernetes()), ("grpcurl", grpcurl::obtain())]
+    {
         match obtained {
             Ok(path) => eprintln!("{what}: {}", path.display()),
             Err(error) => {

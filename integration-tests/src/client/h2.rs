@@ -56,11 +56,7 @@ impl Connection {
             // How it ends is seen by the requests on it.
             let _ = connection.await;
         });
-        Ok(Self {
-            requests,
-            scheme,
-            _driver: driver,
-        })
+        Ok(Self { requests, scheme, _driver: driver })
     }
 
     /// One request.
@@ -107,11 +103,6 @@ async fn answer(response: Response<Incoming>) -> io::Result<Answer> {
         status: head.status.as_u16(),
         version: "HTTP/2".to_owned(),
         headers: headers.collect(),
-        body: body
-            .collect()
-            .await
-            .map_err(io::Error::other)?
-            .to_bytes()
-            .to_vec(),
+        body: body.collect().await.map_err(io::Error::other)?.to_bytes().to_vec(),
     })
 }

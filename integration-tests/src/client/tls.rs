@@ -32,9 +32,7 @@ pub async fn open(address: SocketAddr, name: &str, alpn: &[&[u8]]) -> io::Result
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let server_name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(client_config(alpn))
-        .connect(server_name, stream)
-        .await?;
+    let stream = TlsConnector::from(client_config(alpn)).connect(server_name, stream).await?;
     let (_, session) = stream.get_ref();
     let shown = session.peer_certificates().and_then(|all| all.first());
     Ok(Secured {
@@ -82,12 +80,7 @@ impl ServerCertVerifier for TakesAny {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(
-            message,
-            leaf,
-            signed,
-            &Self::provider().signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, leaf, signed, &Self::provider().signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -96,17 +89,10 @@ impl ServerCertVerifier for TakesAny {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            leaf,
-            signed,
-            &Self::provider().signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, leaf, signed, &Self::provider().signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Self::provider()
-            .signature_verification_algorithms
-            .supported_schemes()
+        Self::provider().signature_verification_algorithms.supported_schemes()
     }
 }

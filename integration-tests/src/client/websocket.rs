@@ -36,11 +36,7 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 pub fn client_frame(text: &str) -> Vec<u8> {
     let mut frame = vec![TEXT, MASKED | length(text)];
     frame.extend(MASK);
-    frame.extend(
-        text.bytes()
-            .zip(MASK.iter().cycle())
-            .map(|(byte, mask)| byte ^ mask),
-    );
+    frame.extend(text.bytes().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
     frame
 }
 
@@ -65,10 +61,7 @@ pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection
         _ => connection.exactly(4).await?,
     };
     let text = connection.exactly(usize::from(head[1] & 0x7f)).await?;
-    let text = text
-        .iter()
-        .zip(mask.iter().cycle())
-        .map(|(byte, mask)| byte ^ mask);
+    let text = text.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
     String::from_utf8(text.collect()).map_err(io::Error::other)
 }
 

@@ -38,12 +38,7 @@ where
     let mut parts = line.split(' ').map(str::to_owned);
     let (method, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let headers = connection.fields().await?;
-    let mut seen = Seen {
-        method,
-        target,
-        headers,
-        body: Vec::new(),
-    };
+    let mut seen = Seen { method, target, headers, body: Vec::new() };
     if seen.header("expect").is_some() {
         connection.send("HTTP/1.1 100 Continue\r\n\r\n").await?;
     }

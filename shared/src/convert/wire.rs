@@ -58,10 +58,6 @@ impl Entry {
 impl Removal {
     /// For the wire.
     pub fn to_wire(&self) -> config::Removal {
-        config::Removal {
-            kind: self.key.kind.to_wire(),
-            key: self.key.key.to_string(),
-            gone: self.gone,
-        }
+        config::Removal { kind: self.key.kind.to_wire(), key: self.key.key.to_string(), gone: self.gone }
     }
 }

@@ -48,12 +48,7 @@ impl Folder {
     /// Watches a folder from now on.
     pub(super) fn open(dir: &Path) -> Self {
         let changed = Arc::new(Notify::new());
-        Self {
-            watcher: watch(dir, &changed).ok(),
-            dir: dir.to_owned(),
-            files: BTreeMap::new(),
-            changed,
-        }
+        Self { watcher: watch(dir, &changed).ok(), dir: dir.to_owned(), files: BTreeMap::new(), changed }
     }
 
     /// Returns when something may have changed.
@@ -97,10 +92,7 @@ impl Folder {
 
     fn wanted(&self, problems: Vec<String>) -> Read {
         let demos = self.files.values().flat_map(|file| file.demos.clone());
-        Read {
-            demos: demos.collect(),
-            problems,
-        }
+        Read { demos: demos.collect(), problems }
     }
 }
 
@@ -129,23 +121,16 @@ fn is_reading(kind: EventKind) -> bool {
 fn walk(dir: &Path, found: &mut BTreeMap<PathBuf, Stamp>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let hidden = path
-            .file_name()
-            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
         // What a link points at counts; what went away meanwhile is not there.
         let Some(metadata) = fs::metadata(&path).ok().filter(|_| !hidden) else {
             continue;
         };
         if metadata.is_dir() {
             walk(&path, found)?;
-        } else if path
-            .extension()
-            .is_some_and(|it| ["yaml", "yml", "json"].iter().any(|known| it == *known))
+        } else if path.extension().is_some_and(|it| ["yaml", "yml", "json"].iter().any(|known| it == *known))
         {
-            let stamp = Stamp {
-                size: metadata.len(),
-                modified: metadata.modified().ok(),
-            };
+            let stamp = Stamp { size: metadata.len(), modified: metadata.modified().ok() };
             found.insert(path, stamp);
         }
     }

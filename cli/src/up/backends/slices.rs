@@ -62,10 +62,7 @@ fn of_slice(slice: &EndpointSlice) -> Vec<Demo> {
         let Ok(ip) = address.parse() else { continue };
         let ports = slice.ports.iter().filter_map(|port| port.port);
         for port in ports.filter_map(|port| u16::try_from(port).ok()) {
-            demos.push(Demo {
-                service: Arc::clone(&service),
-                addr: SocketAddr::new(ip, port),
-            });
+            demos.push(Demo { service: Arc::clone(&service), addr: SocketAddr::new(ip, port) });
         }
     }
     demos
@@ -93,10 +90,7 @@ mod tests {
     #[test]
     fn only_marked_slices_count() {
         assert_eq!(parse(&slice("")).unwrap(), []);
-        assert_eq!(
-            parse(&slice("  annotations: {firth.dev/demo: \"false\"}\n")).unwrap(),
-            []
-        );
+        assert_eq!(parse(&slice("  annotations: {firth.dev/demo: \"false\"}\n")).unwrap(), []);
         assert_eq!(parse("kind: Service # firth.dev/demo\n").unwrap(), []);
     }
 
@@ -105,10 +99,7 @@ mod tests {
         let json = r#"{"kind": "List", "items": [{"kind": "EndpointSlice", "metadata": {"name": "a", "namespace": "shop",
             "labels": {"kubernetes.io/service-name": "a"}, "annotations": {"firth.dev/demo": "true"}},
             "ports": [{"port": 1}], "endpoints": [{"addresses": ["::1"]}]}]}"#;
-        let text = format!(
-            "{json}\n---\n{}",
-            slice("  annotations: {firth.dev/demo: \"true\"}\n")
-        );
+        let text = format!("{json}\n---\n{}", slice("  annotations: {firth.dev/demo: \"true\"}\n"));
         let demos = parse(&text).unwrap();
         assert_eq!(demos.len(), 3);
         assert_eq!(demos[0].addr.to_string(), "[::1]:1");

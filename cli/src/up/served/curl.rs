@@ -18,9 +18,9 @@ pub(super) fn lines(rows: &[Row], http: SocketAddr, https: SocketAddr) -> Vec<St
         shown.push(&row.host);
         let host = example(&row.host);
         let url = quote(&format!("http://{http}{}", row.path));
-        let to_host = host.as_deref().map_or_else(String::new, |host| {
-            format!(" -H {}", quote(&format!("Host: {host}")))
-        });
+        let to_host = host
+            .as_deref()
+            .map_or_else(String::new, |host| format!(" -H {}", quote(&format!("Host: {host}"))));
         // A host with TLS answers plain http with a redirect, of which only the head is worth seeing.
         let head = if row.tls { " -i" } else { "" };
         lines.push(format!("curl{head}{to_host} {url}"));

@@ -29,12 +29,7 @@ fn ports(listen: &str) -> Ports {
 
 #[test]
 fn what_is_served_can_be_tried() {
-    let served = Served {
-        version: "1f3a92c04d7e".to_owned(),
-        proxies: 1,
-        rows: vec![row()],
-        hidden: 0,
-    };
+    let served = Served { version: "1f3a92c04d7e".to_owned(), proxies: 1, rows: vec![row()], hidden: 0 };
     let expected = "\
 firth serves examples/canary, version 1f3a92c04d7e, on 1 proxy
   http://127.0.0.1:8080  https://127.0.0.1:8443
@@ -55,11 +50,7 @@ ask it:
 
 ";
     assert_eq!(
-        served.render(
-            Path::new("examples/canary"),
-            &ports("127.0.0.1:15010"),
-            "target/debug/firth"
-        ),
+        served.render(Path::new("examples/canary"), &ports("127.0.0.1:15010"), "target/debug/firth"),
         expected
     );
 }
@@ -68,37 +59,18 @@ ask it:
 fn an_empty_folder_is_said_in_words() {
     let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth");
     assert!(text.contains("nothing to serve yet"), "{text}");
-    assert!(
-        text.contains("firth proxies --server http://127.0.0.1:15011\n"),
-        "{text}"
-    );
+    assert!(text.contains("firth proxies --server http://127.0.0.1:15011\n"), "{text}");
 }
 
 #[test]
 fn rows_say_what_happens_to_requests() {
-    let none = Row {
-        endpoints: Some(0),
-        canary: None,
-        ..row()
-    };
+    let none = Row { endpoints: Some(0), canary: None, ..row() };
     assert_eq!(none.backend_shown(), "default/web:80, no endpoints");
-    let default = Row {
-        backend: String::new(),
-        endpoints: None,
-        canary: None,
-        ..row()
-    };
+    let default = Row { backend: String::new(), endpoints: None, canary: None, ..row() };
     assert_eq!(default.backend_shown(), "404: the default backend");
-    let denied = Row {
-        denied: true,
-        ..row()
-    };
+    let denied = Row { denied: true, ..row() };
     assert!(denied.backend_shown().starts_with("503: restricted"));
-    let exact = Row {
-        exact: true,
-        tls: true,
-        ..row()
-    };
+    let exact = Row { exact: true, tls: true, ..row() };
     assert_eq!(exact.path_shown(), "/ (exact)");
     assert_eq!(exact.host_shown(), "canary.test.com (TLS)");
 }

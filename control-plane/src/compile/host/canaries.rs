@@ -21,11 +21,7 @@ pub(super) fn attach(host: &HostName, canaries: &[&Claim], locations: &Locations
         }
     }
     for claim in canaries {
-        if let Some(alternative) = claim
-            .default_backend
-            .as_ref()
-            .filter(|_| host.as_str() == CATCH_ALL)
-        {
+        if let Some(alternative) = claim.default_backend.as_ref().filter(|_| host.as_str() == CATCH_ALL) {
             // It stands beside every backend of the catch-all, up to the location that it serves itself.
             let end = first.get(alternative).copied();
             let primaries: Vec<_> = locations
@@ -33,14 +29,7 @@ pub(super) fn attach(host: &HostName, canaries: &[&Claim], locations: &Locations
                 .take(end.unwrap_or(usize::MAX))
                 .filter_map(|location| location.backend.clone())
                 .collect();
-            report(
-                outcome,
-                claim,
-                "spec.defaultBackend",
-                host,
-                end,
-                primaries.is_empty(),
-            );
+            report(outcome, claim, "spec.defaultBackend", host, end, primaries.is_empty());
             for primary in primaries {
                 outcome.attachments.insert(Attachment {
                     primary,

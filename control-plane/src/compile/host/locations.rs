@@ -48,8 +48,7 @@ impl Locations {
     }
 
     fn push(&mut self, location: Location) {
-        self.found
-            .insert((Arc::clone(&location.path), location.kind), self.all.len());
+        self.found.insert((Arc::clone(&location.path), location.kind), self.all.len());
         self.all.push(location);
     }
 }
@@ -60,10 +59,7 @@ pub(super) fn compile(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) 
     if host.as_str() == CATCH_ALL {
         locations.push(catch_all(mains, outcome));
     } else {
-        locations.push(Location {
-            is_implicit: true,
-            ..root(Some(0), mains[0].default_backend.clone())
-        });
+        locations.push(Location { is_implicit: true, ..root(Some(0), mains[0].default_backend.clone()) });
         for later in &mains[1..] {
             if later.default_backend.is_some() {
                 outcome.fault(&later.name, overridden("spec.defaultBackend", host, "", mains[0]));
@@ -87,10 +83,7 @@ pub(super) fn compile(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) 
                 Some(position) if locations.at(position).is_implicit => locations.all[position] = mine,
                 Some(position) => {
                     let winner = locations.at(position).owner.map_or(*claim, |owner| mains[owner]);
-                    outcome.fault(
-                        &claim.name,
-                        overridden(&wanted.field(), host, &wanted.path, winner),
-                    );
+                    outcome.fault(&claim.name, overridden(&wanted.field(), host, &wanted.path, winner));
                 }
             }
         }
@@ -101,34 +94,18 @@ pub(super) fn compile(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) 
 /// The catch-all's "/": it is the fleet's default backend, unless an Ingress has a `spec.defaultBackend` and no rules.
 /// The oldest of those has it before any rule is looked at, and nobody can replace it then (annotations.md 2.3).
 fn catch_all(mains: &[&Claim], outcome: &mut Outcome) -> Location {
-    let mut takers = mains
-        .iter()
-        .enumerate()
-        .filter(|(_, claim)| claim.claims_catch_all());
+    let mut takers = mains.iter().enumerate().filter(|(_, claim)| claim.claims_catch_all());
     let Some((owner, first)) = takers.next() else {
-        return Location {
-            is_implicit: true,
-            ..root(None, None)
-        };
+        return Location { is_implicit: true, ..root(None, None) };
     };
     for (_, later) in takers {
-        outcome.fault(
-            &later.name,
-            overridden("spec.defaultBackend", &HostName::catch_all(), "/", first),
-        );
+        outcome.fault(&later.name, overridden("spec.defaultBackend", &HostName::catch_all(), "/", first));
     }
     root(Some(owner), first.default_backend.clone())
 }
 
 fn root(owner: Option<usize>, backend: Option<BackendKey>) -> Location {
-    Location {
-        owner,
-        path: "/".into(),
-        kind: PathType::Prefix,
-        backend,
-        place: None,
-        is_implicit: false,
-    }
+    Location { owner, path: "/".into(), kind: PathType::Prefix, backend, place: None, is_implicit: false }
 }
 
 fn overridden(field: &str, host: &HostName, path: &str, winner: &Claim) -> Fault {

@@ -35,33 +35,20 @@ fn what_attaches_where() {
             vec![main(), canary("c").rule("a.test", &[("/", "canary")])],
             vec!["default/main/80: default/canary/80"],
         ),
-        (
-            "another type does not",
-            vec![main(), canary("c").rule("a.test", &[("=/", "canary")])],
-            vec![],
-        ),
+        ("another type does not", vec![main(), canary("c").rule("a.test", &[("=/", "canary")])], vec![]),
         (
             "another path does not, and takes nothing away",
             vec![
                 main(),
-                canary("c").rule(
-                    "a.test",
-                    &[("/bar", "canary"), ("/", "canary"), ("/baz", "canary")],
-                ),
+                canary("c").rule("a.test", &[("/bar", "canary"), ("/", "canary"), ("/baz", "canary")]),
             ],
             vec!["default/main/80: default/canary/80"],
         ),
-        (
-            "another host does not",
-            vec![main(), canary("c").rule("b.test", &[("/", "canary")])],
-            vec![],
-        ),
+        ("another host does not", vec![main(), canary("c").rule("b.test", &[("/", "canary")])], vec![]),
         (
             "an implicit root with a backend is a main path",
             vec![
-                ingress("main")
-                    .default_backend("rest")
-                    .rule("a.test", &[("/x", "main")]),
+                ingress("main").default_backend("rest").rule("a.test", &[("/x", "main")]),
                 canary("c").rule("a.test", &[("/", "canary")]),
             ],
             vec!["default/rest/80: default/canary/80"],
@@ -74,11 +61,7 @@ fn what_attaches_where() {
             ],
             vec![],
         ),
-        (
-            "not to the Service itself",
-            vec![main(), canary("c").rule("a.test", &[("/", "main")])],
-            vec![],
-        ),
+        ("not to the Service itself", vec![main(), canary("c").rule("a.test", &[("/", "main")])], vec![]),
         (
             "not behind a location that has the Service as its main one, but before it",
             vec![
@@ -101,10 +84,7 @@ fn what_attaches_where() {
             vec![
                 main(),
                 ingress("more").at(1).rule("b.test", &[("/", "main")]),
-                canary("c")
-                    .at(2)
-                    .rule("a.test", &[("/", "c")])
-                    .rule("b.test", &[("/", "c")]),
+                canary("c").at(2).rule("a.test", &[("/", "c")]).rule("b.test", &[("/", "c")]),
             ],
             vec!["default/main/80: default/c/80"],
         ),
@@ -114,10 +94,7 @@ fn what_attaches_where() {
                 ingress("main").rule("", &[("/", "one"), ("/x", "two")]),
                 canary("c").default_backend("canary"),
             ],
-            vec![
-                "default/one/80: default/canary/80",
-                "default/two/80: default/canary/80",
-            ],
+            vec!["default/one/80: default/canary/80", "default/two/80: default/canary/80"],
         ),
     ];
     for (what, ingresses, expected) in table {
@@ -131,20 +108,10 @@ fn what_attaches_where() {
 fn a_lone_canary_makes_nothing() {
     let mut world = World::default();
     world.events([]);
-    let commit = world.apply(
-        canary("c")
-            .rule("a.test", &[("/", "canary")])
-            .default_backend("canary"),
-    );
+    let commit = world.apply(canary("c").rule("a.test", &[("/", "canary")]).default_backend("canary"));
     assert_eq!(commit.config.len() + commit.live.len(), 0);
     assert_eq!(commit.cause, "");
-    assert_eq!(
-        world.told("c"),
-        [
-            "warning spec.defaultBackend",
-            "warning spec.rules[0].http.paths[0]"
-        ]
-    );
+    assert_eq!(world.told("c"), ["warning spec.defaultBackend", "warning spec.rules[0].http.paths[0]"]);
 }
 
 #[test]
@@ -166,10 +133,7 @@ fn a_canary_goes_with_its_main_path() {
     let mut world = World::default();
     world.apply(main());
     world.apply(canary("c").rule("a.test", &[("/", "canary")]));
-    assert_eq!(
-        world.keys(Kind::Backend),
-        ["default/canary/80", "default/main/80"]
-    );
+    assert_eq!(world.keys(Kind::Backend), ["default/canary/80", "default/main/80"]);
     world.delete(ObjectKind::Ingress, "main");
     assert_eq!(world.keys(Kind::Backend), Vec::<String>::new());
     world.apply(main());
@@ -183,12 +147,7 @@ fn a_canary_keeps_its_hosts_when_its_rules_move() {
         let rules = |it: Ing, host: &&str| it.rule(host, &[("/", "canary")]);
         hosts.iter().fold(canary("c").at(2), rules)
     };
-    let all = [
-        &["b.test", "a.test"][..],
-        &["a.test"],
-        &["b.test"],
-        &["a.test", "b.test"],
-    ];
+    let all = [&["b.test", "a.test"][..], &["a.test"], &["b.test"], &["a.test", "b.test"]];
     let mut world = World::default();
     world.apply(main.rule("b.test", &[("/", "main")]));
     for before in all {
@@ -238,11 +197,7 @@ fn the_first_referrer_decides() {
     world.apply(main());
     world.apply(canary("b").at(3).rule("a.test", &[("/", "canary")]));
     world.apply(
-        ingress("c")
-            .at(2)
-            .canary()
-            .annotation("canary-weight", "99")
-            .rule("x.test", &[("/", "canary")]),
+        ingress("c").at(2).canary().annotation("canary-weight", "99").rule("x.test", &[("/", "canary")]),
     );
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 99);
     assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
@@ -258,16 +213,9 @@ fn a_main_path_to_an_older_canarys_service_is_served() {
     world.apply(main());
     world.apply(canary("c").at(2).rule("a.test", &[("/", "canary")]));
     world.apply(ingress("late").at(3).rule("b.test", &[("/", "canary")]));
-    assert!(
-        world
-            .routes()
-            .contains(&"default/late/b.test: / -> default/canary/80".to_owned())
-    );
+    assert!(world.routes().contains(&"default/late/b.test: / -> default/canary/80".to_owned()));
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 10);
-    assert_eq!(
-        world.told("late"),
-        ["warning spec.rules[0].http.paths[0].backend"]
-    );
+    assert_eq!(world.told("late"), ["warning spec.rules[0].http.paths[0].backend"]);
 }
 
 #[test]
@@ -276,12 +224,7 @@ fn a_canary_that_stops_being_one_is_an_ordinary_ingress() {
     world.apply(main());
     world.apply(canary("c").at(2).rule("b.test", &[("/", "canary")]));
     assert_eq!(world.keys(Kind::Host), ["_", "a.test"]);
-    world.apply(
-        canary("c")
-            .at(2)
-            .annotation("canary", "false")
-            .rule("b.test", &[("/", "canary")]),
-    );
+    world.apply(canary("c").at(2).annotation("canary", "false").rule("b.test", &[("/", "canary")]));
     assert_eq!(world.keys(Kind::Host), ["_", "a.test", "b.test"]);
     assert_eq!(policy(&world, "default/canary/80"), None);
 }

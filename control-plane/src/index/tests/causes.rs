@@ -18,10 +18,7 @@ fn what_other_tools_wrote_is_not_told() {
     let mut world = World::default();
     world.apply(applied(web("one").annotation("canary-weight", "1"), "hunter1"));
     let commit = world.apply(applied(web("two").annotation("ssl-redirect", "false"), "hunter2"));
-    assert_eq!(
-        commit.cause,
-        "Ingress default/web: canary-weight removed, ssl-redirect false, rules changed"
-    );
+    assert_eq!(commit.cause, "Ingress default/web: canary-weight removed, ssl-redirect false, rules changed");
 }
 
 #[test]
@@ -31,10 +28,7 @@ fn a_class_that_changed_is_told() {
     let commit = world.apply(web("one").with(|it| {
         it["metadata"]["annotations"]["kubernetes.io/ingress.class"] = json!("other");
     }));
-    assert_eq!(
-        commit.cause,
-        "Ingress default/web: kubernetes.io/ingress.class nginx -> other"
-    );
+    assert_eq!(commit.cause, "Ingress default/web: kubernetes.io/ingress.class nginx -> other");
 }
 
 #[test]
@@ -42,25 +36,14 @@ fn raw_configuration_is_not_told() {
     let mut world = World::default();
     world.apply(web("one"));
     for (service, text, what) in [
-        (
-            "two",
-            "set $key hunter1;",
-            "server-snippet changed, rules changed",
-        ),
-        (
-            "three",
-            "set $key hunter2;",
-            "server-snippet changed, rules changed",
-        ),
+        ("two", "set $key hunter1;", "server-snippet changed, rules changed"),
+        ("three", "set $key hunter2;", "server-snippet changed, rules changed"),
     ] {
         let commit = world.apply(web(service).annotation("server-snippet", text));
         assert_eq!(commit.cause, format!("Ingress default/web: {what}"));
     }
     let commit = world.apply(web("four"));
-    assert_eq!(
-        commit.cause,
-        "Ingress default/web: server-snippet removed, rules changed"
-    );
+    assert_eq!(commit.cause, "Ingress default/web: server-snippet removed, rules changed");
 
     world.apply(configmap(json!({"ssl-redirect": "true"})));
     let data = json!({"ssl-redirect": "false", "http-snippet": "set $key hunter2;"});

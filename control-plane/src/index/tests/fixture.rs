@@ -29,10 +29,7 @@ pub(super) fn name(name: &str) -> ObjectName {
 }
 
 pub(super) fn reference(kind: ObjectKind, object: &str) -> ObjectRef {
-    ObjectRef {
-        kind,
-        name: name(object),
-    }
+    ObjectRef { kind, name: name(object) }
 }
 
 /// An Ingress that is put together.
@@ -154,10 +151,7 @@ pub(super) fn pem(which: usize) -> &'static (String, String) {
     let pair = || {
         let key = rcgen::KeyPair::generate().unwrap();
         let names = vec!["a.test".to_owned(), "*.a.test".to_owned()];
-        let leaf = rcgen::CertificateParams::new(names)
-            .unwrap()
-            .self_signed(&key)
-            .unwrap();
+        let leaf = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
         (leaf.pem(), key.serialize_pem())
     };
     &PAIRS.get_or_init(|| [pair(), pair()])[which]
@@ -179,10 +173,7 @@ pub(super) fn secret(name: &str, which: usize) -> Object {
 }
 
 pub(super) fn applied(object: impl Into<Object>) -> Event {
-    Event::Applied {
-        object: object.into(),
-        location: "".into(),
-    }
+    Event::Applied { object: object.into(), location: "".into() }
 }
 
 /// An index, and all that its commits led to.
@@ -201,11 +192,7 @@ impl Default for World {
 
 impl World {
     pub(super) fn with(options: Options) -> Self {
-        Self {
-            index: Index::new(options),
-            config: Snapshot::default(),
-            live: Snapshot::default(),
-        }
+        Self { index: Index::new(options), config: Snapshot::default(), live: Snapshot::default() }
     }
 
     /// Takes events in, commits, and follows the commit.
@@ -233,19 +220,10 @@ impl World {
                 .collect();
             assert_eq!(keys.len(), delta.len(), "each key stands in a delta once");
             for removal in &delta.removed {
-                assert!(
-                    snapshot.get(&removal.key).is_some(),
-                    "{} was published",
-                    removal.key
-                );
+                assert!(snapshot.get(&removal.key).is_some(), "{} was published", removal.key);
             }
             for entry in &delta.up {
-                assert_ne!(
-                    snapshot.version(&entry.key),
-                    Some(entry.version),
-                    "{} is new",
-                    entry.key
-                );
+                assert_ne!(snapshot.version(&entry.key), Some(entry.version), "{} is new", entry.key);
             }
             assert!(delta.up.is_sorted_by_key(|entry| &entry.key));
             assert!(delta.removed.is_sorted());
@@ -279,9 +257,7 @@ impl World {
     }
 
     pub(super) fn get(&self, kind: Kind, key: &str) -> Option<Resource> {
-        self.all(kind)
-            .into_iter()
-            .find_map(|(found, resource)| (found == key).then_some(resource))
+        self.all(kind).into_iter().find_map(|(found, resource)| (found == key).then_some(resource))
     }
 
     pub(super) fn keys(&self, kind: Kind) -> Vec<String> {
@@ -296,9 +272,7 @@ impl World {
             format!("{exact}{} -> {backend}", path.path)
         };
         let line = |(key, resource): (String, Resource)| {
-            let Resource::Route(route) = resource else {
-                panic!("{key} is a Route")
-            };
+            let Resource::Route(route) = resource else { panic!("{key} is a Route") };
             let paths: Vec<_> = route.paths.iter().map(path).collect();
             let denied = if route.denied.is_some() { " (denied)" } else { "" };
             format!("{key}: {}{denied}", paths.join(", "))
@@ -321,8 +295,7 @@ impl World {
     pub(super) fn problems(&self, kind: ObjectKind, object: &str) -> Vec<String> {
         let problems = self.index.problems().get(&reference(kind, object));
         let all = problems.iter().flat_map(|problems| problems.iter());
-        all.map(|problem| format!("{} {}", problem.severity.as_str(), problem.field))
-            .collect()
+        all.map(|problem| format!("{} {}", problem.severity.as_str(), problem.field)).collect()
     }
 
     /// Those of an Ingress without the reports of missing Services, which most examples do without.
@@ -334,10 +307,6 @@ impl World {
 
     pub(super) fn severities(&self, kind: ObjectKind, object: &str) -> Vec<Severity> {
         let problems = self.index.problems().get(&reference(kind, object));
-        problems
-            .iter()
-            .flat_map(|problems| problems.iter())
-            .map(|problem| problem.severity)
-            .collect()
+        problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.severity).collect()
     }
 }

@@ -20,9 +20,7 @@ fn uid(uid: &str, ingress: Ing) -> Ing {
 }
 
 fn held(ingress: Ing) -> Event {
-    Event::Held(Hold {
-        object: ingress.into(),
-    })
+    Event::Held(Hold { object: ingress.into() })
 }
 
 fn broken(uid: &str) -> Event {
@@ -40,9 +38,7 @@ fn broken(uid: &str) -> Event {
 }
 
 fn write(ingress: Ing) -> Vec<HoldRequest> {
-    vec![HoldRequest::Write(Hold {
-        object: ingress.into(),
-    })]
+    vec![HoldRequest::Write(Hold { object: ingress.into() })]
 }
 
 fn erase() -> Vec<HoldRequest> {
@@ -57,10 +53,7 @@ fn a_rejected_version_leaves_the_good_one() {
     let commit = world.apply(bad());
     assert_eq!(world.config, before);
     assert_eq!(commit.holds, write(good()));
-    assert_eq!(
-        world.problems(ObjectKind::Ingress, "web"),
-        ["rejected spec.rules[0].http.paths[1].path"]
-    );
+    assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules[0].http.paths[1].path"]);
     // Once is enough, until the record says otherwise.
     assert_eq!(world.events([]).holds, []);
     assert_eq!(world.apply(bad().at(0).annotation("x", "y")).holds, []);
@@ -94,13 +87,7 @@ fn deletion_ends_the_hold() {
     assert_eq!(commit.holds, erase());
     assert!(world.routes().is_empty());
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
-    assert!(
-        world
-            .index
-            .objects
-            .get(&reference(ObjectKind::Ingress, "web"))
-            .is_none()
-    );
+    assert!(world.index.objects.get(&reference(ObjectKind::Ingress, "web")).is_none());
     // Made again, it has no past.
     world.apply(bad());
     assert!(world.routes().is_empty());
@@ -153,10 +140,7 @@ fn what_cannot_be_read_leaves_the_good_one() {
         let commit = world.events([broken(its_uid)]);
         assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
         assert_eq!(commit.holds, write(uid("u1", good())));
-        assert_eq!(
-            world.problems(ObjectKind::Ingress, "web"),
-            ["rejected spec.rules"]
-        );
+        assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules"]);
         world.apply(uid("u1", good()));
         assert_eq!(world.told("web"), Vec::<String>::new());
     }
@@ -165,27 +149,14 @@ fn what_cannot_be_read_leaves_the_good_one() {
 #[test]
 fn every_kind_may_be_broken() {
     let mut world = World::default();
-    world.events([
-        applied(good()),
-        applied(service("one")),
-        applied(slice("one-1", "one", &["10.0.0.1"])),
-    ]);
+    world.events([applied(good()), applied(service("one")), applied(slice("one-1", "one", &["10.0.0.1"]))]);
     let (config, live) = (world.config.clone(), world.live.clone());
     for (kind, name) in [(ObjectKind::Service, "one"), (ObjectKind::EndpointSlice, "one-1")] {
         let object = reference(kind, name);
-        let Event::Broken { mut problem, .. } = broken("") else {
-            unreachable!()
-        };
+        let Event::Broken { mut problem, .. } = broken("") else { unreachable!() };
         problem.object = object.clone();
-        let commit = world.events([Event::Broken {
-            object,
-            uid: "".into(),
-            problem,
-        }]);
-        assert!(
-            matches!(commit.holds.as_slice(), [HoldRequest::Write(_)]),
-            "{kind:?}"
-        );
+        let commit = world.events([Event::Broken { object, uid: "".into(), problem }]);
+        assert!(matches!(commit.holds.as_slice(), [HoldRequest::Write(_)]), "{kind:?}");
     }
     assert_eq!((&world.config, &world.live), (&config, &live));
 }
@@ -207,11 +178,7 @@ fn a_stale_record_does_not_bring_an_older_version_back() {
     world.apply(newer());
     assert_eq!(world.apply(bad()).holds, write(newer()));
     // The first write arrives only now, then its end, then the second one.
-    for event in [
-        held(good()),
-        Event::Released(reference(ObjectKind::Ingress, "web")),
-        held(newer()),
-    ] {
+    for event in [held(good()), Event::Released(reference(ObjectKind::Ingress, "web")), held(newer())] {
         assert_eq!(world.events([event]).holds, []);
         assert_eq!(world.routes(), ["default/web/a.test: / -> default/newer/80"]);
     }
@@ -231,15 +198,8 @@ fn what_another_replica_put_on_record_is_taken_over() {
 #[test]
 fn locations_are_told() {
     let mut world = World::default();
-    world.events([Event::Applied {
-        object: Object::from(bad()),
-        location: "web.yaml:7".into(),
-    }]);
-    let problems = world
-        .index
-        .problems()
-        .get(&reference(ObjectKind::Ingress, "web"))
-        .unwrap();
+    world.events([Event::Applied { object: Object::from(bad()), location: "web.yaml:7".into() }]);
+    let problems = world.index.problems().get(&reference(ObjectKind::Ingress, "web")).unwrap();
     assert_eq!(problems[0].location, "web.yaml:7");
 }
 
@@ -281,16 +241,9 @@ fn two_replicas_agree_on_one_version() {
                     written.push(newer.clone());
                 }
             }
-            let service = if written.last() == Some(&older) {
-                "older"
-            } else {
-                "newer"
-            };
+            let service = if written.last() == Some(&older) { "older" } else { "newer" };
             for world in &worlds {
-                assert_eq!(
-                    world.routes(),
-                    [format!("default/web/a.test: / -> default/{service}/80")]
-                );
+                assert_eq!(world.routes(), [format!("default/web/a.test: / -> default/{service}/80")]);
             }
         }
     }

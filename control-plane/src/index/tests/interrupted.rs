@@ -130,10 +130,7 @@ fn leaving() -> World {
 #[test]
 fn what_the_committed_configuration_needs_stays_while_the_next_one_is_compiled() {
     let mut world = leaving();
-    assert!(
-        world.early().live.is_empty(),
-        "nothing that the compile takes away"
-    );
+    assert!(world.early().live.is_empty(), "nothing that the compile takes away");
 
     world.index.apply(applied(slice("e0", "s0", &["10.0.0.3"])));
     let commit = world.early();
@@ -151,9 +148,7 @@ fn what_the_committed_configuration_needs_stays_while_the_next_one_is_compiled()
 #[test]
 fn what_is_gone_goes_at_once() {
     let mut world = leaving();
-    world
-        .index
-        .apply(Event::Deleted(reference(ObjectKind::EndpointSlice, "e0")));
+    world.index.apply(Event::Deleted(reference(ObjectKind::EndpointSlice, "e0")));
     let commit = world.early();
     assert_eq!(commit.live.removed.len(), 1);
     assert!(commit.live.removed[0].gone);
@@ -165,9 +160,7 @@ fn what_is_gone_goes_at_once() {
 fn what_only_the_next_configuration_needs_waits_for_it() {
     let mut world = World::default();
     world.events([applied(slice("e0", "s0", &["10.0.0.1"]))]);
-    world
-        .index
-        .apply(applied(ingress("web").rule("a.test", &[("/", "s0")])));
+    world.index.apply(applied(ingress("web").rule("a.test", &[("/", "s0")])));
     while !world.pieces(1) {
         world.index.apply(applied(slice("e0", "s0", &["10.0.0.2"])));
         assert!(world.early().live.is_empty());

@@ -24,11 +24,7 @@ struct Location {
 }
 
 fn is_canary(ingress: &Ingress) -> bool {
-    ingress
-        .metadata
-        .annotations
-        .get(&format!("{PREFIX}canary"))
-        .is_some_and(|text| text == "true")
+    ingress.metadata.annotations.get(&format!("{PREFIX}canary")).is_some_and(|text| text == "true")
 }
 
 fn key(backend: &IngressBackend) -> Option<String> {
@@ -41,11 +37,7 @@ fn host(host: &str) -> String {
 }
 
 fn wanted(path: &IngressPath) -> (String, bool) {
-    let text = if path.path.is_empty() {
-        "/".into()
-    } else {
-        path.path.clone()
-    };
+    let text = if path.path.is_empty() { "/".into() } else { path.path.clone() };
     (text, path.path_type == Some(IngressPathType::Exact))
 }
 
@@ -75,10 +67,7 @@ fn locations(mains: &[&Ingress]) -> Vec<Location> {
         let name = ingress.metadata.name.to_string();
         let default = ingress.spec.default_backend.as_ref().and_then(key);
         if default.is_some() && ingress.spec.rules.is_empty() && locations[0].is_default {
-            locations[0] = Location {
-                is_default: false,
-                ..root("_", default.clone(), Some(name.clone()))
-            };
+            locations[0] = Location { is_default: false, ..root("_", default.clone(), Some(name.clone())) };
         }
         for rule in &ingress.spec.rules {
             let host = host(&rule.host);
@@ -145,10 +134,7 @@ fn alternatives(canaries: &[&Ingress], locations: &[Location]) -> Vec<String> {
             }
         }
     }
-    attached
-        .into_iter()
-        .map(|(primary, list)| format!("{primary}: {}", list.join(", ")))
-        .collect()
+    attached.into_iter().map(|(primary, list)| format!("{primary}: {}", list.join(", "))).collect()
 }
 
 fn routes(mut locations: Vec<Location>) -> Vec<String> {
@@ -163,18 +149,12 @@ fn routes(mut locations: Vec<Location>) -> Vec<String> {
             .or_default()
             .push(format!("{exact}{} -> {backend}", it.path));
     }
-    routes
-        .into_iter()
-        .map(|(key, paths)| format!("{key}: {}", paths.join(", ")))
-        .collect()
+    routes.into_iter().map(|(key, paths)| format!("{key}: {}", paths.join(", "))).collect()
 }
 
 fn is_ours(ingress: &Ingress) -> bool {
     ingress.spec.ingress_class_name.is_none()
-        && ingress
-            .metadata
-            .annotations
-            .contains_key("kubernetes.io/ingress.class")
+        && ingress.metadata.annotations.contains_key("kubernetes.io/ingress.class")
 }
 
 proptest! {

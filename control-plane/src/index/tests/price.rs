@@ -10,11 +10,7 @@ fn world() -> World {
         let (web, echo) = (format!("web-{i}"), format!("echo-{i}"));
         let rule = ingress(&web).rule(&format!("{web}.test"), &[("/", &echo)]);
         let rule = rule.tls(&[&format!("{web}.test")], "cert");
-        [
-            applied(rule),
-            applied(service(&echo)),
-            applied(slice(&echo, &echo, &["10.0.0.1"])),
-        ]
+        [applied(rule), applied(service(&echo)), applied(slice(&echo, &echo, &["10.0.0.1"]))]
     });
     let commit = world.events(events);
     assert_eq!(commit.config.len(), 4 + 3 * MANY);
@@ -26,33 +22,20 @@ fn world() -> World {
 fn one_change_among_many() {
     let mut world = world();
     let commit = world.apply(slice("echo-7", "echo-7", &["10.0.0.1", "10.0.0.2"]));
-    assert_eq!(
-        (commit.live.len(), commit.config.len(), commit.compiled),
-        (1, 0, 1)
-    );
+    assert_eq!((commit.live.len(), commit.config.len(), commit.compiled), (1, 0, 1));
 
     let changed = ingress("web-7").rule("web-7.test", &[("/", "echo-7"), ("/x", "echo-8")]);
     let commit = world.apply(changed.tls(&["web-7.test"], "cert"));
     assert_eq!((commit.live.len(), commit.config.len()), (0, 1));
     assert_eq!(commit.compiled, 2, "the Host and its Route");
 
-    let commit = world.apply(service_with(
-        "echo-9",
-        serde_json::json!([{"name": "http", "port": 81}]),
-    ));
+    let commit = world.apply(service_with("echo-9", serde_json::json!([{"name": "http", "port": 81}])));
     assert_eq!((commit.config.len(), commit.compiled), (1, 1));
 
     let commit = world.apply(secret("cert", 0));
-    assert_eq!(
-        (commit.live.len(), commit.config.len(), commit.compiled),
-        (1, 0, 1)
-    );
+    assert_eq!((commit.live.len(), commit.config.len(), commit.compiled), (1, 0, 1));
 
-    let commit = world.apply(
-        ingress("new")
-            .rule("new.test", &[("/", "echo-1")])
-            .tls(&["new.test"], "cert"),
-    );
+    let commit = world.apply(ingress("new").rule("new.test", &[("/", "echo-1")]).tls(&["new.test"], "cert"));
     assert_eq!((commit.config.len(), commit.compiled), (2, 2));
 }
 

@@ -19,10 +19,7 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
     let path = (select(&["/", "", "/x", "=/x", "=/"][..]), select(&SERVICES[..]));
     let host = select(&["", "a.test", "b.test", "*.a.test"][..]);
     let rules = vec((host, vec(path, 0..3)), 0..3);
-    let tls = vec(
-        (select(&["a.test", "b.test"][..]), select(&["", "c0", "c1"][..])),
-        0..2,
-    );
+    let tls = vec((select(&["a.test", "b.test"][..]), select(&["", "c0", "c1"][..])), 0..2);
     let annotations = vec(
         select(
             &[
@@ -39,50 +36,37 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
         0..3,
     );
     let class = select(&["annotation", "annotation", "ours", "other", "none"][..]);
-    let who = (
-        select(&["i0", "i1", "i2", "i3"][..]),
-        option::of(1..3_u32),
-        select(&["", "u1", "u2"][..]),
-    );
+    let who = (select(&["i0", "i1", "i2", "i3"][..]), option::of(1..3_u32), select(&["", "u1", "u2"][..]));
     let bad = prop::bool::weighted(if may_be_bad { 0.3 } else { 0.0 });
-    (
-        who,
-        class,
-        rules,
-        option::of(select(&SERVICES[..])),
-        tls,
-        annotations,
-        bad,
+    (who, class, rules, option::of(select(&SERVICES[..])), tls, annotations, bad).prop_map(
+        |((name, at, uid), class, rules, default, tls, annotations, bad)| {
+            let mut it = ingress(name).with(|it| match class {
+                "annotation" => {}
+                "none" => it["metadata"]["annotations"] = json!({}),
+                class => it["spec"]["ingressClassName"] = json!(class),
+            });
+            it.0["metadata"]["uid"] = json!(uid);
+            if let Some(at) = at {
+                it = it.at(at);
+            }
+            for (host, paths) in &rules {
+                it = it.rule(host, paths);
+            }
+            if let Some(default) = default {
+                it = it.default_backend(default);
+            }
+            for (host, secret) in tls {
+                it = it.tls(&[host], secret);
+            }
+            for (name, text) in annotations {
+                it = it.annotation(name, text);
+            }
+            if bad {
+                it = it.rule("a.test", &[("/etc/nginx", "s0")]);
+            }
+            it.into()
+        },
     )
-        .prop_map(
-            |((name, at, uid), class, rules, default, tls, annotations, bad)| {
-                let mut it = ingress(name).with(|it| match class {
-                    "annotation" => {}
-                    "none" => it["metadata"]["annotations"] = json!({}),
-                    class => it["spec"]["ingressClassName"] = json!(class),
-                });
-                it.0["metadata"]["uid"] = json!(uid);
-                if let Some(at) = at {
-                    it = it.at(at);
-                }
-                for (host, paths) in &rules {
-                    it = it.rule(host, paths);
-                }
-                if let Some(default) = default {
-                    it = it.default_backend(default);
-                }
-                for (host, secret) in tls {
-                    it = it.tls(&[host], secret);
-                }
-                for (name, text) in annotations {
-                    it = it.annotation(name, text);
-                }
-                if bad {
-                    it = it.rule("a.test", &[("/etc/nginx", "s0")]);
-                }
-                it.into()
-            },
-        )
 }
 
 /// A main Ingress of several hosts, or a canary of some of them in any order: what attaches moves from rule to rule.
@@ -92,11 +76,7 @@ fn a_split() -> impl Strategy<Value = Object> {
     (who, hosts, 0..=4_usize).prop_map(|((name, service), hosts, count)| {
         let is_main = name == "i0";
         let hosts = hosts.into_iter().take(if is_main { 4 } else { count });
-        let it = if is_main {
-            ingress(name)
-        } else {
-            ingress(name).canary()
-        };
+        let it = if is_main { ingress(name) } else { ingress(name).canary() };
         hosts.fold(it, |it, host| it.rule(host, &[("/", service)])).into()
     })
 }
@@ -112,11 +92,7 @@ fn a_service() -> impl Strategy<Value = Object> {
 
 fn a_slice() -> impl Strategy<Value = Object> {
     let addresses = vec(select(&["10.0.0.1", "10.0.0.2", "127.0.0.1"][..]), 0..3);
-    (
-        select(&["e0", "e1", "e2"][..]),
-        select(&["s0", "s1", "s2"][..]),
-        addresses,
-    )
+    (select(&["e0", "e1", "e2"][..]), select(&["s0", "s1", "s2"][..]), addresses)
         .prop_map(|(name, service, addresses)| slice(name, service, &addresses))
 }
 
@@ -133,10 +109,7 @@ fn a_secret(may_be_bad: bool) -> impl Strategy<Value = Object> {
 }
 
 fn a_class() -> impl Strategy<Value = Object> {
-    (
-        select(&["ours", "other"][..]),
-        select(&["k8s.io/ingress-nginx", "example.com/x"][..]),
-    )
+    (select(&["ours", "other"][..]), select(&["k8s.io/ingress-nginx", "example.com/x"][..]))
         .prop_map(|(name, controller)| class(name, controller))
 }
 
@@ -262,20 +235,8 @@ fn live_through(steps: Vec<Step>) -> (World, Truth) {
 }
 
 pub(super) fn assert_same(world: &World, fresh: &World) {
-    assert_eq!(
-        world.config.root(),
-        fresh.config.root(),
-        "{:#?}\n{:#?}",
-        world.dump(),
-        fresh.dump()
-    );
-    assert_eq!(
-        world.live.root(),
-        fresh.live.root(),
-        "{:#?}\n{:#?}",
-        world.dump(),
-        fresh.dump()
-    );
+    assert_eq!(world.config.root(), fresh.config.root(), "{:#?}\n{:#?}", world.dump(), fresh.dump());
+    assert_eq!(world.live.root(), fresh.live.root(), "{:#?}\n{:#?}", world.dump(), fresh.dump());
     assert_eq!(world.config, fresh.config);
     assert_eq!(world.live, fresh.live);
     assert_eq!(world.index.problems(), fresh.index.problems());
@@ -284,13 +245,8 @@ pub(super) fn assert_same(world: &World, fresh: &World) {
 
 impl World {
     fn dump(&self) -> Vec<String> {
-        let kinds = shared::kind::Kind::ALL
-            .into_iter()
-            .filter(|kind| *kind != shared::kind::Kind::Material);
-        kinds
-            .flat_map(|kind| self.all(kind))
-            .map(|(key, resource)| format!("{key}: {resource:?}"))
-            .collect()
+        let kinds = shared::kind::Kind::ALL.into_iter().filter(|kind| *kind != shared::kind::Kind::Material);
+        kinds.flat_map(|kind| self.all(kind)).map(|(key, resource)| format!("{key}: {resource:?}")).collect()
     }
 }
 
@@ -364,12 +320,8 @@ proptest! {
 impl super::super::Index {
     fn is_void(&self) -> bool {
         ObjectKind::ALL.iter().all(|kind| {
-            let names = [
-                "i0", "i1", "i2", "i3", "s0", "s1", "s2", "e0", "e1", "e2", "c0", "c1",
-            ];
-            names
-                .iter()
-                .all(|name| self.objects.get(&reference(*kind, name)).is_none())
+            let names = ["i0", "i1", "i2", "i3", "s0", "s1", "s2", "e0", "e1", "e2", "c0", "c1"];
+            names.iter().all(|name| self.objects.get(&reference(*kind, name)).is_none())
         })
     }
 }

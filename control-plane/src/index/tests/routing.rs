@@ -19,10 +19,7 @@ fn some_resources_are_always_there() {
     assert_eq!(commit.cause, "start");
     assert!(world.live.is_empty());
     let commit = world.events([]);
-    assert_eq!(
-        (commit.config.len(), commit.compiled, commit.cause.as_str()),
-        (0, 0, "")
-    );
+    assert_eq!((commit.config.len(), commit.compiled, commit.cause.as_str()), (0, 0, ""));
 }
 
 /// Each row: the Ingresses, then the Routes that come of them.
@@ -45,10 +42,7 @@ fn who_wins() {
                 ingress("old").at(1).rule("a.test", &[("/x", "echo")]),
                 ingress("new").at(2).rule("a.test", &[("/", "root")]),
             ],
-            vec![
-                "default/new/a.test: / -> default/root/80",
-                "default/old/a.test: /x -> default/echo/80",
-            ],
+            vec!["default/new/a.test: / -> default/root/80", "default/old/a.test: /x -> default/echo/80"],
         ),
         (
             "an Exact root does not",
@@ -58,14 +52,8 @@ fn who_wins() {
         (
             "the implicit root leads to the first one's default backend",
             vec![
-                ingress("old")
-                    .at(1)
-                    .default_backend("rest")
-                    .rule("a.test", &[("/x", "echo")]),
-                ingress("new")
-                    .at(2)
-                    .default_backend("other")
-                    .rule("a.test", &[("/y", "echo")]),
+                ingress("old").at(1).default_backend("rest").rule("a.test", &[("/x", "echo")]),
+                ingress("new").at(2).default_backend("other").rule("a.test", &[("/y", "echo")]),
             ],
             vec![
                 "default/new/a.test: /y -> default/echo/80",
@@ -92,22 +80,15 @@ fn who_wins() {
         (
             "both types of a path are two, a third is a duplicate",
             vec![
-                ingress("old")
-                    .at(1)
-                    .rule("a.test", &[("=/foo", "exact"), ("/foo", "prefix")]),
-                ingress("new")
-                    .at(2)
-                    .rule("a.test", &[("=/foo", "late"), ("/foo", "late")]),
+                ingress("old").at(1).rule("a.test", &[("=/foo", "exact"), ("/foo", "prefix")]),
+                ingress("new").at(2).rule("a.test", &[("=/foo", "late"), ("/foo", "late")]),
             ],
             vec!["default/old/a.test: / -> 404, =/foo -> default/exact/80, /foo -> default/prefix/80"],
         ),
         (
             "rules of one host add up, in one Ingress and in several",
             vec![
-                ingress("one")
-                    .at(1)
-                    .rule("a.test", &[("/a", "a")])
-                    .rule("A.test", &[("/b", "b")]),
+                ingress("one").at(1).rule("a.test", &[("/a", "a")]).rule("A.test", &[("/b", "b")]),
                 ingress("two").at(2).rule("a.test", &[("/c", "c")]),
             ],
             vec![
@@ -141,23 +122,15 @@ fn who_wins() {
         ),
         (
             "a default backend beside rules is none for unknown hosts",
-            vec![
-                ingress("web")
-                    .default_backend("rest")
-                    .rule("a.test", &[("/x", "echo")]),
-            ],
+            vec![ingress("web").default_backend("rest").rule("a.test", &[("/x", "echo")])],
             vec!["default/web/a.test: / -> default/rest/80, /x -> default/echo/80"],
         ),
         (
             "a backend that is no Service is as if its path were not there",
-            vec![
-                ingress("web")
-                    .rule("a.test", &[("/r", "x"), ("/", "root")])
-                    .with(|it| {
-                        it["spec"]["rules"][0]["http"]["paths"][0]["backend"] =
-                            json!({"resource": {"kind": "Bucket"}});
-                    }),
-            ],
+            vec![ingress("web").rule("a.test", &[("/r", "x"), ("/", "root")]).with(|it| {
+                it["spec"]["rules"][0]["http"]["paths"][0]["backend"] =
+                    json!({"resource": {"kind": "Bucket"}});
+            })],
             vec!["default/web/a.test: / -> default/root/80"],
         ),
         (
@@ -176,68 +149,38 @@ fn who_wins() {
 #[test]
 fn pathtypes_default_to_prefix() {
     let mut world = World::default();
-    let web = ingress("web")
-        .rule("a.test", &[("/a", "a"), ("/b", "b")])
-        .with(|it| {
-            let paths = &mut it["spec"]["rules"][0]["http"]["paths"];
-            paths[0]["pathType"] = json!("ImplementationSpecific");
-            paths[1].as_object_mut().unwrap().remove("pathType");
-        });
+    let web = ingress("web").rule("a.test", &[("/a", "a"), ("/b", "b")]).with(|it| {
+        let paths = &mut it["spec"]["rules"][0]["http"]["paths"];
+        paths[0]["pathType"] = json!("ImplementationSpecific");
+        paths[1].as_object_mut().unwrap().remove("pathType");
+    });
     world.apply(web);
-    assert_eq!(
-        world.routes(),
-        ["default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]
-    );
+    assert_eq!(world.routes(), ["default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]);
 }
 
 #[test]
 fn losers_are_told_by_whom() {
     let mut world = World::default();
     world.apply(ingress("old").at(1).rule("a.test", &[("/", "old")]));
-    world.apply(
-        ingress("new")
-            .at(2)
-            .default_backend("rest")
-            .rule("a.test", &[("/", "new"), ("/x", "new")]),
-    );
+    world.apply(ingress("new").at(2).default_backend("rest").rule("a.test", &[("/", "new"), ("/x", "new")]));
     assert_eq!(
         world.told("new"),
-        [
-            "overridden spec.defaultBackend",
-            "overridden spec.rules[0].http.paths[0]"
-        ]
+        ["overridden spec.defaultBackend", "overridden spec.rules[0].http.paths[0]"]
     );
-    let problems = world
-        .index
-        .problems()
-        .get(&reference(ObjectKind::Ingress, "new"))
-        .unwrap();
-    assert!(
-        problems
-            .iter()
-            .any(|it| it.reason.contains("Ingress default/old")),
-        "{problems:?}"
-    );
+    let problems = world.index.problems().get(&reference(ObjectKind::Ingress, "new")).unwrap();
+    assert!(problems.iter().any(|it| it.reason.contains("Ingress default/old")), "{problems:?}");
     assert_eq!(world.told("old"), Vec::<String>::new());
 
     let commit = world.delete(ObjectKind::Ingress, "old");
     assert!(commit.problems_changed);
     assert_eq!(world.told("new"), Vec::<String>::new());
-    assert_eq!(
-        world.routes(),
-        ["default/new/a.test: / -> default/new/80, /x -> default/new/80"]
-    );
+    assert_eq!(world.routes(), ["default/new/a.test: / -> default/new/80, /x -> default/new/80"]);
 }
 
 #[test]
 fn hosts_and_backends_go_with_their_last_user() {
     let mut world = World::default();
-    world.apply(
-        ingress("one")
-            .at(1)
-            .rule("a.test", &[("/", "echo")])
-            .rule("b.test", &[("/", "echo")]),
-    );
+    world.apply(ingress("one").at(1).rule("a.test", &[("/", "echo")]).rule("b.test", &[("/", "echo")]));
     world.apply(ingress("two").at(2).rule("b.test", &[("/x", "echo")]));
     assert_eq!(world.keys(Kind::Host), ["_", "a.test", "b.test"]);
     assert_eq!(world.keys(Kind::Backend), ["default/echo/80"]);
@@ -257,10 +200,7 @@ fn backends_follow_their_service() {
     let mut world = World::default();
     let rule = |name: &str, target_port| {
         Some(Resource::Backend(Backend {
-            port: Some(PortRule {
-                name: name.into(),
-                target_port,
-            }),
+            port: Some(PortRule { name: name.into(), target_port }),
             ..Backend::default()
         }))
     };
@@ -268,26 +208,17 @@ fn backends_follow_their_service() {
     world.apply(ingress("web").rule("a.test", &[("/", "echo"), ("/n", "echo:web")]));
     assert_eq!(world.get(Kind::Backend, "default/echo/80"), none);
     let field = "spec.rules[0].http.paths[0].backend.service";
-    assert_eq!(
-        world.problems(ObjectKind::Ingress, "web")[0],
-        format!("warning {field}.name")
-    );
+    assert_eq!(world.problems(ObjectKind::Ingress, "web")[0], format!("warning {field}.name"));
 
     world.apply(service("echo"));
-    assert_eq!(
-        world.get(Kind::Backend, "default/echo/80"),
-        rule("http", Some(8080))
-    );
+    assert_eq!(world.get(Kind::Backend, "default/echo/80"), rule("http", Some(8080)));
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), none);
     assert_eq!(
         world.problems(ObjectKind::Ingress, "web"),
         ["warning spec.rules[0].http.paths[1].backend.service.port"]
     );
 
-    world.apply(service_with(
-        "echo",
-        json!([{"name": "web", "port": 81, "targetPort": "x"}]),
-    ));
+    world.apply(service_with("echo", json!([{"name": "web", "port": 81, "targetPort": "x"}])));
     assert_eq!(world.get(Kind::Backend, "default/echo/80"), none);
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), rule("web", None));
     let commit = world.delete(ObjectKind::Service, "echo");
@@ -316,14 +247,9 @@ fn redirects_and_global_auth_stand_in_the_route() {
 fn the_configmap_makes_the_settings() {
     let mut world = World::default();
     world.events([]);
-    let commit = world.apply(configmap(
-        json!({"ssl-redirect": "false", "proxy-body-size": "8m"}),
-    ));
+    let commit = world.apply(configmap(json!({"ssl-redirect": "false", "proxy-body-size": "8m"})));
     assert_eq!(commit.config.len(), 1);
-    assert_eq!(
-        commit.cause,
-        "ConfigMap ingress-nginx/ingress-nginx-controller: created"
-    );
+    assert_eq!(commit.cause, "ConfigMap ingress-nginx/ingress-nginx-controller: created");
     let commit = world.apply(configmap(json!({"ssl-redirect": "true"})));
     assert_eq!(
         commit.cause,

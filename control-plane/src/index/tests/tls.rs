@@ -21,61 +21,30 @@ fn who_decides() {
     type Row = (&'static str, Vec<Ing>, Option<Vec<&'static str>>);
     let table: Vec<Row> = vec![
         ("no section", vec![web()], None),
-        (
-            "an entry that lists the host",
-            vec![web().tls(&["A.test"], "one")],
-            Some(vec!["default/one"]),
-        ),
+        ("an entry that lists the host", vec![web().tls(&["A.test"], "one")], Some(vec!["default/one"])),
         (
             "it alone",
-            vec![
-                web()
-                    .tls(&["b.test"], "b")
-                    .tls(&["a.test"], "one")
-                    .tls(&["a.test"], "two"),
-            ],
+            vec![web().tls(&["b.test"], "b").tls(&["a.test"], "one").tls(&["a.test"], "two")],
             Some(vec!["default/one"]),
         ),
-        (
-            "one without a Secret too",
-            vec![web().tls(&["a.test"], "").tls(&[], "b")],
-            Some(vec![]),
-        ),
+        ("one without a Secret too", vec![web().tls(&["a.test"], "").tls(&[], "b")], Some(vec![])),
         (
             "all of the Ingress where none lists it",
-            vec![
-                web()
-                    .tls(&["b.test"], "b")
-                    .tls(&[], "")
-                    .tls(&[], "c")
-                    .tls(&[], "b"),
-            ],
+            vec![web().tls(&["b.test"], "b").tls(&[], "").tls(&[], "c").tls(&[], "b")],
             Some(vec!["default/b", "default/c"]),
         ),
         (
             "the first Ingress that has a section",
             vec![
                 web(),
-                ingress("new")
-                    .at(3)
-                    .rule("a.test", &[("/y", "echo")])
-                    .tls(&["a.test"], "new"),
-                ingress("old")
-                    .at(2)
-                    .rule("a.test", &[("/x", "echo")])
-                    .tls(&["b.test"], "old"),
+                ingress("new").at(3).rule("a.test", &[("/y", "echo")]).tls(&["a.test"], "new"),
+                ingress("old").at(2).rule("a.test", &[("/x", "echo")]).tls(&["b.test"], "old"),
             ],
             Some(vec!["default/old"]),
         ),
         (
             "never a canary",
-            vec![
-                web(),
-                ingress("c")
-                    .canary()
-                    .rule("a.test", &[("/", "c")])
-                    .tls(&["a.test"], "c"),
-            ],
+            vec![web(), ingress("c").canary().rule("a.test", &[("/", "c")]).tls(&["a.test"], "c")],
             None,
         ),
     ];
@@ -96,9 +65,7 @@ fn the_catch_all_has_none() {
 }
 
 fn secure() -> Ing {
-    ingress("web")
-        .rule("a.test", &[("/", "echo")])
-        .tls(&["a.test"], "cert")
+    ingress("web").rule("a.test", &[("/", "echo")]).tls(&["a.test"], "cert")
 }
 
 #[test]
@@ -133,16 +100,8 @@ fn chains_are_shared() {
     let (issuer, _) = pem(1);
     let chained = format!("{leaf}{issuer}");
     world.events([
-        applied(
-            ingress("one")
-                .rule("a.test", &[("/", "echo")])
-                .tls(&["a.test"], "one"),
-        ),
-        applied(
-            ingress("two")
-                .rule("b.a.test", &[("/", "echo")])
-                .tls(&["b.a.test"], "two"),
-        ),
+        applied(ingress("one").rule("a.test", &[("/", "echo")]).tls(&["a.test"], "one")),
+        applied(ingress("two").rule("b.a.test", &[("/", "echo")]).tls(&["b.a.test"], "two")),
         applied(secret_with("one", &chained, key)),
         applied(secret_with("two", &chained, key)),
     ]);
@@ -162,10 +121,7 @@ fn a_bad_secret_is_rejected_and_the_good_one_stays() {
     let (_, key) = pem(1);
     let commit = world.apply(secret_with("cert", certificate, key));
     assert_eq!(world.live, before);
-    assert_eq!(
-        world.problems(ObjectKind::Secret, "cert"),
-        ["rejected data[tls.key]"]
-    );
+    assert_eq!(world.problems(ObjectKind::Secret, "cert"), ["rejected data[tls.key]"]);
     assert!(
         matches!(commit.holds.as_slice(), [HoldRequest::Write(hold)] if hold.object == secret("cert", 0))
     );
@@ -178,10 +134,7 @@ fn a_secret_that_nobody_wants_is_not_judged() {
     let commit = world.apply(secret_with("cert", "hello", "world"));
     assert!(!commit.problems_changed && commit.holds.is_empty());
     world.apply(secure());
-    assert_eq!(
-        world.problems(ObjectKind::Secret, "cert"),
-        ["rejected data[tls.crt]"]
-    );
+    assert_eq!(world.problems(ObjectKind::Secret, "cert"), ["rejected data[tls.crt]"]);
     assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
 }
 
@@ -189,11 +142,7 @@ fn a_secret_that_nobody_wants_is_not_judged() {
 fn a_certificate_of_other_names_is_told() {
     let mut world = World::default();
     world.events([
-        applied(
-            ingress("web")
-                .rule("x.y.test", &[("/", "echo")])
-                .tls(&["x.y.test"], "cert"),
-        ),
+        applied(ingress("web").rule("x.y.test", &[("/", "echo")]).tls(&["x.y.test"], "cert")),
         applied(secret("cert", 0)),
     ]);
     assert_eq!(world.told("web"), ["warning spec.tls"]);
@@ -201,10 +150,7 @@ fn a_certificate_of_other_names_is_told() {
 
 #[test]
 fn the_default_certificate_is_always_wanted() {
-    let mut world = World::with(Options {
-        default_certificate: Some(name("cert")),
-        ..options()
-    });
+    let mut world = World::with(Options { default_certificate: Some(name("cert")), ..options() });
     let commit = world.events([]);
     assert!(commit.wants_changed);
     world.events([applied(secret("cert", 0)), applied(secure())]);
@@ -220,19 +166,13 @@ fn the_default_certificate_is_always_wanted() {
 
 #[test]
 fn a_missing_default_certificate_is_told() {
-    let mut world = World::with(Options {
-        default_certificate: Some(name("fallback")),
-        ..options()
-    });
+    let mut world = World::with(Options { default_certificate: Some(name("fallback")), ..options() });
     assert!(world.events([]).problems_changed);
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
     world.apply(secret("other", 0));
     assert_eq!(world.problems(ObjectKind::Secret, "other"), Vec::<String>::new());
     world.apply(secret("fallback", 0));
-    assert_eq!(
-        world.problems(ObjectKind::Secret, "fallback"),
-        Vec::<String>::new()
-    );
+    assert_eq!(world.problems(ObjectKind::Secret, "fallback"), Vec::<String>::new());
     world.delete(ObjectKind::Secret, "fallback");
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
 }

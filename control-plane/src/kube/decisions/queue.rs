@@ -127,10 +127,7 @@ mod tests {
     use crate::objects::ObjectKind;
 
     fn object(name: &str) -> ObjectRef {
-        ObjectRef {
-            kind: ObjectKind::Ingress,
-            name: ObjectName::new("n", name),
-        }
+        ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", name) }
     }
 
     fn ready(queue: &mut Queue, now: Instant) -> Option<(ObjectRef, Job)> {
@@ -153,9 +150,7 @@ mod tests {
         queue.done(other, now);
         queue.add(HoldRequest::Erase(object("c")), now);
         assert_eq!(ready(&mut queue, now).unwrap().0, object("c"));
-        let Next::Wait(Some(at)) = queue.next(now) else {
-            panic!("the failed one waits")
-        };
+        let Next::Wait(Some(at)) = queue.next(now) else { panic!("the failed one waits") };
         assert!(at <= now + Duration::from_millis(101));
         assert_eq!(ready(&mut queue, at).unwrap().0, object("a"));
         assert!(matches!(queue.next(at), Next::Wait(None)));

@@ -6,12 +6,7 @@ fn name(name: &str) -> ObjectName {
 
 fn put(object: &str, revision: u64) -> Change<()> {
     let revision = Revision(revision.to_string().into());
-    Change::Put(Item {
-        name: name(object),
-        uid: "u".into(),
-        revision,
-        value: (),
-    })
+    Change::Put(Item { name: name(object), uid: "u".into(), revision, value: () })
 }
 
 fn found(object: &str, revision: u64) -> Option<Item<Decoded>> {
@@ -45,10 +40,7 @@ fn only_what_is_wanted_is_read_and_again_when_it_changes() {
     assert!(ledger.is_settled(), "the same version again");
     ledger.change(put("b", 5));
     assert_eq!(ledger.next(), Some(name("b")));
-    assert!(
-        is_applied(ledger.read(&name("b"), found("b", 7))),
-        "a read is newer than the watch"
-    );
+    assert!(is_applied(ledger.read(&name("b"), found("b", 7))), "a read is newer than the watch");
     ledger.change(put("b", 7));
     assert!(ledger.is_settled());
     ledger.change(put("none", 9));
@@ -75,19 +67,12 @@ fn what_goes_during_a_read_does_not_come_back() {
     ledger.want(wants(&["a"]), clock::now());
     ledger.change(put("a", 1));
     ledger.next();
-    assert_eq!(
-        ledger.change(Change::Gone(name("a"))),
-        None,
-        "the index never had it"
-    );
+    assert_eq!(ledger.change(Change::Gone(name("a"))), None, "the index never had it");
     assert_eq!(ledger.read(&name("a"), found("a", 1)), None);
     ledger.change(put("a", 4));
     assert_eq!(ledger.next(), Some(name("a")), "made again");
     assert!(is_applied(ledger.read(&name("a"), found("a", 4))));
-    assert!(matches!(
-        ledger.change(Change::Gone(name("a"))),
-        Some(Event::Deleted(_))
-    ));
+    assert!(matches!(ledger.change(Change::Gone(name("a"))), Some(Event::Deleted(_))));
     assert!(ledger.had.is_empty() && ledger.is_settled());
 }
 
@@ -102,10 +87,7 @@ fn what_nobody_wants_is_forgotten_after_a_while() {
     ledger.want(wants(&[]), now);
     assert!(ledger.expire(now + KEEP / 2).is_empty());
     ledger.want(wants(&["a"]), now);
-    assert!(
-        ledger.is_settled() && ledger.expire(now + 2 * KEEP).is_empty(),
-        "wanted again, and still had"
-    );
+    assert!(ledger.is_settled() && ledger.expire(now + 2 * KEEP).is_empty(), "wanted again, and still had");
     ledger.want(wants(&[]), now);
     assert_eq!(ledger.expire(now + KEEP).len(), 1);
     ledger.want(wants(&["a"]), now);
@@ -172,16 +154,9 @@ fn a_want_ahead_of_the_watch_is_asked_for() {
     ledger.listed = true;
     ledger.want(wants(&["a", "b"]), now);
     assert!(!ledger.is_settled());
-    assert_eq!(
-        (ledger.next(), ledger.next(), ledger.next()),
-        (Some(name("a")), Some(name("b")), None)
-    );
+    assert_eq!((ledger.next(), ledger.next(), ledger.next()), (Some(name("a")), Some(name("b")), None));
     assert_eq!(ledger.read(&name("b"), None), None);
-    assert_eq!(
-        ledger.read(&name("a"), found("a", 3)),
-        None,
-        "the watch has to tell of it"
-    );
+    assert_eq!(ledger.read(&name("a"), found("a", 3)), None, "the watch has to tell of it");
     assert!(!ledger.is_settled());
     ledger.change(put("a", 3));
     assert_eq!(ledger.next(), Some(name("a")));
@@ -189,10 +164,7 @@ fn a_want_ahead_of_the_watch_is_asked_for() {
     assert!(ledger.is_settled());
     ledger.want(wants(&["c"]), now);
     ledger.next();
-    assert!(
-        !ledger.failed(&name("c"), now),
-        "one that may not exist is not insisted on"
-    );
+    assert!(!ledger.failed(&name("c"), now), "one that may not exist is not insisted on");
     assert!(ledger.is_settled());
 }
 
@@ -204,10 +176,7 @@ fn a_start_waits_as_long_as_reads_succeed() {
     assert!(!start.is_over(true, now + PATIENCE), "not listed");
     start.listed = true;
     start.note(false, true, now);
-    assert!(
-        !start.is_over(true, now + PATIENCE),
-        "the wants are not final, however long that takes"
-    );
+    assert!(!start.is_over(true, now + PATIENCE), "the wants are not final, however long that takes");
     start.note(true, false, now);
     assert!(start.is_over(true, now));
     assert!(!start.is_over(false, now + PATIENCE / 2));

@@ -36,11 +36,7 @@ pub(in crate::kube) struct Item<T> {
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) enum Heard<T> {
     /// A page of a list, and where the next begins, if there is one.
-    Page {
-        items: Vec<Item<T>>,
-        revision: Revision,
-        more: Option<String>,
-    },
+    Page { items: Vec<Item<T>>, revision: Revision, more: Option<String> },
     /// The watch is open.
     Opened,
     /// ADDED or MODIFIED.

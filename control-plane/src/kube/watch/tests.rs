@@ -18,12 +18,7 @@ fn revision(number: u64) -> Revision {
 }
 
 fn item(object: u8, number: u64) -> Item<u64> {
-    Item {
-        name: name(object),
-        uid: "u".into(),
-        revision: revision(number),
-        value: number,
-    }
+    Item { name: name(object), uid: "u".into(), revision: revision(number), value: number }
 }
 
 /// An API server with a history, of which it forgets the older part.
@@ -51,11 +46,7 @@ impl Server {
     /// Back to an older state, and on from its revision.
     fn restore(&mut self) {
         let before = self.revision.saturating_sub(7);
-        let older = self
-            .past
-            .range(..=before)
-            .next_back()
-            .map(|(at, world)| (*at, world.clone()));
+        let older = self.past.range(..=before).next_back().map(|(at, world)| (*at, world.clone()));
         (self.revision, self.world) = older.unwrap_or((10, World::new()));
         self.past.split_off(&(self.revision + 1));
         self.history.clear();
@@ -89,11 +80,7 @@ impl Edge {
     fn new(streams: bool) -> Self {
         let now = Instant::now();
         Self {
-            server: Server {
-                revision: 10,
-                streams,
-                ..Server::default()
-            },
+            server: Server { revision: 10, streams, ..Server::default() },
             watch: Watch::new(false, now),
             now,
             stream: None,
@@ -157,17 +144,10 @@ impl Edge {
         let (items, at) = match (more, self.pages.take()) {
             (Some(_), Some(rest)) => rest,
             (Some(_), None) => {
-                return Heard::Refused {
-                    code: 410,
-                    reason: "expired".to_owned(),
-                };
+                return Heard::Refused { code: 410, reason: "expired".to_owned() };
             }
             (None, _) => (
-                self.server
-                    .world
-                    .iter()
-                    .map(|(object, number)| item(*object, *number))
-                    .collect(),
+                self.server.world.iter().map(|(object, number)| item(*object, *number)).collect(),
                 self.server.revision,
             ),
         };
@@ -175,18 +155,11 @@ impl Edge {
         let rest = items.split_off(items.len().min(2));
         let more = (!rest.is_empty()).then(|| "next".to_owned());
         self.pages = more.is_some().then_some((rest, at));
-        Heard::Page {
-            items,
-            revision: revision(at),
-            more,
-        }
+        Heard::Page { items, revision: revision(at), more }
     }
 
     fn open(&mut self, from: Option<u64>) -> Heard<u64> {
-        let refused = |code| Heard::Refused {
-            code,
-            reason: String::new(),
-        };
+        let refused = |code| Heard::Refused { code, reason: String::new() };
         match from {
             None if !self.server.streams => return refused(422),
             Some(from) if from < self.server.compacted => return refused(410),
@@ -198,10 +171,7 @@ impl Edge {
                     .iter()
                     .map(|(object, number)| Heard::Put(item(*object, *number)))
                     .collect();
-                lines.push_back(Heard::Bookmark {
-                    revision: revision(self.server.revision),
-                    complete: true,
-                });
+                lines.push_back(Heard::Bookmark { revision: revision(self.server.revision), complete: true });
                 self.stream = Some((lines, self.server.revision));
             }
             Some(from) => self.stream = Some((VecDeque::new(), from)),
@@ -234,19 +204,12 @@ impl Edge {
                 return;
             }
         }
-        panic!(
-            "not settled: {:?} is not {:?}, {:?}",
-            self.seen, self.server.world, self.watch
-        );
+        panic!("not settled: {:?} is not {:?}, {:?}", self.seen, self.server.world, self.watch);
     }
 
     fn is_equal(&self) -> bool {
-        let world: BTreeMap<_, _> = self
-            .server
-            .world
-            .iter()
-            .map(|(object, number)| (name(*object).to_string(), *number))
-            .collect();
+        let world: BTreeMap<_, _> =
+            self.server.world.iter().map(|(object, number)| (name(*object).to_string(), *number)).collect();
         world == self.seen
     }
 }
@@ -425,13 +388,7 @@ fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
     let open = || {
         let mut watch = Watch::new(false, began);
         watch.on(Heard::Opened, began);
-        watch.on(
-            Heard::<u64>::Bookmark {
-                revision: revision(5),
-                complete: true,
-            },
-            began,
-        );
+        watch.on(Heard::<u64>::Bookmark { revision: revision(5), complete: true }, began);
         watch
     };
     let probe = |watch: &mut Watch<u64>, at: Instant, newest| {
@@ -440,37 +397,23 @@ fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
         watch.todo(at)
     };
     let (first, second) = (began + PROBE, began + 2 * PROBE);
-    let reopened = Todo::Open {
-        from: Some(revision(5)),
-    };
+    let reopened = Todo::Open { from: Some(revision(5)) };
     let mut watch = open();
     assert_eq!(probe(&mut watch, first, 9), Todo::Read, "not yet");
     assert_eq!(probe(&mut watch, second, 9), reopened);
     let mut watch = open();
     probe(&mut watch, first, 5);
-    assert_eq!(
-        probe(&mut watch, second, 5),
-        Todo::Read,
-        "there is nothing to say"
-    );
+    assert_eq!(probe(&mut watch, second, 5), Todo::Read, "there is nothing to say");
     let mut watch = open();
     probe(&mut watch, first, 9);
-    let line = Heard::Bookmark {
-        revision: revision(6),
-        complete: false,
-    };
+    let line = Heard::Bookmark { revision: revision(6), complete: false };
     watch.on(line, first + PROBE / 2);
     assert_eq!(probe(&mut watch, second, 9), Todo::Read, "it speaks");
 }
 
 #[test]
 fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
-    let refuse = |edge: &mut Edge, code| {
-        edge.hear(Heard::Refused {
-            code,
-            reason: String::new(),
-        })
-    };
+    let refuse = |edge: &mut Edge, code| edge.hear(Heard::Refused { code, reason: String::new() });
     for code in [400, 403, 404, 422] {
         let mut edge = Edge::new(true);
         refuse(&mut edge, code);
@@ -479,13 +422,7 @@ fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
     for code in [401, 429, 500, 503] {
         let mut edge = Edge::new(true);
         refuse(&mut edge, code);
-        assert!(
-            matches!(
-                edge.watch.todo(edge.now),
-                Todo::Wait(_) | Todo::Open { from: None }
-            ),
-            "{code}"
-        );
+        assert!(matches!(edge.watch.todo(edge.now), Todo::Wait(_) | Todo::Open { from: None }), "{code}");
         assert!(edge.watch.streams);
     }
     // An old server takes it for an ordinary watch: no end of the list ever comes.
@@ -503,13 +440,7 @@ fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
 fn what_is_forbidden_is_asked_for_again() {
     let mut edge = Edge::new(false);
     edge.step();
-    let said = edge.watch.on(
-        Heard::Refused {
-            code: 403,
-            reason: "no".to_owned(),
-        },
-        edge.now,
-    );
+    let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
     assert_eq!(said, [Said::Forbidden("no".to_owned())]);
     assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
     edge.server.put(1);

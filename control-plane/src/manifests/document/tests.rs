@@ -3,11 +3,7 @@ use crate::objects::{IntOrString, Secret};
 use super::*;
 
 fn names(parsed: &Parsed) -> Vec<(String, usize)> {
-    parsed
-        .objects
-        .iter()
-        .map(|(object, line)| (object.reference().to_string(), *line))
-        .collect()
+    parsed.objects.iter().map(|(object, line)| (object.reference().to_string(), *line)).collect()
 }
 
 fn only(text: &str) -> Object {
@@ -37,11 +33,7 @@ fn documents_of_json_and_yaml_with_their_lines() {
             ("Secret default/d".to_owned(), 17),
         ]
     );
-    assert_eq!(
-        (parsed.broken.len(), parsed.faults.len(), parsed.ignored.len()),
-        (0, 0, 0),
-        "{parsed:?}"
-    );
+    assert_eq!((parsed.broken.len(), parsed.faults.len(), parsed.ignored.len()), (0, 0, 0), "{parsed:?}");
 }
 
 #[test]
@@ -52,13 +44,7 @@ fn lists_are_taken_apart() {
         {"apiVersion":"networking.k8s.io/v1","kind":"IngressList","items":[
             {"metadata":{"name":"b"}}]}]}"#,
     );
-    assert_eq!(
-        names(&parsed),
-        [
-            ("Service default/a".to_owned(), 2),
-            ("Ingress default/b".to_owned(), 4)
-        ]
-    );
+    assert_eq!(names(&parsed), [("Service default/a".to_owned(), 2), ("Ingress default/b".to_owned(), 4)]);
     let deep = "{\"kind\":\"List\",\"items\":[".repeat(6) + &"]}".repeat(6);
     assert_eq!(parse(&deep).faults.len(), 1);
     let yaml = parse(
@@ -76,11 +62,8 @@ fn a_bad_document_costs_itself() {
          apiVersion: v1\nkind: Service\nmetadata: {name: good}\n",
     );
     assert_eq!(names(&parsed), [("Service default/good".to_owned(), 21)]);
-    let broken: Vec<_> = parsed
-        .broken
-        .iter()
-        .map(|(object, it)| (object.to_string(), it.line, it.field.as_str()))
-        .collect();
+    let broken: Vec<_> =
+        parsed.broken.iter().map(|(object, it)| (object.to_string(), it.line, it.field.as_str())).collect();
     assert_eq!(
         broken,
         [
@@ -89,11 +72,7 @@ fn a_bad_document_costs_itself() {
         ]
     );
     assert!(parsed.broken[0].1.reason.contains("eighty"), "{parsed:?}");
-    let faults: Vec<_> = parsed
-        .faults
-        .iter()
-        .map(|it| (it.line, it.field.as_str()))
-        .collect();
+    let faults: Vec<_> = parsed.faults.iter().map(|it| (it.line, it.field.as_str())).collect();
     assert_eq!(faults.len(), 3, "{parsed:?}");
     assert!((13..=14).contains(&faults[0].0), "{faults:?}");
     assert_eq!(faults[2], (18, "metadata.name"));
@@ -118,14 +97,8 @@ fn defaults_of_the_api_are_filled_in() {
         panic!("a Service")
     };
     let port = &service.spec.ports[0];
-    assert_eq!(
-        (port.protocol.as_str(), port.target_port.as_ref()),
-        ("TCP", Some(&IntOrString::Int(80)))
-    );
-    assert_eq!(
-        (&*service.metadata.namespace, &*service.metadata.uid),
-        ("default", "")
-    );
+    assert_eq!((port.protocol.as_str(), port.target_port.as_ref()), ("TCP", Some(&IntOrString::Int(80))));
+    assert_eq!((&*service.metadata.namespace, &*service.metadata.uid), ("default", ""));
     let Object::EndpointSlice(slice) = only(
         r#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"s"},"ports":[{"port":80}]}"#,
     ) else {
@@ -146,10 +119,7 @@ fn string_data_is_merged_and_wins() {
         panic!("a Secret")
     };
     let Secret { data, .. } = &*secret;
-    let values: Vec<_> = data
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect();
+    let values: Vec<_> = data.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(values, [("a", "bmV3Cg=="), ("b", "a2VwdA=="), ("c", "")]);
 }
 

@@ -19,10 +19,7 @@ fn say(events: &[Event]) -> Vec<String> {
     events
         .iter()
         .map(|event| match event {
-            Event::Applied {
-                object: Object::ConfigMap(it),
-                ..
-            } => {
+            Event::Applied { object: Object::ConfigMap(it), .. } => {
                 format!("+{}={}", it.metadata.name, it.data["k"])
             }
             Event::Broken { object, .. } => format!("!{}", name(object)),
@@ -33,29 +30,20 @@ fn say(events: &[Event]) -> Vec<String> {
 }
 
 fn update<const N: usize>(folder: &mut Folder, found: [(&str, Content); N]) -> Vec<String> {
-    say(&folder
-        .update(found.map(|(path, content)| (path.into(), content)))
-        .events)
+    say(&folder.update(found.map(|(path, content)| (path.into(), content))).events)
 }
 
 #[test]
 fn only_what_differs_is_told() {
     let mut folder = Folder::default();
-    assert_eq!(
-        update(&mut folder, [("f", text(&(map("a", "1") + &map("b", "1"))))]),
-        ["+a=1", "+b=1"]
-    );
+    assert_eq!(update(&mut folder, [("f", text(&(map("a", "1") + &map("b", "1"))))]), ["+a=1", "+b=1"]);
     assert_eq!(
         update(&mut folder, [("f", text(&(map("b", "1") + &map("a", "2"))))]),
         ["+a=2"],
         "order is nothing"
     );
     assert_eq!(update(&mut folder, [("f", text(&map("b", "1")))]), ["-a"]);
-    assert_eq!(
-        update(&mut folder, [("f", text(""))]),
-        ["-b"],
-        "an empty file has none"
-    );
+    assert_eq!(update(&mut folder, [("f", text(""))]), ["-b"], "an empty file has none");
 }
 
 #[test]
@@ -63,14 +51,9 @@ fn a_renamed_file_is_no_change() {
     let mut folder = Folder::default();
     update(&mut folder, [("f", text(&map("a", "1")))]);
     let none: [&str; 0] = [];
+    assert_eq!(update(&mut folder, [("f", Content::Gone), ("g", text(&map("a", "1")))]), none);
     assert_eq!(
-        update(&mut folder, [("f", Content::Gone), ("g", text(&map("a", "1")))]),
-        none
-    );
-    assert_eq!(
-        folder
-            .file_of(&parse(&map("a", "1")).objects[0].0.reference())
-            .map(|path| &**path),
+        folder.file_of(&parse(&map("a", "1")).objects[0].0.reference()).map(|path| &**path),
         Some("g")
     );
     assert_eq!(update(&mut folder, [("g", Content::Gone)]), ["-a"]);
@@ -81,17 +64,9 @@ fn of_two_files_the_first_path_wins_aloud() {
     let mut folder = Folder::default();
     update(&mut folder, [("m", text(&map("a", "m")))]);
     let outcome = folder.update([("z".into(), text(&map("a", "z")))]);
-    assert_eq!(
-        (outcome.events.len(), outcome.warnings.len()),
-        (0, 1),
-        "{outcome:?}"
-    );
+    assert_eq!((outcome.events.len(), outcome.warnings.len()), (0, 1), "{outcome:?}");
     assert_eq!(update(&mut folder, [("b", text(&map("a", "b")))]), ["+a=b"]);
-    assert_eq!(
-        update(&mut folder, [("b", Content::Gone)]),
-        ["+a=m"],
-        "the next takes over"
-    );
+    assert_eq!(update(&mut folder, [("b", Content::Gone)]), ["+a=m"], "the next takes over");
     assert_eq!(update(&mut folder, [("m", Content::Gone)]), ["+a=z"]);
     assert_eq!(update(&mut folder, [("z", Content::Gone)]), ["-a"]);
 }
@@ -101,22 +76,14 @@ fn what_a_bad_file_had_is_held() {
     let mut folder = Folder::default();
     let good = map("a", "1") + &map("b", "1");
     update(&mut folder, [("f", text(&good))]);
-    assert_eq!(
-        update(&mut folder, [("f", text(&good[..good.len() - 9]))]),
-        ["!b"],
-        "what can be read stays"
-    );
+    assert_eq!(update(&mut folder, [("f", text(&good[..good.len() - 9]))]), ["!b"], "what can be read stays");
     assert_eq!(update(&mut folder, [("f", text("{"))]), ["!a", "!b"]);
     assert_eq!(
         update(&mut folder, [("f", Content::Unreadable("no".into()))]),
         ["!a", "!b"],
         "another reason"
     );
-    assert_eq!(
-        update(&mut folder, [("f", text(&good))]),
-        ["+a=1", "+b=1"],
-        "good again is told"
-    );
+    assert_eq!(update(&mut folder, [("f", text(&good))]), ["+a=1", "+b=1"], "good again is told");
     update(&mut folder, [("f", text("{"))]);
     assert_eq!(
         update(&mut folder, [("f", Content::Gone)]),
@@ -131,18 +98,9 @@ fn a_named_bad_document_is_that_object_alone() {
     update(&mut folder, [("f", text(&(map("a", "1") + &map("b", "1"))))]);
     let bad = map("b", "2").replace("\"2\"", "[2]");
     let outcome = folder.update([("f".into(), text(&(map("c", "1") + &bad)))]);
-    assert_eq!(
-        say(&outcome.events),
-        ["-a", "!b", "+c=1"],
-        "the file is whole, so what it lacks is gone"
-    );
-    let Event::Broken { problem, .. } = &outcome.events[1] else {
-        panic!("{outcome:?}")
-    };
-    assert_eq!(
-        (problem.location.as_str(), problem.field.as_str()),
-        ("f:2", "data.k")
-    );
+    assert_eq!(say(&outcome.events), ["-a", "!b", "+c=1"], "the file is whole, so what it lacks is gone");
+    let Event::Broken { problem, .. } = &outcome.events[1] else { panic!("{outcome:?}") };
+    assert_eq!((problem.location.as_str(), problem.field.as_str()), ("f:2", "data.k"));
 }
 
 #[test]
@@ -152,11 +110,7 @@ fn a_file_that_is_bad_from_the_start_shows_what_is_on_hold() {
     assert_eq!(update(&mut folder, [("f", text("{")), ("g", text("{"))]), ["!a"]);
     assert_eq!(update(&mut folder, [("f", text(""))]), ["-a"]);
     let none: [&str; 0] = [];
-    assert_eq!(
-        update(&mut folder, [("f", text("{"))]),
-        none,
-        "it is remembered no longer"
-    );
+    assert_eq!(update(&mut folder, [("f", text("{"))]), none, "it is remembered no longer");
 }
 
 #[test]
@@ -164,11 +118,7 @@ fn a_folder_goes_with_its_files() {
     let mut folder = Folder::default();
     update(
         &mut folder,
-        [
-            ("web/a", text(&map("a", "1"))),
-            ("web-2", text(&map("b", "1"))),
-            ("web/c/d", text(&map("d", "1"))),
-        ],
+        [("web/a", text(&map("a", "1"))), ("web-2", text(&map("b", "1"))), ("web/c/d", text(&map("d", "1")))],
     );
     assert_eq!(update(&mut folder, [("web", Content::Gone)]), ["-a", "-d"]);
 }
@@ -177,13 +127,7 @@ fn a_folder_goes_with_its_files() {
 fn many_absent_files_are_doubtful() {
     let mut folder = Folder::default();
     for file in 0..40 {
-        update(
-            &mut folder,
-            [(
-                format!("{file:02}").as_str(),
-                text(&map(&format!("m{file}"), "1")),
-            )],
-        );
+        update(&mut folder, [(format!("{file:02}").as_str(), text(&map(&format!("m{file}"), "1")))]);
     }
     let present = |from: usize| (from..40).map(|file| Path::from(format!("{file:02}"))).collect();
     assert_eq!(folder.absent(&present(2)).len(), 2);

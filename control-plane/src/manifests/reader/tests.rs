@@ -18,15 +18,7 @@ fn reader(dir: &Path) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) 
     let disk = Disk::new(dir.into(), watcher);
     let (records, folder) = (Records::new(None), Folder::default());
     let inputs = Inputs { endpoints, objects };
-    let reader = Reader::new(
-        dir.into(),
-        disk,
-        notice,
-        records,
-        folder,
-        Freshness::default(),
-        inputs,
-    );
+    let reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
     (reader, heard, slices)
 }
 
@@ -66,31 +58,20 @@ async fn many_files_that_vanish_unseen_need_a_second_look() {
     assert!(reader.absent.is_some());
     fs::rename(dir.path().join(".a"), dir.path().join("a")).unwrap();
     reader.rescan(now).await.unwrap();
-    assert_eq!(
-        (deleted(&mut heard), reader.absent.is_some()),
-        (0, false),
-        "they came back"
-    );
+    assert_eq!((deleted(&mut heard), reader.absent.is_some()), (0, false), "they came back");
     fs::rename(dir.path().join("a"), dir.path().join(".a")).unwrap();
     reader.rescan(now).await.unwrap();
     reader.rescan(now + SECOND_LOOK / 2).await.unwrap();
     assert_eq!(deleted(&mut heard), 0, "too soon");
     reader.rescan(now + 2 * SECOND_LOOK).await.unwrap();
-    assert_eq!(
-        (deleted(&mut heard), reader.absent.is_some()),
-        (20, false),
-        "two looks agree"
-    );
+    assert_eq!((deleted(&mut heard), reader.absent.is_some()), (20, false), "two looks agree");
 }
 
 fn deleted(heard: &mut mpsc::Receiver<Input>) -> usize {
     let mut count = 0;
     while let Ok(input) = heard.try_recv() {
         if let Input::Events(events) = input {
-            count += events
-                .iter()
-                .filter(|event| matches!(event, Event::Deleted(_)))
-                .count();
+            count += events.iter().filter(|event| matches!(event, Event::Deleted(_))).count();
         }
     }
     count
@@ -122,10 +103,7 @@ async fn a_replaced_file_does_not_go_in_between() {
     while heard.try_recv().is_ok() {}
     fs::remove_file(&file).unwrap();
     let touched = |paths: &[&PathBuf]| Pending {
-        paths: paths
-            .iter()
-            .map(|path| ((*path).clone(), Touched::Content))
-            .collect(),
+        paths: paths.iter().map(|path| ((*path).clone(), Touched::Content)).collect(),
         lost: None,
     };
     // The file is there again when the second look is due.
@@ -159,9 +137,5 @@ async fn what_is_in_a_folder_that_cannot_be_read_stays() {
     scan.found.retain(|path, _| !path.starts_with("a/"));
     scan.unread.insert("a".into());
     assert!(!reader.compare(scan, None, Instant::now()).await.unwrap());
-    assert_eq!(
-        deleted(&mut heard),
-        2,
-        "those below are held, a folder of a similar name is not"
-    );
+    assert_eq!(deleted(&mut heard), 2, "those below are held, a folder of a similar name is not");
 }

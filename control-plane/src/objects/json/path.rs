@@ -10,11 +10,7 @@ enum Frame {
 
 /// The path of what ends at `column` (a count of bytes) of `line`, both from 1, as the JSON reader counts them.
 pub(super) fn at(text: &str, line: usize, column: usize) -> String {
-    let before: usize = text
-        .split_inclusive('\n')
-        .take(line.saturating_sub(1))
-        .map(str::len)
-        .sum();
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     // The last byte read is the end of the value or the bracket that opens it: not beyond it.
     let end = (before + column.saturating_sub(1)).min(text.len());
     render(&frames(&text.as_bytes()[..end]))
@@ -97,11 +93,7 @@ mod tests {
     fn path(text: &str, mark: &str) -> String {
         let end = text.find(mark).unwrap() + mark.len();
         let line = text[..end].matches('\n').count() + 1;
-        at(
-            text,
-            line,
-            end - text[..end].rfind('\n').map_or(0, |newline| newline + 1),
-        )
+        at(text, line, end - text[..end].rfind('\n').map_or(0, |newline| newline + 1))
     }
 
     #[test]

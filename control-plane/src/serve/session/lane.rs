@@ -202,11 +202,7 @@ impl LaneCursor {
             let Some(frame) = flight.next() else {
                 break;
             };
-            out.push(Out::Chunk {
-                lane: self.lane,
-                mode: flight.mode,
-                frame,
-            });
+            out.push(Out::Chunk { lane: self.lane, mode: flight.mode, frame });
         }
         if flight.complete {
             self.delivered = (flight.to, flight.root);
@@ -269,10 +265,7 @@ impl LaneCursor {
         // Before its first batch a proxy may speak of a place in another process' log.
         if ack.seq > self.cursor && self.standing.root.is_some() {
             let cursor = self.cursor;
-            return Err(End::Protocol(format!(
-                "expected an ack of at most {cursor}, got {}",
-                ack.seq
-            )));
+            return Err(End::Protocol(format!("expected an ack of at most {cursor}, got {}", ack.seq)));
         }
         // Said once more, perhaps after a heartbeat that did not fit.
         match self.standing.root {
@@ -325,10 +318,7 @@ impl LaneCursor {
         self.standing.diverged = true;
         self.strikes += 1;
         self.demand_full();
-        Answer::Diverged {
-            expected: flight.root,
-            came,
-        }
+        Answer::Diverged { expected: flight.root, came }
     }
 
     fn is_resyncing(&self) -> bool {
@@ -353,10 +343,6 @@ impl LaneCursor {
     /// Where a proxy is that has read all that was sent; `None` in the middle of a batch.
     pub(super) fn position(&self) -> Option<Position> {
         let whole = self.flights.iter().all(|flight| flight.complete) && self.delivered.0 > Seq::default();
-        whole.then_some(Position {
-            lane: self.lane,
-            seq: self.delivered.0,
-            root: self.delivered.1,
-        })
+        whole.then_some(Position { lane: self.lane, seq: self.delivered.0, root: self.delivered.1 })
     }
 }

@@ -36,15 +36,12 @@ struct Has {
 impl Proxy {
     fn hello(&self) -> Hello {
         let resume = |lane| {
-            self.lanes
-                .get(&lane)
-                .filter(|has| has.whole)
-                .map_or_else(Resume::default, |has| Resume {
-                    lineage: has.lineage,
-                    seq: has.seq,
-                    root: Some(has.snapshot.root()),
-                    refused: Vec::new(),
-                })
+            self.lanes.get(&lane).filter(|has| has.whole).map_or_else(Resume::default, |has| Resume {
+                lineage: has.lineage,
+                seq: has.seq,
+                root: Some(has.snapshot.root()),
+                refused: Vec::new(),
+            })
         };
         Hello {
             id: "proxy-1".into(),
@@ -87,11 +84,7 @@ impl Proxy {
     fn on_batch(&mut self, lane: Lane, batch: config::Batch) -> Ack {
         let has = self.lanes.entry(lane).or_default();
         let (mut next, staged) = has.staged.take().unwrap_or_else(|| {
-            let base = if batch.from == 0 {
-                Snapshot::default()
-            } else {
-                has.snapshot.clone()
-            };
+            let base = if batch.from == 0 { Snapshot::default() } else { has.snapshot.clone() };
             (base, 0)
         });
         assert!(
@@ -132,13 +125,10 @@ fn decode(frame: &Frame) -> config::Batch {
 fn apply(snapshot: &mut Snapshot, batch: &config::Batch) {
     let key = |kind, key: &str| ResourceKey::new(Kind::from_wire(kind).unwrap(), key);
     snapshot.change(
-        batch.up.iter().map(|up| {
-            Arc::new(Entry::from_body(
-                key(up.kind, &up.key),
-                up.min_schema,
-                up.body.clone(),
-            ))
-        }),
+        batch
+            .up
+            .iter()
+            .map(|up| Arc::new(Entry::from_body(key(up.kind, &up.key), up.min_schema, up.body.clone()))),
         batch.removed.iter().map(|gone| key(gone.kind, &gone.key)),
     );
 }
@@ -155,20 +145,11 @@ struct Plane {
 impl Plane {
     fn new(lineage: u8, now: Instant) -> Self {
         let (store, published) = Store::new(Lineage([lineage; 16]), now);
-        Self {
-            store,
-            published,
-            states: BTreeMap::new(),
-            relies_on: BTreeMap::new(),
-        }
+        Self { store, published, states: BTreeMap::new(), relies_on: BTreeMap::new() }
     }
 
     fn commit(&mut self, config: Delta, live: Delta, now: Instant) {
-        let changes = Changes {
-            config,
-            live,
-            cause: "test".to_owned(),
-        };
+        let changes = Changes { config, live, cause: "test".to_owned() };
         self.store.commit(changes, now, shared::clock::wall());
         let head = self.published.head();
         for lane in Lane::ALL {
@@ -190,25 +171,14 @@ impl Plane {
                         let body = vec![rng.u8(..3); size + index];
                         delta.up.push(Arc::new(Entry::from_body(key, 1, body.into())));
                     }
-                    2 => delta.removed.push(Removal {
-                        key,
-                        gone: rng.bool(),
-                    }),
+                    2 => delta.removed.push(Removal { key, gone: rng.bool() }),
                     _ => {}
                 }
             }
             delta
         };
-        let config = if rng.u8(..3) == 0 {
-            delta(Kind::Backend, rng)
-        } else {
-            Delta::default()
-        };
-        let live = if rng.u8(..3) > 0 {
-            delta(Kind::Endpoints, rng)
-        } else {
-            Delta::default()
-        };
+        let config = if rng.u8(..3) == 0 { delta(Kind::Backend, rng) } else { Delta::default() };
+        let live = if rng.u8(..3) > 0 { delta(Kind::Endpoints, rng) } else { Delta::default() };
         self.commit(config, live, now);
     }
 }
@@ -274,27 +244,16 @@ impl Link {
         };
         let batch = decode(frame);
         let to = Seq(batch.to);
-        assert_eq!(
-            plane.states[&(*lane, to)].0[..],
-            batch.root_after[..],
-            "a state that never was"
-        );
+        assert_eq!(plane.states[&(*lane, to)].0[..], batch.root_after[..], "a state that never was");
         if *lane == Lane::Config {
             let needed = plane.relies_on[&to];
-            assert!(
-                self.sent[&Lane::Live].whole >= needed,
-                "CONFIG {to} before LIVE {needed}"
-            );
+            assert!(self.sent[&Lane::Live].whole >= needed, "CONFIG {to} before LIVE {needed}");
         }
         let sent = self.sent.get_mut(lane).unwrap();
         if sent.unanswered.back() != Some(&to) {
             sent.unanswered.push_back(to);
         }
-        assert!(
-            sent.unanswered.len() <= WINDOW,
-            "window exceeded: {:?}",
-            sent.unanswered
-        );
+        assert!(sent.unanswered.len() <= WINDOW, "window exceeded: {:?}", sent.unanswered);
         if !batch.more {
             sent.whole = to;
         }
@@ -358,10 +317,8 @@ fn simulate(seed: u64) {
             }
         }
         for lane in Lane::ALL {
-            if let Some(has) = proxy
-                .lanes
-                .get(&lane)
-                .filter(|has| has.whole && has.lineage == Some(lineage(&plane)))
+            if let Some(has) =
+                proxy.lanes.get(&lane).filter(|has| has.whole && has.lineage == Some(lineage(&plane)))
             {
                 let known = plane.states.get(&(lane, has.seq));
                 // After a restart the proxy still has what the process before gave it, until its first batch.
@@ -404,18 +361,11 @@ fn settle(plane: &mut Plane, link: &mut Link, proxy: &mut Proxy, now: Instant) {
     let head = plane.published.head();
     for lane in Lane::ALL {
         let has = &proxy.lanes[&lane];
-        assert_eq!(
-            has.snapshot.root(),
-            head.lane(lane).root,
-            "{lane:?} did not converge"
-        );
+        assert_eq!(has.snapshot.root(), head.lane(lane).root, "{lane:?} did not converge");
         assert_eq!(has.seq, head.lane(lane).seq);
         assert_eq!(link.session.standing(lane).root, Some(head.lane(lane).root));
     }
-    assert!(
-        !link.session.has_slot,
-        "a slot is held by a stream that is in sync"
-    );
+    assert!(!link.session.has_slot, "a slot is held by a stream that is in sync");
 }
 
 #[test]
@@ -427,10 +377,7 @@ fn converges_through_anything() {
 
 fn entry(kind: Kind, key: &str, body: u8) -> Delta {
     let key = ResourceKey::new(kind, key);
-    Delta {
-        up: vec![Arc::new(Entry::from_body(key, 1, vec![body].into()))],
-        removed: Vec::new(),
-    }
+    Delta { up: vec![Arc::new(Entry::from_body(key, 1, vec![body].into()))], removed: Vec::new() }
 }
 
 /// A plane with one resource on each lane and a proxy in sync with it.
@@ -472,11 +419,7 @@ fn resume_says_how_it_goes_on() {
     let start = |plane: &Plane, proxy: &Proxy, slot: bool| {
         let link = Link::open(plane, proxy, slot, now);
         match &link.down[0] {
-            Out::Welcome(welcome) => welcome
-                .lanes
-                .iter()
-                .map(|(_, start, _)| *start)
-                .collect::<Vec<_>>(),
+            Out::Welcome(welcome) => welcome.lanes.iter().map(|(_, start, _)| *start).collect::<Vec<_>>(),
             other => panic!("expected a welcome, got {other:?}"),
         }
     };
@@ -504,10 +447,7 @@ fn a_divergence_is_seen_and_healed() {
         refused_total: 0,
     };
     let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
-    assert!(matches!(
-        actions.reports[..],
-        [Report::Diverged { lane: Lane::Live, .. }]
-    ));
+    assert!(matches!(actions.reports[..], [Report::Diverged { lane: Lane::Live, .. }]));
     assert!(link.session.standing(Lane::Live).diverged);
     assert_eq!(actions.slot, Slot::Want);
     settle(&mut plane, &mut link, &mut proxy, now);
@@ -550,10 +490,7 @@ fn silence_is_told_from_slowness() {
         let key = ResourceKey::new(Kind::Endpoints, format!("big/{index}"));
         Arc::new(Entry::from_body(key, 1, vec![1; 60_000].into()))
     });
-    let big = Delta {
-        up: up.collect(),
-        removed: Vec::new(),
-    };
+    let big = Delta { up: up.collect(), removed: Vec::new() };
     plane.commit(Delta::default(), big, now);
     link.on(Event::Head(plane.published.head()), &plane, now);
     assert_eq!(link.down.len(), CHUNK_WINDOW);
@@ -581,9 +518,7 @@ fn a_stream_begins_with_a_hello_of_its_group_in_time() {
     assert!(matches!(early, Some(End::Protocol(_))));
     let mut hello = Proxy::default().hello();
     hello.group = "other".to_owned();
-    let wrong = open()
-        .on(Event::Message(ProxyMessage::Hello(hello.clone())), now)
-        .end;
+    let wrong = open().on(Event::Message(ProxyMessage::Hello(hello.clone())), now).end;
     assert!(matches!(wrong, Some(End::WrongGroup { .. })));
     hello.group = "default".to_owned();
     let mut session = open();
@@ -614,8 +549,5 @@ fn what_a_proxy_refuses_is_on_record() {
     };
     link.on(Event::Message(ProxyMessage::Ack(ack)), &plane, now);
     let standing = link.session.standing(Lane::Config);
-    assert_eq!(
-        (standing.refused[..].to_vec(), standing.refused_total),
-        (vec![refused], 300)
-    );
+    assert_eq!((standing.refused[..].to_vec(), standing.refused_total), (vec![refused], 300));
 }

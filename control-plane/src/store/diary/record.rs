@@ -83,11 +83,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
     let cause_length = record.try_get_u32_le().ok()? as usize;
     let (cause, batch) = record.split_at_checked(cause_length)?;
     let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
-    let mut snapshot = if batch.from == 0 {
-        Snapshot::default()
-    } else {
-        before.clone()
-    };
+    let mut snapshot = if batch.from == 0 { Snapshot::default() } else { before.clone() };
     let delta = delta(batch.up, batch.removed)?;
     delta.apply(&mut snapshot);
     let root = Root::from_slice(&batch.root_after).filter(|root| *root == snapshot.root())?;
@@ -111,13 +107,7 @@ fn delta(up: Vec<config::Resource>, removed: Vec<config::Removal>) -> Option<Del
     });
     let removed = removed.into_iter().map(|removed| {
         let key = ResourceKey::new(Kind::from_wire(removed.kind)?, removed.key);
-        Some(Removal {
-            key,
-            gone: removed.gone,
-        })
+        Some(Removal { key, gone: removed.gone })
     });
-    Some(Delta {
-        up: up.collect::<Option<_>>()?,
-        removed: removed.collect::<Option<_>>()?,
-    })
+    Some(Delta { up: up.collect::<Option<_>>()?, removed: removed.collect::<Option<_>>()? })
 }

@@ -8,10 +8,7 @@ use crate::store::{Changes, Published, Store};
 
 fn host(body: u8) -> Delta {
     let key = ResourceKey::new(Kind::Host, "a.test");
-    Delta {
-        up: vec![Arc::new(Entry::from_body(key, 1, vec![body].into()))],
-        removed: Vec::new(),
-    }
+    Delta { up: vec![Arc::new(Entry::from_body(key, 1, vec![body].into()))], removed: Vec::new() }
 }
 
 fn start(dir: &Path) -> (Store, Published) {
@@ -22,11 +19,7 @@ fn start(dir: &Path) -> (Store, Published) {
 }
 
 fn commit(store: &mut Store, body: u8) {
-    let changes = Changes {
-        config: host(body),
-        live: Delta::default(),
-        cause: format!("host {body}"),
-    };
+    let changes = Changes { config: host(body), live: Delta::default(), cause: format!("host {body}") };
     store.commit(changes, shared::clock::now(), shared::clock::wall());
 }
 
@@ -45,12 +38,7 @@ fn stop(store: Store, dir: &Path, versions: usize) {
 }
 
 fn roots(published: &Published) -> Vec<Root> {
-    published
-        .head()
-        .history
-        .newest_first()
-        .map(|version| version.root)
-        .collect()
+    published.head().history.newest_first().map(|version| version.root).collect()
 }
 
 #[test]
@@ -68,10 +56,7 @@ fn a_restart_remembers() {
     commit(&mut store, 3);
     assert_eq!(roots(&published), before);
     let newest = published.head().history.newest().cloned().unwrap();
-    assert_eq!(
-        (&*newest.cause, newest.seq),
-        ("host 3", published.head().config.seq)
-    );
+    assert_eq!((&*newest.cause, newest.seq), ("host 3", published.head().config.seq));
     commit(&mut store, 4);
     assert_eq!(roots(&published)[1..], before);
     stop(store, dir.path(), 4);

@@ -12,18 +12,13 @@ fn entry(index: u8, body: u8) -> Arc<Entry> {
 }
 
 fn removal(index: u8) -> Removal {
-    Removal {
-        key: key(index),
-        gone: true,
-    }
+    Removal { key: key(index), gone: true }
 }
 
 /// Applies a batch as a proxy does.
 fn replay(snapshot: &mut Snapshot, frames: impl Iterator<Item = Frame>) {
     for frame in frames {
-        let message = config::ControlMessage::decode(frame.as_bytes().clone())
-            .unwrap()
-            .message;
+        let message = config::ControlMessage::decode(frame.as_bytes().clone()).unwrap().message;
         let Some(config::control_message::Message::Batch(batch)) = message else {
             panic!("expected a batch, got {message:?}");
         };
@@ -91,12 +86,8 @@ proptest! {
 
 #[test]
 fn each_key_stands_in_the_index_once() {
-    let (log, _) = log(&[
-        vec![(1, Some(1)), (2, Some(1))],
-        vec![(1, Some(2))],
-        vec![(1, None)],
-        vec![(1, Some(3))],
-    ]);
+    let (log, _) =
+        log(&[vec![(1, Some(1)), (2, Some(1))], vec![(1, Some(2))], vec![(1, None)], vec![(1, Some(3))]]);
     assert_eq!(log.state.by_seq.len(), 2);
     assert_eq!(log.tombstones, 0);
 }
@@ -108,10 +99,7 @@ fn the_frames_of_a_commit_are_encoded_once() {
     let other_stream = log.state.clone();
     let second = other_stream.last_frames().unwrap();
     assert!(Arc::ptr_eq(&first, &second));
-    assert!(
-        log.state.after(Seq(0)).is_none(),
-        "0 is a full sync, not a cursor"
-    );
+    assert!(log.state.after(Seq(0)).is_none(), "0 is a full sync, not a cursor");
     assert!(log.state.after(Seq(9)).is_none(), "not of this log");
 }
 
@@ -122,31 +110,16 @@ fn old_removals_are_forgotten_and_cursors_before_them_with_them() {
     let many = TOMBSTONES_MIN as u32 + 10;
     let named = |index: u32| ResourceKey::new(Kind::Endpoints, format!("many/{index}"));
     let up = (0..many).map(|index| Arc::new(Entry::from_body(named(index), 1, vec![1].into())));
-    let all = Delta {
-        up: up.collect(),
-        removed: Vec::new(),
-    };
+    let all = Delta { up: up.collect(), removed: Vec::new() };
     log.commit(all, start);
     for index in 0..many {
-        let removed = Delta {
-            up: Vec::new(),
-            removed: vec![Removal {
-                key: named(index),
-                gone: true,
-            }],
-        };
+        let removed = Delta { up: Vec::new(), removed: vec![Removal { key: named(index), gone: true }] };
         log.commit(removed, start);
     }
     assert!(log.state.reaches(Seq(1)), "young ones stay, however many");
 
     let later = start + TOMBSTONE_AGE + Duration::from_secs(1);
-    log.commit(
-        Delta {
-            up: vec![entry(1, 1)],
-            removed: Vec::new(),
-        },
-        later,
-    );
+    log.commit(Delta { up: vec![entry(1, 1)], removed: Vec::new() }, later);
     assert_eq!(log.tombstones, TOMBSTONES_MIN);
     assert_eq!(log.state.horizon, Seq(11));
     assert!(log.state.after(Seq(10)).is_none());

@@ -42,11 +42,7 @@ pub(super) async fn write<S: Stream>(
     tally.replied(head.status);
     let mut text = worker.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
-    let mut answer = Answer {
-        out: Outgoing::new(&text),
-        writer,
-        ended: false,
-    };
+    let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false };
     timer.arm(worker.limits.read);
     let outcome =
         poll_fn(|cx| answer.poll(worker, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;

@@ -110,9 +110,7 @@ impl<S: Stream> Session<S> {
                     Err(error) => break Next::Refused(error),
                 }
             }
-            let Self {
-                stream, input, timer, ..
-            } = self;
+            let Self { stream, input, timer, .. } = self;
             make_room(input);
             let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
                 Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
@@ -130,14 +128,7 @@ impl<S: Stream> Session<S> {
 
     /// Waits for the first bytes of a request, without a buffer; false when none will come.
     async fn begin(&mut self) -> bool {
-        let Self {
-            worker,
-            timer,
-            stream,
-            input,
-            served,
-            ..
-        } = self;
+        let Self { worker, timer, stream, input, served, .. } = self;
         let limits = &worker.limits;
         worker.buffers.give_input(std::mem::take(input));
         timer.arm(if *served { limits.idle } else { limits.head });
@@ -166,14 +157,7 @@ impl<S: Stream> Session<S> {
 
     /// Serves one request; says whether the connection goes on.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
-        let Self {
-            worker,
-            peer,
-            timer,
-            stream,
-            input,
-            ..
-        } = self;
+        let Self { worker, peer, timer, stream, input, .. } = self;
         let mut account = Account::new(worker, peer, Some(head));
         let tally = &mut account.tally;
         let Some(head) = &mut account.head else {
@@ -222,22 +206,11 @@ impl<S: Stream> Session<S> {
 
     /// Answers a request that cannot be read, and closes.
     async fn refuse(&mut self, error: HeadError) {
-        let Self {
-            worker,
-            peer,
-            timer,
-            stream,
-            input,
-            ..
-        } = self;
+        let Self { worker, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
         worker.metrics.refusals.add(1);
         let mut account = Account::refused(worker, peer, input);
-        let client = Client {
-            version: Version::Http11,
-            to_head: false,
-            keep_alive: false,
-        };
+        let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
         let reply = Reply::refusal(worker, error.status());
         let written = answer::write(worker, timer, (stream, input), reply, client, &mut account.tally).await;
         drop(account);
@@ -249,13 +222,7 @@ impl<S: Stream> Session<S> {
     /// Closes after an answer. `clean`: the client has nothing more to say that we know of; else what it still says is
     /// read for a moment, for a closed socket with unread bytes resets the connection, and the answer with it.
     async fn close(&mut self, clean: bool) {
-        let Self {
-            worker,
-            timer,
-            stream,
-            input,
-            ..
-        } = self;
+        let Self { worker, timer, stream, input, .. } = self;
         let limits = &worker.limits;
         let lingering = async {
             if stream.shutdown().await.is_err() || (clean && input.is_empty()) {

@@ -2,12 +2,7 @@ use super::*;
 
 #[test]
 fn lengths_are_plain_decimals() {
-    for (text, number) in [
-        ("0", 0),
-        ("7", 7),
-        ("007", 7),
-        ("9223372036854775807", i64::MAX as u64),
-    ] {
+    for (text, number) in [("0", 0), ("7", 7), ("007", 7), ("9223372036854775807", i64::MAX as u64)] {
         assert_eq!(decimal(text.as_bytes()), Some(number), "{text}");
     }
     for text in [
@@ -31,27 +26,10 @@ fn lengths_are_plain_decimals() {
 fn targets_have_three_forms() {
     assert_eq!(target(Method::Get, b"/x?y"), Ok(Target::Origin));
     assert_eq!(target(Method::Get, b"//x"), Ok(Target::Origin));
-    assert_eq!(
-        target(Method::Get, b"http://a.b/x"),
-        Ok(Target::Absolute { from: 7, to: 10 })
-    );
-    assert_eq!(
-        target(Method::Get, b"HTTPS://a?x"),
-        Ok(Target::Absolute { from: 8, to: 9 })
-    );
+    assert_eq!(target(Method::Get, b"http://a.b/x"), Ok(Target::Absolute { from: 7, to: 10 }));
+    assert_eq!(target(Method::Get, b"HTTPS://a?x"), Ok(Target::Absolute { from: 8, to: 9 }));
     assert_eq!(target(Method::Options, b"*"), Ok(Target::Asterisk));
-    for bad in [
-        &b"*"[..],
-        b"a:80",
-        b"?x",
-        b"ftp://a/",
-        b"/a b",
-        b"/\x7f",
-        b"/#",
-        b"http:/a",
-        b"",
-        b"\\x",
-    ] {
+    for bad in [&b"*"[..], b"a:80", b"?x", b"ftp://a/", b"/a b", b"/\x7f", b"/#", b"http:/a", b"", b"\\x"] {
         assert_eq!(target(Method::Get, bad), Err(HeadError::Target), "{bad:?}");
     }
 }

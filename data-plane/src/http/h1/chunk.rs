@@ -42,12 +42,7 @@ pub(super) struct Chunks {
 
 impl Chunks {
     pub(super) fn new() -> Self {
-        Self {
-            state: State::Size,
-            total: 0,
-            extensions: 0,
-            trailers: 0,
-        }
+        Self { state: State::Size, total: 0, extensions: 0, trailers: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -71,11 +66,7 @@ impl Chunks {
                     if self.total > i64::MAX as u64 {
                         return Err(BodyError::ChunkTooLarge);
                     }
-                    self.state = if size == 0 {
-                        State::Trailer
-                    } else {
-                        State::Data(size)
-                    };
+                    self.state = if size == 0 { State::Trailer } else { State::Data(size) };
                 }
                 State::Data(missing) => {
                     if buffer.is_empty() {
@@ -83,11 +74,7 @@ impl Chunks {
                     }
                     let take = usize::try_from(missing).unwrap_or(usize::MAX).min(buffer.len());
                     let left = missing - take as u64;
-                    self.state = if left == 0 {
-                        State::DataEnd
-                    } else {
-                        State::Data(left)
-                    };
+                    self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
                     return Ok(Body::Data(buffer.split_to(take).freeze()));
                 }
                 State::DataEnd => match &buffer[..] {
@@ -141,11 +128,7 @@ impl Chunks {
 fn line(buffer: &mut BytesMut, limit: usize, error: BodyError) -> Result<Option<Bytes>, BodyError> {
     let window = &buffer[..buffer.len().min(limit)];
     let Some(lf) = memchr(b'\n', window) else {
-        return if window.len() == limit {
-            Err(error)
-        } else {
-            Ok(None)
-        };
+        return if window.len() == limit { Err(error) } else { Ok(None) };
     };
     let text = window[..lf].strip_suffix(b"\r").ok_or(error)?;
     if !text.iter().all(|&b| is_value_octet(b)) {
@@ -168,11 +151,7 @@ fn are_extensions(mut rest: &[u8]) -> bool {
         rest = after;
         if let Some(value) = blank(after).strip_prefix(b"=") {
             let value = blank(value);
-            let end = if value.first() == Some(&b'"') {
-                quoted(value)
-            } else {
-                token(value)
-            };
+            let end = if value.first() == Some(&b'"') { quoted(value) } else { token(value) };
             let Some(after) = end else { return false };
             rest = after;
         }
@@ -206,11 +185,7 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
 /// Trailers follow the grammar of fields; folding begins with a blank, which no name does.
 fn check_trailer(line: &[u8]) -> Result<(), BodyError> {
     let colon = memchr(b':', line).ok_or(BodyError::Trailer)?;
-    if is_name(&line[..colon]) {
-        Ok(())
-    } else {
-        Err(BodyError::Trailer)
-    }
+    if is_name(&line[..colon]) { Ok(()) } else { Err(BodyError::Trailer) }
 }
 
 #[cfg(test)]

@@ -21,10 +21,7 @@ pub struct RequestReader {
 impl RequestReader {
     /// A reader at the start of a connection.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            scan: Scan::default(),
-        }
+        Self { limits, scan: Scan::default() }
     }
 
     /// Takes the next request head off the front of the buffer; `None` when it is not complete.
@@ -53,12 +50,7 @@ impl RequestReader {
             let method = request.method.unwrap_or_default().len();
             let target = request.path.unwrap_or_default().len();
             let version = version(request.version)?;
-            (
-                method,
-                target,
-                version,
-                spans(bytes, request.headers, Kind::Request)?,
-            )
+            (method, target, version, spans(bytes, request.headers, Kind::Request)?)
         };
         let (method, target, version, spans) = found;
         let bytes = buffer.split_to(length).freeze();
@@ -83,10 +75,7 @@ pub struct ResponseReader {
 impl ResponseReader {
     /// A reader at the start of a response.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            scan: Scan::default(),
-        }
+        Self { limits, scan: Scan::default() }
     }
 
     /// Takes the next response head off the front of the buffer; `None` when it is not complete.
@@ -125,11 +114,7 @@ impl ResponseReader {
         self.scan = Scan::default();
         let parts = ResponseParts {
             status,
-            reason: if reason_len == 0 {
-                Bytes::new()
-            } else {
-                bytes.slice(reason..reason + reason_len)
-            },
+            reason: if reason_len == 0 { Bytes::new() } else { bytes.slice(reason..reason + reason_len) },
             version,
             fields: Fields::new(bytes, spans, length - 2),
         };
@@ -158,10 +143,7 @@ fn version(minor: Option<u8>) -> Result<Version, HeadError> {
 
 /// Where a part that `httparse` found stands in the bytes it was given.
 fn place(bytes: &[u8], part: &[u8]) -> (usize, usize) {
-    (
-        (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize),
-        part.len(),
-    )
+    ((part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize), part.len())
 }
 
 /// # Errors

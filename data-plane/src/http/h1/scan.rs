@@ -73,9 +73,7 @@ impl Scan {
         while let Some(found) = memchr(b'\n', &buffer[self.seen..]) {
             let lf = self.seen + found;
             self.check_length(lf + 1, limits)?;
-            let line = buffer[self.line..lf]
-                .strip_suffix(b"\r")
-                .ok_or(HeadError::LineEnd)?;
+            let line = buffer[self.line..lf].strip_suffix(b"\r").ok_or(HeadError::LineEnd)?;
             if self.lines == 0 {
                 if kind == Kind::Request {
                     check_version(line)?;

@@ -30,11 +30,7 @@ fn seen(head: &RequestHead, body: Vec<u8>) -> Seen {
     Seen {
         method: head.method_name().to_owned(),
         target: text(head.target()),
-        fields: head
-            .fields
-            .iter()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect(),
+        fields: head.fields.iter().map(|(name, value)| (text(name), text(value))).collect(),
         body,
     }
 }
@@ -99,10 +95,7 @@ pub(super) fn response<'a>(
         buffer.extend_from_slice(piece);
         if open.is_none() {
             open = loop {
-                match reader
-                    .feed(&mut buffer, to_head)
-                    .map_err(|error| format!("{error:?}"))?
-                {
+                match reader.feed(&mut buffer, to_head).map_err(|error| format!("{error:?}"))? {
                     Some(head) if head.is_interim() => {}
                     Some(head) => break Some((BodyReader::new(head.framing), head)),
                     None => break None,
@@ -124,10 +117,6 @@ pub(super) fn response<'a>(
     if !body.is_done() {
         return Err("no end".to_owned());
     }
-    let fields = head
-        .fields
-        .iter()
-        .map(|(name, value)| (text(name), text(value)))
-        .collect();
+    let fields = head.fields.iter().map(|(name, value)| (text(name), text(value))).collect();
     Ok((head.status, fields, bytes, buffer.len()))
 }

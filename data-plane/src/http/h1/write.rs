@@ -96,8 +96,7 @@ pub fn write_response(out: &mut impl BufMut, head: &ResponseHead, client: Client
     ]);
     out.put_slice(head.reason());
     out.put_slice(b"\r\n");
-    head.fields
-        .write(out, |known| known.is_framing() && known != Known::Host);
+    head.fields.write(out, |known| known.is_framing() && known != Known::Host);
     match (&head.upgrade, head.status) {
         (Some(protocol), 101) => {
             put_field(out, b"Connection", b"upgrade");
@@ -172,11 +171,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    const NONE: Self = Self {
-        text: [0; 18],
-        from: 18,
-        after: b"",
-    };
+    const NONE: Self = Self { text: [0; 18], from: 18, after: b"" };
 
     /// What is sent before the piece.
     pub fn before(&self) -> &[u8] {
@@ -197,11 +192,7 @@ impl Frame {
             text[from] = HEX[length & 15];
             length >>= 4;
         }
-        Self {
-            text,
-            from: from as u8,
-            after: b"\r\n",
-        }
+        Self { text, from: from as u8, after: b"\r\n" }
     }
 }
 

@@ -38,15 +38,7 @@ impl StreamBody {
     ) -> Self {
         let timer = worker.timers.timer();
         timer.arm(worker.limits.read);
-        Self {
-            worker,
-            timer,
-            account,
-            body,
-            pace,
-            given: false,
-            _counted: counted,
-        }
+        Self { worker, timer, account, body, pace, given: false, _counted: counted }
     }
 }
 

@@ -35,9 +35,7 @@ impl Busy {
     /// One more.
     pub(super) fn stream(&self) -> Counted {
         self.streams.set(self.streams.get() + 1);
-        Counted {
-            streams: Rc::clone(&self.streams),
-        }
+        Counted { streams: Rc::clone(&self.streams) }
     }
 
     /// How many there are.
@@ -66,14 +64,8 @@ pub(super) async fn answer(
     let timer = worker.timers.timer();
     let (parts, incoming) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let authority = parts
-        .uri
-        .authority()
-        .map(|authority| authority.as_str().as_bytes());
-    let fields = parts
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     let head = RequestHead::from_h2(
         parts.method.as_str(),
         target.as_bytes(),
@@ -96,15 +88,8 @@ pub(super) async fn answer(
     let mut account = Account::new(&worker, &peer, Some(head));
     let mut reply = None;
     if let Some(head) = &mut account.head {
-        let mut body = Received {
-            incoming,
-            received: 0,
-        };
-        let call = Call {
-            worker: &worker,
-            timer: &timer,
-            peer: &peer,
-        };
+        let mut body = Received { incoming, received: 0 };
+        let call = Call { worker: &worker, timer: &timer, peer: &peer };
         reply = Some(pipeline::serve(call, head, &mut body, &mut account.tally).await);
         account.tally.received = body.received;
     }

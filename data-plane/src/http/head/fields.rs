@@ -55,13 +55,7 @@ impl Fields {
     /// Fields over the bytes of a head; `end` is where its last field line ends.
     pub(crate) fn new(bytes: Bytes, spans: SmallVec<[Span; 32]>, end: usize) -> Self {
         let present = spans.iter().fold(0, |present, span| present | span.known.bit());
-        Self {
-            bytes,
-            spans,
-            end: end as u32,
-            added: Vec::new(),
-            present,
-        }
+        Self { bytes, spans, end: end as u32, added: Vec::new(), present }
     }
 
     /// The bytes that the spans point into.
@@ -96,11 +90,7 @@ impl Fields {
 
     /// The values of all fields of that name, in order.
     pub fn all<N: FieldName>(&self, name: N) -> Values<'_, N> {
-        let entries = if self.may_have(name) {
-            self.entries()
-        } else {
-            Entries::default()
-        };
+        let entries = if self.may_have(name) { self.entries() } else { Entries::default() };
         Values { entries, name }
     }
 
@@ -120,15 +110,9 @@ impl Fields {
         }
         let kept = |span: &&Span| !span.dropped && name.is(span.known, span.name_in(&self.bytes));
         if let Some(span) = self.spans.iter().find(kept) {
-            return Some(
-                self.bytes
-                    .slice(span.value as usize..(span.value + span.value_len) as usize),
-            );
+            return Some(self.bytes.slice(span.value as usize..(span.value + span.value_len) as usize));
         }
-        self.added
-            .iter()
-            .find(|added| name.is(added.known, &added.name))
-            .map(|added| added.value.clone())
+        self.added.iter().find(|added| name.is(added.known, &added.name)).map(|added| added.value.clone())
     }
 
     /// All values of that name, joined by `, ` (RFC 9110 section 5.3); none when there is no such field.
@@ -195,11 +179,7 @@ impl Fields {
             self.added.reserve(12);
         }
         self.present |= known.bit();
-        self.added.push(Added {
-            known,
-            name,
-            value: harmless(value),
-        });
+        self.added.push(Added { known, name, value: harmless(value) });
     }
 
     /// Writes every field line but those whose tag `skip` names.
@@ -226,11 +206,7 @@ impl Fields {
     }
 
     fn entries(&self) -> Entries<'_> {
-        Entries {
-            bytes: &self.bytes,
-            spans: self.spans.iter(),
-            added: self.added.iter(),
-        }
+        Entries { bytes: &self.bytes, spans: self.spans.iter(), added: self.added.iter() }
     }
 }
 
@@ -246,10 +222,7 @@ fn harmless(value: Bytes) -> Bytes {
     if value.iter().all(|&b| guard::is_value_octet(b)) {
         return value;
     }
-    value
-        .iter()
-        .map(|&b| if guard::is_value_octet(b) { b } else { b' ' })
-        .collect()
+    value.iter().map(|&b| if guard::is_value_octet(b) { b } else { b' ' }).collect()
 }
 
 /// Tag, name as sent, and value.
@@ -270,9 +243,7 @@ impl<'a> Iterator for Entries<'a> {
         if let Some(span) = self.spans.find(|span| !span.dropped) {
             return Some((span.known, span.name_in(self.bytes), span.value_in(self.bytes)));
         }
-        self.added
-            .next()
-            .map(|added| (added.known, &added.name[..], &added.value[..]))
+        self.added.next().map(|added| (added.known, &added.name[..], &added.value[..]))
     }
 }
 
@@ -309,9 +280,7 @@ impl<'a, N: FieldName> Iterator for Values<'a, N> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let wanted = self.name;
-        self.entries
-            .find(|(known, name, _)| wanted.is(*known, name))
-            .map(|(_, _, value)| value)
+        self.entries.find(|(known, name, _)| wanted.is(*known, name)).map(|(_, _, value)| value)
     }
 }
 

@@ -68,16 +68,11 @@ fn may_be_asked(protocol: &[u8]) -> bool {
     let mut parts = protocol.splitn(2, |&b| b == b'/');
     let name = parts.next().unwrap_or_default();
     let version = parts.next();
-    let is_http = [&b"h2c"[..], b"h2", b"h3", b"http"]
-        .iter()
-        .any(|http| name.eq_ignore_ascii_case(http));
+    let is_http = [&b"h2c"[..], b"h2", b"h3", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http));
     guard::is_name(name) && version.is_none_or(guard::is_name) && !is_http
 }
 
 /// The elements of a comma-separated list, empty ones left out (RFC 9110 section 5.6.1).
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|&b| b == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|element| !element.is_empty())
+    value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

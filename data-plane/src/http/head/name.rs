@@ -105,23 +105,13 @@ impl Known {
             (16, b'p') => &[Self::ProxyConnection],
             (16, b'x') => &[Self::XForwardedHost, Self::XForwardedPort, Self::XAccelRedirect],
             (17, b't') => &[Self::TransferEncoding],
-            (17, b'x') => &[
-                Self::XForwardedProto,
-                Self::XOriginalMethod,
-                Self::XAccelBuffering,
-            ],
-            (18, b'x') => &[
-                Self::XForwardedScheme,
-                Self::XForwardedPrefix,
-                Self::XAccelLimitRate,
-            ],
+            (17, b'x') => &[Self::XForwardedProto, Self::XOriginalMethod, Self::XAccelBuffering],
+            (18, b'x') => &[Self::XForwardedScheme, Self::XForwardedPrefix, Self::XAccelLimitRate],
             (24, b'x') => &[Self::XOriginalForwardedFor],
             (25, b'x') => &[Self::XOriginalForwardedHost],
             _ => return Self::Other,
         };
-        let found = candidates
-            .iter()
-            .find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()));
+        let found = candidates.iter().find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()));
         found.copied().unwrap_or(Self::Other)
     }
 

@@ -59,12 +59,7 @@ impl RequestHead {
     /// # Errors
     /// The first rule of the guard that it breaks.
     pub(crate) fn judge(parts: RequestParts) -> Result<Self, HeadError> {
-        let RequestParts {
-            method_len,
-            target_len,
-            version,
-            mut fields,
-        } = parts;
+        let RequestParts { method_len, target_len, version, mut fields } = parts;
         let bytes = fields.bytes().clone();
         let raw = method_len + 1..method_len + 1 + target_len;
         let method = guard::method(&bytes[..method_len])?;
@@ -82,17 +77,10 @@ impl RequestHead {
             }
         }
         let expect_continue = version >= Version::Http11
-            && fields
-                .get(Known::Expect)
-                .is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
-        let te_trailers = fields
-            .get(Known::Te)
-            .is_some_and(|te| te.eq_ignore_ascii_case(b"trailers"));
-        let upgrade = if version == Version::Http11 && framing.is_empty() {
-            hop::upgrade(&fields)
-        } else {
-            None
-        };
+            && fields.get(Known::Expect).is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
+        let te_trailers = fields.get(Known::Te).is_some_and(|te| te.eq_ignore_ascii_case(b"trailers"));
+        let upgrade =
+            if version == Version::Http11 && framing.is_empty() { hop::upgrade(&fields) } else { None };
         let options = hop::strip(&mut fields)?;
         if fields.may_have_any(Known::Expect.bit() | Known::Proxy.bit()) {
             fields.retain(|known, _| known != Known::Expect && known != Known::Proxy);
@@ -200,16 +188,12 @@ impl RequestHead {
 
     /// The target in origin-form: path and query as they were sent, scheme and authority cut off.
     pub fn target(&self) -> &[u8] {
-        self.made
-            .as_deref()
-            .unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
+        self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
     }
 
     /// [`RequestHead::target`], sharing the head's memory.
     pub fn target_bytes(&self) -> Bytes {
-        self.made
-            .clone()
-            .unwrap_or_else(|| self.fields.bytes().slice(self.origin.clone()))
+        self.made.clone().unwrap_or_else(|| self.fields.bytes().slice(self.origin.clone()))
     }
 
     /// The path of the target as it was sent.
@@ -251,10 +235,7 @@ impl Lines {
         text.put_u8(b' ');
         text.put_slice(path);
         text.put_slice(b" HTTP/2.0\r\n");
-        Self {
-            text,
-            spans: SmallVec::new(),
-        }
+        Self { text, spans: SmallVec::new() }
     }
 
     fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {

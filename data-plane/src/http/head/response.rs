@@ -58,12 +58,7 @@ impl ResponseHead {
     /// # Errors
     /// The first rule that it breaks: framing that two readers could take differently, above all.
     pub(crate) fn judge(parts: ResponseParts, to_head: bool) -> Result<Self, HeadError> {
-        let ResponseParts {
-            status,
-            reason,
-            version,
-            mut fields,
-        } = parts;
+        let ResponseParts { status, reason, version, mut fields } = parts;
         if status < 100 {
             return Err(HeadError::Status);
         }
@@ -88,21 +83,8 @@ impl ResponseHead {
         if framing == Framing::UntilClose || (chunked && version == Version::Http10) {
             keep_alive = false;
         }
-        let declared_length = if matches!(status, 100..=199 | 204) {
-            None
-        } else {
-            length
-        };
-        Ok(Self {
-            status,
-            version,
-            framing,
-            declared_length,
-            fields,
-            keep_alive,
-            upgrade,
-            reason,
-        })
+        let declared_length = if matches!(status, 100..=199 | 204) { None } else { length };
+        Ok(Self { status, version, framing, declared_length, fields, keep_alive, upgrade, reason })
     }
 
     /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.
@@ -127,9 +109,6 @@ pub fn reason(status: u16) -> &'static str {
         503 => "Service Temporarily Unavailable",
         504 => "Gateway Time-out",
         505 => "HTTP Version Not Supported",
-        _ => http::StatusCode::from_u16(status)
-            .ok()
-            .and_then(|code| code.canonical_reason())
-            .unwrap_or(""),
+        _ => http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or(""),
     }
 }

@@ -16,15 +16,9 @@ pub fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
         return Err(PathError::NotAbsolute);
     }
     if is_plain(raw) {
-        return Ok(Normalised {
-            path: Cow::Borrowed(raw),
-            suspicious: false,
-        });
+        return Ok(Normalised { path: Cow::Borrowed(raw), suspicious: false });
     }
-    Ok(Normalised {
-        path: Cow::Owned(resolve(&decode(raw)?)?),
-        suspicious: true,
-    })
+    Ok(Normalised { path: Cow::Owned(resolve(&decode(raw)?)?), suspicious: true })
 }
 
 /// Whether every reader takes these bytes for the same path: there is no `%`, `;`, `\`, `//` or `/.`.

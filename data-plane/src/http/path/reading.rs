@@ -52,9 +52,7 @@ impl Reading {
 
 /// What each kind of reader makes of a raw path.
 pub fn readings(raw: &[u8]) -> impl Iterator<Item = (Reading, Vec<u8>)> {
-    Reading::ALL
-        .into_iter()
-        .map(move |reading| (reading, reading.read(raw)))
+    Reading::ALL.into_iter().map(move |reading| (reading, reading.read(raw)))
 }
 
 /// Which target a backend is to be sent.
@@ -140,11 +138,7 @@ fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
 /// RFC 3986 section 5.2.4: a climb above the root stops there.
 fn remove_dots(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
-    let mut segments = path
-        .strip_prefix(b"/")
-        .unwrap_or(path)
-        .split(|&b| b == b'/')
-        .peekable();
+    let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
         match segment {

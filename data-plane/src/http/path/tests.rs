@@ -73,12 +73,9 @@ fn a_normal_path_is_written_as_nginx_writes_it() {
 
 #[test]
 fn a_declared_path_that_has_to_be_escaped_is_reached() {
-    for (raw, declared) in [
-        ("/sch%C3%B6n", "/sch\u{f6}n"),
-        ("/a%20b", "/a b"),
-        ("/c%7Cd", "/c|d"),
-        ("/q%22x", "/q\"x"),
-    ] {
+    for (raw, declared) in
+        [("/sch%C3%B6n", "/sch\u{f6}n"), ("/a%20b", "/a b"), ("/c%7Cd", "/c|d"), ("/q%22x", "/q\"x")]
+    {
         let normalised = normalise(raw.as_bytes()).unwrap();
         let verdict = forward(raw.as_bytes(), &normalised, |path| path == declared.as_bytes());
         assert_eq!(verdict, Verdict::Raw, "{raw}");

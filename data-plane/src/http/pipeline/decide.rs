@@ -157,10 +157,7 @@ fn proxy(
     if upstream.cell.endpoints().list.is_empty() {
         return Decision::Answer(503);
     }
-    let canary = upstream
-        .alternative
-        .as_ref()
-        .filter(|alternative| takes(alternative, head));
+    let canary = upstream.alternative.as_ref().filter(|alternative| takes(alternative, head));
     let cell = match canary {
         Some(alternative) => {
             tally.alternative = Some(Arc::clone(&alternative.name));
@@ -169,10 +166,7 @@ fn proxy(
         None => &upstream.cell,
     };
     worker.metrics.routed.add(1);
-    Decision::Proxy(Chosen {
-        cell: Arc::clone(cell),
-        path,
-    })
+    Decision::Proxy(Chosen { cell: Arc::clone(cell), path })
 }
 
 /// Whether a canary takes a request. One without endpoints is passed over.
@@ -181,11 +175,7 @@ fn takes(alternative: &Alternative, head: &RequestHead) -> bool {
         return false;
     };
     !alternative.cell.endpoints().list.is_empty()
-        && canary.decide(
-            |name| head.fields.joined(name),
-            |name| cookie(head, name),
-            fastrand::u64(..),
-        )
+        && canary.decide(|name| head.fields.joined(name), |name| cookie(head, name), fastrand::u64(..))
 }
 
 /// The value of a cookie. As nginx' `$cookie_`: the name in any case, the first one that fits.
@@ -196,8 +186,6 @@ fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
         let crumb = crumb.trim_ascii_start();
         let equals = crumb.iter().position(|byte| *byte == b'=')?;
         let (found, value) = (&crumb[..equals], &crumb[equals + 1..]);
-        found
-            .eq_ignore_ascii_case(name.as_bytes())
-            .then(|| Bytes::copy_from_slice(value.trim_ascii_end()))
+        found.eq_ignore_ascii_case(name.as_bytes()).then(|| Bytes::copy_from_slice(value.trim_ascii_end()))
     })
 }

@@ -62,12 +62,8 @@ async fn attempt<B: RequestBody>(
         head.host.raw(),
         framing,
     );
-    let request = Request {
-        head: text,
-        writer,
-        to_head: head.method == Method::Head,
-        upgrade: head.upgrade.is_some(),
-    };
+    let request =
+        Request { head: text, writer, to_head: head.method == Method::Head, upgrade: head.upgrade.is_some() };
     let idempotent = head.method.is_retriable();
     let mut tries = worker.limits.tries;
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
@@ -86,20 +82,10 @@ async fn attempt<B: RequestBody>(
                 }
                 Err(failed) => {
                     link.rest(&worker.buffers);
-                    Tried {
-                        failed,
-                        reused: link.reused,
-                    }
+                    Tried { failed, reused: link.reused }
                 }
             },
-            Err(error) => Tried {
-                failed: Failed {
-                    error,
-                    sent: false,
-                    answered: false,
-                },
-                reused: false,
-            },
+            Err(error) => Tried { failed: Failed { error, sent: false, answered: false }, reused: false },
         };
         let Tried { failed, reused } = tried;
         let kind = failed.error.kind;
@@ -206,10 +192,5 @@ fn reply(worker: &Rc<Worker>, cell: &BackendCell, reached: Reached, answered: An
         let date = worker.date.borrow().as_str().to_owned();
         head.fields.add(Known::Date, date);
     }
-    Reply {
-        head,
-        body,
-        close: false,
-        untold: None,
-    }
+    Reply { head, body, close: false, untold: None }
 }

@@ -42,14 +42,7 @@ impl Relay {
         endpoint: Arc<Endpoint>,
         reusable: bool,
     ) -> Self {
-        Self {
-            worker,
-            reader: BodyReader::new(framing),
-            link: Some(link),
-            cell,
-            endpoint,
-            reusable,
-        }
+        Self { worker, reader: BodyReader::new(framing), link: Some(link), cell, endpoint, reusable }
     }
 
     /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.

@@ -71,9 +71,7 @@ impl Session {
             }
             Lane::Live => {
                 if staged.replaces() {
-                    staged
-                        .brought
-                        .extend(chunk.up.iter().map(|entry| entry.key.clone()));
+                    staged.brought.extend(chunk.up.iter().map(|entry| entry.key.clone()));
                 }
                 writer.apply_live(chunk.up, &chunk.removed);
             }
@@ -81,17 +79,13 @@ impl Session {
         if more {
             let seq = self.seq(lane);
             let took = (self.clock)().saturating_duration_since(began);
-            actions
-                .say
-                .push(wire::ack(lane, seq, staged.chunks, took, &staged.corrupt, writer));
+            actions.say.push(wire::ack(lane, seq, staged.chunks, took, &staged.corrupt, writer));
             self.lane_mut(lane).staged = Some(staged);
             return Ok(());
         }
         self.finish(lane, staged, writer, |session, staged, writer| {
             let took = (session.clock)().saturating_duration_since(began);
-            actions
-                .say
-                .push(wire::ack(lane, staged.to, 0, took, &staged.corrupt, writer));
+            actions.say.push(wire::ack(lane, staged.to, 0, took, &staged.corrupt, writer));
         })
     }
 
@@ -110,9 +104,7 @@ impl Session {
             }
             return Ok(open);
         }
-        let is_here = state
-            .position
-            .is_some_and(|(ours, seq)| Some(ours) == lineage && seq == from);
+        let is_here = state.position.is_some_and(|(ours, seq)| Some(ours) == lineage && seq == from);
         if from != Seq::default() && !is_here {
             let here = state.seq();
             return Err(protocol(format!(
@@ -166,11 +158,7 @@ impl Session {
             Ok(())
         } else {
             error!(lane = lane.as_str(), %expected, %actual, "what this proxy has is not what it was sent");
-            Err(Close::Diverged {
-                lane,
-                expected,
-                actual,
-            })
+            Err(Close::Diverged { lane, expected, actual })
         }
     }
 }
@@ -188,22 +176,15 @@ fn read(lane: Lane, batch: config::Batch) -> Result<Chunk, Close> {
             chunk.up.push(Arc::new(entry));
         } else {
             error!(%kind, key = resource.key, hash = %entry.version, "resource came corrupt");
-            let reason = format!(
-                "expected bytes of the version that was said, got those of {}",
-                entry.version
-            );
-            chunk
-                .corrupt
-                .push(wire::refusal_of(&resource, Code::Corrupt, &reason));
+            let reason =
+                format!("expected bytes of the version that was said, got those of {}", entry.version);
+            chunk.corrupt.push(wire::refusal_of(&resource, Code::Corrupt, &reason));
         }
     }
     for removal in batch.removed {
         let kind = kind(removal.kind)?;
         on_lane(kind, lane)?;
-        chunk.removed.push(Removal {
-            key: ResourceKey::new(kind, removal.key),
-            gone: removal.gone,
-        });
+        chunk.removed.push(Removal { key: ResourceKey::new(kind, removal.key), gone: removal.gone });
     }
     Ok(chunk)
 }

@@ -86,9 +86,8 @@ impl Model {
         for lane in Lane::ALL {
             let resume = hello.resume.iter().find(|resume| resume.lane == lane.to_wire());
             let root = resume.and_then(|resume| Root::from_slice(&resume.root));
-            let cursor = resume
-                .filter(|resume| resume.lineage == self.lineage.to_bytes())
-                .map(|resume| resume.seq);
+            let cursor =
+                resume.filter(|resume| resume.lineage == self.lineage.to_bytes()).map(|resume| resume.seq);
             let (mode, at) = match (root == Some(self.world.lane(lane).root()), cursor) {
                 (true, _) => (Mode::InSync, Some(self.seq(lane))),
                 (false, Some(seq)) => (Mode::Cursor, Some(seq)),
@@ -98,11 +97,7 @@ impl Model {
                 Lane::Live => stream.live = at,
                 Lane::Config => stream.config = at,
             }
-            lanes.push(config::LaneStart {
-                lane: lane.to_wire(),
-                mode: mode.into(),
-                seq: self.seq(lane),
-            });
+            lanes.push(config::LaneStart { lane: lane.to_wire(), mode: mode.into(), seq: self.seq(lane) });
         }
         stream.queue.push_back(Control::Welcome(config::Welcome {
             lineage: self.lineage.to_bytes(),
@@ -138,10 +133,7 @@ impl Model {
 
     fn batch(&self, lane: Lane, from: u64, size: usize) -> Vec<Control> {
         let delta = if from == 0 {
-            Delta {
-                up: self.world.lane(lane).iter().cloned().collect(),
-                removed: Vec::new(),
-            }
+            Delta { up: self.world.lane(lane).iter().cloned().collect(), removed: Vec::new() }
         } else {
             let deltas = self.log(lane).deltas.iter().skip((from - self.base) as usize);
             deltas.cloned().fold(Delta::default(), Delta::squash)
@@ -155,11 +147,7 @@ impl Model {
             up: up.iter().map(|entry| entry.to_wire()).collect(),
             removed: removed.iter().map(|removal| removal.to_wire()).collect(),
         };
-        let mut chunks: Vec<_> = delta
-            .removed
-            .chunks(size)
-            .map(|removed| chunk(&[], removed))
-            .collect();
+        let mut chunks: Vec<_> = delta.removed.chunks(size).map(|removed| chunk(&[], removed)).collect();
         chunks.extend(delta.up.chunks(size).map(|up| chunk(up, &[])));
         if chunks.is_empty() {
             chunks.push(chunk(&[], &[]));
@@ -176,9 +164,7 @@ impl Model {
             seq: self.seq(lane),
             root: self.world.lane(lane).root().to_bytes(),
         });
-        Control::Heartbeat(config::Heartbeat {
-            lanes: lanes.to_vec(),
-        })
+        Control::Heartbeat(config::Heartbeat { lanes: lanes.to_vec() })
     }
 }
 
@@ -189,14 +175,8 @@ struct Proxy {
 
 impl Proxy {
     fn new() -> Self {
-        let identity = Identity {
-            proxy_id: "p-1".into(),
-            ..Identity::default()
-        };
-        Self {
-            session: Session::new(identity, shared::clock::now),
-            writer: Writer::new(),
-        }
+        let identity = Identity { proxy_id: "p-1".into(), ..Identity::default() };
+        Self { session: Session::new(identity, shared::clock::now), writer: Writer::new() }
     }
 
     fn connect(&mut self, model: &mut Model) {
@@ -205,12 +185,7 @@ impl Proxy {
 
     fn hear(&mut self, message: Control) -> Actions {
         let is_batch = matches!(message, Control::Batch(_));
-        let actions = self.session.on(
-            config::ControlMessage {
-                message: Some(message),
-            },
-            &mut self.writer,
-        );
+        let actions = self.session.on(config::ControlMessage { message: Some(message) }, &mut self.writer);
         for said in &actions.say {
             let Some(FromProxy::Ack(ack)) = &said.message else {
                 panic!("no ack: {said:?}");
@@ -241,10 +216,7 @@ impl Proxy {
             assert_eq!(self.writer.has(lane), model.world.lane(lane));
         }
         let scratch = model.world.writer();
-        assert_eq!(
-            dump(&self.writer.tables().current()),
-            dump(&scratch.tables().current())
-        );
+        assert_eq!(dump(&self.writer.tables().current()), dump(&scratch.tables().current()));
         assert!(self.session.is_complete());
     }
 }
@@ -361,17 +333,9 @@ fn corrupt_bytes_are_told_of_and_healed_by_a_full_sync() {
     };
     let before = dump(&proxy.writer.tables().current());
     let actions = proxy.hear(Control::Batch(batch));
-    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else {
-        panic!("no ack")
-    };
-    assert_eq!(
-        (ack.refused_total, ack.refused[0].code()),
-        (1, config::refusal::Code::Corrupt)
-    );
-    assert!(matches!(
-        actions.close,
-        Some(Close::Diverged { lane: Lane::Live, .. })
-    ));
+    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else { panic!("no ack") };
+    assert_eq!((ack.refused_total, ack.refused[0].code()), (1, config::refusal::Code::Corrupt));
+    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Live, .. })));
     assert_eq!(dump(&proxy.writer.tables().current()), before, "serves on");
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
@@ -385,25 +349,18 @@ fn a_full_sync_that_failed_takes_nothing_out_of_use() {
     model.restart();
     model.commit(&(
         ResourceKey::new(Kind::Endpoints, "ns/other"),
-        Some(shared::resource::Resource::Endpoints(
-            shared::resource::Endpoints::default(),
-        )),
+        Some(shared::resource::Resource::Endpoints(shared::resource::Endpoints::default())),
     ));
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
     assert_eq!(proxy.hear(model.next(9).unwrap()).close, None);
-    let Some(Control::Batch(mut batch)) = model.next(9) else {
-        panic!("no batch")
-    };
+    let Some(Control::Batch(mut batch)) = model.next(9) else { panic!("no batch") };
     for resource in &mut batch.up {
         resource.body = Bytes::from_static(b"?");
     }
     let before = dump(&proxy.writer.tables().current());
     let actions = proxy.hear(Control::Batch(batch));
-    assert!(matches!(
-        actions.close,
-        Some(Close::Diverged { lane: Lane::Live, .. })
-    ));
+    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Live, .. })));
     assert_eq!(dump(&proxy.writer.tables().current()), before);
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
@@ -418,19 +375,13 @@ fn a_full_sync_that_failed_takes_nothing_out_of_use() {
 fn refusals_are_told_with_every_answer() {
     let (mut model, mut proxy) = in_sync();
     let body = Bytes::from_static(&[0xff]);
-    let bad = Arc::new(Entry::from_body(
-        ResourceKey::new(Kind::Route, "ns/i/a.test"),
-        1,
-        body,
-    ));
+    let bad = Arc::new(Entry::from_body(ResourceKey::new(Kind::Route, "ns/i/a.test"), 1, body));
     let mut delta = Delta::default();
     delta.up.push(Arc::clone(&bad));
     delta.apply(&mut model.world.config);
     model.config.deltas.push(delta);
     let actions = proxy.hear(model.next(1).unwrap());
-    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else {
-        panic!("no ack")
-    };
+    let Some(FromProxy::Ack(ack)) = &actions.say[0].message else { panic!("no ack") };
     let refusal = &ack.refused[0];
     assert_eq!(Version::from_slice(&refusal.version), Some(bad.version));
     assert!(refusal.serving_last_good && refusal.reason.contains("route"));
@@ -438,14 +389,7 @@ fn refusals_are_told_with_every_answer() {
     let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
         panic!("no hello")
     };
-    assert_eq!(
-        hello
-            .resume
-            .iter()
-            .map(|resume| resume.refused.len())
-            .sum::<usize>(),
-        1
-    );
+    assert_eq!(hello.resume.iter().map(|resume| resume.refused.len()).sum::<usize>(), 1);
 }
 
 #[test]
@@ -457,32 +401,16 @@ fn kinds_of_a_later_schema_are_kept_and_refused() {
         let mut delta = Delta::default();
         for name in 0..200 {
             let key = ResourceKey::new(kind, format!("ns/{name}"));
-            delta
-                .up
-                .push(Arc::new(Entry::from_body(key, 2, Bytes::from_static(b"?"))));
+            delta.up.push(Arc::new(Entry::from_body(key, 2, Bytes::from_static(b"?"))));
         }
-        delta.apply(if log == 0 {
-            &mut model.world.config
-        } else {
-            &mut model.world.live
-        });
-        if log == 0 {
-            &mut model.config
-        } else {
-            &mut model.live
-        }
-        .deltas
-        .push(delta);
+        delta.apply(if log == 0 { &mut model.world.config } else { &mut model.world.live });
+        if log == 0 { &mut model.config } else { &mut model.live }.deltas.push(delta);
         let mut total = 0;
         for _ in 0..10 {
             let actions = proxy.hear(model.next(50).unwrap());
             assert_eq!(actions.close, None, "the root is right");
             if let Some(FromProxy::Ack(ack)) = actions.say.first().and_then(|said| said.message.as_ref()) {
-                assert!(
-                    ack.refused
-                        .iter()
-                        .all(|it| it.code() == config::refusal::Code::UnknownKind)
-                );
+                assert!(ack.refused.iter().all(|it| it.code() == config::refusal::Code::UnknownKind));
                 total = ack.refused_total;
             }
         }
@@ -494,40 +422,19 @@ fn kinds_of_a_later_schema_are_kept_and_refused() {
 #[test]
 fn a_heartbeat_shows_a_divergence() {
     let (model, mut proxy) = in_sync();
-    let Control::Heartbeat(mut heartbeat) = model.heartbeat() else {
-        panic!("no heartbeat")
-    };
+    let Control::Heartbeat(mut heartbeat) = model.heartbeat() else { panic!("no heartbeat") };
     assert_eq!(proxy.hear(Control::Heartbeat(heartbeat.clone())).close, None);
     heartbeat.lanes[1].root = Root([7; 16]).to_bytes();
     let actions = proxy.hear(Control::Heartbeat(heartbeat));
-    assert!(matches!(
-        actions.close,
-        Some(Close::Diverged {
-            lane: Lane::Config,
-            ..
-        })
-    ));
-    assert_eq!(
-        actions.say.len(),
-        1,
-        "the control plane learns what this proxy has"
-    );
+    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Config, .. })));
+    assert_eq!(actions.say.len(), 1, "the control plane learns what this proxy has");
 }
 
 #[test]
 fn what_breaks_the_protocol_ends_the_stream() {
     let cut = |message: Control| {
         let (_, mut proxy) = in_sync();
-        match proxy
-            .session
-            .on(
-                config::ControlMessage {
-                    message: Some(message),
-                },
-                &mut proxy.writer,
-            )
-            .close
-        {
+        match proxy.session.on(config::ControlMessage { message: Some(message) }, &mut proxy.writer).close {
             Some(Close::Protocol(what)) => what,
             other => panic!("expected a breach, got {other:?}"),
         }
@@ -539,26 +446,14 @@ fn what_breaks_the_protocol_ends_the_stream() {
         root_after: Bytes::copy_from_slice(root),
         ..config::Batch::default()
     };
-    assert_eq!(
-        cut(Control::Batch(batch(9, 1, 2, &[0; 16]))),
-        "expected a lane, got 9"
-    );
-    assert_eq!(
-        cut(Control::Batch(batch(1, 1, 2, &[0; 4]))),
-        "expected a root of 16 bytes, got 4"
-    );
+    assert_eq!(cut(Control::Batch(batch(9, 1, 2, &[0; 16]))), "expected a lane, got 9");
+    assert_eq!(cut(Control::Batch(batch(1, 1, 2, &[0; 4]))), "expected a root of 16 bytes, got 4");
     assert_eq!(
         cut(Control::Batch(batch(1, 5, 6, &[0; 16]))),
         "the batch 5 to 6 does not begin at 1, where this proxy is"
     );
-    assert_eq!(
-        cut(Control::Batch(batch(1, 1, 1, &[0; 16]))),
-        "the batch 1 to 1 leads nowhere"
-    );
-    let stray = config::Batch {
-        up: vec![slice("ns/e", "ns/s", &[1]).to_wire()],
-        ..batch(1, 1, 2, &[0; 16])
-    };
+    assert_eq!(cut(Control::Batch(batch(1, 1, 1, &[0; 16]))), "the batch 1 to 1 leads nowhere");
+    let stray = config::Batch { up: vec![slice("ns/e", "ns/s", &[1]).to_wire()], ..batch(1, 1, 2, &[0; 16]) };
     assert_eq!(cut(Control::Batch(stray)), "got endpoints on the lane config");
     assert_eq!(
         cut(Control::Welcome(config::Welcome::default())),
@@ -566,8 +461,5 @@ fn what_breaks_the_protocol_ends_the_stream() {
     );
     let mut fresh = Proxy::new();
     let early = fresh.hear(Control::Heartbeat(config::Heartbeat::default()));
-    assert_eq!(
-        early.close,
-        Some(protocol("expected a welcome first, got another message"))
-    );
+    assert_eq!(early.close, Some(protocol("expected a welcome first, got another message")));
 }

@@ -17,9 +17,7 @@ const REFUSALS: usize = 256;
 const REASON: usize = 1024;
 
 pub(super) fn message(message: FromProxy) -> config::ProxyMessage {
-    config::ProxyMessage {
-        message: Some(message),
-    }
+    config::ProxyMessage { message: Some(message) }
 }
 
 pub(super) fn lane(lane: i32) -> Result<Lane, Close> {

@@ -28,13 +28,8 @@ impl Config {
         let host = self.hosts.get(name)?.as_ref();
         let tls = host.and_then(|host| host.tls.as_ref());
         let certificates = tls.map(|tls| tls.certificates.iter().map(|key| secrets.cell(key)).collect());
-        let mut builder = Builder {
-            config: self,
-            cells,
-            host,
-            upstreams: HashMap::new(),
-            uses: BTreeSet::new(),
-        };
+        let mut builder =
+            Builder { config: self, cells, host, upstreams: HashMap::new(), uses: BTreeSet::new() };
         let mut paths = Vec::new();
         for (key, route) in self.routes.get(name).into_iter().flatten() {
             builder.route(key, route, &mut paths);
@@ -63,10 +58,7 @@ impl<'a> Builder<'a> {
         let denied = self.denial(route);
         for path in &route.paths {
             let entry = self.path(path, route, &owner, denied.as_ref());
-            paths.push(Declared {
-                kind: path.kind,
-                entry: Arc::new(entry),
-            });
+            paths.push(Declared { kind: path.kind, entry: Arc::new(entry) });
         }
     }
 
@@ -116,10 +108,7 @@ impl<'a> Builder<'a> {
         if guards.contains(&Guard::GlobalAuth) && route.global_auth != Some(false) {
             return Some("the ConfigMap asks for global-auth-url, which is not enforced yet".into());
         }
-        let denial = self
-            .host
-            .and_then(|host| host.denied.as_ref())
-            .or(route.denied.as_ref());
+        let denial = self.host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
         denial.map(|denial| denial.reason.as_str().into())
     }
 

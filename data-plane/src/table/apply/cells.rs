@@ -73,10 +73,7 @@ impl Cells {
         }
         self.absent.remove(key);
         self.service_of.insert(Arc::clone(key), Arc::clone(&service));
-        let slice = Slice {
-            endpoints,
-            lingering: false,
-        };
+        let slice = Slice { endpoints, lingering: false };
         let slices = self.slices.entry(Arc::clone(&service)).or_default();
         slices.insert(Arc::clone(key), slice);
         self.dirty.insert(service);
@@ -84,10 +81,7 @@ impl Cells {
 
     /// A slice leaves what the proxy has.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
-        let in_use = self
-            .service_of
-            .get(key)
-            .is_some_and(|service| self.by_service.contains_key(service));
+        let in_use = self.service_of.get(key).is_some_and(|service| self.by_service.contains_key(service));
         if leave == Leave::Gone || !in_use {
             self.forget(key);
             return;
@@ -95,10 +89,7 @@ impl Cells {
         if leave == Leave::Absent {
             self.absent.insert(Arc::clone(key));
         }
-        let slices = self
-            .service_of
-            .get(key)
-            .and_then(|service| self.slices.get_mut(service));
+        let slices = self.service_of.get(key).and_then(|service| self.slices.get_mut(service));
         if let Some(slice) = slices.and_then(|slices| slices.get_mut(key)) {
             slice.lingering = true;
         }
@@ -124,11 +115,7 @@ impl Cells {
     /// The cell of a Backend, filled. The same one as long as a table names it.
     pub(super) fn cell(&mut self, backend: &Arc<str>, rule: Option<&PortRule>) -> Arc<BackendCell> {
         self.leaving.remove(backend);
-        if let Some(cell) = self
-            .cells
-            .get(backend)
-            .and_then(|interned| interned.cell.upgrade())
-        {
+        if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
             return cell;
         }
         self.last_id += 1;
@@ -136,11 +123,7 @@ impl Cells {
         let service = service_of(backend);
         let of_service = self.by_service.entry(Arc::clone(&service)).or_default();
         of_service.insert(Arc::clone(backend));
-        let interned = Interned {
-            cell: Arc::downgrade(&cell),
-            rule: rule.cloned(),
-            service,
-        };
+        let interned = Interned { cell: Arc::downgrade(&cell), rule: rule.cloned(), service };
         self.cells.insert(Arc::clone(backend), interned);
         self.fill(backend);
         cell
@@ -262,10 +245,7 @@ fn join(rule: Option<&PortRule>, slices: Option<&BTreeMap<Arc<str>, Slice>>) -> 
 /// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
 /// all for a Service port without name, else the targetPort where it is a number.
 fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
-    let named = endpoints
-        .ports
-        .iter()
-        .filter(|port| rule.name.is_empty() || port.name == rule.name);
+    let named = endpoints.ports.iter().filter(|port| rule.name.is_empty() || port.name == rule.name);
     let named: Vec<u16> = named.map(|port| port.port).collect();
     match named.is_empty() {
         true => rule.target_port.into_iter().collect(),
@@ -291,10 +271,7 @@ mod tests {
         Endpoints {
             ports: ports
                 .iter()
-                .map(|(name, port)| EndpointPort {
-                    name: (*name).into(),
-                    port: *port,
-                })
+                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port })
                 .collect(),
             ..Endpoints::default()
         }
@@ -302,10 +279,7 @@ mod tests {
 
     #[test]
     fn ports_of_a_slice() {
-        let rule = |name: &str, target_port| PortRule {
-            name: name.into(),
-            target_port,
-        };
+        let rule = |name: &str, target_port| PortRule { name: name.into(), target_port };
         let two = slice(&[("http", 8080), ("admin", 9090)]);
         assert_eq!(ports(&rule("http", Some(1)), &two), [8080]);
         assert_eq!(ports(&rule("", Some(1)), &two), [8080, 9090]);

@@ -187,12 +187,7 @@ impl Config {
     }
 
     fn set_settings(&mut self, settings: Settings, unreadable: bool) {
-        let Settings {
-            default_certificate,
-            ssl_redirect,
-            force_ssl_redirect,
-            guards,
-        } = &settings;
+        let Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards } = &settings;
         let old = &self.settings;
         self.touched.default_certificate |= *default_certificate != old.default_certificate;
         let compiled_in = *ssl_redirect != old.ssl_redirect

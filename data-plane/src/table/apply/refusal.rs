@@ -36,12 +36,7 @@ pub struct Refused {
 impl Refused {
     /// A refusal with nothing served in place.
     pub fn new(version: Version, code: Code, reason: impl Into<String>) -> Self {
-        Self {
-            version,
-            code,
-            reason: reason.into(),
-            serving_last_good: false,
-        }
+        Self { version, code, reason: reason.into(), serving_last_good: false }
     }
 }
 
@@ -50,17 +45,10 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     let refused = |code, reason: String| Refused::new(entry.version, code, reason);
     // Such a kind needs a later schema, too, but this is the more telling of the two.
     if let Kind::Later(number) = entry.kind() {
-        return Err(refused(
-            Code::UnknownKind,
-            format!("this proxy does not know kind {number}"),
-        ));
+        return Err(refused(Code::UnknownKind, format!("this proxy does not know kind {number}")));
     }
     if entry.min_schema > schema::CURRENT {
-        let reason = format!(
-            "needs schema {}, this proxy has {}",
-            entry.min_schema,
-            schema::CURRENT
-        );
+        let reason = format!("needs schema {}, this proxy has {}", entry.min_schema, schema::CURRENT);
         return Err(refused(Code::Schema, reason));
     }
     if let Some(reason) = key_problem(entry.kind(), &entry.key.key) {

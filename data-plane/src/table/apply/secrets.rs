@@ -59,21 +59,12 @@ impl Secrets {
 
     /// Shows a certificate from now on. Its chain may come later: it is shown without until then.
     pub(super) fn put(&mut self, key: &Arc<str>, certificate: Certificate) -> Result<(), CertifiedError> {
-        let chain = certificate
-            .chain
-            .as_deref()
-            .and_then(|chain| self.chains.get(chain));
+        let chain = certificate.chain.as_deref().and_then(|chain| self.chains.get(chain));
         let certified = Arc::new(Certified::build(&certificate, chain)?);
         self.lingering.remove(key);
         self.absent.remove(key);
         let chain = certificate.chain.clone();
-        let before = self.shown.insert(
-            Arc::clone(key),
-            Shown {
-                certificate,
-                certified,
-            },
-        );
+        let before = self.shown.insert(Arc::clone(key), Shown { certificate, certified });
         self.unlink(key, before.and_then(|before| before.certificate.chain));
         if let Some(chain) = chain {
             self.by_chain.entry(chain).or_default().insert(Arc::clone(key));
@@ -124,12 +115,7 @@ impl Secrets {
     /// Forgets what no table names any more.
     pub(super) fn sweep(&mut self) {
         // Few linger at any time, and cells are few when compared with hosts.
-        let free: Vec<_> = self
-            .lingering
-            .iter()
-            .filter(|key| !self.in_use(key))
-            .cloned()
-            .collect();
+        let free: Vec<_> = self.lingering.iter().filter(|key| !self.in_use(key)).cloned().collect();
         for key in free {
             self.forget(&key);
         }

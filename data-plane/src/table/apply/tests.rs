@@ -13,10 +13,7 @@ fn key(kind: Kind, key: &str) -> ResourceKey {
 }
 
 fn unreferred(kind: Kind, name: &str) -> Removal {
-    Removal {
-        key: key(kind, name),
-        gone: false,
-    }
+    Removal { key: key(kind, name), gone: false }
 }
 
 /// Something that came and cannot be read.
@@ -27,10 +24,7 @@ fn broken(kind: Kind, name: &str) -> Arc<Entry> {
 /// Two hosts with a backend each.
 fn two_hosts() -> Writer {
     let mut writer = Writer::new();
-    writer.apply_live(
-        vec![slice("ns/e1", "ns/s1", &[1]), slice("ns/e2", "ns/s2", &[2])],
-        &[],
-    );
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1]), slice("ns/e2", "ns/s2", &[2])], &[]);
     writer.replace_config(vec![
         host("a.test", None),
         host("b.test", None),
@@ -71,12 +65,7 @@ fn endpoints(writer: &Writer, host: &str) -> Vec<u8> {
 
 /// Hosts rebuilt, cells filled, tables published so far.
 fn costs(writer: &Writer) -> [u64; 3] {
-    let Counters {
-        hosts_rebuilt,
-        cells_updated,
-        tables_published,
-        ..
-    } = &**writer.counters();
+    let Counters { hosts_rebuilt, cells_updated, tables_published, .. } = &**writer.counters();
     [hosts_rebuilt, cells_updated, tables_published].map(|counter| counter.load(Ordering::Relaxed))
 }
 
@@ -92,60 +81,27 @@ fn an_edit_costs_what_it_touches() {
         cost
     };
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
-    assert_eq!(
-        cost(&writer),
-        [0, 1, 0],
-        "endpoints touch the cell of their Service"
-    );
+    assert_eq!(cost(&writer), [0, 1, 0], "endpoints touch the cell of their Service");
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
     assert_eq!(cost(&writer), [0, 0, 0], "the same again touches nothing");
     writer.apply_live(vec![slice("ns/e9", "ns/unused", &[9])], &[]);
     assert_eq!(cost(&writer), [0, 0, 0]);
-    let elsewhere = PortRule {
-        name: "other".into(),
-        target_port: Some(1234),
-    };
-    let moved = Backend {
-        port: Some(elsewhere),
-        ..Backend::default()
-    };
+    let elsewhere = PortRule { name: "other".into(), target_port: Some(1234) };
+    let moved = Backend { port: Some(elsewhere), ..Backend::default() };
     writer.apply_config(vec![entry("ns/s1/80", Resource::Backend(moved))], &[]);
     assert_eq!(cost(&writer), [0, 1, 0], "a port rule lives in the cell");
-    writer.apply_config(
-        vec![route("ns/i/a.test", &[("/", "ns/s1/80"), ("/x", "ns/s2/80")])],
-        &[],
-    );
+    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80"), ("/x", "ns/s2/80")])], &[]);
     assert_eq!(cost(&writer), [1, 0, 1], "a route touches its host");
-    let canary = Backend {
-        canary: Some(Canary {
-            weight: 5,
-            ..Canary::default()
-        }),
-        ..Backend::default()
-    };
+    let canary = Backend { canary: Some(Canary { weight: 5, ..Canary::default() }), ..Backend::default() };
     writer.apply_config(vec![entry("ns/s2/80", Resource::Backend(canary))], &[]);
-    assert_eq!(
-        cost(&writer),
-        [2, 1, 1],
-        "a policy touches the hosts that name its backend"
-    );
-    let settings = Settings {
-        ssl_redirect: Some(false),
-        ..Settings::default()
-    };
+    assert_eq!(cost(&writer), [2, 1, 1], "a policy touches the hosts that name its backend");
+    let settings = Settings { ssl_redirect: Some(false), ..Settings::default() };
     writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
     assert_eq!(cost(&writer), [2, 0, 1], "settings touch all");
-    let settings = Settings {
-        ssl_redirect: Some(false),
-        default_certificate: "ns/d".into(),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { ssl_redirect: Some(false), default_certificate: "ns/d".into(), ..Settings::default() };
     writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
-    assert_eq!(
-        cost(&writer),
-        [0, 0, 1],
-        "the default certificate touches the table alone"
-    );
+    assert_eq!(cost(&writer), [0, 0, 1], "the default certificate touches the table alone");
 }
 
 #[test]
@@ -155,11 +111,7 @@ fn one_slice_among_ten_thousand_services() {
     writer.apply_live(slices.collect(), &[]);
     let config = (0..10_000).flat_map(|i| {
         let (name, key) = (format!("h{i}.test"), format!("ns/s{i}/80"));
-        [
-            host(&name, None),
-            route(&format!("ns/i{i}/{name}"), &[("/", &key)]),
-            backend(&key),
-        ]
+        [host(&name, None), route(&format!("ns/i{i}/{name}"), &[("/", &key)]), backend(&key)]
     });
     writer.replace_config(config.collect());
     let before = costs(&writer);
@@ -211,10 +163,7 @@ fn a_service_made_again_fills_the_same_cell() {
     let cell = action(&writer, "a.test").unwrap();
     writer.apply_live(Vec::new(), &[gone(&key(Kind::Endpoints, "ns/e1"))]);
     assert!(cell.endpoints().list.is_empty());
-    writer.apply_config(
-        vec![entry("ns/s1/80", Resource::Backend(Backend::default()))],
-        &[],
-    );
+    writer.apply_config(vec![entry("ns/s1/80", Resource::Backend(Backend::default()))], &[]);
     writer.apply_config(vec![backend("ns/s1/80")], &[]);
     writer.apply_live(vec![slice("ns/e7", "ns/s1", &[7])], &[]);
     let again = action(&writer, "a.test").unwrap();
@@ -228,30 +177,18 @@ fn what_nothing_refers_to_stays_until_no_table_names_it() {
     let mut reader = writer.tables().reader();
     reader.load();
     writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
-    assert!(
-        writer
-            .has(Lane::Live)
-            .get(&key(Kind::Endpoints, "ns/e1"))
-            .is_none()
-    );
+    assert!(writer.has(Lane::Live).get(&key(Kind::Endpoints, "ns/e1")).is_none());
     assert_eq!(endpoints(&writer, "a.test"), [1], "still in use");
     let cell = action(&writer, "a.test").unwrap();
     let route_away = route("ns/i/a.test", &[("/", "ns/s2/80")]);
     let backend_gone = unreferred(Kind::Backend, "ns/s1/80");
     writer.apply_config(vec![route_away], &[backend_gone]);
-    assert_eq!(
-        cell.endpoints().list.len(),
-        1,
-        "a worker may still look at the old table"
-    );
+    assert_eq!(cell.endpoints().list.len(), 1, "a worker may still look at the old table");
     drop(cell);
     reader.load();
     writer.collect();
     // The cell went with its table, and the slice with the cell: who comes later finds nothing.
-    writer.apply_config(
-        vec![route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")],
-        &[],
-    );
+    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")], &[]);
     assert!(endpoints(&writer, "a.test").is_empty());
 }
 
@@ -274,11 +211,7 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
         route("ns/i/a.test", &[("/", "ns/s1/80")]),
         backend("ns/s1/80"),
     ]);
-    assert_eq!(
-        endpoints(&writer, "a.test"),
-        [1],
-        "the CONFIG of that sync may come in more than one batch"
-    );
+    assert_eq!(endpoints(&writer, "a.test"), [1], "the CONFIG of that sync may come in more than one batch");
     writer.settle();
     assert!(endpoints(&writer, "a.test").is_empty());
 }
@@ -287,27 +220,17 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
 fn a_refused_resource_keeps_its_last_good() {
     let mut writer = two_hosts();
     let refused = |writer: &Writer, lane| -> Vec<(String, Code, bool)> {
-        writer
-            .refused(lane)
-            .map(|(key, it)| (key.to_string(), it.code, it.serving_last_good))
-            .collect()
+        writer.refused(lane).map(|(key, it)| (key.to_string(), it.code, it.serving_last_good)).collect()
     };
     let later = Arc::new(Entry {
         min_schema: shared::schema::CURRENT + 1,
         ..(*route("ns/i/b.test", &[("/", "")])).clone()
     });
     writer.apply_config(
-        vec![
-            broken(Kind::Route, "ns/i/a.test"),
-            later,
-            broken(Kind::Backend, "ns/new/80"),
-        ],
+        vec![broken(Kind::Route, "ns/i/a.test"), later, broken(Kind::Backend, "ns/new/80")],
         &[],
     );
-    writer.apply_live(
-        vec![broken(Kind::Endpoints, "ns/e1"), broken(Kind::Material, "ns/m")],
-        &[],
-    );
+    writer.apply_live(vec![broken(Kind::Endpoints, "ns/e1"), broken(Kind::Material, "ns/m")], &[]);
     assert_eq!(
         refused(&writer, Lane::Config),
         [
@@ -323,10 +246,7 @@ fn a_refused_resource_keeps_its_last_good() {
             ("material ns/m".to_owned(), Code::UnknownKind, false),
         ]
     );
-    assert_eq!(
-        (endpoints(&writer, "a.test"), endpoints(&writer, "b.test")),
-        (vec![1], vec![2])
-    );
+    assert_eq!((endpoints(&writer, "a.test"), endpoints(&writer, "b.test")), (vec![1], vec![2]));
     // It has what it refuses: the root is over that.
     let has = writer.has(Lane::Config).version(&key(Kind::Route, "ns/i/a.test"));
     assert_eq!(has, Some(broken(Kind::Route, "ns/i/a.test").version));
@@ -335,10 +255,7 @@ fn a_refused_resource_keeps_its_last_good() {
         vec![route("ns/i/a.test", &[("/", "ns/s2/80")])],
         &[unreferred(Kind::Route, "ns/i/b.test")],
     );
-    writer.apply_live(
-        vec![slice("ns/e1", "ns/s1", &[5])],
-        &[gone(&key(Kind::Material, "ns/m"))],
-    );
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[5])], &[gone(&key(Kind::Material, "ns/m"))]);
     assert_eq!(refused(&writer, Lane::Config).len(), 1);
     assert_eq!(refused(&writer, Lane::Live).len(), 0);
     assert_eq!(endpoints(&writer, "a.test"), [2]);
@@ -348,10 +265,7 @@ fn a_refused_resource_keeps_its_last_good() {
 /// A Backend as [`backend`] makes it, with a canary.
 fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
     let backend = Backend {
-        port: Some(PortRule {
-            name: "http".into(),
-            target_port: Some(8080),
-        }),
+        port: Some(PortRule { name: "http".into(), target_port: Some(8080) }),
         alternatives: canary.into_iter().map(ToString::to_string).collect(),
         ..Backend::default()
     };
@@ -376,17 +290,8 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     writer.apply_config(vec![with_canary("ns/s1/80", Some("ns/s2/80"))], &[]);
     assert!(has_canary(&writer, "a.test"));
     let cell = action(&writer, "a.test").unwrap();
-    writer.apply_config(
-        vec![
-            broken(Kind::Route, "ns/i/a.test"),
-            route("ns/i/b.test", &[("/", "")]),
-        ],
-        &leave,
-    );
-    writer.apply_live(
-        Vec::new(),
-        &["ns/e1", "ns/e2"].map(|name| unreferred(Kind::Endpoints, name)),
-    );
+    writer.apply_config(vec![broken(Kind::Route, "ns/i/a.test"), route("ns/i/b.test", &[("/", "")])], &leave);
+    writer.apply_live(Vec::new(), &["ns/e1", "ns/e2"].map(|name| unreferred(Kind::Endpoints, name)));
     writer.collect();
     assert!(Arc::ptr_eq(&cell, &action(&writer, "a.test").unwrap()));
     assert_eq!(endpoints(&writer, "a.test"), [1]);
@@ -398,9 +303,7 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     // A Backend that comes back and cannot be read has a last good version, too.
     writer.apply_config(vec![broken(Kind::Backend, "ns/s1/80")], &[]);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
-    let of_backend = writer
-        .refused(Lane::Config)
-        .find(|(key, _)| key.kind == Kind::Backend);
+    let of_backend = writer.refused(Lane::Config).find(|(key, _)| key.kind == Kind::Backend);
     assert!(of_backend.is_some_and(|(_, it)| it.serving_last_good));
     writer.apply_config(vec![], &[unreferred(Kind::Backend, "ns/s1/80")]);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
@@ -417,10 +320,7 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
 #[test]
 fn a_backend_that_is_gone_is_not_kept_for_a_last_good_version() {
     let mut writer = two_hosts();
-    writer.apply_config(
-        vec![broken(Kind::Route, "ns/i/a.test")],
-        &[gone(&key(Kind::Backend, "ns/s1/80"))],
-    );
+    writer.apply_config(vec![broken(Kind::Route, "ns/i/a.test")], &[gone(&key(Kind::Backend, "ns/s1/80"))]);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
 }
 
@@ -436,11 +336,8 @@ fn a_named_backend_that_left_keeps_no_slices() {
 #[test]
 fn a_host_without_any_good_version_answers_503() {
     let mut writer = Writer::new();
-    let config = vec![
-        broken(Kind::Host, "a.test"),
-        route("ns/i/a.test", &[("/", "ns/s1/80")]),
-        backend("ns/s1/80"),
-    ];
+    let config =
+        vec![broken(Kind::Host, "a.test"), route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")];
     writer.replace_config(config);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
     writer.apply_config(vec![host("a.test", None)], &[]);
@@ -452,10 +349,7 @@ fn a_host_without_any_good_version_answers_503() {
 #[test]
 fn a_missing_backend_answers_503_until_it_comes() {
     let mut writer = Writer::new();
-    writer.replace_config(vec![
-        host("a.test", None),
-        route("ns/i/a.test", &[("/", "ns/s1/80")]),
-    ]);
+    writer.replace_config(vec![host("a.test", None), route("ns/i/a.test", &[("/", "ns/s1/80")])]);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
     writer.apply_config(vec![backend("ns/s1/80")], &[]);
     assert!(action(&writer, "a.test").is_ok());
@@ -466,19 +360,10 @@ fn a_missing_backend_answers_503_until_it_comes() {
 #[test]
 fn restrictions_that_are_not_enforced_deny() {
     let world = |settings: Option<Arc<Entry>>, host_denied: bool, route: Route| {
-        let denial = || {
-            Some(Denial {
-                reason: "not enforced".into(),
-            })
-        };
-        let host = Host {
-            tls: None,
-            denied: if host_denied { denial() } else { None },
-        };
-        let mut config = vec![
-            entry("a.test", Resource::Host(host)),
-            entry("ns/i/a.test", Resource::Route(route)),
-        ];
+        let denial = || Some(Denial { reason: "not enforced".into() });
+        let host = Host { tls: None, denied: if host_denied { denial() } else { None } };
+        let mut config =
+            vec![entry("a.test", Resource::Host(host)), entry("ns/i/a.test", Resource::Route(route))];
         config.extend(settings);
         let mut writer = Writer::new();
         writer.replace_config(config);
@@ -490,40 +375,25 @@ fn restrictions_that_are_not_enforced_deny() {
             kind: shared::resource::PathType::Prefix,
             backend: None,
         }],
-        denied: denied.then(|| Denial {
-            reason: "not enforced".into(),
-        }),
+        denied: denied.then(|| Denial { reason: "not enforced".into() }),
         global_auth,
         ..Route::default()
     };
     let guards = |guards: &[Guard]| {
-        let settings = Settings {
-            guards: guards.to_vec(),
-            ..Settings::default()
-        };
+        let settings = Settings { guards: guards.to_vec(), ..Settings::default() };
         Some(entry("default", Resource::Settings(settings)))
     };
     assert_eq!(world(None, false, route(false, None)), Some("default backend"));
     assert_eq!(world(None, true, route(false, None)), Some("denied"));
     assert_eq!(world(None, false, route(true, None)), Some("denied"));
-    assert_eq!(
-        world(guards(&[Guard::GlobalAuth]), false, route(false, None)),
-        Some("denied")
-    );
+    assert_eq!(world(guards(&[Guard::GlobalAuth]), false, route(false, None)), Some("denied"));
     assert_eq!(
         world(guards(&[Guard::GlobalAuth]), false, route(false, Some(false))),
         Some("default backend")
     );
-    assert_eq!(
-        world(guards(&[Guard::Addresses]), false, route(false, Some(false))),
-        Some("denied")
-    );
+    assert_eq!(world(guards(&[Guard::Addresses]), false, route(false, Some(false))), Some("denied"));
     let unreadable = Some(broken(Kind::Settings, "default"));
-    assert_eq!(
-        world(unreadable, false, route(false, Some(false))),
-        Some("denied"),
-        "it may restrict"
-    );
+    assert_eq!(world(unreadable, false, route(false, Some(false))), Some("denied"), "it may restrict");
 }
 
 #[test]
@@ -552,44 +422,20 @@ fn redirects_merge_annotation_configmap_and_default() {
         force_ssl_redirect,
         ..Settings::default()
     };
-    let route = |ssl_redirect, force_ssl_redirect| Route {
-        ssl_redirect,
-        force_ssl_redirect,
-        ..Route::default()
-    };
+    let route =
+        |ssl_redirect, force_ssl_redirect| Route { ssl_redirect, force_ssl_redirect, ..Route::default() };
     assert_eq!(path_of(fleet(None, None), route(None, None), "/"), (true, false));
-    assert_eq!(
-        path_of(fleet(Some(false), Some(true)), route(None, None), "/"),
-        (false, true)
-    );
-    assert_eq!(
-        path_of(
-            fleet(Some(false), Some(true)),
-            route(Some(true), Some(false)),
-            "/"
-        ),
-        (true, false)
-    );
+    assert_eq!(path_of(fleet(Some(false), Some(true)), route(None, None), "/"), (false, true));
+    assert_eq!(path_of(fleet(Some(false), Some(true)), route(Some(true), Some(false)), "/"), (true, false));
     let challenge = "/.well-known/acme-challenge/token";
-    assert_eq!(
-        path_of(fleet(None, Some(true)), route(Some(true), Some(true)), challenge),
-        (false, false)
-    );
+    assert_eq!(path_of(fleet(None, Some(true)), route(Some(true), Some(true)), challenge), (false, false));
 }
 
 #[test]
 fn the_first_alternative_acts() {
-    let canary = |weight| Backend {
-        canary: Some(Canary {
-            weight,
-            ..Canary::default()
-        }),
-        ..Backend::default()
-    };
-    let primary = Backend {
-        alternatives: vec!["ns/c1/80".into(), "ns/c2/80".into()],
-        ..Backend::default()
-    };
+    let canary =
+        |weight| Backend { canary: Some(Canary { weight, ..Canary::default() }), ..Backend::default() };
+    let primary = Backend { alternatives: vec!["ns/c1/80".into(), "ns/c2/80".into()], ..Backend::default() };
     let mut writer = Writer::new();
     writer.replace_config(vec![
         host("a.test", None),
@@ -599,26 +445,14 @@ fn the_first_alternative_acts() {
     ]);
     let weight = |writer: &Writer| {
         let table = writer.tables().current();
-        let Match::Path(path) = table.host("a.test").unwrap().route(b"/") else {
-            panic!("no path")
-        };
-        let Action::Backend(upstream) = &path.action else {
-            panic!("no backend")
-        };
+        let Match::Path(path) = table.host("a.test").unwrap().route(b"/") else { panic!("no path") };
+        let Action::Backend(upstream) = &path.action else { panic!("no backend") };
         let alternative = upstream.alternative.as_ref()?;
         let canary = alternative.canary.as_ref().unwrap();
         let none = |_: &str| None::<&str>;
-        Some(
-            (0..100)
-                .filter(|random| canary.decide(none, none, *random))
-                .count(),
-        )
+        Some((0..100).filter(|random| canary.decide(none, none, *random)).count())
     };
-    assert_eq!(
-        weight(&writer),
-        None,
-        "the first one is not there, and the second never acts"
-    );
+    assert_eq!(weight(&writer), None, "the first one is not there, and the second never acts");
     writer.apply_config(vec![entry("ns/c1/80", Resource::Backend(canary(10)))], &[]);
     assert_eq!(weight(&writer), Some(10));
     writer.apply_config(vec![entry("ns/c1/80", Resource::Backend(canary(50)))], &[]);
@@ -631,10 +465,7 @@ fn a_key_that_does_not_fit_is_refused() {
     writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
     let good = certificate(&["a.test"]);
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(good.clone()))], &[]);
-    let mixed = shared::resource::Certificate {
-        key: certificate(&["b.test"]).key,
-        ..good
-    };
+    let mixed = shared::resource::Certificate { key: certificate(&["b.test"]).key, ..good };
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(mixed))], &[]);
     let (_, refused) = writer.refused(Lane::Live).next().unwrap();
     assert_eq!((refused.code, refused.serving_last_good), (Code::Invalid, true));
@@ -644,25 +475,12 @@ fn a_key_that_does_not_fit_is_refused() {
 
 #[test]
 fn a_chain_completes_its_certificate() {
-    let chain = shared::resource::Chain {
-        certificates: vec![certificate(&["ca.test"]).leaf],
-    };
-    let leaf = shared::resource::Certificate {
-        chain: Some(chain.key()),
-        ..certificate(&["a.test"])
-    };
+    let chain = shared::resource::Chain { certificates: vec![certificate(&["ca.test"]).leaf] };
+    let leaf = shared::resource::Certificate { chain: Some(chain.key()), ..certificate(&["a.test"]) };
     let mut writer = Writer::new();
     writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
-    let shown = |writer: &Writer| {
-        writer
-            .tables()
-            .current()
-            .certificate(Some("a.test"))
-            .unwrap()
-            .key()
-            .cert
-            .len()
-    };
+    let shown =
+        |writer: &Writer| writer.tables().current().certificate(Some("a.test")).unwrap().key().cert.len();
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(leaf.clone()))], &[]);
     assert_eq!(shown(&writer), 1);
     writer.apply_live(vec![entry(&chain.key(), Resource::Chain(chain.clone()))], &[]);
@@ -670,10 +488,7 @@ fn a_chain_completes_its_certificate() {
     let mut other = Writer::new();
     other.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
     // In one chunk, in any order.
-    let both = [
-        entry("ns/a", Resource::Certificate(leaf)),
-        entry(&chain.key(), Resource::Chain(chain)),
-    ];
+    let both = [entry("ns/a", Resource::Certificate(leaf)), entry(&chain.key(), Resource::Chain(chain))];
     other.apply_live(both.to_vec(), &[]);
     assert_eq!(shown(&other), 2);
 }

@@ -15,10 +15,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         service: "".into(),
         port: "".into(),
     };
-    Declared {
-        kind,
-        entry: Arc::new(entry),
-    }
+    Declared { kind, entry: Arc::new(entry) }
 }
 
 /// What nginx does with the locations that ingress-nginx writes: exact ones first, then the longest prefix; a location
@@ -50,11 +47,7 @@ fn slow<'a>(table: &'a [Declared], request: &str) -> Slow<'a> {
     }
     let mut best: Option<(&Declared, String)> = None;
     for it in prefixes(PathType::Prefix) {
-        let location = if text(it).ends_with('/') {
-            text(it)
-        } else {
-            text(it) + "/"
-        };
+        let location = if text(it).ends_with('/') { text(it) } else { text(it) + "/" };
         let longer = best.as_ref().is_none_or(|(other, was)| {
             let nearer =
                 location.len() == was.len() && text(it).ends_with('/') && !text(other).ends_with('/');

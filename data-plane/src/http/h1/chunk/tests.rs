@@ -18,50 +18,25 @@ fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool), BodyError> {
 
 #[test]
 fn extensions_follow_their_grammar() {
-    for good in [
-        "",
-        ";a",
-        ";a=b",
-        " ; a = b\t;c",
-        ";a=\"\"",
-        ";a=\"x;y=\\\"z\"",
-        ";a;b;c=\"d\"",
-    ] {
+    for good in ["", ";a", ";a=b", " ; a = b\t;c", ";a=\"\"", ";a=\"x;y=\\\"z\"", ";a;b;c=\"d\""] {
         assert!(are_extensions(good.as_bytes()), "{good}");
     }
-    for bad in [
-        " ",
-        ";",
-        ";=b",
-        ";a=",
-        ";a=\"b",
-        ";a=\"b\\",
-        "a",
-        ";a b",
-        ";a=b c",
-        ";a\"b\"",
-        ";a=\"b\"c",
-        ";a;",
-    ] {
+    for bad in
+        [" ", ";", ";=b", ";a=", ";a=\"b", ";a=\"b\\", "a", ";a b", ";a=b c", ";a\"b\"", ";a=\"b\"c", ";a;"]
+    {
         assert!(!are_extensions(bad.as_bytes()), "{bad}");
     }
 }
 
 #[test]
 fn sizes_fit_or_are_refused() {
-    assert_eq!(
-        decode(&[b"0000000000000001\r\na\r\n0\r\n\r\n"]),
-        Ok((b"a".to_vec(), true))
-    );
+    assert_eq!(decode(&[b"0000000000000001\r\na\r\n0\r\n\r\n"]), Ok((b"a".to_vec(), true)));
     assert_eq!(decode(&[b"00000000000000001\r\n"]), Err(BodyError::Chunk));
     assert_eq!(decode(&[b"8000000000000000\r\n"]), Err(BodyError::ChunkTooLarge));
     // Alone each would do; together they are more than a length can say.
     let mut chunks = Chunks::new();
     chunks.total = i64::MAX as u64;
-    assert_eq!(
-        chunks.next(&mut BytesMut::from(&b"1\r\na"[..])),
-        Err(BodyError::ChunkTooLarge)
-    );
+    assert_eq!(chunks.next(&mut BytesMut::from(&b"1\r\na"[..])), Err(BodyError::ChunkTooLarge));
 }
 
 proptest! {

@@ -16,11 +16,7 @@ fn at_every_position() {
     assert_eq!((whole.0.len(), &whole.1[..]), (3, "idle"));
     assert_eq!(whole.0[0].body, b"hello!");
     for first in 0..bytes.len() {
-        assert_eq!(
-            requests([&bytes[..first], &bytes[first..]]),
-            whole,
-            "cut at {first}"
-        );
+        assert_eq!(requests([&bytes[..first], &bytes[first..]]), whole, "cut at {first}");
     }
     assert_eq!(requests(bytes.chunks(1)), whole);
 }

@@ -6,18 +6,11 @@ use crate::http::guard::HeadError;
 fn outcome(head: &str, body: &str) -> String {
     let bytes = format!("{head}\r\n\r\n{body}");
     let (seen, end) = requests([bytes.as_bytes()]);
-    if seen.is_empty() {
-        end
-    } else {
-        format!("{} passed, {}", seen.len(), text(&seen[0].body))
-    }
+    if seen.is_empty() { end } else { format!("{} passed, {}", seen.len(), text(&seen[0].body)) }
 }
 
 fn with(fields: &str) -> String {
-    outcome(
-        &format!("POST / HTTP/1.1\r\nHost: a.test\r\n{fields}"),
-        "3\r\nabc\r\n0\r\n\r\n",
-    )
+    outcome(&format!("POST / HTTP/1.1\r\nHost: a.test\r\n{fields}"), "3\r\nabc\r\n0\r\n\r\n")
 }
 
 #[test]
@@ -25,14 +18,8 @@ fn framing_has_one_reading() {
     for (fields, expected) in [
         ("Content-Length: 3\r\nTransfer-Encoding: chunked", "Framing"),
         ("Transfer-Encoding: chunked\r\nContent-Length: 3", "Framing"),
-        (
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-            "Framing",
-        ),
-        (
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-            "Framing",
-        ),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "Framing"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", "Framing"),
         ("Transfer-Encoding: gzip, chunked", "TransferCoding"),
         ("Transfer-Encoding: chunked, chunked", "TransferCoding"),
         ("Transfer-Encoding: ,chunked", "TransferCoding"),
@@ -54,20 +41,11 @@ fn framing_has_one_reading() {
         ("Content-Length: 9223372036854775808", "ContentLength"),
         ("Content-Length: 18446744073709551621", "ContentLength"),
         ("Transfer-Encoding: Chunked", "1 passed, abc"),
-        (
-            "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",
-            "1 passed, abc",
-        ),
+        ("Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked", "1 passed, abc"),
     ] {
         assert_eq!(with(fields), expected, "{fields:?}");
     }
-    assert_eq!(
-        outcome(
-            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked",
-            "0\r\n\r\n"
-        ),
-        "Framing"
-    );
+    assert_eq!(outcome("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked", "0\r\n\r\n"), "Framing");
 }
 
 #[test]
@@ -159,49 +137,22 @@ fn sizes_are_bounded() {
         (format!("GET /{long} HTTP/1.1\r\nHost: a"), "StartLineTooLong"),
         (format!("GET /{fit} HTTP/1.1\r\nHost: a"), "1 passed, "),
         (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}"), "HeadTooLong"),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a{}", format!("\r\nX: {fit}").repeat(8)),
-            "1 passed, ",
-        ),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a{}", format!("\r\nX: {fit}").repeat(9)),
-            "HeadTooLong",
-        ),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a{}", "\r\nX: 1".repeat(99)),
-            "1 passed, ",
-        ),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a{}", "\r\nX: 1".repeat(100)),
-            "TooManyFields",
-        ),
-        (
-            format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {}", "x,".repeat(40)),
-            "Field",
-        ),
+        (format!("GET / HTTP/1.1\r\nHost: a{}", format!("\r\nX: {fit}").repeat(8)), "1 passed, "),
+        (format!("GET / HTTP/1.1\r\nHost: a{}", format!("\r\nX: {fit}").repeat(9)), "HeadTooLong"),
+        (format!("GET / HTTP/1.1\r\nHost: a{}", "\r\nX: 1".repeat(99)), "1 passed, "),
+        (format!("GET / HTTP/1.1\r\nHost: a{}", "\r\nX: 1".repeat(100)), "TooManyFields"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {}", "x,".repeat(40)), "Field"),
     ] {
         assert_eq!(outcome(&head, ""), expected, "{} bytes", head.len());
     }
     // Neither has an end in sight: both are refused once they are over their limit.
-    assert_eq!(
-        requests([format!("GET /{long}").as_bytes()]).1,
-        "StartLineTooLong"
-    );
-    assert_eq!(
-        requests([format!("GET / HTTP/1.1\r\nX: {long}").as_bytes()]).1,
-        "HeadTooLong"
-    );
+    assert_eq!(requests([format!("GET /{long}").as_bytes()]).1, "StartLineTooLong");
+    assert_eq!(requests([format!("GET / HTTP/1.1\r\nX: {long}").as_bytes()]).1, "HeadTooLong");
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked";
     assert_eq!(outcome(chunked, &"0".repeat(300)), "Chunk");
+    assert_eq!(outcome(chunked, &format!("1;{}\r\na\r\n", "e".repeat(200)).repeat(100)), "Chunk");
     assert_eq!(
-        outcome(chunked, &format!("1;{}\r\na\r\n", "e".repeat(200)).repeat(100)),
-        "Chunk"
-    );
-    assert_eq!(
-        outcome(
-            chunked,
-            &format!("0\r\n{}", format!("T: {}\r\n", "t".repeat(200)).repeat(100))
-        ),
+        outcome(chunked, &format!("0\r\n{}", format!("T: {}\r\n", "t".repeat(200)).repeat(100))),
         "Trailer"
     );
 }

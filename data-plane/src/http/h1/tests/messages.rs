@@ -4,9 +4,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 fn start_line() -> impl Strategy<Value = String> {
-    let method = select(vec![
-        "GET", "POST", "HEAD", "OPTIONS", "M-SEARCH", "DELETE", "TRACE", "get", "G(", "",
-    ]);
+    let method =
+        select(vec!["GET", "POST", "HEAD", "OPTIONS", "M-SEARCH", "DELETE", "TRACE", "get", "G(", ""]);
     let target = select(vec![
         "/",
         "/a?b=c",
@@ -26,12 +25,7 @@ fn start_line() -> impl Strategy<Value = String> {
     let version = select(vec![
         "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/1.2", "HTTP/2.0", "http/1.1", "HTTP/1",
     ]);
-    (
-        method,
-        target,
-        version,
-        select(vec![" ", " ", " ", " ", "  ", "\t"]),
-    )
+    (method, target, version, select(vec![" ", " ", " ", " ", "  ", "\t"]))
         .prop_map(|(method, target, version, gap)| format!("{method}{gap}{target} {version}"))
 }
 
@@ -80,10 +74,7 @@ fn body() -> impl Strategy<Value = String> {
 pub(super) fn request() -> impl Strategy<Value = Vec<u8>> {
     let host = prop_oneof![9 => Just("Host: a.test\r\n"), 1 => Just("")];
     let fields = prop::collection::vec(
-        (
-            field(),
-            select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n"]),
-        ),
+        (field(), select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n"])),
         0..6,
     );
     (start_line(), host, fields, body()).prop_map(|(line, host, fields, body)| {

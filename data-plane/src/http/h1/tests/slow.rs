@@ -32,9 +32,7 @@ fn is_text(text: &str) -> bool {
 
 fn is_host(host: &str) -> bool {
     let (name, port) = host.split_once(':').unwrap_or((host, "80"));
-    let name_is_fine = name
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=".contains(c));
+    let name_is_fine = name.chars().all(|c| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=".contains(c));
     !name.is_empty() && name_is_fine && port.parse::<u16>().is_ok()
 }
 
@@ -50,11 +48,7 @@ fn read(bytes: &[u8]) -> Option<Seen> {
     let [method, target, version] = words[..] else {
         return None;
     };
-    if method.is_empty()
-        || !method
-            .chars()
-            .all(|c| c.is_ascii_uppercase() || c == '-' || c == '_')
-    {
+    if method.is_empty() || !method.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_') {
         return None;
     }
     if ["TRACE", "CONNECT"].contains(&method) || !["HTTP/1.1", "HTTP/1.0"].contains(&version) {
@@ -104,37 +98,22 @@ fn read(bytes: &[u8]) -> Option<Seen> {
         let after = [8, 7]
             .into_iter()
             .find(|&n| ["http://", "https://"].contains(&lower.get(..n).unwrap_or_default()))?;
-        let authority: String = target[after..]
-            .chars()
-            .take_while(|c| !"/?".contains(*c))
-            .collect();
+        let authority: String = target[after..].chars().take_while(|c| !"/?".contains(*c)).collect();
         if !is_host(&authority) {
             return None;
         }
         let path = &target[after + authority.len()..];
-        if path.starts_with('/') {
-            path.to_owned()
-        } else {
-            format!("/{path}")
-        }
+        if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
     };
-    let named: HashSet<String> = all("connection")
-        .join(",")
-        .split(',')
-        .map(|option| option.trim().to_lowercase())
-        .collect();
+    let named: HashSet<String> =
+        all("connection").join(",").split(',').map(|option| option.trim().to_lowercase()).collect();
     let stays = |name: &str| {
         let lower = name.to_lowercase();
         let taken = named.contains(&lower) && lower == "x-one";
         !GONE.contains(&&lower[..]) && !taken && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
     };
     let fields = fields.into_iter().filter(|(name, _)| stays(name)).collect();
-    Some(Seen {
-        method: method.to_owned(),
-        target,
-        fields,
-        body: body.chars().map(|c| c as u8).collect(),
-    })
+    Some(Seen { method: method.to_owned(), target, fields, body: body.chars().map(|c| c as u8).collect() })
 }
 
 fn unchunk(mut rest: &str) -> Option<String> {

@@ -11,10 +11,7 @@ use crate::http::head::{Framing, Known, RequestHead, ResponseHead, Version};
 
 fn head(bytes: &str) -> RequestHead {
     let mut buffer = BytesMut::from(bytes.as_bytes());
-    RequestReader::new(Limits::REQUEST)
-        .feed(&mut buffer)
-        .unwrap()
-        .unwrap()
+    RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap()
 }
 
 fn written(head: &RequestHead) -> String {
@@ -44,30 +41,20 @@ fn a_request_keeps_its_fields_and_loses_what_was_for_us() {
 fn an_upgrade_is_asked_for_unless_it_is_http_or_has_a_body() {
     let ask = |fields: &str| {
         let text = written(&head(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n")));
-        text.strip_prefix("GET / HTTP/1.1\r\nHost: a\r\n")
-            .unwrap()
-            .replace("\r\n", "|")
+        text.strip_prefix("GET / HTTP/1.1\r\nHost: a\r\n").unwrap().replace("\r\n", "|")
     };
     assert_eq!(
         ask("Connection: Upgrade, close\r\nUpgrade: example/1"),
         "Connection: upgrade|Upgrade: example/1||"
     );
-    assert_eq!(
-        ask("Upgrade: websocket"),
-        "Connection: upgrade|Upgrade: websocket||"
-    );
+    assert_eq!(ask("Upgrade: websocket"), "Connection: upgrade|Upgrade: websocket||");
     for spelling in ["h2c", "H2C", "websocket, h2c", "h2c/1", "HTTP/2.0", "a b", ""] {
         assert_eq!(
-            ask(&format!(
-                "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {spelling}\r\nHTTP2-Settings: x"
-            )),
+            ask(&format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {spelling}\r\nHTTP2-Settings: x")),
             "|"
         );
     }
-    assert_eq!(
-        ask("Upgrade: websocket\r\nContent-Length: 1"),
-        "Content-Length: 1||"
-    );
+    assert_eq!(ask("Upgrade: websocket\r\nContent-Length: 1"), "Content-Length: 1||");
 }
 
 #[test]
@@ -81,10 +68,7 @@ fn a_body_is_framed_once_whatever_its_head_said() {
     assert_eq!(body.write(&mut out, b"efgh"), Err(BodyError::Length));
     body.write(&mut out, b"efg").unwrap();
     assert_eq!(body.end(), Ok(&b""[..]));
-    assert_eq!(
-        text(&out),
-        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\nabcdefg"
-    );
+    assert_eq!(text(&out), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\nabcdefg");
 
     let mut out = Vec::new();
     let mut body = write_request(&mut out, &head, b"/a b", b"h", Framing::Chunked);
@@ -102,15 +86,7 @@ fn a_body_is_framed_once_whatever_its_head_said() {
 
 fn answer(head: &ResponseHead, version: Version, to_head: bool, keep_alive: bool) -> (String, Framing, bool) {
     let mut out = Vec::new();
-    let (body, keeps) = write_response(
-        &mut out,
-        head,
-        Client {
-            version,
-            to_head,
-            keep_alive,
-        },
-    );
+    let (body, keeps) = write_response(&mut out, head, Client { version, to_head, keep_alive });
     (text(&out).replace("\r\n", "|"), body.framing(), keeps)
 }
 
@@ -118,10 +94,7 @@ fn answer(head: &ResponseHead, version: Version, to_head: bool, keep_alive: bool
 fn a_response_fits_its_client() {
     let backend = |bytes: &str| {
         let mut buffer = BytesMut::from(bytes.as_bytes());
-        ResponseReader::new(Limits::RESPONSE)
-            .feed(&mut buffer, false)
-            .unwrap()
-            .unwrap()
+        ResponseReader::new(Limits::RESPONSE).feed(&mut buffer, false).unwrap().unwrap()
     };
     let chunked =
         backend("HTTP/1.1 200 Fine\r\nA_b.c: 1\r\nConnection: x\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -132,10 +105,7 @@ fn a_response_fits_its_client() {
         answer(&chunked, v11, false, true),
         (line("Transfer-Encoding: chunked|"), Framing::Chunked, true)
     );
-    assert_eq!(
-        answer(&chunked, v10, false, true),
-        (line("Connection: close|"), Framing::UntilClose, false)
-    );
+    assert_eq!(answer(&chunked, v10, false, true), (line("Connection: close|"), Framing::UntilClose, false));
     assert_eq!(answer(&chunked, v11, true, true), (line(""), Framing::None, true));
     let unknown = backend("HTTP/1.0 200 OK\r\n\r\n");
     assert_eq!(answer(&unknown, v11, false, true).1, Framing::Chunked);
@@ -144,15 +114,9 @@ fn a_response_fits_its_client() {
         answer(&known, v10, false, true).0,
         "HTTP/1.1 200 OK|Connection: keep-alive|Content-Length: 5||"
     );
-    assert_eq!(
-        answer(&known, v11, true, false).0,
-        "HTTP/1.1 200 OK|Connection: close|Content-Length: 5||"
-    );
+    assert_eq!(answer(&known, v11, true, false).0, "HTTP/1.1 200 OK|Connection: close|Content-Length: 5||");
     let unchanged = backend("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
-    assert_eq!(
-        answer(&unchanged, v11, false, true).0,
-        "HTTP/1.1 304 Not Modified|Content-Length: 5||"
-    );
+    assert_eq!(answer(&unchanged, v11, false, true).0, "HTTP/1.1 304 Not Modified|Content-Length: 5||");
     let none = backend("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n");
     assert_eq!(answer(&none, v11, false, true).0, "HTTP/1.1 204 No Content||");
     let switched =
@@ -190,28 +154,14 @@ fn http2_becomes_the_same_head() {
     ];
     let head = RequestHead::from_h2("GET", b"/p?q", Some(b"A.test"), fields.into_iter(), true).unwrap();
     assert!(head.te_trailers && head.upgrade.is_none());
-    assert_eq!(
-        (head.host.name(), head.path(), head.query()),
-        ("a.test", &b"/p"[..], Some(&b"q"[..]))
-    );
-    assert_eq!(
-        written(&head),
-        "GET /p?q HTTP/1.1\r\nHost: A.test\r\nx-a: 1\r\ncookie: a=1; b=2\r\n\r\n"
-    );
+    assert_eq!((head.host.name(), head.path(), head.query()), ("a.test", &b"/p"[..], Some(&b"q"[..])));
+    assert_eq!(written(&head), "GET /p?q HTTP/1.1\r\nHost: A.test\r\nx-a: 1\r\ncookie: a=1; b=2\r\n\r\n");
 
     let make = |method: &str, path: &[u8], name: &[u8], value: &[u8], ended: bool| {
         RequestHead::from_h2(method, path, Some(b"a"), [(name, value)].into_iter(), ended)
     };
-    assert_eq!(
-        make("POST", b"/", b"a", b"b", false).unwrap().framing,
-        Framing::Chunked
-    );
-    assert_eq!(
-        make("POST", b"/", b"content-length", b"5", false)
-            .unwrap()
-            .framing,
-        Framing::Length(5)
-    );
+    assert_eq!(make("POST", b"/", b"a", b"b", false).unwrap().framing, Framing::Chunked);
+    assert_eq!(make("POST", b"/", b"content-length", b"5", false).unwrap().framing, Framing::Length(5));
     for (method, path, name, value, ended) in [
         ("POST", &b"/"[..], &b"content-length"[..], &b"5"[..], true),
         ("POST", b"/", b"content-length", b"+5", false),
@@ -230,21 +180,11 @@ fn http2_becomes_the_same_head() {
         ("CONNECT", b"/", b"x", b"1", true),
         ("", b"/", b"x", b"1", true),
     ] {
-        assert!(
-            make(method, path, name, value, ended).is_err(),
-            "{method} {} {}",
-            text(path),
-            text(name)
-        );
+        assert!(make(method, path, name, value, ended).is_err(), "{method} {} {}", text(path), text(name));
     }
     for name in [&b"trailer"[..], b"http2-settings"] {
         let head = make("GET", b"/", name, b"x", true).unwrap();
-        assert_eq!(
-            written(&head),
-            "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-            "{}",
-            text(name)
-        );
+        assert_eq!(written(&head), "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "{}", text(name));
     }
     let none: [(&[u8], &[u8]); 0] = [];
     assert!(RequestHead::from_h2("GET", b"/", None, none.into_iter(), true).is_err());

@@ -5,11 +5,7 @@ use crate::http::h1::RequestReader;
 fn fields(lines: &str) -> Fields {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let mut buffer = BytesMut::from(text.as_bytes());
-    let mut fields = RequestReader::new(Limits::REQUEST)
-        .feed(&mut buffer)
-        .unwrap()
-        .unwrap()
-        .fields;
+    let mut fields = RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap().fields;
     fields.remove(Known::Host);
     fields
 }
@@ -35,10 +31,7 @@ fn reading_sees_edits() {
     assert_eq!(fields.get_bytes(Known::XForwardedFor).unwrap(), &b"1.1.1.1"[..]);
     assert_eq!(fields.len(), 5);
     fields.remove("a");
-    assert_eq!(
-        fields.iter().collect::<Vec<_>>(),
-        [(&b"B"[..], &b"3"[..]), (b"X-Forwarded-For", b"1.1.1.1")]
-    );
+    assert_eq!(fields.iter().collect::<Vec<_>>(), [(&b"B"[..], &b"3"[..]), (b"X-Forwarded-For", b"1.1.1.1")]);
     assert!(!fields.is_empty() && Fields::default().is_empty());
 }
 
