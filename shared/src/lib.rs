@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod backoff;
+pub mod budget;
 pub mod clock;
 pub mod convert;
 pub mod delta;

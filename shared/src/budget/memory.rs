@@ -1,0 +1,102 @@
+//! How much memory this process may use: what its control group allows, else what the machine has.
+
+use std::fs;
+use std::path::Path;
+
+/// Where the kernel shows control groups, by version: the folder, and the file that holds the limit of one.
+const TREES: [(&str, &str); 2] =
+    [("sys/fs/cgroup", "memory.max"), ("sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+/// Where nothing says how much there is.
+const UNKNOWN: u64 = 1 << 30;
+
+/// Bytes that this process may use. The kernel ends a process that goes beyond.
+pub fn memory() -> u64 {
+    memory_below(Path::new("/"))
+}
+
+fn memory_below(root: &Path) -> u64 {
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let groups = read("proc/self/cgroup");
+    let limits = TREES.iter().flat_map(|(tree, file)| {
+        let group = groups.lines().find_map(|line| group_of(line, tree)).unwrap_or_default();
+        // The limit of each group above counts too; in a container the own group is the root of what is shown.
+        let above = Path::new(group).ancestors().map(|group| root.join(tree).join(group).join(file));
+        above.collect::<Vec<_>>()
+    });
+    let limits = limits.filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    let machine = read("proc/meminfo").lines().find_map(total);
+    limits.chain(machine).min().unwrap_or(UNKNOWN)
+}
+
+/// The group that a line of `/proc/self/cgroup` names, if it is one of this tree: `0::/a/b`, or `4:memory:/a/b` before.
+fn group_of<'a>(line: &'a str, tree: &str) -> Option<&'a str> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (parts.next()?, parts.next()?);
+    let is_ours = match tree.ends_with("memory") {
+        true => controllers.split(',').any(|controller| controller == "memory"),
+        false => controllers.is_empty(),
+    };
+    is_ours.then(|| group.trim_start_matches('/'))
+}
+
+/// `MemTotal:  24684096 kB`.
+fn total(line: &str) -> Option<u64> {
+    let kilobytes = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim();
+    kilobytes.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{UNKNOWN, memory, memory_below};
+
+    fn machine(files: &[(&str, &str)]) -> u64 {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        memory_below(root.path())
+    }
+
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16000000 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn the_least_of_all_groups_above_and_the_machine() {
+        let own = ("proc/self/cgroup", "0::/kube/pod\n");
+        let pod = ("sys/fs/cgroup/kube/pod/memory.max", "2147483648\n");
+        assert_eq!(machine(&[MEMINFO, own, pod]), 2 << 30);
+        let above = ("sys/fs/cgroup/kube/memory.max", "1073741824\n");
+        assert_eq!(machine(&[MEMINFO, own, pod, above]), 1 << 30);
+        let free = ("sys/fs/cgroup/kube/pod/memory.max", "max\n");
+        assert_eq!(machine(&[MEMINFO, own, free]), 16_000_000 * 1024);
+    }
+
+    #[test]
+    fn in_a_container_the_own_group_is_the_root() {
+        let root = ("sys/fs/cgroup/memory.max", "536870912\n");
+        assert_eq!(machine(&[MEMINFO, ("proc/self/cgroup", "0::/\n"), root]), 512 << 20);
+        let unseen = ("proc/self/cgroup", "0::/kubepods/burstable/pod1\n");
+        assert_eq!(machine(&[MEMINFO, unseen, root]), 512 << 20);
+    }
+
+    #[test]
+    fn version_one_of_control_groups() {
+        let own = ("proc/self/cgroup", "5:cpu,memory:/a/b\n0::/\n");
+        let limit = ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1048576\n");
+        // How version one says that there is no limit.
+        let free = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(machine(&[MEMINFO, own, limit, free]), 1 << 20);
+        assert_eq!(machine(&[MEMINFO, own, free]), 16_000_000 * 1024);
+    }
+
+    #[test]
+    fn where_nothing_is_said_a_gigabyte_is_assumed() {
+        assert_eq!(machine(&[]), UNKNOWN);
+        assert!(Path::new("/proc/meminfo").exists());
+        assert!(memory() > 0);
+    }
+}

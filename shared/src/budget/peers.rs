@@ -1,0 +1,120 @@
+//! How many of something each peer address has, so that one alone cannot have them all.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counts by address. Loopback is not counted: who is there is on our own machine, and `kubectl port-forward`, `firth up`
+/// and a proxy beside us all come from it. Of an IPv6 address the first 64 bits count: one machine has the rest to itself.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    limit: usize,
+    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One of a peer's. Dropped, it is free again.
+#[derive(Debug)]
+pub struct Place {
+    peers: Peers,
+    address: Option<IpAddr>,
+}
+
+impl Peers {
+    /// At most `limit` for each address.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, counts: Arc::default() }
+    }
+
+    /// One more for this peer; `None`: it has as many as it may.
+    pub fn enter(&self, address: IpAddr) -> Option<Place> {
+        let address = network(address);
+        if let Some(address) = address {
+            let mut counts = self.counts();
+            let count = counts.entry(address).or_default();
+            if *count >= self.limit {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Place { peers: self.clone(), address })
+    }
+
+    /// Addresses that have any.
+    pub fn len(&self) -> usize {
+        self.counts().len()
+    }
+
+    /// Whether no address has any.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Held for a look at one entry and never across anything that may panic.
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        if let Entry::Occupied(mut count) = self.peers.counts().entry(address) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// What is counted as one peer; `None`: not counted.
+fn network(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    match address {
+        _ if address.is_loopback() => None,
+        IpAddr::V4(_) => Some(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Some(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Peers;
+
+    fn enter(peers: &Peers, address: &str) -> Option<super::Place> {
+        peers.enter(address.parse().unwrap())
+    }
+
+    #[test]
+    fn one_peer_has_no_more_than_its_share_and_leaves_no_trace() {
+        let peers = Peers::new(2);
+        let places = [enter(&peers, "10.0.0.1"), enter(&peers, "10.0.0.1")];
+        assert!(enter(&peers, "10.0.0.1").is_none());
+        assert!(enter(&peers, "::ffff:10.0.0.1").is_none(), "the same in the other family");
+        let other = enter(&peers, "10.0.0.2");
+        assert_eq!(peers.len(), 2);
+        drop(places);
+        assert!(enter(&peers, "10.0.0.1").is_some());
+        drop(other);
+        assert!(peers.is_empty(), "who has left costs nothing");
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_peer() {
+        let peers = Peers::new(1);
+        let _first = enter(&peers, "2001:db8:1:2::1").unwrap();
+        assert!(enter(&peers, "2001:db8:1:2:ffff::9").is_none());
+        assert!(enter(&peers, "2001:db8:1:3::1").is_some());
+    }
+
+    #[test]
+    fn loopback_is_not_counted() {
+        let peers = Peers::new(1);
+        let places: Vec<_> = ["127.0.0.1", "127.0.0.1", "::1", "::1"].map(|it| enter(&peers, it)).into();
+        assert!(places.iter().all(Option::is_some) && peers.is_empty());
+    }
+}
