@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::freshness::Freshness;
 use crate::metrics::Metrics;
-use crate::pipeline::Problems;
+use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
 
@@ -47,7 +47,8 @@ impl Pages for ControlPages {
             "/metrics" => {
                 let problems = self.problems.borrow().clone();
                 let head = self.published.head();
-                let text = self.metrics.render(&head, &self.registry, &problems, &self.source);
+                let proxies = self.registry.figures(&head);
+                let text = self.metrics.render(&head, &proxies, &problems, &self.source);
                 Page::metrics(text)
             }
             "/readyz" => Page::health(self.not_ready()),

@@ -15,8 +15,7 @@ use shared::name::ObjectName;
 use shared::resource::{Canary, Denial};
 
 use self::table::{READ_ON_CANARIES, Restriction, Status};
-use crate::compile::Fault;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// What the names of ingress-nginx' annotations begin with.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";

@@ -15,16 +15,19 @@ use shared::tasks::Supervisor;
 use shared::version::Lineage;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
+use tonic::service::Routes;
 use tracing::{info, warn};
 
 use crate::admin::ControlPages;
 use crate::args::Args;
+use crate::event::{Inputs, Wants};
 use crate::index::{self, Index};
 use crate::inspect::Inspect;
 use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::FolderSource;
 use crate::metrics::Metrics;
-use crate::pipeline::{Inputs, Outputs, Pipeline, PortConfigMaps, Problems, Wants};
+use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
+use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service};
 use crate::store::{Diary, Store};
@@ -143,7 +146,8 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         Service::new(group, published.clone(), Arc::clone(&registry), Arc::clone(&metrics), leaves.clone());
     let inspect = Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), leaves.clone())?;
     let listen = listener.local_addr()?;
-    let served = spawn_server(&mut tasks, listener, service, inspect, leaves.clone());
+    let served =
+        spawn_server(&mut tasks, listener, service, Routes::new(inspect.into_server()), leaves.clone());
     let pages = ControlPages { published, registry, problems: known, metrics, source, leaving: leaves };
     let admin = spawn_admin(&mut tasks, admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
@@ -205,7 +209,7 @@ fn spawn_server(
     tasks: &mut Supervisor,
     listener: TcpListener,
     service: Service,
-    inspect: Inspect,
+    inspect: Routes,
     leaves: watch::Receiver<bool>,
 ) -> oneshot::Receiver<()> {
     let (done, served) = oneshot::channel();

@@ -1,9 +1,16 @@
-//! What the sources say to the index. One type for a cluster and a folder: nothing behind it knows which it was.
+//! What the sources say to the index, and what they are asked for. One language for a cluster and a folder: nothing
+//! behind it knows which it was.
+
+mod inputs;
 
 use std::sync::Arc;
 
+use imbl::OrdSet;
+use shared::name::ObjectName;
+
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::Problem;
+pub use inputs::{Inputs, Receivers};
 
 /// One thing that happened to an object or a decision.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,7 +64,18 @@ pub enum Input {
     Events(Vec<Event>),
     /// The first list of a kind is complete (ConfigMaps: decisions included). Before all are, nobody is served.
     Synced(ObjectKind),
-    /// Every Secret of the wants with this number ([`crate::pipeline::Wants`]) was read and sent, or does not exist, or
+    /// Every Secret of the wants with this number ([`Wants`]) was read and sent, or does not exist, or
     /// could not be read for now.
     Settled(u64),
+}
+
+/// What the index wants the source to read: offered over a watch channel, before the first commit too.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Wants {
+    /// Secrets whose contents are needed, whether they exist or not.
+    pub secrets: OrdSet<ObjectName>,
+    /// Whether they follow from complete first lists of all other kinds: at the start, whether they are all there are.
+    pub others_synced: bool,
+    /// Counts up with each change. The source answers with it: [`Input::Settled`].
+    pub number: u64,
 }

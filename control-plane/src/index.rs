@@ -23,9 +23,8 @@ mod slot;
 mod steps;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdSet;
 use shared::delta::Delta;
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
@@ -37,11 +36,10 @@ use self::ingresses::Ingresses;
 use self::live::{Secrets, Slices};
 use self::objects::Objects;
 use self::published::Published;
-use crate::compile::Fault;
 use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest};
-use crate::objects::{ObjectKind, ObjectRef};
-use crate::problem::Problem;
+use crate::objects::ObjectKind;
+use crate::problem::{Fault, Problems};
 
 /// What the index must know that no object says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,7 +88,7 @@ pub struct Index {
     secrets: Secrets,
     settings_faults: Vec<Fault>,
     published: Published,
-    problems: OrdMap<ObjectRef, Arc<[Problem]>>,
+    problems: Problems,
     problems_changed: bool,
     /// What [`Index::wants`] was after the last commit.
     wanted: OrdSet<ObjectName>,
@@ -112,7 +110,7 @@ impl Index {
             secrets: Secrets::default(),
             settings_faults: Vec::new(),
             published: Published::default(),
-            problems: OrdMap::new(),
+            problems: Problems::new(),
             problems_changed: false,
             wanted: OrdSet::new(),
             touched: Touched::default(),
@@ -220,7 +218,7 @@ impl Index {
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.
-    pub fn problems(&self) -> &OrdMap<ObjectRef, Arc<[Problem]>> {
+    pub fn problems(&self) -> &Problems {
         &self.problems
     }
 

@@ -17,7 +17,7 @@ use shared::proto::inspect;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-use crate::pipeline::Problems;
+use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;

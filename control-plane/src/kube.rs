@@ -22,9 +22,9 @@ use self::secrets::Metadata;
 use self::told::{Objects, Told};
 use self::wire::{Decode, MetadataOnly, Whole};
 use crate::event::HoldRequest;
+use crate::event::{Inputs, Wants};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
-use crate::pipeline::{Inputs, Wants};
 
 mod decisions;
 mod follow;

@@ -19,8 +19,8 @@ use self::notice::Notice;
 use self::reader::Reader;
 use self::record::Records;
 use crate::event::{Event, HoldRequest, Input};
+use crate::event::{Inputs, Wants};
 use crate::freshness::Freshness;
-use crate::pipeline::{Inputs, Wants};
 
 mod defaults;
 mod disk;

@@ -19,11 +19,8 @@ use shared::telemetry::VERSION;
 
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
-use crate::pipeline::Problems;
+use crate::problem::Problems;
 use crate::problem::Severity;
-use crate::serve::message::Start;
-use crate::serve::registry::Registry as Proxies;
-use crate::serve::session::Mode;
 use crate::store::Head;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -59,6 +56,21 @@ struct VersionLabels {
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
+
+/// How many connected proxies are in each state, each in one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Proxies {
+    /// They serve the newest state, all of it.
+    pub in_sync: i64,
+    /// They have not acknowledged the newest state yet.
+    pub behind: i64,
+    /// They have the newest state and cannot serve all of it.
+    pub refusing: i64,
+    /// Their root was not that of the state.
+    pub diverged: i64,
+    /// Resources that any of them cannot serve.
+    pub refused: i64,
+}
 
 /// Handles of all families.
 #[derive(Debug)]
@@ -202,8 +214,8 @@ impl Metrics {
         self.commit_seconds.observe(took.as_secs_f64());
     }
 
-    pub(crate) fn started(&self, lane: Lane, start: Start) {
-        let labels = ModeLabels { lane: lane.as_str(), mode: start.as_str() };
+    pub(crate) fn started(&self, lane: Lane, mode: &'static str) {
+        let labels = ModeLabels { lane: lane.as_str(), mode };
         self.starts.get_or_create(&labels).inc();
     }
 
@@ -219,15 +231,15 @@ impl Metrics {
         self.divergences.get_or_create(&label(lane)).inc();
     }
 
-    pub(crate) fn sent(&self, lane: Lane, mode: Mode, bytes: usize) {
-        let labels = ModeLabels { lane: lane.as_str(), mode: mode.as_str() };
+    pub(crate) fn sent(&self, lane: Lane, mode: &'static str, bytes: usize) {
+        let labels = ModeLabels { lane: lane.as_str(), mode };
         self.bytes_sent.get_or_create(&labels).inc_by(bytes as u64);
     }
 
     /// All of it as OpenMetrics text.
     pub fn render(&self, head: &Head, proxies: &Proxies, problems: &Problems, source: &Freshness) -> String {
         self.read_head(head);
-        self.read_proxies(head, proxies);
+        self.read_proxies(proxies);
         self.read_problems(problems);
         self.read_source(source);
         let mut text = String::new();
@@ -253,27 +265,16 @@ impl Metrics {
         self.history_bytes.set(head.history.bytes() as i64);
     }
 
-    fn read_proxies(&self, head: &Head, proxies: &Proxies) {
-        let states = ["in-sync", "behind", "refusing", "diverged"];
-        let mut counts = BTreeMap::from(states.map(|state| (state, 0)));
-        let mut refused = 0_i64;
-        proxies.for_each(|proxy| {
-            let state = if proxy.is_diverged() {
-                "diverged"
-            } else if !proxy.is_in_sync(head) {
-                "behind"
-            } else if proxy.refused_total() > 0 {
-                "refusing"
-            } else {
-                "in-sync"
-            };
-            *counts.entry(state).or_default() += 1;
-            refused += i64::from(proxy.refused_total());
-        });
-        for (state, count) in counts {
+    fn read_proxies(&self, proxies: &Proxies) {
+        for (state, count) in [
+            ("in-sync", proxies.in_sync),
+            ("behind", proxies.behind),
+            ("refusing", proxies.refusing),
+            ("diverged", proxies.diverged),
+        ] {
             self.proxies.get_or_create(&StateLabel { state }).set(count);
         }
-        self.refused.set(refused);
+        self.refused.set(proxies.refused);
     }
 
     fn read_problems(&self, problems: &Problems) {

@@ -17,19 +17,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imbl::ordset::DiffItem;
-use imbl::{OrdMap, OrdSet};
 use shared::clock;
 use shared::delta::Delta;
-use shared::name::ObjectName;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info};
 
-use crate::event::{Event, HoldRequest, Input};
+use crate::event::{Event, HoldRequest, Input, Receivers, Wants};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
-use crate::objects::{ObjectKind, ObjectRef};
-use crate::problem::Problem;
+use crate::objects::ObjectKind;
+use crate::problem::Problems;
 use crate::store::{Changes, Store};
 use holds::Holds;
 pub use notices::PortConfigMaps;
@@ -37,48 +35,6 @@ use stash::{Stash, squash};
 
 /// Work goes on at most this long before others on the thread get their turn and endpoints are looked at again.
 const TURN: Duration = Duration::from_millis(1);
-
-/// Where a source sends what it sees. Endpoints have a channel of their own, which is drained first.
-#[derive(Clone, Debug)]
-pub struct Inputs {
-    /// EndpointSlices alone.
-    pub endpoints: mpsc::Sender<Input>,
-    /// All other kinds, and decisions.
-    pub objects: mpsc::Sender<Input>,
-}
-
-/// The receiving ends of [`Inputs`].
-#[derive(Debug)]
-pub struct Receivers {
-    /// EndpointSlices alone.
-    pub endpoints: mpsc::Receiver<Input>,
-    /// All other kinds, and decisions.
-    pub objects: mpsc::Receiver<Input>,
-}
-
-impl Inputs {
-    /// Both channels. A source waits when `capacity` inputs were not taken yet.
-    pub fn channel(capacity: usize) -> (Self, Receivers) {
-        let (endpoints, from_endpoints) = mpsc::channel(capacity);
-        let (objects, from_objects) = mpsc::channel(capacity);
-        let receivers = Receivers { endpoints: from_endpoints, objects: from_objects };
-        (Self { endpoints, objects }, receivers)
-    }
-}
-
-/// What the index wants the source to read: published over a watch channel, before the first commit too.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wants {
-    /// Secrets whose contents are needed, whether they exist or not.
-    pub secrets: OrdSet<ObjectName>,
-    /// Whether they follow from complete first lists of all other kinds: at the start, whether they are all there are.
-    pub others_synced: bool,
-    /// Counts up with each change. The source answers with it: [`Input::Settled`].
-    pub number: u64,
-}
-
-/// What is wrong with objects. A clone is cheap.
-pub type Problems = OrdMap<ObjectRef, Arc<[Problem]>>;
 
 /// What the pipeline publishes beside the store.
 #[derive(Debug)]

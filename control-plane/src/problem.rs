@@ -1,6 +1,9 @@
 //! What is wrong with objects, as values: bad configuration of a user is never an error of ours.
 
 use std::fmt;
+use std::sync::Arc;
+
+use imbl::OrdMap;
 
 use crate::objects::ObjectRef;
 
@@ -26,6 +29,24 @@ impl Severity {
             Self::Overridden => "overridden",
             Self::Warning => "warning",
         }
+    }
+}
+
+/// What is wrong with a field of an object: a [`Problem`] without the object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Fault {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Path of the field. Empty: the object as a whole.
+    pub field: String,
+    /// One sentence: lower case, no full stop, what was expected and what came. Never a secret value.
+    pub reason: String,
+}
+
+impl Fault {
+    /// A fault of a field.
+    pub fn new(severity: Severity, field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { severity, field: field.into(), reason: reason.into() }
     }
 }
 
@@ -55,3 +76,6 @@ impl fmt::Display for Problem {
         if location.is_empty() { Ok(()) } else { write!(f, " [{location}]") }
     }
 }
+
+/// What is wrong with objects. A clone is cheap.
+pub type Problems = OrdMap<ObjectRef, Arc<[Problem]>>;

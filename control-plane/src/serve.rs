@@ -18,11 +18,11 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::inspect::Inspect;
 use crate::metrics::Metrics;
 use crate::store::Published;
 use registry::Registry;
@@ -112,11 +112,11 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves until `service` is told to leave, then until its streams have left.
+/// Serves until `service` is told to leave, then until its streams have left. `also` is served on the same address.
 ///
 /// # Errors
 /// Where the transport fails.
-pub async fn run(listener: TcpListener, service: Service, inspect: Inspect) -> Result<(), ServeError> {
+pub async fn run(listener: TcpListener, service: Service, also: Routes) -> Result<(), ServeError> {
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
     let mut leaving = service.leaving.clone();
@@ -125,8 +125,8 @@ pub async fn run(listener: TcpListener, service: Service, inspect: Inspect) -> R
         // A proxy's node may vanish without a word.
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .add_routes(also)
         .add_service(ConfigStreamServer::new(service).max_decoding_message_size(MESSAGE_MAX))
-        .add_service(inspect.into_server())
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .serve_with_incoming_shutdown(incoming, async move {

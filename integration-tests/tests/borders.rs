@@ -61,6 +61,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/compile*", &[]),
     ("control-plane/src/annotations*", &[]),
     ("control-plane/src/objects*", &[]),
+    ("control-plane/src/event/inputs.rs", &[Tokio]),
     ("control-plane/src/event.rs", &[]),
     ("control-plane/src/problem.rs", &[]),
     ("control-plane/src/removal.rs", &[]),

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use shared::resource::Canary;
 
 use super::{PREFIX, field, value};
-use crate::compile::Fault;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// Out of 100, where nothing else is said (annotations.md 5.7).
 const WEIGHT_TOTAL: i64 = 100;

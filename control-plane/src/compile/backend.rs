@@ -2,10 +2,9 @@
 
 use shared::resource::{Backend, Canary, PortRule};
 
-use super::Fault;
 use super::claim::BackendKey;
 use crate::objects::{IntOrString, Service, ServicePort};
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// What a Service has for a port that an Ingress writes.
 #[derive(Clone, PartialEq, Eq, Debug)]

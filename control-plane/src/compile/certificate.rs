@@ -9,9 +9,8 @@ use shared::pem;
 use shared::resource::{Certificate, Chain};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::Fault;
 use crate::objects::Secret;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// What a Secret gives: the leaf with its key, and what signed it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use shared::name::{HostName, ObjectName};
 use shared::resource::{Canary, Denial, PathType};
 
-use super::Fault;
 use crate::annotations;
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// Who comes first where Ingresses compete: the oldest; at the same second the *greater* `namespace/name`
 /// (annotations.md 2.1). One without a creationTimestamp, or with one that is none, is the oldest.

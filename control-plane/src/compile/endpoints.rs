@@ -5,9 +5,8 @@ use std::net::IpAddr;
 
 use shared::resource::{EndpointPort, Endpoints};
 
-use super::Fault;
 use crate::objects::EndpointSlice;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// The Endpoints of a slice, `None` where it can have none, and what is wrong with it.
 ///

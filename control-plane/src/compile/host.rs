@@ -12,8 +12,8 @@ use shared::name::{HostName, ObjectName};
 use shared::resource::{CATCH_ALL, Host, Path, Route, Tls};
 
 use self::locations::Locations;
-use super::Fault;
 use super::claim::{Age, BackendKey, Claim};
+use crate::problem::Fault;
 
 /// What the Ingresses that name a host make of it.
 #[derive(Clone, PartialEq, Debug, Default)]

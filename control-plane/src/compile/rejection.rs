@@ -7,11 +7,10 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-use super::Fault;
 use crate::annotations::table::Status;
 use crate::annotations::{self, PREFIX};
 use crate::objects::Ingress;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// Bytes of text in one Ingress: a bound on what one of a folder can cost. An API server takes requests of up to 3 MiB,
 /// and its etcd objects of up to 1.5 MiB, so that none of theirs is ever too long.

@@ -6,10 +6,9 @@ use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
 use self::table::Status;
-use super::Fault;
 use crate::annotations::value;
 use crate::objects::ConfigMap;
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// The settings of the fleet and what is wrong with its ConfigMap. A missing ConfigMap is all defaults.
 ///

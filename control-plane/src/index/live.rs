@@ -9,8 +9,9 @@ use shared::resource::{Chain, Listener, Protocol, Resource, SETTINGS_KEY};
 
 use super::Index;
 use super::objects::reference;
-use crate::compile::{Fault, certificate, endpoints, settings};
+use crate::compile::{certificate, endpoints, settings};
 use crate::objects::{Object, ObjectKind};
+use crate::problem::Fault;
 
 /// What is known of slices.
 #[derive(Debug, Default)]

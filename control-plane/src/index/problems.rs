@@ -7,10 +7,9 @@ use shared::pem;
 
 use super::Index;
 use super::slot::{Present, Slot};
-use crate::compile::Fault;
 use crate::compile::claim::Claim;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{Problem, Severity};
+use crate::problem::{Fault, Problem, Severity};
 
 impl Index {
     /// Gathers the problems of an object again. False where they are the same as before.

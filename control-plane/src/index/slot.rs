@@ -7,10 +7,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::compile::{Fault, certificate, rejection};
+use crate::compile::{certificate, rejection};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
-use crate::problem::Problem;
+use crate::problem::{Fault, Problem};
 
 /// The newest version of an object.
 #[derive(Debug, Default)]

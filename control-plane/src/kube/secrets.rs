@@ -21,8 +21,8 @@ use super::told::{self, Told};
 use super::watch::{Change, Item, Revision};
 use super::wire::{Decode as _, Decoded, Whole};
 use crate::event::Event;
+use crate::event::Wants;
 use crate::objects::ObjectKind;
-use crate::pipeline::Wants;
 
 /// Reads under way at once.
 const MAX_READS: usize = 16;

@@ -10,10 +10,10 @@ use super::KubeError;
 use super::follow::Sink;
 use super::watch::{Change, Item};
 use super::wire::Decoded;
+use crate::event::Inputs;
 use crate::event::{Event, Input};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::pipeline::Inputs;
 
 /// The way to the index, shared by all tasks.
 #[derive(Clone, Debug)]

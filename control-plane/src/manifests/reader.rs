@@ -16,10 +16,10 @@ use super::document::Parsed;
 use super::folder::{self, Content, Folder, Outcome};
 use super::notice::{Notice, Pending, Touched};
 use super::record::Records;
+use crate::event::Inputs;
 use crate::event::{Event, HoldRequest, Input};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::pipeline::Inputs;
 use crate::removal::SECOND_LOOK;
 
 /// Kinds without which a folder counts as not there yet.

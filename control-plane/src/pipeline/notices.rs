@@ -7,10 +7,9 @@ use imbl::ordmap::DiffItem;
 use shared::name::ObjectName;
 use tracing::{info, warn};
 
-use super::Problems;
 use crate::event::Event;
 use crate::objects::Object;
-use crate::problem::{Problem, Severity};
+use crate::problem::{Problem, Problems, Severity};
 
 /// Logs the problems that were not there before.
 pub(super) fn log_new(before: &Problems, now: &Problems) {

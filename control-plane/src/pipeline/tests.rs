@@ -3,6 +3,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::event::Inputs;
 use crate::index::Options;
 use crate::objects::{
     ConfigMap, EndpointSlice, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType,
@@ -10,6 +11,7 @@ use crate::objects::{
 };
 use crate::store::Published;
 use shared::kind::Kind;
+use shared::name::ObjectName;
 use shared::version::Lineage;
 
 struct Bench {

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::message::Hello;
 use super::session::Standing;
+use crate::metrics::Proxies;
 use crate::store::Head;
 
 /// One connected proxy.
@@ -119,6 +120,25 @@ impl Registry {
     /// Looks at each proxy, in no order.
     pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
         self.proxies.iter().for_each(|proxy| look(&proxy));
+    }
+
+    /// How many are in which state.
+    pub fn figures(&self, head: &Head) -> Proxies {
+        let mut figures = Proxies::default();
+        self.for_each(|proxy| {
+            let state = if proxy.is_diverged() {
+                &mut figures.diverged
+            } else if !proxy.is_in_sync(head) {
+                &mut figures.behind
+            } else if proxy.refused_total() > 0 {
+                &mut figures.refusing
+            } else {
+                &mut figures.in_sync
+            };
+            *state += 1;
+            figures.refused += i64::from(proxy.refused_total());
+        });
+        figures
     }
 
     /// Number of proxies.

@@ -169,7 +169,7 @@ impl Stream {
     fn report(&self, report: &Report) {
         let metrics = &self.service.metrics;
         match report {
-            Report::Started(lane, start) => metrics.started(*lane, *start),
+            Report::Started(lane, start) => metrics.started(*lane, start.as_str()),
             Report::Acknowledged { lane, after } => metrics.acknowledged(*lane, *after),
             Report::Diverged { lane, expected, came } => {
                 metrics.diverged(*lane);
@@ -186,7 +186,7 @@ impl Stream {
         };
         let frame = wire::encode(out);
         if let Some((lane, mode)) = chunk {
-            self.service.metrics.sent(lane, mode, frame.len());
+            self.service.metrics.sent(lane, mode.as_str(), frame.len());
         }
         frame
     }

@@ -14,7 +14,6 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
 
 use super::*;
-use crate::pipeline::Problems;
 use crate::store::{Changes, Store};
 
 struct Bench {
@@ -29,19 +28,11 @@ async fn bench() -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let registry = Arc::new(Registry::default());
     let (leaving, leaves) = watch::channel(false);
-    let problems = watch::Sender::new(Problems::default());
-    let service = Service::new(
-        "default",
-        published.clone(),
-        Arc::clone(&registry),
-        Arc::new(Metrics::new()),
-        leaves.clone(),
-    );
-    let inspect = Inspect::new(published, Arc::clone(&registry), problems.subscribe(), leaves).unwrap();
+    let service = Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), leaves);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
-    server.spawn(run(listener, service, inspect));
+    server.spawn(run(listener, service, Routes::default()));
     Bench { store, registry, leaving, address, _server: server }
 }
 

@@ -8,9 +8,8 @@ use shared::resource::CATCH_ALL;
 
 use super::locations::Locations;
 use super::{Attachment, Outcome};
-use crate::compile::Fault;
 use crate::compile::claim::{BackendKey, Claim};
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// Attaches the canaries of a host, oldest first, to its locations (none: nobody else has the host).
 pub(super) fn attach(host: &HostName, canaries: &[&Claim], locations: &Locations, outcome: &mut Outcome) {

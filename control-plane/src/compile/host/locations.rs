@@ -7,9 +7,8 @@ use shared::name::HostName;
 use shared::resource::{CATCH_ALL, PathType};
 
 use super::Outcome;
-use crate::compile::Fault;
 use crate::compile::claim::{BackendKey, Claim};
-use crate::problem::Severity;
+use crate::problem::{Fault, Severity};
 
 /// A path of a host, and who has it.
 #[derive(Debug)]

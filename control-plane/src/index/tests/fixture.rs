@@ -11,7 +11,7 @@ use shared::snapshot::Snapshot;
 
 use super::super::*;
 use crate::annotations::PREFIX;
-use crate::objects::{Object, Secret};
+use crate::objects::{Object, ObjectRef, Secret};
 use crate::problem::Severity;
 
 pub(super) fn options() -> Options {

@@ -16,9 +16,9 @@ fn shown(object: &Object, change: impl Fn(String) -> String) -> Item<Decoded> {
 }
 
 fn records() -> Records {
+    use crate::event::Inputs;
     use crate::freshness::Freshness;
     use crate::kube::told::Told;
-    use crate::pipeline::Inputs;
 
     let (endpoints, _) = mpsc::channel(1);
     let (objects, _) = mpsc::channel(1);
