@@ -118,6 +118,7 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub namespace: Arc<str>,
     /// Unique among its kind in the namespace.
+    #[serde(deserialize_with = "null_is_empty")]
     pub name: Arc<str>,
     /// Unique for ever. Empty in a folder.
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
@@ -129,10 +130,10 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub resource_version: Arc<str>,
     /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -148,7 +149,9 @@ impl Metadata {
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct Ingress {
+    #[serde(deserialize_with = "null_is_empty")]
     pub metadata: Metadata,
+    #[serde(deserialize_with = "null_is_empty")]
     pub spec: IngressSpec,
 }
 
@@ -192,6 +195,7 @@ pub struct IngressPath {
     pub path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_type: Option<IngressPathType>,
+    #[serde(deserialize_with = "null_is_empty")]
     pub backend: IngressBackend,
 }
 
@@ -216,7 +220,9 @@ pub struct IngressBackend {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceRef {
+    #[serde(deserialize_with = "null_is_empty")]
     pub name: String,
+    #[serde(deserialize_with = "null_is_empty")]
     pub port: ServicePortRef,
 }
 
@@ -227,7 +233,7 @@ pub struct ServiceRef {
 pub struct ServicePortRef {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub name: String,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero", deserialize_with = "null_is_empty")]
     pub number: i32,
 }
 
@@ -253,7 +259,9 @@ pub struct IngressTls {
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct IngressClass {
+    #[serde(deserialize_with = "null_is_empty")]
     pub metadata: Metadata,
+    #[serde(deserialize_with = "null_is_empty")]
     pub spec: IngressClassSpec,
 }
 
@@ -261,6 +269,7 @@ pub struct IngressClass {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IngressClassSpec {
+    #[serde(deserialize_with = "null_is_empty")]
     pub controller: String,
 }
 
@@ -269,7 +278,9 @@ pub struct IngressClassSpec {
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct Service {
+    #[serde(deserialize_with = "null_is_empty")]
     pub metadata: Metadata,
+    #[serde(deserialize_with = "null_is_empty")]
     pub spec: ServiceSpec,
 }
 
@@ -277,11 +288,11 @@ pub struct Service {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
-    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub kind: String,
-    #[serde(rename = "clusterIP", skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "clusterIP", skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub cluster_ip: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub external_name: String,
     #[serde(deserialize_with = "null_is_empty")]
     pub ports: Vec<ServicePort>,
@@ -294,8 +305,9 @@ pub struct ServicePort {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub name: String,
     /// Empty is TCP.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub protocol: String,
+    #[serde(deserialize_with = "null_is_empty")]
     pub port: i32,
     /// Missing: the same as `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -316,8 +328,10 @@ pub enum IntOrString {
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct EndpointSlice {
+    #[serde(deserialize_with = "null_is_empty")]
     pub metadata: Metadata,
     /// IPv4, IPv6 or FQDN.
+    #[serde(deserialize_with = "null_is_empty")]
     pub address_type: String,
     #[serde(deserialize_with = "null_is_empty")]
     pub endpoints: Vec<SliceEndpoint>,
@@ -369,8 +383,9 @@ pub struct SlicePort {
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct Secret {
-    pub metadata: Metadata,
     #[serde(deserialize_with = "null_is_empty")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "null_values_are_empty")]
     pub data: BTreeMap<String, String>,
 }
 
@@ -387,8 +402,9 @@ impl fmt::Debug for Secret {
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct ConfigMap {
-    pub metadata: Metadata,
     #[serde(deserialize_with = "null_is_empty")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "null_values_are_empty")]
     pub data: BTreeMap<String, String>,
 }
 
@@ -401,7 +417,20 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// As [`null_is_empty`], for each value too: Go reads `null` into a map of text as the empty text.
+fn null_values_are_empty<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let values: Option<BTreeMap<String, Option<String>>> = Option::deserialize(deserializer)?;
+    let values = values.unwrap_or_default().into_iter();
+    Ok(values.map(|(key, value)| (key, value.unwrap_or_default())).collect())
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(number: &i32) -> bool {
     *number == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An object of each kind in which every field that is read says something.
+fn full() -> Vec<(ObjectKind, Value)> {
+    let metadata = json!({"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "2026-03-01T00:00:00Z",
+        "resourceVersion": "7", "labels": {"kubernetes.io/service-name": "web"}, "annotations": {"b": "1"}});
+    let backend = json!({"service": {"name": "web", "port": {"name": "http", "number": 80}}});
+    let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
+    vec![
+        (ObjectKind::Ingress, json!({"metadata": metadata, "spec": {"ingressClassName": "nginx", "defaultBackend": backend,
+            "rules": [{"host": "a.test", "http": {"paths": [path]}}], "tls": [{"hosts": ["a.test"], "secretName": "s"}]}})),
+        (ObjectKind::IngressClass, json!({"metadata": metadata, "spec": {"controller": "k8s.io/ingress-nginx"}})),
+        (ObjectKind::Service, json!({"metadata": metadata, "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1",
+            "externalName": "x.test", "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]}})),
+        (ObjectKind::EndpointSlice, json!({"metadata": metadata, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
+            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]})),
+        (ObjectKind::Secret, json!({"metadata": metadata, "data": {"tls.key": "a2V5"}})),
+        (ObjectKind::ConfigMap, json!({"metadata": metadata, "data": {"k": "v"}})),
+    ]
+}
+
+/// JSON pointers of all fields of objects below a value, those of lists' elements included.
+fn fields(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                let at = format!("{at}/{}", key.replace('/', "~1"));
+                fields(value, &at, found);
+                found.push(at);
+            }
+        }
+        Value::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                fields(item, &format!("{at}/{place}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn null_is_absence_for_every_field_of_every_kind() {
+    let mut tried = 0;
+    for (kind, object) in full() {
+        let mut found = Vec::new();
+        fields(&object, "", &mut found);
+        for at in found {
+            let (parent, key) = at.rsplit_once('/').unwrap();
+            let key = key.replace("~1", "/");
+            let (mut null, mut absent) = (object.clone(), object.clone());
+            *null.pointer_mut(&at).unwrap() = Value::Null;
+            let members = absent.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            // A key of a map stays, with the empty text: nobody can tell that it was meant to be absent.
+            match parent.rsplit('/').next() {
+                Some("labels" | "annotations" | "data") => members[&key] = json!(""),
+                _ => drop(members.remove(&key)),
+            }
+            let read = |value: &Value| json::decode(kind, &value.to_string());
+            assert_eq!(read(&null), read(&absent), "{kind:?} {at}");
+            assert!(read(&null).is_ok(), "{kind:?} {at}: {:?}", read(&null));
+            tried += 1;
+        }
+    }
+    assert!(tried > 60, "{tried}");
+}
