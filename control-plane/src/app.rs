@@ -75,6 +75,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         ref default_ssl_certificate,
         ref ingress_class,
         ref controller_class,
+        watch_ingress_without_class,
         ref watch_namespace,
         ref configmap,
         ref tcp_services_configmap,
@@ -104,6 +105,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let index = Index::new(index::Options {
         ingress_class: ingress_class.clone(),
         controller_class: controller_class.clone(),
+        watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
         folder: manifests.is_some(),

@@ -55,6 +55,12 @@ pub struct Args {
     /// Controller of the IngressClasses that make an Ingress ours
     #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,
+    /// Serve Ingresses that name no class at all, too
+    #[arg(
+        long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub watch_ingress_without_class: bool,
     /// The only namespace that is watched; all without it
     #[arg(
         long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS",

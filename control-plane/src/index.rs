@@ -12,6 +12,7 @@
 
 mod backends;
 mod cause;
+mod classes;
 mod dirty;
 mod hosts;
 mod ingresses;
@@ -30,6 +31,7 @@ use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
 
 use self::backends::{BackendState, ServiceState};
+use self::classes::Classes;
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
@@ -48,6 +50,8 @@ pub struct Options {
     pub ingress_class: String,
     /// `spec.controller` of the IngressClasses that make an Ingress ours.
     pub controller_class: String,
+    /// An Ingress without any class is ours.
+    pub watch_without_class: bool,
     /// Secret with the certificate for names that have none; `None`: each proxy makes its own.
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
@@ -80,6 +84,7 @@ pub struct Commit {
 pub struct Index {
     options: Options,
     objects: Objects,
+    classes: Classes,
     ingresses: Ingresses,
     hosts: HashMap<HostName, HostState>,
     backends: HashMap<BackendKey, BackendState>,
@@ -102,6 +107,7 @@ impl Index {
         let mut index = Self {
             options,
             objects: Objects::default(),
+            classes: Classes::default(),
             ingresses: Ingresses::default(),
             hosts: HashMap::new(),
             backends: HashMap::new(),

@@ -290,7 +290,11 @@ pub struct Service {
 pub struct ServiceSpec {
     #[serde(rename = "type", skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub kind: String,
-    #[serde(rename = "clusterIP", skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(
+        rename = "clusterIP",
+        skip_serializing_if = "String::is_empty",
+        deserialize_with = "null_is_empty"
+    )]
     pub cluster_ip: String,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub external_name: String,

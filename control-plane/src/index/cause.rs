@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Index;
+use super::classes::CLASS_ANNOTATION;
 use super::dirty::Touched;
-use super::ingresses::CLASS_ANNOTATION;
 use crate::annotations::PREFIX;
 use crate::objects::{EndpointSlice, Ingress, Object, ObjectRef, SlicePort};
 

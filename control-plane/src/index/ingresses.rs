@@ -7,18 +7,17 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
+use super::classes;
 use super::objects::reference;
 use crate::compile::claim::Claim;
-use crate::objects::{Ingress, Object, ObjectKind};
-
-/// Annotation that names the class of an Ingress without `spec.ingressClassName`.
-pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+use crate::objects::{Object, ObjectKind};
 
 /// The claims of all Ingresses that are ours.
 #[derive(Debug, Default)]
 pub(super) struct Ingresses {
     pub(super) claims: HashMap<ObjectName, Arc<Claim>>,
-    /// Which Ingresses name a class in `spec.ingressClassName`, in any version that may come into use.
+    /// Whose it is of which Ingresses hangs on a class, in any version that may come into use. Those that name none
+    /// stand under the empty name.
     by_class: HashMap<String, BTreeSet<ObjectName>>,
     classes: HashMap<ObjectName, BTreeSet<String>>,
 }
@@ -52,22 +51,6 @@ impl Ingresses {
 }
 
 impl Index {
-    /// Whether an Ingress is ours (controller.md 2). The field comes first; an Ingress that has it is never ours by the
-    /// annotation. Unlike in the original a class that comes or goes brings its Ingresses along (pitfalls.md 2.37).
-    pub(super) fn is_ours(&self, ingress: &Ingress) -> bool {
-        match ingress.spec.ingress_class_name.as_deref() {
-            Some(class) if !class.is_empty() => self
-                .objects
-                .ingress_class(&ObjectName::new("", class))
-                .is_some_and(|class| class.spec.controller == self.options.controller_class),
-            _ => ingress
-                .metadata
-                .annotations
-                .get(CLASS_ANNOTATION)
-                .is_some_and(|class| *class == self.options.ingress_class),
-        }
-    }
-
     /// Reads an Ingress again and notes what its change touches.
     pub(super) fn refresh_ingress(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::Ingress, name);
@@ -75,10 +58,13 @@ impl Index {
         self.dirty.problems.insert(object.clone());
         let slot = self.objects.get(&object);
         let classes = slot.into_iter().flat_map(|slot| slot.versions()).filter_map(|version| match version {
-            Object::Ingress(ingress) => ingress.spec.ingress_class_name.clone(),
+            Object::Ingress(ingress) => Some(classes::class_of(ingress)),
             _ => None,
         });
         let classes = classes.collect();
+        // Whether somebody asks for the class that is assumed may show.
+        let assumed = ObjectName::new("", self.options.ingress_class.as_str());
+        self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
         // A rejected version that is not ours any longer ends what an older one had: nobody holds it for us then.
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
         let in_use = slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.in_use());

@@ -56,12 +56,22 @@ impl Index {
                 location: String::new(),
             }];
         }
+        if object.kind == ObjectKind::IngressClass
+            && let Some(assumed) = self.assumed_class(&object.name)
+        {
+            return vec![assumed];
+        }
         let Some(slot) = self.objects.get(object) else {
             return Vec::new();
         };
         let faults = match &slot.present {
             Present::Broken { problem, .. } => return vec![problem.clone()],
             Present::Faulty(_, faults) if self.is_rejected(object) => faults.clone(),
+            Present::Faulty(Object::Ingress(ingress), _) | Present::Fine(Object::Ingress(ingress))
+                if !self.is_ours(ingress) =>
+            {
+                self.class_fault(ingress).into_iter().collect()
+            }
             // What is wrong with an older version that is in use is not what its owner sees in front of them.
             Present::Faulty(..) => Vec::new(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => Vec::new(),
@@ -95,6 +105,12 @@ impl Index {
             return Vec::new();
         };
         let mut faults = claim.faults.clone();
+        if claim.references().next().is_none() && faults.iter().all(|fault| !fault.field.starts_with("spec"))
+        {
+            let reason =
+                "expected a path or a default backend that leads to a Service, got none: nothing is routed";
+            faults.push(Fault::new(Severity::Warning, "spec", reason));
+        }
         for host in claim.members_of() {
             let Some(state) = self.hosts.get(&host) else {
                 continue;

@@ -54,12 +54,7 @@ impl Index {
             ObjectKind::Ingress => {
                 self.dirty.ingresses.insert(name.clone());
             }
-            ObjectKind::IngressClass => {
-                if self.ingresses.next_of_class(&name.name, None).is_some() {
-                    self.touched.mark(object.clone());
-                    self.dirty.classes.insert(name.name.clone(), None);
-                }
-            }
+            ObjectKind::IngressClass => self.refresh_class(name),
             ObjectKind::Service => self.refresh_service(name),
             ObjectKind::Secret => {
                 self.dirty.secrets.insert(name.clone());

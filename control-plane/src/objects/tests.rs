@@ -9,14 +9,26 @@ fn full() -> Vec<(ObjectKind, Value)> {
     let backend = json!({"service": {"name": "web", "port": {"name": "http", "number": 80}}});
     let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
     vec![
-        (ObjectKind::Ingress, json!({"metadata": metadata, "spec": {"ingressClassName": "nginx", "defaultBackend": backend,
-            "rules": [{"host": "a.test", "http": {"paths": [path]}}], "tls": [{"hosts": ["a.test"], "secretName": "s"}]}})),
-        (ObjectKind::IngressClass, json!({"metadata": metadata, "spec": {"controller": "k8s.io/ingress-nginx"}})),
-        (ObjectKind::Service, json!({"metadata": metadata, "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1",
-            "externalName": "x.test", "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]}})),
-        (ObjectKind::EndpointSlice, json!({"metadata": metadata, "addressType": "IPv4",
+        (
+            ObjectKind::Ingress,
+            json!({"metadata": metadata, "spec": {"ingressClassName": "nginx", "defaultBackend": backend,
+            "rules": [{"host": "a.test", "http": {"paths": [path]}}], "tls": [{"hosts": ["a.test"], "secretName": "s"}]}}),
+        ),
+        (
+            ObjectKind::IngressClass,
+            json!({"metadata": metadata, "spec": {"controller": "k8s.io/ingress-nginx"}}),
+        ),
+        (
+            ObjectKind::Service,
+            json!({"metadata": metadata, "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1",
+            "externalName": "x.test", "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]}}),
+        ),
+        (
+            ObjectKind::EndpointSlice,
+            json!({"metadata": metadata, "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
-            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]})),
+            "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]}),
+        ),
         (ObjectKind::Secret, json!({"metadata": metadata, "data": {"tls.key": "a2V5"}})),
         (ObjectKind::ConfigMap, json!({"metadata": metadata, "data": {"k": "v"}})),
     ]

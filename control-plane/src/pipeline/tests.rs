@@ -33,6 +33,7 @@ fn bench() -> Bench {
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         folder: true,
+        watch_without_class: false,
     });
     let outputs = Outputs { wants, holds, problems };
     let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));

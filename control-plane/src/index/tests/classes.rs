@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::Options;
 use super::fixture::*;
 use crate::event::Event;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -64,9 +65,148 @@ fn a_class_brings_its_ingresses_along() {
 #[test]
 fn an_ingress_of_somebody_else_is_not_judged() {
     let mut world = World::default();
-    world.events([]);
+    world.apply(class("other", "example.com/other"));
     let commit = world.apply(web(Some("other"), None).rule("a.test", &[("no slash", "echo")]));
     assert!(!commit.problems_changed);
     assert_eq!(commit.cause, "");
     assert!(commit.holds.is_empty());
+}
+
+/// What is said of which field of an Ingress, or of the class that is assumed.
+fn said(world: &World) -> Vec<(String, String)> {
+    let all = world.index.problems().values().flat_map(|problems| problems.iter());
+    all.map(|problem| (problem.field.clone(), problem.reason.clone())).collect()
+}
+
+fn folder() -> World {
+    World::with(Options { folder: true, ..options() })
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_said_and_one_of_somebody_else_is_not() {
+    let annotation = "metadata.annotations[kubernetes.io/ingress.class]";
+    let table = [
+        (Some("nignx"), None, Some(("spec.ingressClassName", "names class nignx, no such IngressClass"))),
+        (Some("nignx"), Some("nginx"), Some(("spec.ingressClassName", "names class nignx"))),
+        (None, Some("nignx"), Some((annotation, "names class nignx, no such IngressClass"))),
+        (None, Some("ours-too"), Some((annotation, "name class ours-too in spec.ingressClassName"))),
+        (None, None, Some(("spec.ingressClassName", "no IngressClass is the default"))),
+        (Some(""), Some(""), Some(("spec.ingressClassName", "no IngressClass is the default"))),
+        (Some("other"), None, None),
+        (None, Some("other"), None),
+        (Some("nginx"), None, None),
+        (None, Some("nginx"), None),
+    ];
+    for start in [World::default, folder] {
+        for (field, in_annotation, expected) in table {
+            let mut world = start();
+            world.events([
+                applied(class("nginx", "k8s.io/ingress-nginx")),
+                applied(class("ours-too", "k8s.io/ingress-nginx")),
+                applied(class("other", "example.com/other")),
+                applied(service("echo")),
+                applied(web(field, in_annotation)),
+            ]);
+            let said = said(&world);
+            assert_eq!(said.len(), usize::from(expected.is_some()), "{field:?} {in_annotation:?}: {said:?}");
+            if let Some((field, reason)) = expected {
+                assert!(said[0].0 == field && said[0].1.contains(reason), "{said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_faulty_ingress_of_a_class_that_does_not_exist_is_said_too() {
+    let mut world = World::default();
+    world.apply(web(Some("nignx"), None).rule("a.test", &[("no slash", "echo")]));
+    assert!(said(&world)[0].1.contains("no such IngressClass"), "{:?}", said(&world));
+}
+
+#[test]
+fn what_is_said_of_a_class_ends_when_it_comes() {
+    let mut world = World::default();
+    world.events([applied(service("echo")), applied(web(None, Some("later")))]);
+    assert_eq!(said(&world).len(), 1);
+    world.apply(class("later", "example.com/other"));
+    assert_eq!(said(&world), []);
+    world.events([Event::Deleted(ObjectRef {
+        kind: ObjectKind::IngressClass,
+        name: ObjectName::new("", "later"),
+    })]);
+    assert_eq!(said(&world).len(), 1);
+}
+
+#[test]
+fn in_a_folder_without_classes_ours_is_assumed_and_said_once() {
+    let mut world = folder();
+    let more = ingress("more").rule("b.test", &[("/", "echo")]).with(|it| {
+        it["metadata"]["annotations"] = json!({});
+        it["spec"]["ingressClassName"] = json!("nginx");
+    });
+    world.events([applied(service("echo")), applied(web(Some("nginx"), None)), applied(more)]);
+    assert_eq!(world.routes().len(), 2);
+    let once = said(&world);
+    assert!(once.len() == 1 && once[0].1.contains("--ingress-class"), "{once:?}");
+    world.apply(web(Some("traefik"), None));
+    assert_eq!(world.routes().len(), 1, "only that one name is assumed");
+
+    world.apply(class("other", "example.com/other"));
+    assert_eq!(world.routes().len(), 0, "who names classes means what they say");
+    assert!(said(&world).iter().all(|(field, _)| field == "spec.ingressClassName"), "{:?}", said(&world));
+    world.apply(class("nginx", "k8s.io/ingress-nginx"));
+    assert_eq!(world.routes().len(), 1);
+    let mut cluster = World::default();
+    cluster.apply(web(Some("nginx"), None));
+    assert_eq!(cluster.routes().len(), 0);
+}
+
+fn default_class(name: &str, controller: &str) -> crate::objects::Object {
+    crate::objects::json::with_metadata(class(name, controller), |metadata| {
+        let annotation = "ingressclass.kubernetes.io/is-default-class";
+        metadata.annotations.insert(annotation.into(), "true".into());
+    })
+}
+
+#[test]
+fn a_folder_obeys_the_default_class() {
+    let mut world = folder();
+    world.events([applied(service("echo")), applied(web(None, None))]);
+    assert_eq!((world.routes().len(), said(&world).len()), (0, 1));
+    world.apply(default_class("web", "k8s.io/ingress-nginx"));
+    assert_eq!((world.routes().len(), said(&world).len()), (1, 0));
+    world.apply(default_class("aaa", "example.com/other"));
+    assert_eq!((world.routes().len(), said(&world).len()), (0, 0), "of two the first by name");
+    world.apply(class("aaa", "example.com/other"));
+    assert_eq!(world.routes().len(), 1);
+    world.apply(class("web", "k8s.io/ingress-nginx"));
+    assert_eq!((world.routes().len(), said(&world).len()), (0, 1));
+
+    let mut cluster = World::default();
+    cluster.events([applied(default_class("web", "k8s.io/ingress-nginx")), applied(web(None, None))]);
+    assert_eq!(cluster.routes().len(), 0, "there the API server gives classes");
+    assert!(said(&cluster)[0].1.contains("older than IngressClass web"), "{:?}", said(&cluster));
+}
+
+#[test]
+fn without_class_is_ours_where_that_is_asked_for() {
+    for folder in [false, true] {
+        let mut world = World::with(Options { folder, watch_without_class: true, ..options() });
+        world.events([applied(service("echo")), applied(web(None, None))]);
+        assert_eq!((world.routes().len(), said(&world).len()), (1, 0));
+        world.apply(web(None, Some("other")));
+        assert_eq!(world.routes().len(), 0, "a class that is named counts");
+    }
+}
+
+#[test]
+fn an_ingress_that_leads_nowhere_is_said() {
+    for spec in
+        [json!({}), json!({"rules": [{"host": "a.test"}]}), json!({"rules": [{"http": {"paths": []}}]})]
+    {
+        let mut world = World::default();
+        let empty = ingress("web").with(|it| it["spec"] = spec.clone());
+        world.apply(empty);
+        assert!(said(&world)[0].1.contains("nothing is routed"), "{spec} {:?}", said(&world));
+    }
 }

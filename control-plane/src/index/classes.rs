@@ -1,0 +1,222 @@
+//! IngressClasses, and whose an Ingress is by them (controller.md 2).
+//!
+//! An Ingress is ours by a class of our controller, by the annotation, or by none where that is asked for. In a folder
+//! the rest of the API server is played too: an Ingress without a class is of the default class, and where a folder has
+//! no IngressClass at all, the name that `--ingress-class` gives counts as one of ours.
+//!
+//! **Invariant:** an Ingress that nobody is known to serve has a problem that says why.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+
+use super::Index;
+use super::objects::reference;
+use crate::compile::Fault;
+use crate::objects::{Ingress, IngressClass, ObjectKind};
+use crate::problem::{Problem, Severity};
+
+/// Annotation that names the class of an Ingress without `spec.ingressClassName`.
+pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
+/// Annotation of the IngressClass that Ingresses without one are given.
+const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
+
+/// More of a name than any API server takes is not repeated.
+const MAX_SHOWN: usize = 63;
+
+/// The IngressClasses that there are.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    /// Those that are to be given to Ingresses without one, with the second of their making.
+    known: BTreeMap<Arc<str>, Option<i64>>,
+}
+
+impl Classes {
+    fn set(&mut self, name: &Arc<str>, class: Option<&IngressClass>) {
+        let Some(class) = class else {
+            self.known.remove(name);
+            return;
+        };
+        let is_default = class.metadata.annotations.get(DEFAULT_ANNOTATION).is_some_and(|it| it == "true");
+        let created = class.metadata.creation_timestamp.parse::<jiff::Timestamp>();
+        let second = created.map_or(i64::MIN, jiff::Timestamp::as_second);
+        self.known.insert(Arc::clone(name), is_default.then_some(second));
+    }
+
+    /// The default class: of several the newest, then the first by name, as the API server chooses.
+    fn default_class(&self) -> Option<&Arc<str>> {
+        let defaults = self.known.iter().filter_map(|(name, second)| Some((Reverse((*second)?), name)));
+        defaults.min().map(|(_, name)| name)
+    }
+}
+
+/// How an Ingress says whose it is.
+enum Named<'a> {
+    Field(&'a str),
+    Annotation(&'a str),
+    Nothing,
+}
+
+impl<'a> Named<'a> {
+    /// The field comes first; an Ingress that has it is never ours by the annotation.
+    fn of(ingress: &'a Ingress) -> Self {
+        let filled = |text: &'a String| Some(text.as_str()).filter(|text| !text.is_empty());
+        let field = ingress.spec.ingress_class_name.as_ref().and_then(filled);
+        let annotation = || ingress.metadata.annotations.get(CLASS_ANNOTATION).and_then(filled);
+        match (field, annotation) {
+            (Some(class), _) => Self::Field(class),
+            (None, annotation) => annotation().map_or(Self::Nothing, Self::Annotation),
+        }
+    }
+}
+
+/// Whose an Ingress is.
+enum Belonging {
+    Ours,
+    /// Of another controller, which may well be there.
+    Another,
+    /// Of nobody that is known, for this reason.
+    Nobody(Fault),
+}
+
+/// The class on which it depends whose an Ingress is: empty for one that names none.
+pub(super) fn class_of(ingress: &Ingress) -> String {
+    match Named::of(ingress) {
+        Named::Field(class) | Named::Annotation(class) => class.to_owned(),
+        Named::Nothing => String::new(),
+    }
+}
+
+impl Index {
+    /// Whether an Ingress is ours. Unlike in the original a class that comes or goes brings its Ingresses along
+    /// (pitfalls.md 2.37).
+    pub(super) fn is_ours(&self, ingress: &Ingress) -> bool {
+        matches!(self.belonging(ingress), Belonging::Ours)
+    }
+
+    /// Why nobody is known to serve an Ingress.
+    pub(super) fn class_fault(&self, ingress: &Ingress) -> Option<Fault> {
+        match self.belonging(ingress) {
+            Belonging::Nobody(fault) => Some(fault),
+            Belonging::Ours | Belonging::Another => None,
+        }
+    }
+
+    fn belonging(&self, ingress: &Ingress) -> Belonging {
+        let annotation = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
+        match Named::of(ingress) {
+            Named::Field(class) => self.by_class(class, || "spec.ingressClassName".to_owned()),
+            Named::Annotation(class) if *class == self.options.ingress_class => Belonging::Ours,
+            Named::Annotation(class) => match self.by_class(class, annotation) {
+                // As in the original: the annotation has one value that counts, whatever classes there are.
+                Belonging::Ours => Belonging::Nobody(Fault::new(
+                    Severity::Warning,
+                    annotation(),
+                    format!(
+                        "of this annotation only the value {} is ours: name class {} in spec.ingressClassName instead",
+                        self.options.ingress_class,
+                        shown(class)
+                    ),
+                )),
+                other => other,
+            },
+            Named::Nothing => self.by_default(),
+        }
+    }
+
+    fn by_class(&self, class: &str, field: impl FnOnce() -> String) -> Belonging {
+        let ours = &self.options.controller_class;
+        match self.objects.ingress_class(&ObjectName::new("", class)) {
+            Some(class) if class.spec.controller == *ours => Belonging::Ours,
+            Some(_) => Belonging::Another,
+            None if self.assumes(class) => Belonging::Ours,
+            None => Belonging::Nobody(Fault::new(
+                Severity::Warning,
+                field(),
+                format!(
+                    "names class {}, no such IngressClass: it is not served until there is one, with spec.controller {ours}",
+                    shown(class)
+                ),
+            )),
+        }
+    }
+
+    fn by_default(&self) -> Belonging {
+        let default = self.classes.default_class();
+        // In a cluster the API server fills the field in when an Ingress is made, and never later.
+        if let Some(class) = default.filter(|_| self.options.folder) {
+            return self.by_class(class, String::new);
+        }
+        if self.options.watch_without_class {
+            return Belonging::Ours;
+        }
+        let why = match default {
+            Some(class) => format!("it is older than IngressClass {class} is the default"),
+            None => "no IngressClass is the default".to_owned(),
+        };
+        let class = &self.options.ingress_class;
+        let reason = format!(
+            "expected the name of a class such as {class}, got none, and {why}: it is not served without \
+             --watch-ingress-without-class"
+        );
+        Belonging::Nobody(Fault::new(Severity::Warning, "spec.ingressClassName", reason))
+    }
+
+    /// Whether a class that does not exist counts as ours: most manifests name the class that their cluster had.
+    fn assumes(&self, class: &str) -> bool {
+        self.options.folder && self.classes.known.is_empty() && class == self.options.ingress_class
+    }
+
+    /// What is to be said once of a class that counts as ours without being there.
+    pub(super) fn assumed_class(&self, name: &ObjectName) -> Option<Problem> {
+        let is_asked_for = || self.ingresses.next_of_class(&name.name, None).is_some();
+        (self.assumes(&name.name) && is_asked_for()).then(|| Problem {
+            object: reference(ObjectKind::IngressClass, name),
+            field: String::new(),
+            severity: Severity::Warning,
+            reason: format!(
+                "no IngressClass is in the folder, so {}, which --ingress-class names, counts as ours; a cluster needs one",
+                name.name
+            ),
+            location: String::new(),
+        })
+    }
+
+    /// Reads an IngressClass again, and has the Ingresses read again whose belonging hangs on it.
+    pub(super) fn refresh_class(&mut self, name: &ObjectName) {
+        let object = reference(ObjectKind::IngressClass, name);
+        let before = (self.classes.known.is_empty(), self.classes.default_class().cloned());
+        let class = self.objects.ingress_class(name).cloned();
+        self.classes.set(&name.name, class.as_deref());
+        let after = (self.classes.known.is_empty(), self.classes.default_class().cloned());
+
+        let mut walks = vec![Arc::clone(&name.name)];
+        if before.0 != after.0 {
+            let assumed = ObjectName::new("", self.options.ingress_class.as_str());
+            self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
+            walks.push(assumed.name);
+        }
+        if before.1 != after.1 || after.1.as_ref() == Some(&name.name) {
+            walks.push("".into());
+        }
+        for class in walks {
+            if self.ingresses.next_of_class(&class, None).is_some() {
+                self.touched.mark(object.clone());
+                self.dirty.classes.insert(class, None);
+            }
+        }
+    }
+}
+
+/// A name as it is repeated in a sentence.
+fn shown(class: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_graphic();
+    match class.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{:?}...", &class[..end]),
+        None if class.chars().all(is_plain) => class.to_owned(),
+        None => format!("{class:?}"),
+    }
+}
