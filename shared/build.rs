@@ -1,28 +1,37 @@
 //! Compiles `proto/` without an installed protoc. The messages are generated here, once; the crates that carry them
 //! over gRPC generate their services and refer to these types.
+//!
+//! What follows from a message's fields alone is generated beside them, see [`policies`].
 
 use std::path::PathBuf;
 use std::{env, fs};
 
-use prost::Message as _;
+use protox::Compiler;
 
-const FILES: [&str; 6] = [
+#[path = "build/policies.rs"]
+mod policies;
+
+const FILES: [&str; 7] = [
     "firth/config/v1/stream.proto",
     "firth/config/v1/settings.proto",
     "firth/config/v1/route.proto",
     "firth/config/v1/backend.proto",
     "firth/config/v1/secret.proto",
+    "firth/config/v1/policy.proto",
     "firth/inspect/v1/inspect.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../proto");
-    let descriptors = protox::compile(FILES, ["../proto"])?;
+    let mut compiler = Compiler::new(["../proto"])?;
+    compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    // Only this encoding keeps our own options; the types of `prost_types` drop them.
+    fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    fs::write(out.join("policies.rs"), policies::generate(&compiler.descriptor_pool())?)?;
     prost_build::Config::new()
         .bytes(["."]) // bodies are shared, never copied
         .btree_map(["."]) // one order, so that equal means equal bytes
-        .compile_fds(descriptors)?;
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -46,17 +46,29 @@ pub enum ConvertError {
 impl Resource {
     /// The canonical bytes: the same value gives the same bytes, everywhere and always.
     pub fn encode(&self) -> Bytes {
-        match self {
-            Self::Settings(it) => config::Settings::from(it).encode_to_vec(),
-            Self::Listener(it) => config::Listener::from(it).encode_to_vec(),
-            Self::Host(it) => config::Host::from(it).encode_to_vec(),
-            Self::Route(it) => config::Route::from(it).encode_to_vec(),
-            Self::Backend(it) => config::Backend::from(it).encode_to_vec(),
-            Self::Endpoints(it) => config::Endpoints::from(it).encode_to_vec(),
-            Self::Certificate(it) => config::Certificate::from(it).encode_to_vec(),
-            Self::Chain(it) => config::Chain::from(it).encode_to_vec(),
+        self.encode_with_schema().1
+    }
+
+    /// The canonical bytes, and before them the lowest schema revision that honours every field that is set.
+    ///
+    /// A proxy below it refuses the resource and keeps its last good version: protobuf would drop what it does not know.
+    pub fn encode_with_schema(&self) -> (u32, Bytes) {
+        macro_rules! say {
+            ($message:ident, $it:expr) => {{
+                let message = config::$message::from($it);
+                (message.since(), message.encode_to_vec().into())
+            }};
         }
-        .into()
+        match self {
+            Self::Settings(it) => say!(Settings, it),
+            Self::Listener(it) => say!(Listener, it),
+            Self::Host(it) => say!(Host, it),
+            Self::Route(it) => say!(Route, it),
+            Self::Backend(it) => say!(Backend, it),
+            Self::Endpoints(it) => say!(Endpoints, it),
+            Self::Certificate(it) => say!(Certificate, it),
+            Self::Chain(it) => say!(Chain, it),
+        }
     }
 
     /// Reads the body of a resource.

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::kind::{Kind, ResourceKey};
 use crate::resource::Resource;
-use crate::schema;
 use crate::version::Version;
 
 /// One encoded resource.
@@ -25,8 +24,8 @@ pub struct Entry {
 impl Entry {
     /// Encodes a resource under its key.
     pub fn encode(key: impl Into<Arc<str>>, resource: &Resource) -> Self {
-        let body = resource.encode();
-        Self::from_body(ResourceKey::new(resource.kind(), key), schema::minimum(resource), body)
+        let (min_schema, body) = resource.encode_with_schema();
+        Self::from_body(ResourceKey::new(resource.kind(), key), min_schema, body)
     }
 
     /// From bytes in hand.

@@ -4,6 +4,7 @@
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub mod config {
     include!(concat!(env!("OUT_DIR"), "/firth.config.v1.rs"));
+    include!(concat!(env!("OUT_DIR"), "/policies.rs"));
 }
 
 /// `firth.inspect.v1`: questions about versions and proxies.
