@@ -14,8 +14,8 @@ use shared::name::ObjectName;
 
 use super::Index;
 use super::objects::reference;
-use crate::compile::Fault;
 use crate::objects::{Ingress, IngressClass, ObjectKind};
+use crate::problem::Fault;
 use crate::problem::{Problem, Severity};
 
 /// Annotation that names the class of an Ingress without `spec.ingressClassName`.
