@@ -30,7 +30,7 @@ use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service};
-use crate::store::{Diary, Store};
+use crate::store::{Journal, Store};
 
 /// Inputs that a source may be ahead of the pipeline.
 const INPUTS: usize = 256;
@@ -97,10 +97,10 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let (leaving, leaves) = watch::channel(false);
     let (mut store, published) = Store::new(Lineage::random(), clock::now());
     if let Some(dir) = state_dir {
-        let opened = Diary::open(dir);
-        let (diary, history) = opened
+        let opened = Journal::open(dir);
+        let (journal, history) = opened
             .with_context(|| format!("--state-dir {}: the history cannot be kept there", dir.display()))?;
-        store.remember(diary, history);
+        store.remember(journal, history);
     }
     let index = Index::new(index::Options {
         ingress_class: ingress_class.clone(),

@@ -4,8 +4,8 @@
 
 mod body;
 mod changes;
+mod convert;
 mod pick;
-mod words;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Inspect {
 
     fn proxies(&self, head: &Head) -> Vec<inspect::Proxy> {
         let proxies = self.registry.list();
-        proxies.iter().map(|proxy| words::proxy(proxy, head)).collect()
+        proxies.iter().map(|proxy| convert::proxy(proxy, head)).collect()
     }
 }
 
@@ -81,7 +81,7 @@ impl Service for Inspect {
         let head = self.published.head();
         Ok(Response::new(inspect::ListProxiesResponse {
             proxies: self.proxies(&head),
-            version: words::version(&head),
+            version: convert::version(&head),
         }))
     }
 
@@ -114,7 +114,7 @@ impl Service for Inspect {
             let head = Arc::clone(&it.heads.borrow_and_update());
             let answer = inspect::WatchProxiesResponse {
                 proxies: it.inspect.proxies(&head),
-                version: words::version(&head),
+                version: convert::version(&head),
             };
             Some((Ok(answer), it))
         });
@@ -136,7 +136,7 @@ impl Service for Inspect {
             };
             let wanted = |of: Kind| kind.is_none_or(|kind| kind == of);
             let entries = snapshot.iter().filter(|entry| wanted(entry.kind()));
-            resources.extend(entries.map(|entry| words::summary(entry)));
+            resources.extend(entries.map(|entry| convert::summary(entry)));
         }
         resources.sort_by_cached_key(|summary: &inspect::ResourceSummary| {
             (Kind::parse(&summary.kind), summary.key.clone())
@@ -154,7 +154,7 @@ impl Service for Inspect {
         let picked = pick::version(&head, &asked.version)?;
         let entry = picked.entry(kind, &asked.key)?;
         Ok(Response::new(inspect::GetResourceResponse {
-            resource: Some(words::summary(entry)),
+            resource: Some(convert::summary(entry)),
             body: Some(self.bodies.show(entry)?),
         }))
     }
@@ -171,7 +171,7 @@ impl Service for Inspect {
         let mut acked = Vec::with_capacity(self.registry.len());
         self.registry.for_each(|proxy| acked.push(proxy.config.seq));
         let versions = head.history.newest_first().take(limit);
-        let entries = versions.map(|version| words::history(version, &acked)).collect();
+        let entries = versions.map(|version| convert::history(version, &acked)).collect();
         Ok(Response::new(inspect::HistoryResponse { entries }))
     }
 
@@ -195,7 +195,7 @@ impl Service for Inspect {
         let mut problems: Vec<_> = by_object.values().flat_map(|problems| problems.iter()).collect();
         problems.sort();
         Ok(Response::new(inspect::ListProblemsResponse {
-            problems: problems.into_iter().map(words::problem).collect(),
+            problems: problems.into_iter().map(convert::problem).collect(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! The source that watches a cluster. The only module tree that knows kube.
 //!
-//! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `resource`
-//! what is asked, `wire` what is answered, `told` what the index hears. Secrets go their own way (`secrets`), for
+//! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
+//! what is asked, `wire` what is answered, `sink` what the index hears. Secrets go their own way (`secrets`), for
 //! only those that somebody refers to are read; `decisions` are ConfigMaps and Secrets of our own.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
@@ -15,22 +15,21 @@ use shared::name::ObjectName;
 use shared::tasks::Supervisor;
 use tokio::sync::{mpsc, watch as channel};
 
+use self::collection::Collection;
 use self::decisions::Records;
 use self::follow::{Follow, Sink};
-use self::resource::Resource;
 use self::secrets::Metadata;
-use self::told::{Objects, Told};
+use self::sink::{Objects, Sender};
 use self::wire::{Decode, MetadataOnly, Whole};
-use crate::event::HoldRequest;
-use crate::event::{Inputs, Wants};
+use crate::event::{HoldRequest, Inputs, Wants};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 
+mod collection;
 mod decisions;
 mod follow;
-mod resource;
 mod secrets;
-mod told;
+mod sink;
 mod watch;
 mod wire;
 
@@ -139,7 +138,7 @@ impl KubeSource {
         holds: mpsc::Receiver<HoldRequest>,
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness } = self;
-        let told = Told::new(inputs, freshness.clone());
+        let sender = Sender::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
             client: client.clone(),
@@ -149,29 +148,35 @@ impl KubeSource {
         let namespace = options.watch_namespace.as_deref();
 
         for (kind, doubts_nothing) in WHOLE {
-            let sink = Objects::new(told.clone(), kind, 1);
-            follower.follow(name_of(kind), Resource::all(kind, namespace), Whole(kind), sink, doubts_nothing);
+            let sink = Objects::new(sender.clone(), kind, 1);
+            follower.follow(
+                name_of(kind),
+                Collection::all(kind, namespace),
+                Whole(kind),
+                sink,
+                doubts_nothing,
+            );
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
-        let configmaps = Objects::new(told.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 2);
+        let configmaps = Objects::new(sender.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 2);
         for name in &options.configmaps {
-            let resource = Resource::all(ObjectKind::ConfigMap, Some(&name.namespace))
+            let collection = Collection::all(ObjectKind::ConfigMap, Some(&name.namespace))
                 .fields(format!("metadata.name={}", name.name));
-            follower.follow("configmap", resource, Whole(ObjectKind::ConfigMap), configmaps.clone(), false);
+            follower.follow("configmap", collection, Whole(ObjectKind::ConfigMap), configmaps.clone(), false);
         }
         for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
             let (key, value) = decisions::LABEL;
-            let resource =
-                Resource::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
-            follower.follow("decisions", resource, Whole(kind), Records::new(configmaps.clone()), false);
+            let collection =
+                Collection::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
+            follower.follow("decisions", collection, Whole(kind), Records::new(configmaps.clone()), false);
         }
 
         let (seen, sees) = mpsc::channel(64);
-        let secrets = Resource::all(ObjectKind::Secret, namespace).metadata_only().fields(NOT_HELM);
+        let secrets = Collection::all(ObjectKind::Secret, namespace).metadata_only().fields(NOT_HELM);
         follower.follow("secret metadata", secrets, MetadataOnly, Metadata(seen), false);
         let mut tasks = follower.tasks;
-        tasks.spawn("secrets", secrets::run(client.clone(), told, sees, wants));
+        tasks.spawn("secrets", secrets::run(client.clone(), sender, sees, wants));
         tasks.spawn("holds", decisions::write(client, options.decisions_namespace.into(), holds));
 
         match tasks.failed().await {
@@ -193,7 +198,7 @@ impl Follower {
     fn follow<D, S>(
         &mut self,
         name: &'static str,
-        resource: Resource,
+        collection: Collection,
         decode: D,
         sink: S,
         doubts_nothing: bool,
@@ -203,7 +208,7 @@ impl Follower {
     {
         let follow = Follow {
             client: self.client.clone(),
-            resource,
+            collection,
             decode,
             sink,
             freshness: self.freshness.clone(),

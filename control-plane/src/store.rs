@@ -5,9 +5,9 @@
 //!
 //! **Invariant:** a head is one moment of both lanes, and its CONFIG says which LIVE state it relies on.
 
-mod diary;
 mod frame;
 mod history;
+mod journal;
 mod lane;
 
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use shared::kind::Lane;
 use shared::version::{Lineage, Root, Seq};
 use tokio::sync::{broadcast, watch};
 
-pub use diary::Diary;
 pub use frame::{CHUNK, Chunks, Frame, Span};
 pub use history::{History, NotOne, PastVersion};
+pub use journal::Journal;
 use lane::LaneLog;
 pub use lane::LaneState;
 
@@ -116,7 +116,7 @@ pub struct Store {
     config: LaneLog,
     live: LaneLog,
     history: History,
-    diary: Option<Diary>,
+    journal: Option<Journal>,
     heads: watch::Sender<Arc<Head>>,
     notes: broadcast::Sender<Arc<Note>>,
 }
@@ -134,13 +134,13 @@ impl Store {
             history: History::default(),
         }));
         let published = Published { heads: receiver, notes: notes.clone() };
-        let store = Self { lineage, config, live, history: History::default(), diary: None, heads, notes };
+        let store = Self { lineage, config, live, history: History::default(), journal: None, heads, notes };
         (store, published)
     }
 
     /// Goes on with a history of processes before, and keeps it on disk from now on. Before the first commit.
-    pub fn remember(&mut self, diary: Diary, history: History) {
-        self.diary = Some(diary);
+    pub fn remember(&mut self, journal: Journal, history: History) {
+        self.journal = Some(journal);
         self.history = history;
     }
 
@@ -205,8 +205,8 @@ impl Store {
             changed,
             bytes,
         });
-        if let Some(diary) = &self.diary {
-            diary.note(before, &self.history);
+        if let Some(journal) = &self.journal {
+            journal.note(before, &self.history);
         }
     }
 

@@ -20,9 +20,9 @@ use shared::name::ObjectName;
 use tokio::sync::mpsc;
 
 use super::KubeError;
+use super::collection;
 use super::follow::{Sink, chain};
-use super::resource;
-use super::told::Objects;
+use super::sink::Objects;
 use super::watch::Change;
 use super::wire::Decoded;
 use crate::event::{Event, Hold, HoldRequest};
@@ -176,7 +176,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
         HoldRequest::Write(hold) => {
             let object = hold.object.reference();
             let (kind, name) = (record_kind(object.kind), record_name(&object));
-            let collection = resource::collection(kind, Some(namespace));
+            let collection = collection::path(kind, Some(namespace));
             let body = record(&name, namespace, &hold.object, None);
             match ask(client, Method::POST, &collection, Some(body)).await? {
                 Answer::Done => {
@@ -207,7 +207,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             };
             let version = &there.metadata().resource_version;
             let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
-            let path = format!("{}/{name}", resource::collection(kind, Some(namespace)));
+            let path = format!("{}/{name}", collection::path(kind, Some(namespace)));
             // A conflict is a newer decision, which the index hears of and judges anew.
             ask(client, Method::DELETE, &path, Some(body.to_string())).await.map(|_| ())
         }
@@ -236,7 +236,7 @@ async fn find(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Object>, String> {
-    let request = resource::get(kind, namespace, name).map_err(|error| error.to_string())?;
+    let request = collection::get(kind, namespace, name).map_err(|error| error.to_string())?;
     match client.request_text(request).await {
         Ok(text) => json::decode(kind, &text).map(Some).map_err(|error| error.to_string()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

@@ -10,7 +10,7 @@ use shared::clock;
 use tokio::sync::watch;
 
 use super::KubeError;
-use super::resource::Resource;
+use super::collection::Collection;
 use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
 use crate::freshness::Freshness;
@@ -39,7 +39,7 @@ pub(super) trait Sink<T>: Send {
 /// One watch.
 pub(super) struct Follow<D: Decode, S> {
     pub(super) client: Client,
-    pub(super) resource: Resource,
+    pub(super) collection: Collection,
     pub(super) decode: D,
     pub(super) sink: S,
     pub(super) freshness: Freshness,
@@ -105,7 +105,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 match said {
                     Said::Afresh => afresh = true,
                     Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
-                    Said::Listed => self.freshness.note_relist(self.resource.kind),
+                    Said::Listed => self.freshness.note_relist(self.collection.kind),
                     Said::Synced => self.sink.synced().await?,
                     Said::Probe => probe = Some(self.probe()),
                     Said::Restored => {
@@ -121,7 +121,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                         }
                     }
                     Said::Warning(reason) => {
-                        tracing::warn!(kind = self.resource.kind.as_str(), "{reason}");
+                        tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
                     }
                 }
             }
@@ -129,7 +129,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     }
 
     fn say_forbidden(&self, reason: &str) {
-        let kind = self.resource.kind.as_str();
+        let kind = self.collection.kind.as_str();
         if self.sink.is_empty_when_forbidden() {
             tracing::warn!(kind, "may not be read, so there are none: {reason}");
         } else {
@@ -141,13 +141,13 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     }
 
     async fn list(&self, more: Option<&str>) -> Heard<D::Value> {
-        let text = match self.resource.list(more) {
+        let text = match self.collection.list(more) {
             Ok(request) => within(self.client.request_text(request)).await,
             Err(error) => Err(Heard::Failed(format!("a list cannot be asked for: {error}"))),
         };
         match text.map(|text| wire::page(&self.decode, &text)) {
             Ok(Ok((heard, nameless))) => {
-                self.freshness.note_heard(self.resource.kind);
+                self.freshness.note_heard(self.collection.kind);
                 for _ in 0..nameless {
                     self.say_nameless();
                 }
@@ -160,7 +160,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
 
     async fn open(&self, from: Option<&Revision>) -> Result<Lines, Heard<D::Value>> {
         let request = self
-            .resource
+            .collection
             .watch(from)
             .map_err(|error| Heard::Failed(format!("a watch cannot be asked for: {error}")))?;
         let lines = within(self.client.request_stream(request)).await?;
@@ -181,7 +181,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         }
         let event = wire::event(&self.decode, line);
         line.clear();
-        self.freshness.note_heard(self.resource.kind);
+        self.freshness.note_heard(self.collection.kind);
         match event {
             Ok(Some(heard)) => Some(heard),
             Ok(None) => {
@@ -193,15 +193,15 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     }
 
     fn say_nameless(&self) {
-        self.freshness.note_broken(self.resource.kind);
+        self.freshness.note_broken(self.collection.kind);
         tracing::warn!(
-            kind = self.resource.kind.as_str(),
+            kind = self.collection.kind.as_str(),
             "an object has no name that can be read, and is left out"
         );
     }
 
     fn probe(&self) -> Probe {
-        let (client, request) = (self.client.clone(), self.resource.probe());
+        let (client, request) = (self.client.clone(), self.collection.probe());
         Box::pin(async move {
             let text: Result<String, Heard<D::Value>> = within(client.request_text(request.ok()?)).await;
             wire::revision(&text.ok()?).ok()

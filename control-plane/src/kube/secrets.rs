@@ -15,9 +15,9 @@ use shared::name::ObjectName;
 use tokio::sync::{mpsc, watch};
 
 use super::KubeError;
+use super::collection;
 use super::follow::{Sink, chain};
-use super::resource;
-use super::told::{self, Told};
+use super::sink::{self, Sender};
 use super::watch::{Change, Item, Revision};
 use super::wire::{Decode as _, Decoded, Whole};
 use crate::event::Event;
@@ -187,7 +187,7 @@ impl Ledger {
         let item = found?;
         self.had.insert(name.clone(), Some(item.revision.clone()));
         self.consider(name);
-        Some(told::event(ObjectKind::Secret, Change::Put(item)))
+        Some(sink::event(ObjectKind::Secret, Change::Put(item)))
     }
 
     /// A read failed: it is tried again after a while, alone. Whether that is news.
@@ -229,7 +229,7 @@ impl Ledger {
 
     fn forget(&mut self, name: ObjectName) -> Option<Event> {
         self.idle.remove(&name);
-        self.had.remove(&name).map(|_| told::deleted(ObjectKind::Secret, name))
+        self.had.remove(&name).map(|_| sink::deleted(ObjectKind::Secret, name))
     }
 
     /// Whether all that is wanted was read, does not exist, or could not be read for now.
@@ -275,7 +275,7 @@ impl Start {
 /// Where the watch or the index is gone.
 pub(super) async fn run(
     client: Client,
-    told: Told,
+    sender: Sender,
     mut seen: mpsc::Receiver<Seen>,
     mut wants: watch::Receiver<Wants>,
 ) -> Result<(), KubeError> {
@@ -334,7 +334,7 @@ pub(super) async fn run(
                 ledger.expire(now)
             }
         };
-        told.events(ObjectKind::Secret, events).await?;
+        sender.events(ObjectKind::Secret, events).await?;
         if let Some(begun) = &mut start {
             let now = clock::now();
             begun.note(others_synced, has_read, now);
@@ -343,13 +343,13 @@ pub(super) async fn run(
                     tracing::warn!("the first Secrets are not all read, and no more are waited for");
                 }
                 start = None;
-                told.synced(ObjectKind::Secret).await?;
+                sender.synced(ObjectKind::Secret).await?;
             }
         }
         // After what was read: the index hears of both in this order.
         if settled != wanted && start.is_none() && ledger.is_settled() {
             settled = wanted;
-            told.settled(wanted).await?;
+            sender.settled(wanted).await?;
         }
     }
 }
@@ -357,7 +357,7 @@ pub(super) async fn run(
 /// Reads one Secret; `None` where there is none of that name.
 async fn read(client: Client, name: ObjectName) -> (ObjectName, Result<Option<Item<Decoded>>, String>) {
     let found = async {
-        let request = resource::get(ObjectKind::Secret, &name.namespace, &name.name)
+        let request = collection::get(ObjectKind::Secret, &name.namespace, &name.name)
             .map_err(|error| error.to_string())?;
         match tokio::time::timeout(ANSWER, client.request_text(request)).await {
             Ok(Ok(text)) => Ok(Whole(ObjectKind::Secret).decode(&text)),

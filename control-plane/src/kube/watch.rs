@@ -16,9 +16,9 @@ use shared::name::ObjectName;
 
 use crate::removal::{self, SECOND_LOOK};
 
-mod terms;
+mod types;
 
-pub(super) use self::terms::{Change, Heard, Item, Revision, Said, Todo};
+pub(super) use self::types::{Change, Heard, Item, Revision, Said, Todo};
 
 /// The server ends a watch after this long; the next goes on where it was.
 pub(super) const WATCH_LIFE: Duration = Duration::from_secs(290);

@@ -18,12 +18,12 @@ fn shown(object: &Object, change: impl Fn(String) -> String) -> Item<Decoded> {
 fn records() -> Records {
     use crate::event::Inputs;
     use crate::freshness::Freshness;
-    use crate::kube::told::Told;
+    use crate::kube::sink::Sender;
 
     let (endpoints, _) = mpsc::channel(1);
     let (objects, _) = mpsc::channel(1);
-    let told = Told::new(Inputs { endpoints, objects }, Freshness::default());
-    Records::new(Objects::new(told, ObjectKind::ConfigMap, 1))
+    let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
+    Records::new(Objects::new(sender, ObjectKind::ConfigMap, 1))
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(super) type Ready = Result<HttpRequest<Vec<u8>>, RequestError>;
 
 /// Objects of one kind that are watched together.
 #[derive(Clone, Debug)]
-pub(super) struct Resource {
+pub(super) struct Collection {
     pub(super) kind: ObjectKind,
     /// Whether only metadata is read.
     metadata_only: bool,
@@ -25,10 +25,10 @@ pub(super) struct Resource {
     labels: Option<String>,
 }
 
-impl Resource {
+impl Collection {
     /// All objects of a kind, in one namespace or in all.
     pub(super) fn all(kind: ObjectKind, namespace: Option<&str>) -> Self {
-        let request = Request::new(collection(kind, namespace.filter(|_| kind.is_namespaced())));
+        let request = Request::new(path(kind, namespace.filter(|_| kind.is_namespaced())));
         Self { kind, metadata_only: false, request, fields: None, labels: None }
     }
 
@@ -88,11 +88,11 @@ impl Resource {
 
 /// One whole object, read consistently.
 pub(super) fn get(kind: ObjectKind, namespace: &str, name: &str) -> Ready {
-    Request::new(collection(kind, Some(namespace))).get(name, &GetParams::default())
+    Request::new(path(kind, Some(namespace))).get(name, &GetParams::default())
 }
 
 /// The path of a collection.
-pub(super) fn collection(kind: ObjectKind, namespace: Option<&str>) -> String {
+pub(super) fn path(kind: ObjectKind, namespace: Option<&str>) -> String {
     let (root, plural) = match kind {
         ObjectKind::Ingress => ("/apis/networking.k8s.io/v1", "ingresses"),
         ObjectKind::IngressClass => ("/apis/networking.k8s.io/v1", "ingressclasses"),
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn requests() {
         let secrets =
-            Resource::all(ObjectKind::Secret, None).metadata_only().fields("type!=helm.sh/release.v1");
+            Collection::all(ObjectKind::Secret, None).metadata_only().fields("type!=helm.sh/release.v1");
         let list = secrets.list(Some("t")).unwrap();
         assert_eq!(
             list.uri().to_string(),
             "/api/v1/secrets?&fieldSelector=type%21%3Dhelm.sh%2Frelease.v1&limit=500&continue=t"
         );
         assert!(list.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadata"));
-        let classes = Resource::all(ObjectKind::IngressClass, Some("one"));
+        let classes = Collection::all(ObjectKind::IngressClass, Some("one"));
         let first = classes.watch(None).unwrap().uri().to_string();
         assert!(first.starts_with("/apis/networking.k8s.io/v1/ingressclasses?"), "{first}");
         for part in [
@@ -134,7 +134,7 @@ mod tests {
             assert!(first.contains(part), "{first} has {part}");
         }
         let next =
-            Resource::all(ObjectKind::Ingress, Some("one")).watch(Some(&Revision("12".into()))).unwrap();
+            Collection::all(ObjectKind::Ingress, Some("one")).watch(Some(&Revision("12".into()))).unwrap();
         let next = next.uri().to_string();
         assert!(next.starts_with("/apis/networking.k8s.io/v1/namespaces/one/ingresses?"), "{next}");
         assert!(next.ends_with("resourceVersion=12") && !next.contains("sendInitialEvents"), "{next}");

@@ -1,4 +1,4 @@
-//! The words between the state machine of a watch and its edge.
+//! What goes between the state machine of a watch and its edge.
 
 use std::fmt;
 use std::sync::Arc;

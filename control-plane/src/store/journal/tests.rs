@@ -13,8 +13,8 @@ fn host(body: u8) -> Delta {
 
 fn start(dir: &Path) -> (Store, Published) {
     let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
-    let (diary, history) = Diary::open(dir).unwrap();
-    store.remember(diary, history);
+    let (journal, history) = Journal::open(dir).unwrap();
+    store.remember(journal, history);
     (store, published)
 }
 

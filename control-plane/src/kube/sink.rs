@@ -17,12 +17,12 @@ use crate::objects::{ObjectKind, ObjectRef};
 
 /// The way to the index, shared by all tasks.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct Sender {
     inputs: Inputs,
     freshness: Freshness,
 }
 
-impl Told {
+impl Sender {
     /// To the channels of `inputs`.
     pub(super) fn new(inputs: Inputs, freshness: Freshness) -> Self {
         Self { inputs, freshness }
@@ -81,7 +81,7 @@ pub(super) fn deleted(kind: ObjectKind, name: ObjectName) -> Event {
 /// the last of them.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
-    told: Told,
+    sender: Sender,
     kind: ObjectKind,
     parts: Arc<AtomicUsize>,
     complete: bool,
@@ -89,19 +89,19 @@ pub(super) struct Objects {
 
 impl Objects {
     /// A kind that is watched in so many parts.
-    pub(super) fn new(told: Told, kind: ObjectKind, parts: usize) -> Self {
-        Self { told, kind, parts: Arc::new(AtomicUsize::new(parts)), complete: false }
+    pub(super) fn new(sender: Sender, kind: ObjectKind, parts: usize) -> Self {
+        Self { sender, kind, parts: Arc::new(AtomicUsize::new(parts)), complete: false }
     }
 
     /// Tells of events of this part.
     pub(super) async fn events(&self, events: Vec<Event>) -> Result<(), KubeError> {
-        self.told.events(self.kind, events).await
+        self.sender.events(self.kind, events).await
     }
 
     /// This part is complete. Says so once, however often it is called.
     pub(super) async fn part_complete(&mut self) -> Result<(), KubeError> {
         if !std::mem::replace(&mut self.complete, true) && self.parts.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.told.synced(self.kind).await?;
+            self.sender.synced(self.kind).await?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ const FILE_MAX: u64 = 128 * 1024 * 1024;
 
 /// The writer's handle.
 #[derive(Debug)]
-pub struct Diary {
+pub struct Journal {
     jobs: SyncSender<Job>,
     /// The file does not end with the newest version: write it anew.
     broken: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ enum Job {
     Anew(History),
 }
 
-impl Diary {
+impl Journal {
     /// Reads the history of a state folder, which is made where it is missing, and goes on with it.
     ///
     /// # Errors
