@@ -7,6 +7,7 @@
 //! bytes that the compiler made are hashed, stored, sent and hashed again, never encoded a second time. A [`snapshot`]
 //! is a persistent set of encoded resources with a Merkle root; a [`delta`] leads from one to another.
 
+pub mod address;
 pub mod admin;
 pub mod backoff;
 pub mod budget;
@@ -24,4 +25,5 @@ pub mod schema;
 pub mod snapshot;
 pub mod tasks;
 pub mod telemetry;
+pub mod template;
 pub mod version;

@@ -1,0 +1,184 @@
+//! Sets of IP addresses, as lists of addresses and CIDR blocks say them (annotations.md 1.3 CIDRS, 6.9).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+use thiserror::Error;
+
+/// An entry of a list that is neither an address nor a block.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("expected an IP address or a block like 10.0.0.0/8, got {entry:?}")]
+pub struct AddressError {
+    /// What came, cut at 64 characters.
+    pub entry: String,
+}
+
+/// Addresses of both families.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AddressSet {
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+}
+
+impl AddressSet {
+    /// From entries that are addresses or blocks; bits behind a block's prefix do not count. White space around an entry
+    /// and empty entries are passed over.
+    ///
+    /// # Errors
+    /// The first entry that is neither.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, AddressError> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for entry in entries.into_iter().map(str::trim).filter(|entry| !entry.is_empty()) {
+            match block(entry).ok_or_else(|| AddressError { entry: entry.chars().take(64).collect() })? {
+                IpNet::V4(net) => v4.push((net.network().to_bits(), net.broadcast().to_bits())),
+                IpNet::V6(net) => v6.push((net.network().to_bits(), net.broadcast().to_bits())),
+            }
+        }
+        Ok(Self { v4: Ranges::new(v4), v6: Ranges::new(v6) })
+    }
+
+    /// Whether it holds an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) => self.v4.contains(address.to_bits()),
+            IpAddr::V6(address) => self.v6.contains(address.to_bits()),
+        }
+    }
+
+    /// Whether it holds every address of IPv4, and of IPv6.
+    pub fn is_everything(&self) -> (bool, bool) {
+        (*self.v4.0 == [(0, u32::MAX)], *self.v6.0 == [(0, u128::MAX)])
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.v4.0.is_empty() && self.v6.0.is_empty()
+    }
+}
+
+/// An address counts as the block of itself; blocks of mapped IPv4 addresses as blocks of IPv4.
+fn block(entry: &str) -> Option<IpNet> {
+    let net = entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    let IpNet::V6(v6) = net else { return Some(net) };
+    let mapped = Ipv6Addr::to_ipv4_mapped(&v6.network()).filter(|_| v6.prefix_len() >= 96);
+    Some(match mapped {
+        Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok()?,
+        None => net,
+    })
+}
+
+/// Inclusive ranges, ascending, with a gap between any two.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Ranges<T>(Box<[(T, T)]>);
+
+impl<T: Copy + Ord + Next> Ranges<T> {
+    fn new(mut ranges: Vec<(T, T)>) -> Self {
+        ranges.sort_unstable();
+        let mut merged: Vec<(T, T)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some(before) if before.1.next().is_none_or(|next| first <= next) => {
+                    before.1 = before.1.max(last)
+                }
+                _ => merged.push((first, last)),
+            }
+        }
+        Self(merged.into())
+    }
+
+    fn contains(&self, value: T) -> bool {
+        let at = self.0.partition_point(|(first, _)| *first <= value);
+        at > 0 && value <= self.0[at - 1].1
+    }
+}
+
+/// The number after; `None` behind the greatest.
+trait Next: Sized {
+    fn next(self) -> Option<Self>;
+}
+
+impl Next for u32 {
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+}
+
+impl Next for u128 {
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(text: &str) -> AddressSet {
+        AddressSet::parse(text.split(',')).unwrap()
+    }
+
+    fn has(set: &AddressSet, address: &str) -> bool {
+        set.contains(address.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_and_blocks_of_both_families() {
+        let set = set("10.0.0.0/8, 192.0.2.7 ,2001:db8::/32,,::1");
+        for inside in
+            ["10.0.0.0", "10.255.255.255", "192.0.2.7", "2001:db8:ffff::1", "::1", "::ffff:10.1.2.3"]
+        {
+            assert!(has(&set, inside), "{inside}");
+        }
+        for outside in ["9.255.255.255", "11.0.0.0", "192.0.2.8", "2001:db9::", "::2", "::ffff:11.0.0.0"] {
+            assert!(!has(&set, outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn bits_behind_the_prefix_do_not_count() {
+        assert_eq!(set("10.1.2.3/8"), set("10.0.0.0/8"));
+        assert_eq!(set("::ffff:10.0.0.0/104"), set("10.0.0.0/8"));
+    }
+
+    #[test]
+    fn everything_and_nothing() {
+        assert_eq!(set("0.0.0.0/0").is_everything(), (true, false));
+        assert_eq!(set("0.0.0.0/1,128.0.0.0/1,::/0").is_everything(), (true, true));
+        assert!(set("").is_empty() && set(" , ").is_empty());
+        assert!(!has(&set(""), "127.0.0.1"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_named() {
+        for entry in
+            ["10.0.0.0/33", "10.0.0", "host", "10.0.0.0-10.0.0.9", "fe80::1%eth0", "1.2.3.4/", "::/129"]
+        {
+            let error = AddressSet::parse(["10.0.0.1", entry]).unwrap_err();
+            assert_eq!(error.entry, entry);
+        }
+    }
+
+    proptest! {
+        /// Merged ranges hold what one of the blocks holds.
+        #[test]
+        fn a_set_is_its_blocks(
+            blocks in prop::collection::vec((any::<u32>(), 0u8..=32), 0..12),
+            address in any::<u32>(),
+            near in any::<prop::sample::Index>(),
+        ) {
+            let nets: Vec<IpNet> =
+                blocks.iter().map(|(bits, prefix)| IpNet::new(IpAddr::from(bits.to_be_bytes()), *prefix).unwrap()).collect();
+            let texts: Vec<String> = nets.iter().map(ToString::to_string).collect();
+            let set = AddressSet::parse(texts.iter().map(String::as_str)).unwrap();
+            let mut addresses = vec![IpAddr::from(address.to_be_bytes())];
+            if !nets.is_empty() {
+                addresses.push(nets[near.index(nets.len())].broadcast());
+            }
+            for address in addresses {
+                prop_assert_eq!(set.contains(address), nets.iter().any(|net| net.contains(&address)));
+            }
+        }
+    }
+}

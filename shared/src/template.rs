@@ -1,0 +1,304 @@
+//! Text with nginx variables (`https://$host/start?rd=$escaped_request_uri`), parsed once and filled in a request at a time.
+//!
+//! The control plane parses to tell an owner of a variable that nobody knows; the proxy parses what it was sent and fills it
+//! in. A `$` that begins no variable is itself, as in ingress-nginx' own expressions (balancing.md 6).
+//!
+//! **Invariant:** what a variable gives is data: it is never parsed again.
+
+/// Text, and variables in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Template {
+    parts: Box<[Part]>,
+}
+
+/// A piece of a [`Template`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// As it stands.
+    Text(Box<str>),
+    /// To be filled in.
+    Variable(Variable),
+}
+
+/// A variable that a request gives a value to. Names and meanings are nginx' and ingress-nginx' (controller.md 8 and 9).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Variable {
+    /// `$1` to `$9`, groups of the location's regular expression.
+    Capture(u8),
+    /// `$http_NAME`: a request header, lower-case with hyphens.
+    Header(Box<str>),
+    /// `$arg_NAME`: the first query parameter of that name.
+    Argument(Box<str>),
+    /// `$cookie_NAME`: the first cookie of that name.
+    Cookie(Box<str>),
+    /// `$host`: the request's host, lower-case, without a port.
+    Host,
+    /// `$http_host`, `$best_http_host`: the host as the client wrote it.
+    BestHost,
+    /// `$request_uri`: path and query as the client sent them.
+    RequestUri,
+    /// `$escaped_request_uri`: the same, percent-encoded to stand in a query.
+    EscapedRequestUri,
+    /// `$uri`: the normalised path.
+    Uri,
+    /// `$args`, `$query_string`.
+    Args,
+    /// `$is_args`: `?` where there is a query.
+    IsArgs,
+    /// `$scheme`: of the connection.
+    Scheme,
+    /// `$pass_access_scheme`: of the request, after trusted headers.
+    AccessScheme,
+    /// `$pass_server_port`, `$pass_port`.
+    AccessPort,
+    /// `$server_port`.
+    ServerPort,
+    /// `$server_name`: the host of the rules that serve the request.
+    ServerName,
+    /// `$server_protocol`.
+    Protocol,
+    /// `$request_method`.
+    Method,
+    /// `$remote_addr`, `$binary_remote_addr`: the client, after trusted headers.
+    ClientAddress,
+    /// `$realip_remote_addr`: the peer of the connection.
+    PeerAddress,
+    /// `$remote_user`: of basic authentication.
+    User,
+    /// `$req_id`, `$request_id`.
+    RequestId,
+    /// `$content_type`.
+    ContentType,
+    /// `$content_length`.
+    ContentLength,
+    /// `$proxy_add_x_forwarded_for`.
+    ForwardedFor,
+    /// `$namespace` of the Ingress.
+    Namespace,
+    /// `$ingress_name`.
+    Ingress,
+    /// `$service_name`.
+    Service,
+    /// `$service_port`.
+    ServicePort,
+    /// `$location_path`: the path as declared.
+    LocationPath,
+    /// `$proxy_upstream_name`.
+    UpstreamName,
+    /// `$hostname` of the proxy.
+    Hostname,
+    /// `$time_iso8601`.
+    TimeIso8601,
+    /// `$msec`.
+    Msec,
+    /// A name that nobody gives a value to: empty, as a variable of nginx that is not set; or a group of the host's
+    /// pattern, where a location has one of that name.
+    Named(Box<str>),
+}
+
+impl Variable {
+    /// By its name, without the dollar sign.
+    pub fn of(name: &str) -> Self {
+        let field = |name: &str| name.replace('_', "-").to_ascii_lowercase().into();
+        if let [digit @ b'1'..=b'9'] = name.as_bytes() {
+            return Self::Capture(digit - b'0');
+        }
+        match name {
+            "host" => Self::Host,
+            "http_host" | "best_http_host" => Self::BestHost,
+            "request_uri" => Self::RequestUri,
+            "escaped_request_uri" => Self::EscapedRequestUri,
+            "uri" | "document_uri" => Self::Uri,
+            "args" | "query_string" => Self::Args,
+            "is_args" => Self::IsArgs,
+            "scheme" => Self::Scheme,
+            "pass_access_scheme" => Self::AccessScheme,
+            "pass_server_port" | "pass_port" => Self::AccessPort,
+            "server_port" => Self::ServerPort,
+            "server_name" => Self::ServerName,
+            "server_protocol" => Self::Protocol,
+            "request_method" => Self::Method,
+            "remote_addr" | "binary_remote_addr" | "the_real_ip" => Self::ClientAddress,
+            "realip_remote_addr" => Self::PeerAddress,
+            "remote_user" => Self::User,
+            "req_id" | "request_id" => Self::RequestId,
+            "content_type" => Self::ContentType,
+            "content_length" => Self::ContentLength,
+            "proxy_add_x_forwarded_for" => Self::ForwardedFor,
+            "namespace" => Self::Namespace,
+            "ingress_name" => Self::Ingress,
+            "service_name" => Self::Service,
+            "service_port" => Self::ServicePort,
+            "location_path" => Self::LocationPath,
+            "proxy_upstream_name" => Self::UpstreamName,
+            "hostname" => Self::Hostname,
+            "time_iso8601" => Self::TimeIso8601,
+            "msec" => Self::Msec,
+            _ => {
+                if let Some(header) = name.strip_prefix("http_") {
+                    Self::Header(field(header))
+                } else if let Some(argument) = name.strip_prefix("arg_") {
+                    Self::Argument(argument.into())
+                } else if let Some(cookie) = name.strip_prefix("cookie_") {
+                    Self::Cookie(cookie.into())
+                } else {
+                    Self::Named(name.into())
+                }
+            }
+        }
+    }
+}
+
+impl Template {
+    /// Reads a text. Every text is one: `${` without its end, or a `$` before anything else, stands for itself.
+    pub fn parse(text: &str) -> Self {
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            plain.push_str(&rest[..at]);
+            let behind = &rest[at + 1..];
+            let Some((name, length)) = name(behind) else {
+                plain.push('$');
+                rest = behind;
+                continue;
+            };
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain).into()));
+            }
+            parts.push(Part::Variable(Variable::of(name)));
+            rest = &behind[length..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain.into()));
+        }
+        Self { parts: parts.into() }
+    }
+
+    /// One without variables, whatever stands in it.
+    pub fn literal(text: &str) -> Self {
+        let part = (!text.is_empty()).then(|| Part::Text(text.into()));
+        Self { parts: part.into_iter().collect() }
+    }
+
+    /// The text, where no variable stands in it.
+    pub fn as_literal(&self) -> Option<&str> {
+        match &*self.parts {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Its pieces, in order.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Its variables, in order.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Variable(variable) => Some(variable),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// Appends the text to `out`; `value` appends what a variable stands for.
+    pub fn fill(&self, out: &mut Vec<u8>, mut value: impl FnMut(&Variable, &mut Vec<u8>)) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Variable(variable) => value(variable, out),
+            }
+        }
+    }
+}
+
+/// The name that stands behind a `$`, and how many bytes it takes there. One digit is a name by itself.
+fn name(behind: &str) -> Option<(&str, usize)> {
+    if let Some(braced) = behind.strip_prefix('{') {
+        let end = braced.find('}')?;
+        let name = &braced[..end];
+        let is_name = !name.is_empty() && name.bytes().all(is_part_of_name);
+        return is_name.then_some((name, end + 2));
+    }
+    if behind.starts_with(|first: char| matches!(first, '1'..='9')) {
+        return Some((&behind[..1], 1));
+    }
+    let end = behind.bytes().position(|byte| !is_part_of_name(byte)).unwrap_or(behind.len());
+    (end > 0).then(|| (&behind[..end], end))
+}
+
+fn is_part_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filled(text: &str) -> String {
+        let mut out = Vec::new();
+        Template::parse(text).fill(&mut out, |variable, out| {
+            out.extend_from_slice(format!("<{variable:?}>").as_bytes());
+        });
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn variables_are_found() {
+        let cases = [
+            ("", ""),
+            ("plain", "plain"),
+            ("$host", "<Host>"),
+            ("http://$host/a?rd=$escaped_request_uri&x", "http://<Host>/a?rd=<EscapedRequestUri>&x"),
+            ("/$2", "/<Capture(2)>"),
+            ("/$1/$23", "/<Capture(1)>/<Capture(2)>3"),
+            ("${host}name", "<Host>name"),
+            ("$http_x_user_id", "<Header(\"x-user-id\")>"),
+            ("$arg_id-$cookie_Session", "<Argument(\"id\")>-<Cookie(\"Session\")>"),
+            ("$subdomain", "<Named(\"subdomain\")>"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(filled(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_dollar_that_begins_no_variable_is_itself() {
+        for text in ["$", "a$", "$$", "$-", "${", "${}", "${a b}", "100 $ and $.", "$\u{e4}"] {
+            assert_eq!(filled(text), text);
+        }
+    }
+
+    #[test]
+    fn a_text_without_variables_is_literal() {
+        assert_eq!(Template::parse("a $ b").as_literal(), Some("a $ b"));
+        assert_eq!(Template::parse("").as_literal(), Some(""));
+        assert_eq!(Template::parse("a$host").as_literal(), None);
+        assert_eq!(Template::literal("a$host").as_literal(), Some("a$host"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_template(text in ".{0,40}") {
+            Template::parse(&text);
+        }
+
+        /// Nothing but variables is lost: putting the names back gives the text.
+        #[test]
+        fn names_put_back_give_the_text(parts in prop::collection::vec(("[a-z/?=.-]{0,6}", "[a-z]{1,6}"), 0..6)) {
+            let text: String = parts.iter().map(|(plain, name)| format!("{plain}${{zz{name}}}")).collect();
+            let mut out = Vec::new();
+            Template::parse(&text).fill(&mut out, |variable, out| {
+                let Variable::Named(name) = variable else { panic!("{variable:?}") };
+                out.extend_from_slice(format!("${{{name}}}").as_bytes());
+            });
+            prop_assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}
