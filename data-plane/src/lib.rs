@@ -14,6 +14,8 @@ pub mod args;
 pub mod http;
 pub mod listen;
 pub mod metrics;
+pub mod password;
+pub mod rate;
 pub mod subscribe;
 pub mod table;
 pub mod tls;

@@ -1,0 +1,14 @@
+//! Counting clients: requests a second or a minute, and requests in progress (annotations.md 6.10).
+//!
+//! As ingress-nginx' zones: one table for each limit of an Ingress, of a bounded size, shared by all workers, a proxy's own.
+//! A table is pages of atomics, made when a client first falls into one, and searched a group at a time.
+//!
+//! **Invariant:** no lock and, but for the first visit of a page, no allocation on the way of a request. Who has no room left
+//! is forgotten, the one longest away first, where requests are counted; refused, where connections are.
+
+mod connections;
+mod requests;
+mod slots;
+
+pub use self::connections::{ConnectionTable, Permit};
+pub use self::requests::{Rate, RequestTable};
