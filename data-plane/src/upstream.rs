@@ -1,25 +1,56 @@
 //! Endpoints as one worker sees them: whose turn it is, and which connections to them are idle.
 //!
-//! **Invariant:** no connection waits for an endpoint that has left its backend, and none is handed out that has
-//! something to read: it would be an answer to nobody's question.
+//! A set that changes costs a request one pointer: who has left it is looked for on ticks, some endpoints at a time, and
+//! the connections that nobody will use are closed there, a few at a time.
+//!
+//! **Invariant:** no connection is handed out to an endpoint that has left its backend, and none that has something to
+//! read: it would be an answer to nobody's question.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
+use smallvec::SmallVec;
 
 use crate::table::{BackendCell, Endpoint, EndpointSet};
+use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
+mod departed;
 pub(crate) mod link;
 pub(crate) mod pool;
 pub(crate) mod send;
 
 /// A tick sweeps one part of the backends out of so many: 100,000 of them are not walked ten times a second.
 const PARTS: usize = 16;
+
+/// Connections that one tick closes: each costs the kernel some microseconds, in which no request goes on.
+const CLOSED_A_TICK: usize = 32;
+
+/// Dead connections that a request closes on its way to a live one. More than a request leaves behind, so that they do
+/// not pile up; the rest is left to the ticks.
+const CLOSED_A_TAKE: usize = 2;
+
+/// Endpoints of changed sets that one tick looks at.
+const SEARCHED_A_TICK: usize = 16 * 1024;
+
+/// The endpoints that one request has tried in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(SmallVec<[u64; 3]>);
+
+impl Tried {
+    /// One more.
+    pub(crate) fn add(&mut self, endpoint: &Endpoint) {
+        self.0.push(endpoint.id);
+    }
+
+    fn has(&self, endpoint: &Endpoint) -> bool {
+        self.0.contains(&endpoint.id)
+    }
+}
 
 /// The backends that one worker has sent requests to.
 pub(crate) struct Upstreams<C = Link> {
@@ -29,6 +60,8 @@ pub(crate) struct Upstreams<C = Link> {
     part: usize,
     /// All idle connections.
     order: Order,
+    /// Those that nobody will use; they wait for a tick to close them.
+    closing: VecDeque<C>,
     /// How many of them are kept, whosever they are.
     kept: usize,
     /// How long they are kept.
@@ -45,6 +78,10 @@ struct Backend<C> {
     /// Place of the endpoint whose turn it is.
     next: usize,
     idle: HashMap<u64, Idle<C>, RandomState>,
+    /// Whether the set has changed since the last search began.
+    changed: bool,
+    /// The search for endpoints that have left.
+    search: Option<Search>,
 }
 
 impl<C> fmt::Debug for Upstreams<C> {
@@ -61,35 +98,57 @@ impl<C: Reusable> Upstreams<C> {
             backends: std::array::from_fn(|_| HashMap::default()),
             part: 0,
             order: Order::default(),
+            closing: VecDeque::new(),
             kept,
             idle,
         }
     }
 
-    /// The endpoint whose turn it is, `None` when there is none (balancing.md 5.1: strict rotation from a random
-    /// start, each worker for itself, from a new start when the set has changed).
-    pub(crate) fn pick(&mut self, cell: &Arc<BackendCell>) -> Option<Arc<Endpoint>> {
+    /// The endpoint whose turn it is among those that were not tried, `None` when there is none at all (balancing.md
+    /// 5.1: strict rotation from a random start, each worker for itself, from a new start when the set has changed).
+    /// Where all were tried, a new round begins.
+    pub(crate) fn pick(&mut self, cell: &Arc<BackendCell>, tried: &mut Tried) -> Option<Arc<Endpoint>> {
         let backends = &mut self.backends[part_of(cell.id)];
-        let backend = backends.entry(cell.id).or_insert_with(|| Backend {
-            cell: Arc::downgrade(cell),
-            set: Arc::default(),
-            next: 0,
-            idle: HashMap::default(),
-        });
-        backend.renew(cell, &mut self.order);
+        let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
+        backend.renew(cell);
         let list = &backend.set.list;
-        let endpoint = list.get(backend.next).or_else(|| list.first())?;
-        backend.next = (backend.next + 1) % list.len();
-        Some(Arc::clone(endpoint))
+        let count = list.len();
+        if count == 0 {
+            return None;
+        }
+        let first = backend.next % count;
+        // Each step passes one that was tried, so there are few, however many endpoints there are.
+        let untried =
+            (first..first + count).map(|place| place % count).find(|place| !tried.has(&list[*place]));
+        let place = untried.unwrap_or_else(|| {
+            tried.0.clear();
+            first
+        });
+        backend.next = (place + 1) % count;
+        Some(Arc::clone(&list[place]))
     }
 
-    /// An idle connection to an endpoint, the one used last.
-    pub(crate) fn take(&mut self, cell: &BackendCell, endpoint: &Endpoint) -> Option<C> {
-        self.backends[part_of(cell.id)].get_mut(&cell.id)?.idle.get_mut(&endpoint.id)?.take(&mut self.order)
+    /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.
+    pub(crate) fn take(&mut self, cell: &BackendCell, endpoint: &Endpoint, sure: bool) -> Option<C> {
+        let backend = self.backends[part_of(cell.id)].get_mut(&cell.id)?;
+        // Made here, for an endpoint that has just been picked: so only those have pools that have not left, or that the
+        // next search will find.
+        let pool = backend.idle.entry(endpoint.id).or_default();
+        let mut closed = 0;
+        while let Some(connection) = pool.take(&mut self.order) {
+            if connection.is_quiet() && (!sure || connection.is_quiet_now()) {
+                return Some(connection);
+            }
+            closed += 1;
+            if closed > CLOSED_A_TAKE {
+                self.closing.push_back(connection);
+            }
+        }
+        None
     }
 
-    /// Keeps a connection that has served a request for the next one, unless its endpoint has left or it is worn out.
-    /// Where enough are kept, the one that was idle longest makes room.
+    /// Keeps a connection that has served a request for the next one, unless it is worn out. Where enough are kept, the
+    /// one that was idle longest makes room.
     pub(crate) fn give(&mut self, cell: u64, endpoint: &Endpoint, mut connection: C, now: Instant) {
         if self.kept == 0 || !connection.lasts(now) || !connection.is_quiet() {
             return;
@@ -97,45 +156,51 @@ impl<C: Reusable> Upstreams<C> {
         let Some(backend) = self.backends[part_of(cell)].get_mut(&cell) else {
             return;
         };
-        let Some(held) = backend.cell.upgrade() else {
+        // Without a pool its endpoint has left.
+        let Some(pool) = backend.idle.get_mut(&endpoint.id) else {
             return;
         };
-        backend.renew(&held, &mut self.order);
-        // A set is searched only when its pool has nothing for the endpoint, which is the case after it has left.
-        let known = backend.idle.contains_key(&endpoint.id);
-        if known || backend.set.list.iter().any(|other| other.id == endpoint.id) {
-            let pool = backend.idle.entry(endpoint.id).or_default();
-            let place = Place { backend: cell, endpoint: endpoint.id };
-            pool.give(connection, place, now, &mut self.order);
-            self.close_down_to(self.kept);
-        }
+        let place = Place { backend: cell, endpoint: endpoint.id };
+        pool.give(connection, place, now, &mut self.order);
+        self.close_down_to(self.kept);
     }
 
-    /// Closes the connections that nobody will use. Called on every tick: those that are too old go at once; those that
-    /// were ended by the endpoint, whose endpoint left or whose backend is gone, when the turn comes to their part.
+    /// Puts aside what nobody will use, and closes some of it. Called on every tick: the turn of a backend comes with its
+    /// part.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        while let Some(place) = self.order.expired(now, self.idle) {
-            self.close_oldest(place);
-        }
-        let order = &mut self.order;
+        let Self { order, closing, .. } = self;
+        let mut look = SEARCHED_A_TICK;
         self.backends[self.part].retain(|_, backend| {
             let Some(cell) = backend.cell.upgrade() else {
-                backend.idle.values_mut().for_each(|pool| pool.close(order));
+                backend.idle.values_mut().for_each(|pool| closing.extend(pool.drain(order)));
                 return false;
             };
-            backend.renew(&cell, order);
+            backend.renew(&cell);
+            backend.search(&mut look, |pool| closing.extend(pool.drain(order)));
             for pool in backend.idle.values_mut() {
-                pool.sweep(order);
+                pool.sweep(order, closing);
             }
             true
         });
         self.part = (self.part + 1) % PARTS;
+        let mut left = CLOSED_A_TICK.max(self.closing.len().saturating_sub(self.kept));
+        while left > 0 && self.closing.pop_front().is_some() {
+            left -= 1;
+        }
+        while left > 0
+            && let Some(place) = self.order.expired(now, self.idle)
+        {
+            self.close_oldest(place);
+            left -= 1;
+        }
     }
 
-    /// Closes the older half of the idle connections, where files are short. Whether there was one.
+    /// Closes what nobody will use and the older half of the idle connections, where files are short. Whether there was
+    /// one.
     pub(crate) fn shed(&mut self) -> bool {
-        let before = self.order.len();
-        self.close_down_to(before / 2);
+        let before = self.order.len() + self.closing.len();
+        self.closing.clear();
+        self.close_down_to(self.order.len() / 2);
         before > 0
     }
 
@@ -173,8 +238,19 @@ fn part_of(backend: u64) -> usize {
 }
 
 impl<C> Backend<C> {
-    /// Looks at the endpoints of this moment; where they have changed, lets go of those that left.
-    fn renew(&mut self, cell: &BackendCell, order: &mut Order) {
+    fn new(cell: &Arc<BackendCell>) -> Self {
+        Self {
+            cell: Arc::downgrade(cell),
+            set: Arc::default(),
+            next: 0,
+            idle: HashMap::default(),
+            changed: false,
+            search: None,
+        }
+    }
+
+    /// Looks at the endpoints of this moment.
+    fn renew(&mut self, cell: &BackendCell) {
         let now = cell.endpoints();
         if Arc::ptr_eq(&now, &self.set) {
             return;
@@ -184,16 +260,23 @@ impl<C> Backend<C> {
             0 => 0,
             len => fastrand::usize(..len),
         };
-        if !self.idle.is_empty() {
-            let left: std::collections::HashSet<u64, RandomState> =
-                self.set.list.iter().map(|endpoint| endpoint.id).collect();
-            self.idle.retain(|id, pool| {
-                let stays = left.contains(id);
-                if !stays {
-                    pool.close(order);
-                }
-                stays
-            });
+        self.changed = true;
+    }
+
+    /// Goes on with the search for endpoints that have left, past `look` endpoints at most, and lets go of their pools.
+    fn search(&mut self, look: &mut usize, mut close: impl FnMut(&mut Idle<C>)) {
+        if self.search.is_none() && std::mem::take(&mut self.changed) {
+            let pools = self.idle.keys().copied();
+            self.search = Some(Search::new(Arc::clone(&self.set), pools));
+        }
+        let Some(departed) = self.search.as_mut().and_then(|search| search.advance(look)) else {
+            return;
+        };
+        self.search = None;
+        for id in departed {
+            if let Some(mut pool) = self.idle.remove(&id) {
+                close(&mut pool);
+            }
         }
     }
 }

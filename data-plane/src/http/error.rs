@@ -8,6 +8,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
+    /// The endpoints have all left since the request was routed.
+    NoEndpoints,
     /// The endpoint refused the connection, or there is no way to it.
     ConnectFailed,
     /// The endpoint did not accept in time.
@@ -46,7 +48,8 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::NoEndpoints,
         Self::ConnectFailed,
         Self::ConnectTimeout,
         Self::Closed,
@@ -62,6 +65,7 @@ impl Kind {
     /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
     pub fn status(self) -> u16 {
         match self {
+            Self::NoEndpoints => 503,
             Self::ConnectFailed | Self::Closed | Self::InvalidHead | Self::InvalidBody => 502,
             Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout => 504,
             Self::ClientGone => 499,
@@ -75,7 +79,8 @@ impl Kind {
         match self {
             Self::ConnectFailed | Self::ConnectTimeout => Retry::Always,
             Self::Closed | Self::SendTimeout | Self::ReadTimeout => Retry::IfIdempotent,
-            Self::InvalidHead
+            Self::NoEndpoints
+            | Self::InvalidHead
             | Self::InvalidBody
             | Self::ClientGone
             | Self::ClientTimeout
@@ -86,6 +91,7 @@ impl Kind {
     /// The metric's label.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::NoEndpoints => "no_endpoints",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::Closed => "closed",

@@ -70,16 +70,6 @@ impl Link {
         let input = std::mem::take(&mut self.input);
         buffers.give_input(input);
     }
-
-    /// Asks the kernel, not the runtime's last word, whether the endpoint has closed or said something.
-    ///
-    /// One system call; for requests that cannot be sent twice, which should not meet a connection that is just being
-    /// closed.
-    pub(crate) fn is_quiet_now(&self) -> bool {
-        let mut one = [MaybeUninit::uninit()];
-        let peeked = SockRef::from(&self.stream).peek(&mut one);
-        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
 }
 
 impl Reusable for Link {
@@ -87,6 +77,14 @@ impl Reusable for Link {
         // No system call unless epoll has reported something.
         let read = self.stream.try_read(&mut [0]);
         self.input.is_empty() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// One system call; for requests that cannot be sent twice, which should not meet a connection that is just being
+    /// closed.
+    fn is_quiet_now(&self) -> bool {
+        let mut one = [MaybeUninit::uninit()];
+        let peeked = SockRef::from(&self.stream).peek(&mut one);
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     fn lasts(&mut self, now: Instant) -> bool {

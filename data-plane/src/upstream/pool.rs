@@ -11,6 +11,9 @@ pub(crate) trait Reusable {
     /// Whether the peer has neither closed it nor said anything unasked.
     fn is_quiet(&self) -> bool;
 
+    /// The same, from the kernel, which may know of a close that the runtime was not told of yet.
+    fn is_quiet_now(&self) -> bool;
+
     /// Counts a request that it served; whether it may serve another one.
     fn lasts(&mut self, now: Instant) -> bool;
 }
@@ -79,11 +82,19 @@ impl<C> Idle<C> {
         }
     }
 
-    /// Closes all.
-    pub(crate) fn close(&mut self, order: &mut Order) {
-        for (_, number) in self.connections.drain(..) {
+    /// Takes all out.
+    pub(crate) fn drain(&mut self, order: &mut Order) -> impl Iterator<Item = C> {
+        self.connections.drain(..).map(|(connection, number)| {
             order.since.remove(&number);
-        }
+            connection
+        })
+    }
+
+    /// The one that was given last.
+    pub(crate) fn take(&mut self, order: &mut Order) -> Option<C> {
+        let (connection, number) = self.connections.pop_back()?;
+        order.since.remove(&number);
+        Some(connection)
     }
 
     /// Number of connections.
@@ -94,30 +105,24 @@ impl<C> Idle<C> {
 }
 
 impl<C: Reusable> Idle<C> {
-    /// One that is quiet. Those that are not are closed on the way.
-    pub(crate) fn take(&mut self, order: &mut Order) -> Option<C> {
-        while let Some((connection, number)) = self.connections.pop_back() {
-            order.since.remove(&number);
-            if connection.is_quiet() {
-                return Some(connection);
-            }
-        }
-        None
-    }
-
     /// Keeps one more.
     pub(crate) fn give(&mut self, connection: C, place: Place, now: Instant, order: &mut Order) {
         self.connections.push_back((connection, order.push(place, now)));
     }
 
-    /// Closes those that are not quiet.
-    pub(crate) fn sweep(&mut self, order: &mut Order) {
-        self.connections.retain(|(connection, number)| {
-            let quiet = connection.is_quiet();
-            if !quiet {
-                order.since.remove(number);
+    /// Puts those aside that are not quiet.
+    pub(crate) fn sweep(&mut self, order: &mut Order, closing: &mut VecDeque<C>) {
+        // A look costs nothing, and there is one to put aside only when an endpoint has closed.
+        if self.connections.iter().all(|(connection, _)| connection.is_quiet()) {
+            return;
+        }
+        for (connection, number) in std::mem::take(&mut self.connections) {
+            if connection.is_quiet() {
+                self.connections.push_back((connection, number));
+            } else {
+                order.since.remove(&number);
+                closing.push_back(connection);
             }
-            quiet
-        });
+        }
     }
 }

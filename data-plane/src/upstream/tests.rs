@@ -8,6 +8,8 @@ use super::*;
 struct Fake {
     number: u32,
     closed: Rc<Cell<bool>>,
+    /// Closed, and only the kernel knows.
+    unnoticed: bool,
     worn: bool,
 }
 
@@ -20,6 +22,10 @@ impl Fake {
 impl Reusable for Fake {
     fn is_quiet(&self) -> bool {
         !self.closed.get()
+    }
+
+    fn is_quiet_now(&self) -> bool {
+        self.is_quiet() && !self.unnoticed
     }
 
     fn lasts(&mut self, _: Instant) -> bool {
@@ -35,11 +41,27 @@ fn store(cell: &BackendCell, endpoints: &[&Arc<Endpoint>]) {
     cell.store(EndpointSet { list: endpoints.iter().map(|endpoint| Arc::clone(endpoint)).collect() });
 }
 
+/// A backend with three endpoints, each of which was picked once.
 fn backend() -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
+    keeping(2)
+}
+
+/// The same, with room for so many idle connections.
+fn keeping(kept: usize) -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
     let cell = Arc::new(BackendCell::new(1, "ns/echo/80".into()));
     let endpoints = [endpoint(1), endpoint(2), endpoint(3)];
     store(&cell, &endpoints.iter().collect::<Vec<_>>());
-    (cell, endpoints, Upstreams::new(2, Duration::from_secs(60)))
+    let mut upstreams = Upstreams::new(kept, Duration::from_secs(60));
+    for _ in 0..3 {
+        let endpoint = pick(&mut upstreams, &cell).unwrap();
+        assert!(upstreams.take(&cell, &endpoint, false).is_none());
+    }
+    (cell, endpoints, upstreams)
+}
+
+/// The endpoint of a request that has tried none.
+fn pick(upstreams: &mut Upstreams<Fake>, cell: &Arc<BackendCell>) -> Option<Arc<Endpoint>> {
+    upstreams.pick(cell, &mut Tried::default())
 }
 
 /// Sweeps every part.
@@ -50,7 +72,7 @@ fn sweep(upstreams: &mut Upstreams<Fake>, now: Instant) {
 #[test]
 fn everybody_in_turn() {
     let (cell, endpoints, mut upstreams) = backend();
-    let picked: Vec<u64> = (0..30).map(|_| upstreams.pick(&cell).unwrap().id).collect();
+    let picked: Vec<u64> = (0..30).map(|_| pick(&mut upstreams, &cell).unwrap().id).collect();
     for window in picked.windows(3) {
         let mut ids = window.to_vec();
         ids.sort_unstable();
@@ -58,43 +80,41 @@ fn everybody_in_turn() {
     }
     // The same endpoints in a new set are a change; none at all is an answer, too.
     store(&cell, &[&endpoints[1]]);
-    assert_eq!(upstreams.pick(&cell).unwrap().id, 2);
+    assert_eq!(pick(&mut upstreams, &cell).unwrap().id, 2);
     store(&cell, &[]);
-    assert!(upstreams.pick(&cell).is_none());
+    assert!(pick(&mut upstreams, &cell).is_none());
 }
 
 #[test]
 fn starts_are_spread() {
     let (cell, ..) = backend();
     let starts: std::collections::HashSet<u64> =
-        (0..100).map(|_| Upstreams::<Fake>::new(1, Duration::ZERO).pick(&cell).unwrap().id).collect();
+        (0..100).map(|_| pick(&mut Upstreams::new(1, Duration::ZERO), &cell).unwrap().id).collect();
     assert_eq!(starts.len(), 3);
 }
 
 #[test]
 fn the_last_one_given_is_taken_first() {
     let (cell, [one, ..], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let now = shared::clock::now();
     for number in 0..3 {
         upstreams.give(cell.id, &one, Fake::new(number), now);
     }
     let taken: Vec<u32> =
-        std::iter::from_fn(|| upstreams.take(&cell, &one).map(|fake| fake.number)).collect();
+        std::iter::from_fn(|| upstreams.take(&cell, &one, false).map(|fake| fake.number)).collect();
     assert_eq!(taken, [2, 1], "two are kept");
 }
 
 #[test]
 fn what_has_ended_is_not_handed_out() {
     let (cell, [one, two, _], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let now = shared::clock::now();
     let [first, second] = [Fake::new(1), Fake::new(2)];
     upstreams.give(cell.id, &one, first.clone(), now);
     upstreams.give(cell.id, &one, second.clone(), now);
     second.closed.set(true);
-    assert_eq!(upstreams.take(&cell, &one).unwrap().number, 1);
-    assert!(upstreams.take(&cell, &one).is_none());
+    assert_eq!(upstreams.take(&cell, &one, false).unwrap().number, 1);
+    assert!(upstreams.take(&cell, &one, false).is_none());
     upstreams.give(cell.id, &two, first.clone(), now);
     first.closed.set(true);
     sweep(&mut upstreams, now);
@@ -104,7 +124,6 @@ fn what_has_ended_is_not_handed_out() {
 #[test]
 fn the_old_go() {
     let (cell, [one, ..], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let now = shared::clock::now();
     upstreams.give(cell.id, &one, Fake::new(1), now);
     upstreams.give(cell.id, &one, Fake::new(2), now + Duration::from_secs(30));
@@ -115,14 +134,13 @@ fn the_old_go() {
 #[test]
 fn connections_of_endpoints_that_left_are_closed() {
     let (cell, [one, two, three], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let now = shared::clock::now();
     upstreams.give(cell.id, &one, Fake::new(1), now);
     upstreams.give(cell.id, &two, Fake::new(2), now);
     store(&cell, &[&two, &three]);
     sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 1);
-    // One that was busy when its endpoint left is not kept either.
+    // One that was busy when its endpoint left is not kept either, before the worker has noticed or after.
     upstreams.give(cell.id, &one, Fake::new(3), now);
     assert_eq!(upstreams.idle(), 1);
     upstreams.give(cell.id, &three, Fake::new(4), now);
@@ -132,7 +150,6 @@ fn connections_of_endpoints_that_left_are_closed() {
 #[test]
 fn a_backend_that_is_gone_takes_its_connections_along() {
     let (cell, [one, ..], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let now = shared::clock::now();
     upstreams.give(cell.id, &one, Fake::new(1), now);
     let id = cell.id;
@@ -145,9 +162,7 @@ fn a_backend_that_is_gone_takes_its_connections_along() {
 
 #[test]
 fn one_budget_for_all_endpoints() {
-    let (cell, [one, two, _], _) = backend();
-    let mut upstreams = Upstreams::new(100, Duration::from_secs(60));
-    upstreams.pick(&cell).unwrap();
+    let (cell, [one, two, _], mut upstreams) = keeping(100);
     let now = shared::clock::now();
     for number in 0..99 {
         upstreams.give(cell.id, &one, Fake::new(number), now);
@@ -158,7 +173,7 @@ fn one_budget_for_all_endpoints() {
     upstreams.give(cell.id, &one, Fake::new(101), now);
     assert_eq!(upstreams.idle(), 100);
     let taken: Vec<u32> =
-        std::iter::from_fn(|| upstreams.take(&cell, &one)).map(|fake| fake.number).collect();
+        std::iter::from_fn(|| upstreams.take(&cell, &one, false)).map(|fake| fake.number).collect();
     assert_eq!((taken.len(), taken[0], taken[97]), (98, 101, 2), "the oldest two made room");
     assert_eq!(upstreams.idle(), 2);
 }
@@ -166,7 +181,6 @@ fn one_budget_for_all_endpoints() {
 #[test]
 fn the_worn_are_not_kept() {
     let (cell, [one, ..], mut upstreams) = backend();
-    upstreams.pick(&cell).unwrap();
     let worn = Fake { worn: true, ..Fake::default() };
     upstreams.give(cell.id, &one, worn, shared::clock::now());
     assert_eq!(upstreams.idle(), 0);
@@ -174,9 +188,7 @@ fn the_worn_are_not_kept() {
 
 #[test]
 fn a_shortage_closes_the_older_half_until_none_is_left() {
-    let (cell, [one, two, _], _) = backend();
-    let mut upstreams = Upstreams::new(100, Duration::from_secs(60));
-    upstreams.pick(&cell).unwrap();
+    let (cell, [one, two, _], mut upstreams) = keeping(100);
     let now = shared::clock::now();
     upstreams.give(cell.id, &one, Fake::new(0), now);
     for number in 1..5 {
@@ -184,7 +196,7 @@ fn a_shortage_closes_the_older_half_until_none_is_left() {
     }
     let left: Vec<usize> = std::iter::from_fn(|| upstreams.shed().then(|| upstreams.idle())).collect();
     assert_eq!(left, [2, 1, 0]);
-    assert!(upstreams.take(&cell, &one).is_none());
+    assert!(upstreams.take(&cell, &one, false).is_none());
 }
 
 #[test]
@@ -192,7 +204,7 @@ fn a_tick_sweeps_one_part() {
     let mut upstreams = Upstreams::<Fake>::new(1, Duration::from_secs(60));
     for id in 0..160 {
         let cell = Arc::new(BackendCell::new(id, "ns/echo/80".into()));
-        assert!(upstreams.pick(&cell).is_none());
+        assert!(pick(&mut upstreams, &cell).is_none());
     }
     let now = shared::clock::now();
     let left = |upstreams: &Upstreams<Fake>| upstreams.backends.iter().map(HashMap::len).sum::<usize>();
@@ -200,4 +212,97 @@ fn a_tick_sweeps_one_part() {
         upstreams.sweep(now);
         assert_eq!(left(&upstreams), 160 - tick * 10);
     }
+}
+
+#[test]
+fn a_request_meets_each_endpoint_once_before_it_meets_one_again() {
+    let (cell, endpoints, mut upstreams) = backend();
+    for _ in 0..20 {
+        let mut tried = Tried::default();
+        for round in 0..3 {
+            let mut met: Vec<u64> = Vec::new();
+            for _ in 0..3 {
+                let endpoint = upstreams.pick(&cell, &mut tried).unwrap();
+                tried.add(&endpoint);
+                met.push(endpoint.id);
+                // Others take their turns between.
+                for _ in 0..fastrand::usize(..4) {
+                    pick(&mut upstreams, &cell).unwrap();
+                }
+            }
+            met.sort_unstable();
+            assert_eq!(met, [1, 2, 3], "{round}");
+        }
+    }
+    // Those that left meanwhile are no reason to wait for a round.
+    let mut tried = Tried::default();
+    endpoints.iter().for_each(|endpoint| tried.add(endpoint));
+    store(&cell, &[&endpoint(4), &endpoints[0]]);
+    assert_eq!(upstreams.pick(&cell, &mut tried).unwrap().id, 4);
+}
+
+#[test]
+fn the_kernel_is_asked_for_who_cannot_ask_twice() {
+    let (cell, [one, ..], mut upstreams) = backend();
+    let now = shared::clock::now();
+    for sure in [true, false] {
+        let dead = Fake { number: 7, unnoticed: true, ..Fake::default() };
+        upstreams.give(cell.id, &one, dead, now);
+        let taken = upstreams.take(&cell, &one, sure).map(|fake| fake.number);
+        assert_eq!(taken, (!sure).then_some(7));
+    }
+}
+
+#[test]
+fn a_change_closes_a_few_a_tick_and_none_on_the_way_of_a_request() {
+    let (cell, [one, two, _], mut upstreams) = keeping(2_000);
+    let now = shared::clock::now();
+    let fake = Fake::new(0);
+    let open = || Rc::strong_count(&fake.closed) - 1;
+    for _ in 0..1_000 {
+        upstreams.give(cell.id, &one, fake.clone(), now);
+    }
+    store(&cell, &[&two]);
+    assert_eq!(pick(&mut upstreams, &cell).unwrap().id, 2);
+    assert!(upstreams.take(&cell, &two, false).is_none());
+    upstreams.give(cell.id, &two, Fake::new(1), now);
+    assert_eq!(open(), 1_000);
+    let mut before = open();
+    for _ in 0..PARTS + 1_000 / CLOSED_A_TICK + 1 {
+        upstreams.sweep(now);
+        assert!(before - open() <= CLOSED_A_TICK, "{}", before - open());
+        before = open();
+    }
+    assert_eq!((open(), upstreams.idle()), (0, 1));
+    // Old ones, and those of an endpoint that is no more, go the same way.
+    for _ in 0..100 {
+        upstreams.give(cell.id, &two, fake.clone(), now);
+    }
+    upstreams.sweep(now + Duration::from_secs(60));
+    assert_eq!(open(), 101 - CLOSED_A_TICK);
+    fake.closed.set(true);
+    assert!(upstreams.take(&cell, &two, false).is_none());
+    assert_eq!(open(), 101 - CLOSED_A_TICK - CLOSED_A_TAKE);
+    upstreams.sweep(now);
+    assert_eq!(open(), 101 - 2 * CLOSED_A_TICK - CLOSED_A_TAKE);
+    assert!(upstreams.shed());
+    assert_eq!(open(), 0);
+}
+
+#[test]
+fn a_search_takes_many_ticks_over_many_endpoints() {
+    let (cell, [one, ..], mut upstreams) = keeping(10);
+    let now = shared::clock::now();
+    upstreams.give(cell.id, &one, Fake::new(0), now);
+    let many = || EndpointSet { list: (10..100_010).map(endpoint).collect() };
+    cell.store(many());
+    let mut visits = 0;
+    while upstreams.idle() > 0 {
+        // The set changes again while it is searched, which does not begin the search anew.
+        cell.store(many());
+        sweep(&mut upstreams, now);
+        visits += 1;
+        assert!(visits <= 100_000 / SEARCHED_A_TICK + 1);
+    }
+    assert!(visits > 1);
 }

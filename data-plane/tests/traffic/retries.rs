@@ -1,3 +1,6 @@
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use data_plane::http::error::Kind;
@@ -98,4 +101,113 @@ fn what_is_no_answer_is_502_and_not_tried_again() {
         assert_eq!(Client::new(proxy.http).get("/").status, 502, "{nonsense}");
         assert_eq!(origin.seen().len(), 1);
     }
+}
+
+/// Clients in threads of their own, each asking so often. Gives how many answers were not 200.
+fn at_once(clients: usize, times: usize, method: &str, address: SocketAddr) -> usize {
+    let failed = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut client = Client::new(address);
+                let bad = (0..times).filter(|_| client.ask(&request(method)).status != 200).count();
+                failed.fetch_add(bad, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
+    });
+    failed.into_inner()
+}
+
+#[test]
+fn however_many_ask_at_once_a_retry_goes_to_an_endpoint_that_was_not_tried() {
+    let origins = [Origin::says("one"), Origin::says("two")];
+    for good in [&origins[..1], &origins[..]] {
+        let addresses: Vec<_> = good.iter().map(|origin| origin.address).chain([refusing()]).collect();
+        let proxy = Proxy::serving(Limits::default(), &addresses);
+        for method in ["GET", "POST"] {
+            assert_eq!(at_once(50, 20, method, proxy.http), 0, "{method}, one of {}", addresses.len());
+        }
+        let failures = &proxy.metrics.worker(0).failures[Kind::ConnectFailed as usize];
+        assert!(failures.value() > 100, "it was asked");
+    }
+}
+
+/// Serves one request a connection; what it does with the second one is to send these bytes and close. The first so many
+/// connections are served together.
+fn once_then(bytes: &'static str, together: usize) -> Origin {
+    let barrier = Barrier::new(together);
+    Origin::raw(move |mut stream, number, seen| {
+        for answer in [ok("once"), bytes.into()] {
+            let Some(request) = read_request(&mut stream, number) else { return };
+            seen.lock().unwrap().push(request);
+            if number < together && !answer.is_empty() {
+                barrier.wait();
+            }
+            stream.write_all(&answer).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_dead_kept_connection_is_no_try_and_after_it_none_is_taken() {
+    let origin = once_then("", 2);
+    let limits = Limits { tries: 1, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    // Two of them are kept, and will both die.
+    let mut clients = [Client::new(proxy.http), Client::new(proxy.http)];
+    clients.iter_mut().for_each(|client| client.send(request("PUT")));
+    clients.iter_mut().for_each(|client| assert_eq!(client.receive(false).unwrap().status, 200));
+    for _ in 0..10 {
+        assert_eq!(clients[0].ask(&request("PUT")).text(), "once");
+    }
+    let metrics = proxy.metrics.worker(0);
+    assert_eq!(metrics.failures[Kind::Closed as usize].value(), metrics.reused.value());
+    assert_eq!(metrics.connected.value(), 2 + metrics.reused.value());
+}
+
+#[test]
+fn a_kept_connection_that_dies_within_an_answer_is_a_try() {
+    let origin = once_then("HTTP/1.1 20", 1);
+    let limits = Limits { tries: 1, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let statuses: Vec<u16> = (0..4).map(|_| client.ask(&request("PUT")).status).collect();
+    assert_eq!(statuses, [200, 502, 200, 502]);
+    assert_eq!(origin.seen().len(), 4);
+}
+
+#[test]
+fn what_may_have_been_acted_upon_is_not_sent_again_after_silence() {
+    let silent = Origin::raw(|mut stream, number, seen| {
+        while let Some(request) = read_request(&mut stream, number) {
+            seen.lock().unwrap().push(request);
+        }
+    });
+    let good = Origin::says("good");
+    let limits = Limits { read: Duration::from_millis(1), ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[silent.address, good.address]);
+    let mut client = Client::new(proxy.http);
+    for method in ["POST", "LOCK", "PATCH"] {
+        let before = (silent.seen().len(), good.seen().len());
+        let statuses: Vec<u16> = (0..4).map(|_| client.ask(&request(method)).status).collect();
+        let of = |status| statuses.iter().filter(|it| **it == status).count();
+        assert_eq!((of(504), of(200)), (2, 2), "{method}");
+        assert_eq!((silent.seen().len(), good.seen().len()), (before.0 + 2, before.1 + 2), "{method}");
+    }
+    for _ in 0..2 {
+        assert_eq!(client.ask(&request("PUT")).text(), "good");
+    }
+}
+
+#[test]
+fn endpoints_that_all_leave_while_a_body_is_read_are_503() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send("PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.receive(false).unwrap().status, 100, "it is routed");
+    proxy.remove_endpoint("echo", 0);
+    client.send("body");
+    assert_eq!(client.receive(false).unwrap().status, 503);
+    assert_eq!(origin.seen().len(), 0);
 }

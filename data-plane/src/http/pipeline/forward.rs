@@ -12,6 +12,7 @@ use crate::http::h1::write_request;
 use crate::http::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::table::{BackendCell, Endpoint};
+use crate::upstream::Tried;
 use crate::upstream::link::Link;
 use crate::upstream::send::{self, Answered, Failed, Request};
 use crate::worker::Worker;
@@ -65,16 +66,17 @@ async fn attempt<B: RequestBody>(
     let request =
         Request { head: text, writer, to_head: head.method == Method::Head, upgrade: head.upgrade.is_some() };
     let idempotent = head.method.is_retriable();
+    // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
+    let once = !idempotent || !matches!(payload, Payload::Whole { .. });
     let mut tries = worker.limits.tries;
+    let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
     loop {
-        // The endpoints may all have left since the request was routed.
-        let picked = worker.upstreams.borrow_mut().pick(&chosen.cell);
-        let endpoint = picked.ok_or(Kind::ConnectFailed)?;
+        let picked = worker.upstreams.borrow_mut().pick(&chosen.cell, &mut tried);
+        let endpoint = picked.ok_or(Kind::NoEndpoints)?;
         tally.asked(&endpoint);
-        let once = !idempotent || !matches!(payload, Payload::Whole { .. });
-        let tried = match link(call, &chosen.cell, &endpoint, fresh, once).await {
+        let (failed, reused) = match link(call, &chosen.cell, &endpoint, fresh, once).await {
             Ok(mut link) => match send::send(worker, timer, &mut link, &request, &mut payload).await {
                 Ok(answered) => {
                     tally.answered(answered.head.status, false);
@@ -82,19 +84,20 @@ async fn attempt<B: RequestBody>(
                 }
                 Err(failed) => {
                     link.rest(&worker.buffers);
-                    Tried { failed, reused: link.reused }
+                    (failed, link.reused)
                 }
             },
-            Err(error) => Tried { failed: Failed { error, sent: false, answered: false }, reused: false },
+            Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
-        let Tried { failed, reused } = tried;
         let kind = failed.error.kind;
         worker.metrics.failed(kind);
         tally.answered(kind.status(), true);
-        // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows.
+        // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
+        // it speak against the endpoint.
         let dead = reused && kind == Kind::Closed && !failed.answered;
         if !dead || fresh {
             tries = tries.saturating_sub(1);
+            tried.add(&endpoint);
         }
         if tries == 0 || !may_retry(&failed, idempotent) || !payload.is_replayable() {
             return Err(failed.error);
@@ -102,12 +105,6 @@ async fn attempt<B: RequestBody>(
         fresh |= dead;
         worker.metrics.retries.add(1);
     }
-}
-
-struct Tried {
-    failed: Failed,
-    /// Whether the connection had served another request.
-    reused: bool,
 }
 
 /// Whether another endpoint may be asked.
@@ -125,7 +122,7 @@ fn may_retry(failed: &Failed, idempotent: bool) -> bool {
 
 /// A connection to an endpoint: a kept one, else a new one.
 ///
-/// `once` says that the request cannot be sent twice: then a kept connection is asked again whether it is still open.
+/// `once` says that the request cannot be sent twice.
 async fn link(
     call: Call<'_>,
     cell: &BackendCell,
@@ -134,15 +131,10 @@ async fn link(
     once: bool,
 ) -> Result<Link, ProxyError> {
     let Call { worker, timer, .. } = call;
-    if !fresh {
-        loop {
-            let kept = worker.upstreams.borrow_mut().take(cell, endpoint);
-            let Some(link) = kept else { break };
-            if !once || link.is_quiet_now() {
-                worker.metrics.reused.add(1);
-                return Ok(link);
-            }
-        }
+    let kept = if fresh { None } else { worker.upstreams.borrow_mut().take(cell, endpoint, once) };
+    if let Some(link) = kept {
+        worker.metrics.reused.add(1);
+        return Ok(link);
     }
     let connecting = timer.limit(worker.limits.connect, Link::connect(endpoint.address));
     match connecting.await {

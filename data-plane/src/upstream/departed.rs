@@ -1,0 +1,41 @@
+//! Which of the endpoints that a worker keeps connections to have left their backend.
+//!
+//! Asking a set of 100,000 endpoints for each of some ids would cost a worker milliseconds, so a search goes past some of
+//! them at a time. It keeps to the set that it began with: an endpoint that has left never comes back (its id is not used
+//! again), so what it finds is right however often the set has changed meanwhile.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+use crate::table::EndpointSet;
+
+/// A search under way.
+#[derive(Debug)]
+pub(super) struct Search {
+    set: Arc<EndpointSet>,
+    /// How many of the set were looked at.
+    place: usize,
+    /// Ids that were not met yet.
+    missing: HashSet<u64, RandomState>,
+}
+
+impl Search {
+    /// Looks for these ids in a set.
+    pub(super) fn new(set: Arc<EndpointSet>, ids: impl Iterator<Item = u64>) -> Self {
+        Self { set, place: 0, missing: ids.collect() }
+    }
+
+    /// Looks at `budget` more endpoints, and takes from it what was looked at. The ids that have left, at the end.
+    pub(super) fn advance(&mut self, budget: &mut usize) -> Option<HashSet<u64, RandomState>> {
+        let rest = &self.set.list[self.place..];
+        let some = rest.len().min(*budget);
+        for endpoint in &rest[..some] {
+            self.missing.remove(&endpoint.id);
+        }
+        *budget -= some;
+        self.place += some;
+        (self.place == self.set.list.len()).then(|| std::mem::take(&mut self.missing))
+    }
+}
