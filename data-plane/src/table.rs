@@ -14,6 +14,7 @@
 pub mod apply;
 pub mod canary;
 pub mod cell;
+pub mod certified;
 pub mod directory;
 pub mod host;
 pub mod paths;
@@ -22,7 +23,7 @@ pub mod retire;
 
 use std::sync::Arc;
 
-use crate::tls::certified::Certified;
+use certified::Certified;
 
 pub use apply::Writer;
 pub use canary::CompiledCanary;

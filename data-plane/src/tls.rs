@@ -2,7 +2,6 @@
 //!
 //! **Invariant:** a private key is read on the control thread, once, and never reaches a disk or a log.
 
-pub mod certified;
 pub mod own;
 pub mod resolver;
 pub mod sessions;

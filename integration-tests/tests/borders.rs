@@ -77,6 +77,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/*", &[]),
     // The proxy.
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
+    // A key and its certificate are made ready for handshakes once, where tables are written.
+    ("data-plane/src/table/certified.rs", &[Rustls]),
     ("data-plane/src/table*", &[Http]),
     // The codec, the guard and the names are pure.
     ("data-plane/src/http/h1*", &[Http]),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
-use crate::tls::certified::Certified;
+use super::certified::Certified;
 
 /// The endpoints of one backend.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::paths::{Declared, Router};
-use crate::tls::certified::Certified;
+use super::certified::Certified;
 
 /// One virtual host. Immutable.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use shared::resource::{Certificate, Chain};
 
 use super::{Counters, Leave};
 use crate::table::cell::CertificateCell;
-use crate::tls::certified::{Certified, CertifiedError};
+use crate::table::certified::{Certified, CertifiedError};
 
 /// All certificates and their cells.
 #[derive(Debug)]
