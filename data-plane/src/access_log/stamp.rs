@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::worker::date::{MONTHS, Moment};
+use jiff::Timestamp;
 
 /// The text of the last second that was asked for.
 #[derive(Debug, Default)]
@@ -18,13 +18,11 @@ impl Stamp {
         let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.second != Some(second) {
             self.second = Some(second);
-            let moment = Moment::of(time);
-            let (hour, minute, second) = moment.clock();
-            let (month, year) = (MONTHS[moment.month], moment.year);
             self.text.clear();
+            let time = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
             // Writing to a String cannot fail.
             let _ =
-                write!(self.text, "{:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} +0000", moment.day);
+                write!(self.text, "{}", time.unwrap_or_default().strftime("%d/%b/%Y:%H:%M:%S +0000"));
         }
         &self.text
     }
