@@ -21,6 +21,7 @@ use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
 mod departed;
 pub(crate) mod link;
+pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
 

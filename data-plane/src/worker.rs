@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,22 +18,15 @@ use tokio::task::spawn_local;
 use tracing::{debug, error, warn};
 
 use crate::access_log;
-use crate::http::conn::{self, Peer};
+use crate::http::conn;
+use crate::http::peer::Peer;
+use crate::http::server::Server;
 use crate::listen::{self, Listener, Scheme};
+use crate::local::isolated::isolated;
+use crate::local::timer::TICK;
+use crate::local::{Limits, Local};
 use crate::metrics::WorkerMetrics;
-use crate::table::{HostTable, TableReader, Tables};
-use crate::upstream::Upstreams;
-use crate::worker::buffers::Buffers;
-use crate::worker::date::HttpDate;
-use crate::worker::guard::{Open, isolated};
-pub use crate::worker::limits::Limits;
-use crate::worker::timer::{TICK, Timers};
-
-pub(crate) mod buffers;
-pub(crate) mod date;
-pub(crate) mod guard;
-pub(crate) mod limits;
-pub(crate) mod timer;
+use crate::table::Tables;
 
 /// What a worker is made of.
 #[derive(Debug)]
@@ -70,57 +63,41 @@ pub fn spawn(config: WorkerConfig) -> io::Result<JoinHandle<io::Result<()>>> {
     })
 }
 
-/// What the connections of one worker share.
-///
-/// A `RefCell` here is borrowed for one call and never across an await.
-pub(crate) struct Worker {
-    tables: RefCell<TableReader>,
-    pub(crate) upstreams: RefCell<Upstreams>,
-    pub(crate) timers: Rc<Timers>,
-    pub(crate) buffers: Buffers,
-    pub(crate) log: RefCell<access_log::Lines>,
-    pub(crate) metrics: Arc<WorkerMetrics>,
-    pub(crate) limits: Limits,
-    pub(crate) date: RefCell<HttpDate>,
-    tls: tokio_rustls::TlsAcceptor,
+/// The thread's own: what its connections use, and how many there are.
+struct Worker {
+    server: Rc<Server>,
     open: Cell<usize>,
 }
 
-impl Worker {
-    /// Asks the table of this moment; a request asks once. The table cannot leave the closure: were a request to keep
-    /// it, the worker might be the one to free it.
-    pub(crate) fn with_table<R>(&self, ask: impl FnOnce(&HostTable) -> R) -> R {
-        ask(self.tables.borrow_mut().load())
-    }
+/// Counts a connection as open until dropped.
+struct Open {
+    worker: Rc<Worker>,
+}
 
-    /// Whether connections have to end after the present request.
-    pub(crate) fn closing(&self) -> bool {
-        self.timers.phase() >= Phase::Closing
+impl Open {
+    /// One more.
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.open.set(worker.open.get() + 1);
+        worker.server.local.metrics.open.set(worker.open.get() as u64);
+        Self { worker: Rc::clone(worker) }
     }
+}
 
-    /// Turns plain connections into TLS ones.
-    pub(crate) fn tls(&self) -> &tokio_rustls::TlsAcceptor {
-        &self.tls
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.open.set(self.worker.open.get() - 1);
+        self.worker.server.local.metrics.open.set(self.worker.open.get() as u64);
     }
 }
 
 async fn run(config: WorkerConfig) -> io::Result<()> {
     let WorkerConfig { index, listeners, tables, tls, mut drain, mut begin, access_log, metrics, limits } =
         config;
-    let worker = Rc::new(Worker {
-        tables: RefCell::new(tables.reader()),
-        upstreams: RefCell::new(Upstreams::new(limits.idle_upstreams, limits.upstream_idle)),
-        timers: Timers::new(shared::clock::now()),
-        buffers: Buffers::new(),
-        log: RefCell::new(access_log.lines(Arc::clone(&metrics))),
-        metrics,
-        limits,
-        date: RefCell::new(HttpDate::default()),
-        tls: tls.into(),
-        open: Cell::new(0),
-    });
-    worker.date.borrow_mut().update(shared::clock::wall());
-    let ticking = spawn_local(tick(Rc::clone(&worker)));
+    let lines = access_log.lines(Arc::clone(&metrics));
+    let local = Local::new(limits, metrics, lines);
+    let worker = Rc::new(Worker { server: Rc::new(Server::new(local, &tables, tls)), open: Cell::new(0) });
+    let local = Rc::clone(&worker.server.local);
+    let ticking = spawn_local(tick(Rc::clone(&worker.server)));
     let begun = tokio::select! {
         biased;
         () = drain.reached(Phase::Leaving) => false,
@@ -136,7 +113,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
     }
 
     drain.reached(Phase::Leaving).await;
-    worker.timers.enter(Phase::Leaving);
+    local.timers.enter(Phase::Leaving);
     drain.reached(Phase::Closing).await;
     for (task, socket, scheme) in accepting {
         task.abort();
@@ -146,29 +123,29 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
             admit(&worker, stream, address, scheme);
         }
     }
-    worker.timers.enter(Phase::Closing);
+    local.timers.enter(Phase::Closing);
     drain.reached(Phase::Over).await;
     ticking.abort();
     if worker.open.get() > 0 {
         warn!(worker = index, connections = worker.open.get(), "connections are cut");
     }
-    worker.log.borrow_mut().flush();
+    local.log.borrow_mut().flush();
     Ok(())
 }
 
 /// Moves the coarse clock, wakes what is over its time, closes idle upstream connections that nobody may use.
-async fn tick(worker: Rc<Worker>) {
+async fn tick(server: Rc<Server>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let local = &server.local;
     loop {
         ticks.tick().await;
         let now = shared::clock::now();
-        worker.timers.tick(now);
-        worker.date.borrow_mut().update(shared::clock::wall());
-        worker.upstreams.borrow_mut().sweep(now);
-        worker.log.borrow_mut().flush();
-        // A worker without requests would otherwise keep an old table alive.
-        worker.tables.borrow_mut().load();
+        local.timers.tick(now);
+        local.date.borrow_mut().update(shared::clock::wall());
+        server.upstreams.borrow_mut().sweep(now);
+        local.log.borrow_mut().flush();
+        server.renew_table();
     }
 }
 
@@ -178,13 +155,13 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
         match socket.accept().await {
             Ok((stream, address)) => admit(&worker, stream, address, scheme),
             Err(error) => {
-                worker.metrics.accept_errors.add(1);
+                worker.server.local.metrics.accept_errors.add(1);
                 let Some(pause) = listen::pause_after(&error) else {
                     continue;
                 };
                 warn!(%error, "accept failed");
                 // Idle connections to endpoints are worth less than a client.
-                if !worker.upstreams.borrow_mut().shed() {
+                if !worker.server.upstreams.borrow_mut().shed() {
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -194,19 +171,19 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
 
 /// Gives a connection its task, or closes it when there are too many.
 fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Scheme) {
-    worker.metrics.accepted.add(1);
-    if worker.open.get() >= worker.limits.max_connections {
-        worker.metrics.refused.add(1);
+    worker.server.local.metrics.accepted.add(1);
+    if worker.open.get() >= worker.server.local.limits.max_connections {
+        worker.server.local.metrics.refused.add(1);
         return;
     }
     let local_port = stream.local_addr().map_or(0, |local| local.port());
     let peer = Peer::new(address, scheme, local_port);
     let open = Open::new(worker);
-    let shared = Rc::clone(worker);
+    let server = Rc::clone(&worker.server);
     spawn_local(async move {
         let _open = open;
-        let metrics = Arc::clone(&shared.metrics);
-        if let Err(panic) = isolated(conn::serve(shared, stream, peer)).await {
+        let metrics = Arc::clone(&server.local.metrics);
+        if let Err(panic) = isolated(conn::serve(server, stream, peer)).await {
             metrics.panics.add(1);
             error!(%panic, "a connection's task panicked; the connection is closed");
         }

@@ -80,12 +80,11 @@ const TABLE: &[(&str, &[Family])] = &[
     // A key and its certificate are made ready for handshakes once, where tables are written.
     ("data-plane/src/table/certified.rs", &[Rustls]),
     ("data-plane/src/table*", &[Http]),
-    // The codec, the guard and the names are pure.
-    ("data-plane/src/http/h1*", &[Http]),
-    ("data-plane/src/http/head*", &[Http]),
-    ("data-plane/src/http/path*", &[]),
-    ("data-plane/src/http/guard*", &[Http]),
-    ("data-plane/src/http/host*", &[]),
+    // The codec is pure, but for the traits of the streams that it reads from and writes to.
+    ("data-plane/src/codec/outgoing.rs", &[Tokio]),
+    ("data-plane/src/codec/stream.rs", &[Tokio]),
+    ("data-plane/src/codec*", &[Http]),
+    ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),
     ("data-plane/src/upstream*", &[Tokio, Hyper, Http, Rustls]),

@@ -21,8 +21,7 @@ impl Stamp {
             self.text.clear();
             let time = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
             // Writing to a String cannot fail.
-            let _ =
-                write!(self.text, "{}", time.unwrap_or_default().strftime("%d/%b/%Y:%H:%M:%S +0000"));
+            let _ = write!(self.text, "{}", time.unwrap_or_default().strftime("%d/%b/%Y:%H:%M:%S +0000"));
         }
         &self.text
     }

@@ -10,13 +10,13 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::conn::Peer;
-use super::error::Kind;
 use super::forwarded::request_id;
-use super::head::{Known, RequestHead};
+use super::peer::Peer;
 use crate::access_log::{Attempt, Record};
+use crate::codec::error::Kind;
+use crate::codec::head::{Known, RequestHead};
+use crate::local::Local;
 use crate::table::Endpoint;
-use crate::worker::Worker;
 
 /// The status of a request whose client went before there was an answer; nginx' own.
 const CLIENT_GONE: u16 = 499;
@@ -26,7 +26,7 @@ const LONGEST_LINE: usize = 1024;
 
 /// A request under way. Dropping it is its end.
 pub(crate) struct Account {
-    worker: Rc<Worker>,
+    local: Rc<Local>,
     client: IpAddr,
     /// `None` when there was no head that could be read.
     pub(crate) head: Option<Box<RequestHead>>,
@@ -61,10 +61,10 @@ pub(crate) struct Tally {
 
 impl Account {
     /// Begins now.
-    pub(crate) fn new(worker: &Rc<Worker>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
+    pub(crate) fn new(local: &Rc<Local>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
         let now = shared::clock::now();
         Self {
-            worker: Rc::clone(worker),
+            local: Rc::clone(local),
             client: peer.address().ip(),
             head,
             line: Bytes::new(),
@@ -87,10 +87,10 @@ impl Account {
 
 impl Account {
     /// Begins with a head that cannot be read; `bytes` are what came of it.
-    pub(crate) fn refused(worker: &Rc<Worker>, peer: &Peer, bytes: &[u8]) -> Self {
+    pub(crate) fn refused(local: &Rc<Local>, peer: &Peer, bytes: &[u8]) -> Self {
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next();
         let line = line.unwrap_or_default();
-        let mut account = Self::new(worker, peer, None);
+        let mut account = Self::new(local, peer, None);
         account.line = Bytes::copy_from_slice(&line[..line.len().min(LONGEST_LINE)]);
         account
     }
@@ -150,7 +150,7 @@ impl Drop for Account {
         let tally = &mut self.tally;
         let now = shared::clock::now();
         let took = now.duration_since(tally.started);
-        let metrics = &self.worker.metrics;
+        let metrics = &self.local.metrics;
         if tally.status == 0 {
             tally.status = CLIENT_GONE;
             metrics.abandoned.add(1);
@@ -158,7 +158,7 @@ impl Drop for Account {
         metrics.answered(tally.status, took);
         metrics.sent.add(tally.sent);
         // A panic may have unwound through a line that was being written.
-        let Ok(mut log) = self.worker.log.try_borrow_mut() else {
+        let Ok(mut log) = self.local.log.try_borrow_mut() else {
             return;
         };
         if tally.silent || !log.wanted() {

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::conn::Peer;
-use super::head::{Known, RequestHead};
+use super::peer::Peer;
+use crate::codec::head::{Known, RequestHead};
 
 /// Replaces the forwarding fields of a request by ours; gives the request's id.
 ///
@@ -77,8 +77,8 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::http::guard::Limits;
-    use crate::http::h1::RequestReader;
+    use crate::codec::guard::Limits;
+    use crate::codec::h1::RequestReader;
     use crate::listen::Scheme;
 
     fn passed_on(fields: &str) -> Vec<(String, String)> {

@@ -15,11 +15,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
-use super::conn::Peer;
-use super::error::Kind;
-use super::stream::{Prefixed, Stream};
-use crate::worker::Worker;
-use crate::worker::guard::isolated;
+use super::peer::Peer;
+use crate::codec::error::Kind;
+use crate::codec::stream::{Prefixed, Stream};
+use crate::http::server::Server;
+use crate::local::isolated::isolated;
 use pace::{Pace, Paced};
 use stream::{Busy, answer};
 
@@ -42,20 +42,20 @@ const CONNECTION_WINDOW: u32 = 512 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Serves a connection to its end. `begun` is what was read of it already.
-pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, begun: BytesMut) {
-    let timer = worker.timers.timer();
+pub(crate) async fn serve<S: Stream>(server: Rc<Server>, peer: Peer, stream: S, begun: BytesMut) {
+    let timer = server.local.timers.timer();
     let busy = Busy::default();
     let pace = Pace::default();
     let peer = Rc::new(peer);
     let service = {
-        let (worker, busy, peer) = (Rc::clone(&worker), busy.clone(), Rc::clone(&peer));
+        let (server, busy, peer) = (Rc::clone(&server), busy.clone(), Rc::clone(&peer));
         let pace = pace.clone();
         service_fn(move |request: http::Request<Incoming>| {
             let stream = busy.stream();
-            answer(Rc::clone(&worker), Rc::clone(&peer), request, pace.clone(), stream)
+            answer(Rc::clone(&server), Rc::clone(&peer), request, pace.clone(), stream)
         })
     };
-    let executor = Local { worker: Rc::clone(&worker), pace };
+    let executor = Streams { server: Rc::clone(&server), pace };
     let connection = Builder::new(executor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
@@ -78,17 +78,17 @@ pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, 
         if idle != (busy.count() == 0) {
             idle = !idle;
             if idle {
-                timer.arm(worker.limits.idle);
+                timer.arm(server.local.limits.idle);
             } else {
                 timer.disarm();
             }
         }
         let over = timer.poll_elapsed(cx).is_ready();
-        if (over || worker.closing()) && !leaving {
+        if (over || server.local.closing()) && !leaving {
             leaving = true;
             connection.as_mut().graceful_shutdown();
             // GOAWAY goes out, and a connection without streams ends.
-            timer.arm(worker.limits.linger);
+            timer.arm(server.local.limits.linger);
             let _ = timer.poll_elapsed(cx);
             return connection.as_mut().poll(cx);
         }
@@ -105,15 +105,15 @@ pub(crate) async fn serve<S: Stream>(worker: Rc<Worker>, peer: Peer, stream: S, 
 
 /// Runs streams on the worker; a panic ends the one, and so does a client that does not take its answer.
 #[derive(Clone)]
-struct Local {
-    worker: Rc<Worker>,
+struct Streams {
+    server: Rc<Server>,
     pace: Pace,
 }
 
-impl<F: Future<Output = ()> + 'static> Executor<F> for Local {
+impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        let metrics = Arc::clone(&self.worker.metrics);
-        let stream = Paced::new(&self.worker, self.pace.clone(), stream);
+        let metrics = Arc::clone(&self.server.local.metrics);
+        let stream = Paced::new(&self.server.local, self.pace.clone(), stream);
         spawn_local(async move {
             match isolated(stream).await {
                 Ok(Ok(())) => {}

@@ -6,13 +6,14 @@
 use std::rc::Rc;
 
 use super::account::Tally;
-use super::body::RequestBody;
-use super::conn::Peer;
-use super::head::RequestHead;
+use super::forwarded;
+use super::peer::Peer;
 use super::reply::Reply;
-use super::{forwarded, path};
-use crate::worker::Worker;
-use crate::worker::timer::Timer;
+use crate::codec::body::RequestBody;
+use crate::codec::head::RequestHead;
+use crate::codec::path;
+use crate::http::server::Server;
+use crate::local::timer::Timer;
 use decide::Decision;
 
 mod decide;
@@ -21,7 +22,7 @@ mod forward;
 /// Where a request came from, and what it may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) server: &'a Rc<Server>,
     pub(crate) timer: &'a Timer,
     pub(crate) peer: &'a Peer,
 }
@@ -33,24 +34,25 @@ pub(crate) async fn serve<B: RequestBody>(
     body: &mut B,
     tally: &mut Tally,
 ) -> Reply {
-    let Call { worker, peer, .. } = call;
+    let Call { server, peer, .. } = call;
 
     // Once, before routing: every later step goes by this path.
     let Ok(normal) = path::normalise(head.path()) else {
-        worker.metrics.refusals.add(1);
-        return Reply::refusal(worker, 400);
+        server.local.metrics.refusals.add(1);
+        return Reply::refusal(&server.local, 400);
     };
     // Host, path, redirects, canary: from one table, in one go.
-    let chosen = match worker.with_table(|table| decide::decide(table, worker, peer, head, &normal, tally)) {
-        Decision::Proxy(chosen) => chosen,
-        Decision::Answer(status) => return Reply::page(worker, status),
-        Decision::Refuse => {
-            worker.metrics.refusals.add(1);
-            return Reply::refusal(worker, 400);
-        }
-        Decision::Redirect(status, location) => return Reply::redirect(worker, status, location),
-        Decision::Healthy => return Reply::healthy(worker),
-    };
+    let chosen =
+        match server.with_table(|table| decide::decide(table, &server.local, peer, head, &normal, tally)) {
+            Decision::Proxy(chosen) => chosen,
+            Decision::Answer(status) => return Reply::page(&server.local, status),
+            Decision::Refuse => {
+                server.local.metrics.refusals.add(1);
+                return Reply::refusal(&server.local, 400);
+            }
+            Decision::Redirect(status, location) => return Reply::redirect(&server.local, status, location),
+            Decision::Healthy => return Reply::healthy(&server.local),
+        };
     tally.id = forwarded::apply(head, peer);
     forward::forward(call, head, body, tally, chosen).await
 }

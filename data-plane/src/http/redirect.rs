@@ -1,6 +1,6 @@
 //! Where redirects lead to.
 
-use super::host::Host;
+use crate::codec::host::Host;
 use crate::listen::Scheme;
 
 /// What ingress-nginx calls the host of a request that names none.

@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::error::{Kind, ProxyError};
-use super::head::{Framing, Known, ResponseHead, reason};
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::head::{Framing, Known, ResponseHead, reason};
+use crate::local::Local;
 use crate::upstream::link::Link;
-use crate::worker::Worker;
 
 pub(crate) use relay::Relay;
 
@@ -42,26 +42,26 @@ pub(crate) enum ReplyBody {
 
 impl Reply {
     /// A page of ours.
-    pub(crate) fn page(worker: &Worker, status: u16) -> Self {
+    pub(crate) fn page(local: &Local, status: u16) -> Self {
         let body = page(status);
         let mut head = Box::new(ResponseHead::new(status));
         head.framing = Framing::Length(body.len() as u64);
         head.declared_length = Some(body.len() as u64);
-        head.fields.append(Known::Date, worker.date.borrow().as_str().to_owned());
+        head.fields.append(Known::Date, local.date.borrow().as_str().to_owned());
         head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
         Self { head, body: ReplyBody::Page(body), close: false, untold: None }
     }
 
     /// A page that leads elsewhere.
-    pub(crate) fn redirect(worker: &Worker, status: u16, location: Vec<u8>) -> Self {
-        let mut reply = Self::page(worker, status);
+    pub(crate) fn redirect(local: &Local, status: u16, location: Vec<u8>) -> Self {
+        let mut reply = Self::page(local, status);
         reply.head.fields.append(Known::Location, location);
         reply
     }
 
     /// 200 without a body, for health checks.
-    pub(crate) fn healthy(worker: &Worker) -> Self {
-        let mut reply = Self::page(worker, 200);
+    pub(crate) fn healthy(local: &Local) -> Self {
+        let mut reply = Self::page(local, 200);
         reply.head.framing = Framing::Length(0);
         reply.head.declared_length = Some(0);
         reply.body = ReplyBody::Empty;
@@ -69,17 +69,17 @@ impl Reply {
     }
 
     /// The page for a request that failed. The connection of a client that broke its own request is closed.
-    pub(crate) fn failure(worker: &Worker, error: &ProxyError) -> Self {
+    pub(crate) fn failure(local: &Local, error: &ProxyError) -> Self {
         let status = error.kind.status();
-        let mut reply = Self::page(worker, status);
+        let mut reply = Self::page(local, status);
         reply.close = (400..500).contains(&status);
         reply.untold = matches!(error.kind, Kind::ClientGone | Kind::ClientTimeout).then_some(error.kind);
         reply
     }
 
     /// The page for a request that is refused before it is routed. Nothing more is read from its connection.
-    pub(crate) fn refusal(worker: &Worker, status: u16) -> Self {
-        let mut reply = Self::page(worker, status);
+    pub(crate) fn refusal(local: &Local, status: u16) -> Self {
+        let mut reply = Self::page(local, status);
         reply.close = true;
         reply
     }

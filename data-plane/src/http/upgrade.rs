@@ -9,16 +9,17 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
-use super::stream::{Stream, poll_fill};
+use crate::codec::stream::ROOM;
+use crate::codec::stream::{Stream, poll_fill};
+use crate::local::Local;
+use crate::local::buffers::Buffers;
+use crate::local::timer::Timer;
 use crate::upstream::link::Link;
-use crate::worker::Worker;
-use crate::worker::buffers::{Buffers, ROOM};
-use crate::worker::timer::Timer;
 
 /// Copies until both directions are over, one has failed, or nothing has passed in either for the time that nginx gives
 /// (proxy-read-timeout). `rest` is what the client sent behind its request. Gives the bytes that went to the client.
 pub(crate) async fn tunnel<S: Stream>(
-    worker: &Worker,
+    local: &Local,
     timer: &Timer,
     client: &mut S,
     rest: BytesMut,
@@ -27,16 +28,16 @@ pub(crate) async fn tunnel<S: Stream>(
     let Link { stream: mut endpoint, input, .. } = link;
     let mut up = Direction::new(rest);
     let mut down = Direction::new(input);
-    timer.arm(worker.limits.read);
+    timer.arm(local.limits.read);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = up.moved + down.moved;
-        let sent = up.poll(&mut *client, &mut endpoint, &worker.buffers, cx)?;
-        let received = down.poll(&mut endpoint, &mut *client, &worker.buffers, cx)?;
+        let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx)?;
+        let received = down.poll(&mut endpoint, &mut *client, &local.buffers, cx)?;
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
         if up.moved + down.moved > before {
-            timer.arm(worker.limits.read);
+            timer.arm(local.limits.read);
         }
         timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     })
@@ -45,8 +46,8 @@ pub(crate) async fn tunnel<S: Stream>(
     if let Err(error) = outcome {
         debug!(%error, "tunnel was cut");
     }
-    worker.buffers.give_input(up.buffer);
-    worker.buffers.give_input(down.buffer);
+    local.buffers.give_input(up.buffer);
+    local.buffers.give_input(down.buffer);
     down.moved
 }
 

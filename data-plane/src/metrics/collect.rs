@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{BOUNDS, Counter, Metrics, WorkerMetrics};
-use crate::http::error::Kind;
+use crate::codec::error::Kind;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 

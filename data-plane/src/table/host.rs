@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
-use super::paths::{Declared, Router};
 use super::certified::Certified;
+use super::paths::{Declared, Router};
 
 /// One virtual host. Immutable.
 #[derive(Debug)]

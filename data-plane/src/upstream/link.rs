@@ -11,8 +11,9 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::pool::Reusable;
-use crate::http::stream::poll_fill;
-use crate::worker::buffers::{Buffers, ROOM};
+use crate::codec::stream::ROOM;
+use crate::codec::stream::poll_fill;
+use crate::local::buffers::Buffers;
 
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 const LARGE: usize = 64 * 1024;

@@ -7,14 +7,15 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::link::Link;
-use crate::http::body::{Joining, Payload, RequestBody};
-use crate::http::error::{Kind, ProxyError};
-use crate::http::guard::Limits as HeadLimits;
-use crate::http::h1::{BodyWriter, ResponseReader};
-use crate::http::head::ResponseHead;
-use crate::http::outgoing::Outgoing;
-use crate::worker::Worker;
-use crate::worker::timer::Timer;
+use crate::codec::body::{Joining, RequestBody};
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::guard::Limits as HeadLimits;
+use crate::codec::h1::{BodyWriter, ResponseReader};
+use crate::codec::head::ResponseHead;
+use crate::codec::outgoing::Outgoing;
+use crate::local::Local;
+use crate::local::timer::Timer;
+use crate::upstream::payload::Payload;
 
 /// Interim responses before the final one; more are an attack or a fault (security.md 5).
 const INTERIM: usize = 32;
@@ -56,7 +57,7 @@ pub(crate) struct Failed {
 /// # Errors
 /// What went wrong, and how far it had got.
 pub(crate) async fn send<B: RequestBody>(
-    worker: &Worker,
+    local: &Local,
     timer: &Timer,
     link: &mut Link,
     request: &Request<'_>,
@@ -64,12 +65,12 @@ pub(crate) async fn send<B: RequestBody>(
 ) -> Result<Answered, Failed> {
     let mut sending = Sending::new(request);
     let mut answer = Answer::default();
-    timer.arm(worker.limits.send);
+    timer.arm(local.limits.send);
     let outcome = poll_fn(|cx| {
-        if let Err(error) = sending.poll(worker, timer, link, payload, cx) {
+        if let Err(error) = sending.poll(local, timer, link, payload, cx) {
             return Poll::Ready(Err(error));
         }
-        match answer.poll(worker, timer, link, request, cx) {
+        match answer.poll(local, timer, link, request, cx) {
             Poll::Ready(Ok(head)) => return Poll::Ready(Ok(head)),
             Poll::Ready(Err(error)) => {
                 // What broke the sending says more than the end of the connection that followed.
@@ -129,14 +130,14 @@ impl<'r> Sending<'r> {
     /// Sends what can be sent now. Errors are the client's; the endpoint's are kept until its side has been read.
     fn poll<B: RequestBody>(
         &mut self,
-        worker: &Worker,
+        local: &Local,
         timer: &Timer,
         link: &mut Link,
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
     ) -> Result<(), ProxyError> {
         while matches!(self.state, State::Sending | State::Ending) {
-            let more = self.gather(worker, payload, cx)?;
+            let more = self.gather(local, payload, cx)?;
             if self.out.is_empty() && self.state == State::Sending {
                 return Ok(());
             }
@@ -144,16 +145,16 @@ impl<'r> Sending<'r> {
             match self.out.poll_write(&mut link.stream, cx) {
                 Poll::Ready(Ok(())) if self.state == State::Ending => {
                     self.state = State::Sent;
-                    timer.arm(worker.limits.read);
+                    timer.arm(local.limits.read);
                 }
-                Poll::Ready(Ok(())) => timer.arm(worker.limits.send),
+                Poll::Ready(Ok(())) => timer.arm(local.limits.send),
                 Poll::Ready(Err(error)) => {
                     self.broken = Some(error);
                     self.state = State::Broken;
                 }
                 Poll::Pending => {
                     if self.out.written() > before {
-                        timer.arm(worker.limits.send);
+                        timer.arm(local.limits.send);
                     }
                     return Ok(());
                 }
@@ -169,7 +170,7 @@ impl<'r> Sending<'r> {
     /// Takes pieces while there is room for them; says whether there may be more at once.
     fn gather<B: RequestBody>(
         &mut self,
-        worker: &Worker,
+        local: &Local,
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
     ) -> Result<bool, ProxyError> {
@@ -178,7 +179,7 @@ impl<'r> Sending<'r> {
             match payload.poll_piece(self.place, cx)? {
                 Poll::Ready(Some(piece)) => {
                     self.place += 1;
-                    worker.metrics.received.add(piece.len() as u64);
+                    local.metrics.received.add(piece.len() as u64);
                     self.push(joining.push(piece))?;
                 }
                 Poll::Ready(None) => {
@@ -232,7 +233,7 @@ impl Answer {
     /// Reads until the head of the final answer is whole.
     fn poll(
         &mut self,
-        worker: &Worker,
+        local: &Local,
         timer: &Timer,
         link: &mut Link,
         request: &Request<'_>,
@@ -254,11 +255,11 @@ impl Answer {
                     return Poll::Ready(Err(Kind::InvalidHead.into()));
                 }
             }
-            match link.poll_fill(&worker.buffers, cx) {
+            match link.poll_fill(&local.buffers, cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Kind::Closed.into())),
                 Poll::Ready(Ok(_)) => {
                     self.begun = true;
-                    timer.arm(worker.limits.read);
+                    timer.arm(local.limits.read);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::Closed, error))),
                 Poll::Pending => return Poll::Pending,

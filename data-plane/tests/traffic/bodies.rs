@@ -1,6 +1,6 @@
 use std::io::{Read, Write};
 
-use data_plane::worker::Limits;
+use data_plane::local::Limits;
 
 use super::harness::*;
 

@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use data_plane::worker::Limits;
+use data_plane::local::Limits;
 
 use super::harness::*;
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use data_plane::access_log;
 use data_plane::listen::{self, Doors};
+use data_plane::local::Limits;
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
 use data_plane::tls;
-use data_plane::worker::{self, Limits, WorkerConfig};
+use data_plane::worker::{self, WorkerConfig};
 use shared::drain::Drain;
 use shared::entry::Entry;
 use shared::resource::{

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use data_plane::worker::Limits;
+use data_plane::local::Limits;
 use shared::resource::{Denial, Host, PathType, Resource, Route};
 
 use super::harness::*;

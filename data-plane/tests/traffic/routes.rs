@@ -141,8 +141,8 @@ fn canaries_take_their_requests() {
     assert_eq!(answer(always).0, 503, "main without endpoints answers for all");
 }
 
-fn worker_limits() -> data_plane::worker::Limits {
-    data_plane::worker::Limits::default()
+fn worker_limits() -> data_plane::local::Limits {
+    data_plane::local::Limits::default()
 }
 
 #[test]

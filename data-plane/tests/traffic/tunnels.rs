@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use data_plane::worker::Limits;
+use data_plane::local::Limits;
 
 use super::harness::*;
 

@@ -5,15 +5,15 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::h1::{BodyWriter, Client, write_response};
+use crate::codec::outgoing::Outgoing;
+use crate::codec::stream::{Stream, poll_gone};
 use crate::http::account::Tally;
-use crate::http::error::{Kind, ProxyError};
-use crate::http::h1::{BodyWriter, Client, write_response};
-use crate::http::outgoing::Outgoing;
 use crate::http::reply::{Reply, ReplyBody};
-use crate::http::stream::{Stream, poll_gone};
+use crate::local::Local;
+use crate::local::timer::Timer;
 use crate::upstream::link::Link;
-use crate::worker::Worker;
-use crate::worker::timer::Timer;
 
 /// What becomes of the connection.
 pub(super) enum After {
@@ -31,7 +31,7 @@ pub(super) enum After {
 /// When the client goes or stops reading, or the backend's body breaks off: then the connection has to be cut without an
 /// end that could be taken for the answer's.
 pub(super) async fn write<S: Stream>(
-    worker: &Worker,
+    local: &Local,
     timer: &Timer,
     (stream, input): (&mut S, &mut BytesMut),
     reply: Reply,
@@ -40,15 +40,15 @@ pub(super) async fn write<S: Stream>(
 ) -> Result<After, ProxyError> {
     let Reply { head, mut body, .. } = reply;
     tally.replied(head.status);
-    let mut text = worker.buffers.text();
+    let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
     let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false };
-    timer.arm(worker.limits.read);
+    timer.arm(local.limits.read);
     let outcome =
-        poll_fn(|cx| answer.poll(worker, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;
+        poll_fn(|cx| answer.poll(local, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;
     timer.disarm();
     drop(answer);
-    worker.buffers.give_text(text);
+    local.buffers.give_text(text);
     outcome?;
     Ok(match body {
         ReplyBody::Tunnel(link) => After::Tunnel(link),
@@ -66,7 +66,7 @@ struct Answer<'a> {
 impl Answer<'_> {
     fn poll<S: Stream>(
         &mut self,
-        worker: &Worker,
+        local: &Local,
         timer: &Timer,
         (stream, input): (&mut S, &mut BytesMut),
         body: &mut ReplyBody,
@@ -82,7 +82,7 @@ impl Answer<'_> {
             if !self.out.is_empty() {
                 let before = self.out.written();
                 match self.out.poll_write(stream, cx) {
-                    Poll::Ready(Ok(())) => timer.arm(worker.limits.read),
+                    Poll::Ready(Ok(())) => timer.arm(local.limits.read),
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
                     }
@@ -90,7 +90,7 @@ impl Answer<'_> {
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
                         if self.out.written() > before {
-                            timer.arm(worker.limits.client_send);
+                            timer.arm(local.limits.client_send);
                         }
                         return timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()));
                     }
@@ -106,7 +106,7 @@ impl Answer<'_> {
                 continue;
             }
             match body.poll_more(cx) {
-                Poll::Ready(Ok(())) => timer.arm(worker.limits.read),
+                Poll::Ready(Ok(())) => timer.arm(local.limits.read),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if poll_gone(stream, input, cx).is_ready() => {
                     return Poll::Ready(Err(Kind::ClientGone.into()));

@@ -5,11 +5,11 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::http::body::RequestBody;
-use crate::http::error::{Kind, ProxyError};
-use crate::http::h1::{Body, BodyReader, write_continue};
-use crate::http::head::RequestHead;
-use crate::http::stream::{Stream, make_room, poll_fill, poll_gone};
+use crate::codec::body::RequestBody;
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::h1::{Body, BodyReader, write_continue};
+use crate::codec::head::RequestHead;
+use crate::codec::stream::{Stream, make_room, poll_fill, poll_gone};
 
 /// Borrows the connection for as long as one request's body is read.
 pub(super) struct ClientBody<'c, S> {

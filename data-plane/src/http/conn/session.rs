@@ -8,26 +8,26 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tracing::debug;
 
-use super::Peer;
 use super::answer::{self, After};
 use super::client_body::ClientBody;
+use crate::codec::guard::{HeadError, Limits as HeadLimits};
+use crate::codec::h1::{Client, RequestReader};
+use crate::codec::head::{RequestHead, Version};
+use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::http::account::Account;
-use crate::http::guard::{HeadError, Limits as HeadLimits};
-use crate::http::h1::{Client, RequestReader};
-use crate::http::head::{RequestHead, Version};
+use crate::http::peer::Peer;
 use crate::http::pipeline::{self, Call};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::http::stream::{Stream, make_room, poll_fill};
+use crate::http::server::Server;
 use crate::http::upgrade;
-use crate::worker::Worker;
-use crate::worker::timer::Timer;
+use crate::local::timer::Timer;
 
 /// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The connection between two requests.
 pub(super) struct Session<S> {
-    worker: Rc<Worker>,
+    server: Rc<Server>,
     peer: Peer,
     timer: Timer,
     stream: S,
@@ -51,10 +51,10 @@ enum Next {
 
 impl<S: Stream> Session<S> {
     /// A connection that nothing was read from. `sniff`: HTTP/2 may be spoken by prior knowledge.
-    pub(super) fn new(worker: Rc<Worker>, stream: S, peer: Peer, sniff: bool) -> Self {
-        let timer = worker.timers.timer();
+    pub(super) fn new(server: Rc<Server>, stream: S, peer: Peer, sniff: bool) -> Self {
+        let timer = server.local.timers.timer();
         Self {
-            worker,
+            server,
             peer,
             timer,
             stream,
@@ -84,7 +84,7 @@ impl<S: Stream> Session<S> {
                 Next::End => break,
             }
         }
-        self.worker.buffers.give_input(std::mem::take(&mut self.input));
+        self.server.local.buffers.give_input(std::mem::take(&mut self.input));
         None
     }
 
@@ -94,7 +94,7 @@ impl<S: Stream> Session<S> {
             return Next::End;
         }
         // From its first byte on a head has so long in all, however it dribbles in.
-        self.timer.arm(self.worker.limits.head);
+        self.timer.arm(self.server.local.limits.head);
         let next = loop {
             if self.sniff {
                 match preface(&self.input) {
@@ -128,18 +128,18 @@ impl<S: Stream> Session<S> {
 
     /// Waits for the first bytes of a request, without a buffer; false when none will come.
     async fn begin(&mut self) -> bool {
-        let Self { worker, timer, stream, input, served, .. } = self;
-        let limits = &worker.limits;
-        worker.buffers.give_input(std::mem::take(input));
+        let Self { server, timer, stream, input, served, .. } = self;
+        let limits = &server.local.limits;
+        server.local.buffers.give_input(std::mem::take(input));
         timer.arm(if *served { limits.idle } else { limits.head });
         let mut last_chance = false;
         let begun = poll_fn(|cx| {
-            *input = worker.buffers.input();
+            *input = server.local.buffers.input();
             match poll_fill(stream, input, cx) {
                 Poll::Ready(outcome) => return Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
-                Poll::Pending => worker.buffers.give_input(std::mem::take(input)),
+                Poll::Pending => server.local.buffers.give_input(std::mem::take(input)),
             }
-            if worker.closing() {
+            if server.local.closing() {
                 if *served {
                     return Poll::Ready(false);
                 }
@@ -157,15 +157,15 @@ impl<S: Stream> Session<S> {
 
     /// Serves one request; says whether the connection goes on.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
-        let Self { worker, peer, timer, stream, input, .. } = self;
-        let mut account = Account::new(worker, peer, Some(head));
+        let Self { server, peer, timer, stream, input, .. } = self;
+        let mut account = Account::new(&server.local, peer, Some(head));
         let tally = &mut account.tally;
         let Some(head) = &mut account.head else {
             return false;
         };
 
         let mut body = ClientBody::new(stream, input, head);
-        let call = Call { worker, timer, peer };
+        let call = Call { server, timer, peer };
         let mut reply = pipeline::serve(call, head, &mut body, tally).await;
         let over = body.is_over();
         tally.received = body.received();
@@ -176,15 +176,15 @@ impl<S: Stream> Session<S> {
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
         let mut client = Client::of(head);
-        client.keep_alive &= over && !reply.close && !worker.closing();
+        client.keep_alive &= over && !reply.close && !server.local.closing();
         reply.close = !client.keep_alive;
-        let written = answer::write(worker, timer, (stream, input), reply, client, tally).await;
+        let written = answer::write(&server.local, timer, (stream, input), reply, client, tally).await;
         let after = match written {
             Ok(After::Close) if tunnel => return false,
             Ok(after) => after,
             Err(error) => {
                 debug!(client = %peer.address(), %error, "answer was cut");
-                worker.metrics.failed(error.kind);
+                server.local.metrics.failed(error.kind);
                 return false;
             }
         };
@@ -197,7 +197,7 @@ impl<S: Stream> Session<S> {
             }
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
-                let bytes = upgrade::tunnel(worker, timer, stream, rest, *link).await;
+                let bytes = upgrade::tunnel(&server.local, timer, stream, rest, *link).await;
                 tally.relayed(usize::try_from(bytes).unwrap_or(usize::MAX));
                 false
             }
@@ -206,13 +206,14 @@ impl<S: Stream> Session<S> {
 
     /// Answers a request that cannot be read, and closes.
     async fn refuse(&mut self, error: HeadError) {
-        let Self { worker, peer, timer, stream, input, .. } = self;
+        let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
-        worker.metrics.refusals.add(1);
-        let mut account = Account::refused(worker, peer, input);
+        server.local.metrics.refusals.add(1);
+        let mut account = Account::refused(&server.local, peer, input);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
-        let reply = Reply::refusal(worker, error.status());
-        let written = answer::write(worker, timer, (stream, input), reply, client, &mut account.tally).await;
+        let reply = Reply::refusal(&server.local, error.status());
+        let written =
+            answer::write(&server.local, timer, (stream, input), reply, client, &mut account.tally).await;
         drop(account);
         if written.is_ok() {
             self.close(false).await;
@@ -222,8 +223,8 @@ impl<S: Stream> Session<S> {
     /// Closes after an answer. `clean`: the client has nothing more to say that we know of; else what it still says is
     /// read for a moment, for a closed socket with unread bytes resets the connection, and the answer with it.
     async fn close(&mut self, clean: bool) {
-        let Self { worker, timer, stream, input, .. } = self;
-        let limits = &worker.limits;
+        let Self { server, timer, stream, input, .. } = self;
+        let limits = &server.local.limits;
         let lingering = async {
             if stream.shutdown().await.is_err() || (clean && input.is_empty()) {
                 return;

@@ -9,15 +9,15 @@ use http_body::{Body, Frame};
 
 use super::pace::Pace;
 use super::stream::Counted;
+use crate::codec::error::{Kind, ProxyError};
 use crate::http::account::Account;
-use crate::http::error::{Kind, ProxyError};
 use crate::http::reply::ReplyBody;
-use crate::worker::Worker;
-use crate::worker::timer::Timer;
+use crate::local::Local;
+use crate::local::timer::Timer;
 
 /// What is left of an answer. Dropping it ends the request.
 pub(super) struct StreamBody {
-    worker: Rc<Worker>,
+    local: Rc<Local>,
     timer: Timer,
     account: Account,
     body: ReplyBody,
@@ -30,15 +30,15 @@ pub(super) struct StreamBody {
 impl StreamBody {
     /// The body behind a head.
     pub(super) fn new(
-        worker: Rc<Worker>,
+        local: Rc<Local>,
         account: Account,
         body: ReplyBody,
         pace: Pace,
         counted: Counted,
     ) -> Self {
-        let timer = worker.timers.timer();
-        timer.arm(worker.limits.read);
-        Self { worker, timer, account, body, pace, given: false, _counted: counted }
+        let timer = local.timers.timer();
+        timer.arm(local.limits.read);
+        Self { local, timer, account, body, pace, given: false, _counted: counted }
     }
 }
 
@@ -54,11 +54,11 @@ impl Body for StreamBody {
         this.pace.asked();
         // The backend did not keep us waiting while the client did.
         if std::mem::take(&mut this.given) {
-            this.timer.arm(this.worker.limits.read);
+            this.timer.arm(this.local.limits.read);
         }
         // An error resets the stream, so that the client can tell a broken body from a whole one.
         let broken = |this: &Self, error: ProxyError| {
-            this.worker.metrics.failed(error.kind);
+            this.local.metrics.failed(error.kind);
             Poll::Ready(Some(Err(error)))
         };
         loop {
@@ -77,7 +77,7 @@ impl Body for StreamBody {
                 Err(error) => return broken(this, error),
             }
             match this.body.poll_more(cx) {
-                Poll::Ready(Ok(())) => this.timer.arm(this.worker.limits.read),
+                Poll::Ready(Ok(())) => this.timer.arm(this.local.limits.read),
                 Poll::Ready(Err(error)) => return broken(this, error),
                 Poll::Pending => {
                     return match this.timer.poll_elapsed(cx) {

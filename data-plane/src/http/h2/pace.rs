@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::worker::Worker;
-use crate::worker::timer::{Elapsed, Timer};
+use crate::local::Local;
+use crate::local::timer::{Elapsed, Timer};
 
 /// What the body of the stream that is polled right now did last. One for all streams of a connection: one is polled at
 /// a time.
@@ -55,13 +55,8 @@ pub(super) struct Paced<F> {
 
 impl<F: Future<Output = ()>> Paced<F> {
     /// Around a stream whose body tells `pace`.
-    pub(super) fn new(worker: &Worker, pace: Pace, stream: F) -> Self {
-        Self {
-            stream: Box::pin(stream),
-            pace,
-            timer: worker.timers.timer(),
-            limit: worker.limits.client_send,
-        }
+    pub(super) fn new(local: &Local, pace: Pace, stream: F) -> Self {
+        Self { stream: Box::pin(stream), pace, timer: local.timers.timer(), limit: local.limits.client_send }
     }
 }
 

@@ -11,14 +11,14 @@ use hyper::body::Incoming;
 
 use super::body::StreamBody;
 use super::pace::Pace;
+use crate::codec::body::RequestBody;
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
 use crate::http::account::Account;
-use crate::http::body::RequestBody;
-use crate::http::conn::Peer;
-use crate::http::error::{Kind, ProxyError};
-use crate::http::head::{Framing, Known, Method, RequestHead, ResponseHead};
+use crate::http::peer::Peer;
 use crate::http::pipeline::{self, Call};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::worker::Worker;
+use crate::http::server::Server;
 
 /// Counts the streams of a connection.
 #[derive(Clone, Default)]
@@ -55,13 +55,13 @@ impl Drop for Counted {
 /// # Errors
 /// When the client is to get no answer: the stream is reset.
 pub(super) async fn answer(
-    worker: Rc<Worker>,
+    server: Rc<Server>,
     peer: Rc<Peer>,
     request: http::Request<Incoming>,
     pace: Pace,
     counted: Counted,
 ) -> Result<Response<StreamBody>, ProxyError> {
-    let timer = worker.timers.timer();
+    let timer = server.local.timers.timer();
     let (parts, incoming) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
@@ -76,34 +76,34 @@ pub(super) async fn answer(
     let head = match head {
         Ok(head) => Box::new(head),
         Err(error) => {
-            worker.metrics.refusals.add(1);
-            let account = Account::new(&worker, &peer, None);
-            let reply = Reply::refusal(&worker, error.status());
-            return Ok(response(worker, account, reply, false, pace, counted));
+            server.local.metrics.refusals.add(1);
+            let account = Account::new(&server.local, &peer, None);
+            let reply = Reply::refusal(&server.local, error.status());
+            return Ok(response(server, account, reply, false, pace, counted));
         }
     };
     // The fields stand in the head now.
     drop(parts);
     let to_head = head.method == Method::Head;
-    let mut account = Account::new(&worker, &peer, Some(head));
+    let mut account = Account::new(&server.local, &peer, Some(head));
     let mut reply = None;
     if let Some(head) = &mut account.head {
         let mut body = Received { incoming, received: 0 };
-        let call = Call { worker: &worker, timer: &timer, peer: &peer };
+        let call = Call { server: &server, timer: &timer, peer: &peer };
         reply = Some(pipeline::serve(call, head, &mut body, &mut account.tally).await);
         account.tally.received = body.received;
     }
-    let reply = reply.unwrap_or_else(|| Reply::refusal(&worker, 500));
+    let reply = reply.unwrap_or_else(|| Reply::refusal(&server.local, 500));
     if let Some(why) = reply.untold {
         account.tally.untold(why);
         return Err(why.into());
     }
-    Ok(response(worker, account, reply, to_head, pace, counted))
+    Ok(response(server, account, reply, to_head, pace, counted))
 }
 
 /// The answer as hyper knows it.
 fn response(
-    worker: Rc<Worker>,
+    server: Rc<Server>,
     mut account: Account,
     reply: Reply,
     to_head: bool,
@@ -118,7 +118,7 @@ fn response(
         let _ = body.buffered();
         body = ReplyBody::Empty;
     }
-    let mut response = Response::new(StreamBody::new(worker, account, body, pace, counted));
+    let mut response = Response::new(StreamBody::new(Rc::clone(&server.local), account, body, pace, counted));
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();

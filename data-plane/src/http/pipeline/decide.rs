@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::codec::head::{Known, RequestHead};
+use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::account::Tally;
-use crate::http::conn::Peer;
-use crate::http::head::{Known, RequestHead};
-use crate::http::path::{self, Normalised, Verdict};
+use crate::http::peer::Peer;
 use crate::http::redirect;
 use crate::listen::Scheme;
+use crate::local::Local;
 use crate::table::{Action, Alternative, BackendCell, HostEntry, HostTable, Match, PathEntry, Upstream};
-use crate::worker::Worker;
 
 /// ingress-nginx' default `http-redirect-code`.
 const TO_TLS: u16 = 308;
@@ -54,7 +54,7 @@ enum Location {
 /// Decides, and tells the tally what was found.
 pub(super) fn decide(
     table: &HostTable,
-    worker: &Worker,
+    local: &Local,
     peer: &Peer,
     head: &RequestHead,
     normal: &Normalised<'_>,
@@ -94,7 +94,7 @@ pub(super) fn decide(
         return Decision::Redirect(TO_TLS, redirect::to_tls(&head.host, head.target()));
     }
     match &entry.action {
-        Action::Backend(upstream) => proxy(worker, head, upstream, rewritten, tally),
+        Action::Backend(upstream) => proxy(local, head, upstream, rewritten, tally),
         Action::DefaultBackend => nobody(host, normal, tally),
         Action::Denied(_) | Action::Unavailable => Decision::Answer(503),
     }
@@ -147,7 +147,7 @@ fn to_tls(table: &HostTable, peer: &Peer, name: &str, entry: &PathEntry) -> bool
 
 /// Chooses between a backend and its canary, once for the request (balancing.md 7 and 9).
 fn proxy(
-    worker: &Worker,
+    local: &Local,
     head: &RequestHead,
     upstream: &Upstream,
     path: Option<Vec<u8>>,
@@ -165,7 +165,7 @@ fn proxy(
         }
         None => &upstream.cell,
     };
-    worker.metrics.routed.add(1);
+    local.metrics.routed.add(1);
     Decision::Proxy(Chosen { cell: Arc::clone(cell), path })
 }
 

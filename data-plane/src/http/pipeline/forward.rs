@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use super::Call;
 use super::decide::Chosen;
+use crate::codec::body::RequestBody;
+use crate::codec::error::{Kind, ProxyError, Retry};
+use crate::codec::h1::write_request;
+use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::account::Tally;
-use crate::http::body::{Payload, RequestBody};
-use crate::http::error::{Kind, ProxyError, Retry};
-use crate::http::h1::write_request;
-use crate::http::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::http::server::Server;
 use crate::table::{BackendCell, Endpoint};
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
+use crate::upstream::payload::Payload;
 use crate::upstream::send::{self, Answered, Failed, Request};
-use crate::worker::Worker;
 
 /// Sends a request and gives the answer, or the page that stands for none.
 pub(super) async fn forward<B: RequestBody>(
@@ -25,18 +26,18 @@ pub(super) async fn forward<B: RequestBody>(
     tally: &mut Tally,
     chosen: Chosen,
 ) -> Reply {
-    let worker = call.worker;
-    let mut text = worker.buffers.text();
+    let server = call.server;
+    let mut text = server.local.buffers.text();
     let outcome = attempt(call, head, body, tally, &chosen, &mut text).await;
-    worker.buffers.give_text(text);
+    server.local.buffers.give_text(text);
     let (reached, answered) = match outcome {
         Ok(outcome) => outcome,
         Err(error) => {
             tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "request failed");
-            return Reply::failure(worker, &error);
+            return Reply::failure(&server.local, &error);
         }
     };
-    reply(worker, &chosen.cell, reached, answered)
+    reply(server, &chosen.cell, reached, answered)
 }
 
 /// An endpoint and the connection that an answer came over.
@@ -53,8 +54,8 @@ async fn attempt<B: RequestBody>(
     chosen: &Chosen,
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
-    let Call { worker, timer, .. } = call;
-    let (mut payload, framing) = Payload::prepare(body, head.framing, &worker.limits, timer).await?;
+    let Call { server, timer, .. } = call;
+    let (mut payload, framing) = Payload::prepare(body, head.framing, &server.local.limits, timer).await?;
     let target = target(head, chosen);
     let writer = write_request(
         text,
@@ -68,29 +69,29 @@ async fn attempt<B: RequestBody>(
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
     let once = !idempotent || !matches!(payload, Payload::Whole { .. });
-    let mut tries = worker.limits.tries;
+    let mut tries = server.local.limits.tries;
     let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
     loop {
-        let picked = worker.upstreams.borrow_mut().pick(&chosen.cell, &mut tried);
+        let picked = server.upstreams.borrow_mut().pick(&chosen.cell, &mut tried);
         let endpoint = picked.ok_or(Kind::NoEndpoints)?;
         tally.asked(&endpoint);
         let (failed, reused) = match link(call, &chosen.cell, &endpoint, fresh, once).await {
-            Ok(mut link) => match send::send(worker, timer, &mut link, &request, &mut payload).await {
+            Ok(mut link) => match send::send(&server.local, timer, &mut link, &request, &mut payload).await {
                 Ok(answered) => {
                     tally.answered(answered.head.status, false);
                     return Ok((Reached { endpoint, link }, answered));
                 }
                 Err(failed) => {
-                    link.rest(&worker.buffers);
+                    link.rest(&server.local.buffers);
                     (failed, link.reused)
                 }
             },
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
         let kind = failed.error.kind;
-        worker.metrics.failed(kind);
+        server.local.metrics.failed(kind);
         tally.answered(kind.status(), true);
         // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
         // it speak against the endpoint.
@@ -103,7 +104,7 @@ async fn attempt<B: RequestBody>(
             return Err(failed.error);
         }
         fresh |= dead;
-        worker.metrics.retries.add(1);
+        server.local.metrics.retries.add(1);
     }
 }
 
@@ -130,16 +131,16 @@ async fn link(
     fresh: bool,
     once: bool,
 ) -> Result<Link, ProxyError> {
-    let Call { worker, timer, .. } = call;
-    let kept = if fresh { None } else { worker.upstreams.borrow_mut().take(cell, endpoint, once) };
+    let Call { server, timer, .. } = call;
+    let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, once) };
     if let Some(link) = kept {
-        worker.metrics.reused.add(1);
+        server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    let connecting = timer.limit(worker.limits.connect, Link::connect(endpoint.address));
+    let connecting = timer.limit(server.local.limits.connect, Link::connect(endpoint.address));
     match connecting.await {
         Ok(Ok(link)) => {
-            worker.metrics.connected.add(1);
+            server.local.metrics.connected.add(1);
             Ok(link)
         }
         Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
@@ -158,7 +159,7 @@ fn target(head: &RequestHead, chosen: &Chosen) -> Option<Vec<u8>> {
 }
 
 /// Turns a backend's answer into ours: what it says to a proxy stays here (controller.md 9).
-fn reply(worker: &Rc<Worker>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
+fn reply(server: &Rc<Server>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, link } = reached;
     let Answered { mut head, whole } = answered;
     head.fields.retain(|known, _| {
@@ -176,12 +177,12 @@ fn reply(worker: &Rc<Worker>, cell: &BackendCell, reached: Reached, answered: An
         ReplyBody::Tunnel(Box::new(link))
     } else {
         let reusable = whole && head.keep_alive;
-        let relay = Relay::new(Rc::clone(worker), head.framing, link, cell.id, endpoint, reusable);
+        let relay = Relay::new(Rc::clone(server), head.framing, link, cell.id, endpoint, reusable);
         ReplyBody::Relay(relay)
     };
     // nginx dates what the backend has not.
     if !head.fields.has(Known::Date) {
-        let date = worker.date.borrow().as_str().to_owned();
+        let date = server.local.date.borrow().as_str().to_owned();
         head.fields.add(Known::Date, date);
     }
     Reply { head, body, close: false, untold: None }

@@ -7,16 +7,16 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use crate::http::error::{Kind, ProxyError};
-use crate::http::h1::{Body, BodyReader};
-use crate::http::head::Framing;
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::h1::{Body, BodyReader};
+use crate::codec::head::Framing;
+use crate::http::server::Server;
 use crate::table::Endpoint;
 use crate::upstream::link::Link;
-use crate::worker::Worker;
 
 /// An answer's body that is being read.
 pub(crate) struct Relay {
-    worker: Rc<Worker>,
+    server: Rc<Server>,
     reader: BodyReader,
     /// `None` once the body is over.
     link: Option<Link>,
@@ -35,14 +35,14 @@ impl fmt::Debug for Relay {
 impl Relay {
     /// The body behind a head with this framing, on this connection.
     pub(crate) fn new(
-        worker: Rc<Worker>,
+        server: Rc<Server>,
         framing: Framing,
         link: Link,
         cell: u64,
         endpoint: Arc<Endpoint>,
         reusable: bool,
     ) -> Self {
-        Self { worker, reader: BodyReader::new(framing), link: Some(link), cell, endpoint, reusable }
+        Self { server, reader: BodyReader::new(framing), link: Some(link), cell, endpoint, reusable }
     }
 
     /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
@@ -69,7 +69,7 @@ impl Relay {
         let Some(link) = &mut self.link else {
             return Poll::Ready(Ok(()));
         };
-        let failed = match ready!(link.poll_fill(&self.worker.buffers, cx)) {
+        let failed = match ready!(link.poll_fill(&self.server.local.buffers, cx)) {
             Ok(0) => match self.reader.close() {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) => ProxyError::of(Kind::Closed, error),
@@ -86,11 +86,11 @@ impl Relay {
     fn end(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         let clean = self.reusable && link.input.is_empty();
-        link.rest(&self.worker.buffers);
+        link.rest(&self.server.local.buffers);
         if clean {
             link.reused = true;
-            let now = self.worker.timers.now();
-            let mut upstreams = self.worker.upstreams.borrow_mut();
+            let now = self.server.local.timers.now();
+            let mut upstreams = self.server.upstreams.borrow_mut();
             upstreams.give(self.cell, &self.endpoint, link, now);
         }
     }
@@ -99,7 +99,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if let Some(link) = &mut self.link {
-            link.rest(&self.worker.buffers);
+            link.rest(&self.server.local.buffers);
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::http::guard::Limits;
-use crate::http::h1::RequestReader;
+use crate::codec::guard::Limits;
+use crate::codec::h1::RequestReader;
 
 fn fields(lines: &str) -> Fields {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
 use super::chunk::Chunks;
-use crate::http::head::Framing;
+use crate::codec::head::Framing;
 
 /// What a [`BodyReader`] found in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 
 use bytes::BytesMut;
 
-/// Room that a buffer has when it is taken, in bytes.
-pub(crate) const ROOM: usize = 16 * 1024;
+use crate::codec::stream::ROOM;
 
 /// Buffers and texts kept for the next user; more than that are freed.
 const KEPT: usize = 64;

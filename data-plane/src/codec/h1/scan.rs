@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::http::guard::{HeadError, Limits, is_token};
+use crate::codec::guard::{HeadError, Limits, is_token};
 
 /// Empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
 const MAX_EMPTY_LINES: usize = 4;

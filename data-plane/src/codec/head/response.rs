@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::fields::Fields;
 use super::name::Known;
-use super::{Framing, Version, hop};
-use crate::http::guard::{self, HeadError};
+use super::{Framing, Version, framing, hop};
+use crate::codec::guard::HeadError;
 
 /// The head of a response: a backend's, or one that the proxy makes.
 ///
@@ -62,8 +62,8 @@ impl ResponseHead {
         if status < 100 {
             return Err(HeadError::Status);
         }
-        let length = guard::content_length(&fields)?;
-        let chunked = guard::transfer_coding(&fields)?;
+        let length = framing::content_length(&fields)?;
+        let chunked = framing::transfer_coding(&fields)?;
         if chunked && length.is_some() {
             return Err(HeadError::Framing);
         }

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::messages::request;
 use super::{requests, response, text};
-use crate::http::guard::Limits;
-use crate::http::h1::{BodyError, Client, RequestReader, ResponseReader, write_request, write_response};
-use crate::http::head::{Framing, Known, RequestHead, ResponseHead, Version};
+use crate::codec::guard::Limits;
+use crate::codec::h1::{BodyError, Client, RequestReader, ResponseReader, write_request, write_response};
+use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version};
 
 fn head(bytes: &str) -> RequestHead {
     let mut buffer = BytesMut::from(bytes.as_bytes());

@@ -161,8 +161,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::h1::{BodyWriter, Client, write_response};
-    use crate::http::head::{Framing, ResponseHead, Version};
+    use crate::codec::h1::{BodyWriter, Client, write_response};
+    use crate::codec::head::{Framing, ResponseHead, Version};
 
     /// Takes so many bytes a call, as often as it is told.
     struct Narrow {

@@ -1,7 +1,7 @@
 //! Inputs that are known from attacks, and what each is refused as.
 
 use super::{requests, text};
-use crate::http::guard::HeadError;
+use crate::codec::guard::HeadError;
 
 fn outcome(head: &str, body: &str) -> String {
     let bytes = format!("{head}\r\n\r\n{body}");

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::worker::buffers::ROOM;
+/// Room that a buffer has when it is taken, in bytes.
+pub(crate) const ROOM: usize = 16 * 1024;
 
 /// A connection to a client: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}

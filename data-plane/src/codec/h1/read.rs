@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::scan::{Kind, Scan};
-use crate::http::guard::{HeadError, Limits, MAX_FIELDS, is_plain_name};
-use crate::http::head::{
+use crate::codec::guard::{HeadError, Limits, MAX_FIELDS, is_plain_name};
+use crate::codec::head::{
     Fields, Known, RequestHead, RequestParts, ResponseHead, ResponseParts, Span, Version,
 };
 

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::name::{FieldName, Known};
-use crate::http::guard;
+use crate::codec::guard;
 
 /// One field line within the bytes of a head.
 #[derive(Debug, Clone, Copy)]

@@ -1,66 +1,15 @@
-//! Bodies of requests, whoever they come from and however far they were read before they are sent on.
+//! The body of a request as it is sent to endpoints: read ahead as far as it is kept, then streamed.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
-use smallvec::SmallVec;
+use bytes::Bytes;
 
-use super::error::{Kind, ProxyError};
-use super::head::Framing;
-use crate::worker::limits::Limits;
-use crate::worker::timer::Timer;
-
-/// Pieces of a body in order.
-pub(crate) type Pieces = SmallVec<[Bytes; 4]>;
-
-/// Pieces that fit in so many bytes are put together.
-const JOINED: usize = 4 * 1024;
-
-/// Puts small pieces together, so that a client's tiny chunks are neither kept nor written one by one.
-///
-/// **Invariant:** of the pieces that come out, two neighbours are together longer than [`JOINED`].
-#[derive(Debug, Default)]
-pub(crate) struct Joining {
-    /// A piece as it came; it is only copied when another one joins it.
-    first: Bytes,
-    /// Pieces that were joined. Empty while `first` is not.
-    several: BytesMut,
-}
-
-impl Joining {
-    /// Adds a piece; gives what came before when the two are too long for one.
-    pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
-        let held = self.first.len() + self.several.len();
-        if held > 0 && held + piece.len() <= JOINED {
-            if self.several.is_empty() {
-                self.several.reserve(JOINED);
-                self.several.extend_from_slice(&std::mem::take(&mut self.first));
-            }
-            self.several.extend_from_slice(&piece);
-            return None;
-        }
-        let before = self.rest();
-        self.first = piece;
-        before
-    }
-
-    /// What is left.
-    pub(crate) fn rest(&mut self) -> Option<Bytes> {
-        let first = std::mem::take(&mut self.first);
-        let rest = if first.is_empty() { self.several.split().freeze() } else { first };
-        (!rest.is_empty()).then_some(rest)
-    }
-}
-
-/// The body of a request as a client sends it.
-pub(crate) trait RequestBody {
-    /// The next piece, never empty; `None` at the end, and again after it.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>>;
-
-    /// Ready when the client has gone, asked after the end of the body.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-}
+use crate::codec::body::{Joining, Pieces, RequestBody};
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::head::Framing;
+use crate::local::limits::Limits;
+use crate::local::timer::Timer;
 
 /// The body of a request as it is sent on.
 pub(crate) enum Payload<'b, B> {
@@ -173,10 +122,9 @@ impl<'b, B: RequestBody> Payload<'b, B> {
 mod tests {
     use std::time::Duration;
 
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::worker::timer::Timers;
+    use crate::codec::body::JOINED;
+    use crate::local::timer::Timers;
 
     /// Gives its pieces, then the end or an error.
     struct Script(Vec<&'static [u8]>, Option<Kind>);
@@ -265,25 +213,6 @@ mod tests {
             if let Payload::Streamed { first, .. } = &payload {
                 assert!(first.is_empty());
             }
-        }
-    }
-
-    proptest! {
-        /// Joined or not, the bytes are the same, and no two neighbours could have been one.
-        #[test]
-        fn joined_in_order(lengths in prop::collection::vec(1_usize..3 * JOINED / 2, 0..40)) {
-            let mut joining = Joining::default();
-            let mut given = Vec::new();
-            let mut joined = Pieces::new();
-            for (number, length) in lengths.into_iter().enumerate() {
-                let piece = vec![number as u8; length];
-                given.extend_from_slice(&piece);
-                joined.extend(joining.push(piece.into()));
-            }
-            joined.extend(joining.rest());
-            prop_assert_eq!(joined.concat(), given);
-            prop_assert!(joined.iter().all(|piece| !piece.is_empty()));
-            prop_assert!(joined.windows(2).all(|two| two[0].len() + two[1].len() > JOINED));
         }
     }
 

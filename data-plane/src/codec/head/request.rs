@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::fields::{Fields, Span, put_field};
 use super::name::Known;
-use super::{Framing, Method, Version, hop};
-use crate::http::guard::{self, HeadError, Limits};
-use crate::http::host::Host;
+use super::{Framing, Method, Version, framing, hop, start};
+use crate::codec::guard::{self, HeadError, Limits};
+use crate::codec::host::Host;
 
 /// The head of a request that passed the guard.
 ///
@@ -62,13 +62,13 @@ impl RequestHead {
         let RequestParts { method_len, target_len, version, mut fields } = parts;
         let bytes = fields.bytes().clone();
         let raw = method_len + 1..method_len + 1 + target_len;
-        let method = guard::method(&bytes[..method_len])?;
-        let form = guard::target(method, &bytes[raw.clone()])?;
-        let framing = guard::request_framing(version, &fields)?;
+        let method = start::method(&bytes[..method_len])?;
+        let form = start::target(method, &bytes[raw.clone()])?;
+        let framing = framing::request_framing(version, &fields)?;
         let mut host = host(version, &fields)?;
         let mut origin = raw.clone();
         let mut made = None;
-        if let guard::Target::Absolute { from, to } = form {
+        if let start::Target::Absolute { from, to } = form {
             // The authority of an absolute-form target replaces Host (RFC 9112 section 3.2.2).
             host = Host::parse(bytes.slice(raw.start + from..raw.start + to))?;
             origin.start += to;
@@ -189,11 +189,6 @@ impl RequestHead {
     /// The target in origin-form: path and query as they were sent, scheme and authority cut off.
     pub fn target(&self) -> &[u8] {
         self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
-    }
-
-    /// [`RequestHead::target`], sharing the head's memory.
-    pub fn target_bytes(&self) -> Bytes {
-        self.made.clone().unwrap_or_else(|| self.fields.bytes().slice(self.origin.clone()))
     }
 
     /// The path of the target as it was sent.

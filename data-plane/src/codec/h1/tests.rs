@@ -10,8 +10,8 @@ mod write;
 use bytes::BytesMut;
 
 use super::{Body, BodyReader, RequestReader, ResponseReader};
-use crate::http::guard::Limits;
-use crate::http::head::RequestHead;
+use crate::codec::guard::Limits;
+use crate::codec::head::RequestHead;
 
 /// A request as it came out of the readers, in comparable form.
 #[derive(Debug, Clone, PartialEq, Eq)]

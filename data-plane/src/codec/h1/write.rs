@@ -6,7 +6,7 @@
 use bytes::BufMut;
 
 use super::body::BodyError;
-use crate::http::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
+use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
 
 /// Writes the interim response that lets a client send its body.
 pub fn write_continue(out: &mut impl BufMut) {
@@ -64,7 +64,7 @@ impl Client {
     pub fn of(request: &RequestHead) -> Self {
         Self {
             version: request.version,
-            to_head: request.method == crate::http::head::Method::Head,
+            to_head: request.method == crate::codec::head::Method::Head,
             keep_alive: request.keep_alive,
         }
     }

@@ -1,14 +1,13 @@
 //! What is refused before anything is routed: the rules, their limits, and the status each breach is answered with.
 //!
-//! The readers of [`super::h1`] and the constructor of [`super::head::RequestHead`] call these functions; the
-//! pipeline sees only heads that passed. The rules are security.md 5.1, with ingress-nginx' answers.
+//! The readers of [`super::h1`] and the constructor of [`super::head::RequestHead`] hold to them, with the rules on
+//! start lines and framing that stand beside the heads; the pipeline sees only heads that passed. The rules are
+//! security.md 5.1, with ingress-nginx' answers.
 //!
 //! **Invariant:** a head that passed has one framing, at most one Host, and no octet in a line that a later
 //! reader could take for the end of it.
 
 use thiserror::Error;
-
-use super::head::{Fields, Framing, Known, Method, Version};
 
 /// The most fields that a head can ever have; [`Limits::fields`] may ask for fewer.
 pub const MAX_FIELDS: usize = 256;
@@ -117,118 +116,6 @@ impl HeadError {
             Self::Status => "status",
         }
     }
-}
-
-/// Refuses methods that no backend may see: TRACE echoes credentials, CONNECT asks for a tunnel.
-///
-/// Like nginx it takes a method only in capitals, `_` and `-`.
-///
-/// # Errors
-/// [`HeadError::Method`] or, when it is no method at all, [`HeadError::StartLine`].
-pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
-    if name.is_empty() || !name.iter().all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-')) {
-        return Err(HeadError::StartLine);
-    }
-    match name {
-        b"TRACE" | b"CONNECT" => Err(HeadError::Method),
-        _ => Ok(Method::of(name)),
-    }
-}
-
-/// Where the parts of a request target stand in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// `/path?query`
-    Origin,
-    /// `http://authority/path?query`: where the authority begins and ends. The path may be empty.
-    Absolute { from: usize, to: usize },
-    /// `*`, with OPTIONS only
-    Asterisk,
-}
-
-/// Tells the form of a request target (RFC 9112 section 3.2).
-///
-/// # Errors
-/// [`HeadError::Target`] for any other form, and for octets that a URI cannot have: controls, space, DEL, `#`.
-pub(crate) fn target(method: Method, target: &[u8]) -> Result<Target, HeadError> {
-    if target.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'#') {
-        return Err(HeadError::Target);
-    }
-    match target {
-        [b'/', ..] => Ok(Target::Origin),
-        b"*" if method == Method::Options => Ok(Target::Asterisk),
-        _ => {
-            let from = [&b"http://"[..], b"https://"]
-                .iter()
-                .find(|scheme| target.get(..scheme.len()).is_some_and(|t| t.eq_ignore_ascii_case(scheme)))
-                .ok_or(HeadError::Target)?
-                .len();
-            let rest = &target[from..];
-            let length = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
-            Ok(Target::Absolute { from, to: from + length })
-        }
-    }
-}
-
-/// Decides how long the body of an HTTP/1 request is, from nothing but what is unmistakable (RFC 9112 section 6.3).
-///
-/// # Errors
-/// [`HeadError::Framing`], [`HeadError::TransferCoding`] or [`HeadError::ContentLength`].
-pub(crate) fn request_framing(version: Version, fields: &Fields) -> Result<Framing, HeadError> {
-    let length = content_length(fields)?;
-    Ok(match (transfer_coding(fields)?, length) {
-        (true, Some(_)) => return Err(HeadError::Framing),
-        (true, None) if version == Version::Http10 => return Err(HeadError::Framing),
-        (true, None) => Framing::Chunked,
-        (false, Some(length)) => Framing::Length(length),
-        (false, None) => Framing::None,
-    })
-}
-
-/// Reads Content-Length.
-///
-/// # Errors
-/// [`HeadError::ContentLength`] when it is repeated, even with the same value, or is not `1*DIGIT` below 2^63.
-pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, HeadError> {
-    let mut values = fields.all(Known::ContentLength);
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    if values.next().is_some() {
-        return Err(HeadError::ContentLength);
-    }
-    decimal(value).map(Some).ok_or(HeadError::ContentLength)
-}
-
-/// Whether the one transfer coding `chunked` is used.
-///
-/// # Errors
-/// [`HeadError::TransferCoding`] for another coding; [`HeadError::Framing`] for a second Transfer-Encoding line.
-pub(crate) fn transfer_coding(fields: &Fields) -> Result<bool, HeadError> {
-    let mut values = fields.all(Known::TransferEncoding);
-    let Some(value) = values.next() else {
-        return Ok(false);
-    };
-    if values.next().is_some() {
-        return Err(HeadError::Framing);
-    }
-    // A list, even `chunked, chunked`, is a coding that some reader takes otherwise: only the bare word passes.
-    if value.eq_ignore_ascii_case(b"chunked") { Ok(true) } else { Err(HeadError::TransferCoding) }
-}
-
-/// A decimal number below 2^63 in at most 19 digits; leading zeros within those are allowed.
-fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || value.len() > 19 {
-        return None;
-    }
-    let mut number = 0u64;
-    for &b in value {
-        if !b.is_ascii_digit() {
-            return None;
-        }
-        number = number.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
-    }
-    (number <= i64::MAX as u64).then_some(number)
 }
 
 /// Whether the octet may stand in a token (RFC 9110 section 5.6.2).

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::fields::Fields;
 use super::name::Known;
-use crate::http::guard::{self, HeadError};
+use crate::codec::guard::{self, HeadError};
 
 /// More options than any client has use for; each is looked for among all fields.
 const MAX_OPTIONS: usize = 32;

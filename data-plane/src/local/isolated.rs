@@ -1,34 +1,10 @@
-//! What a connection's task cannot forget: it is counted while it lives, and its panic is its own.
+//! Tasks whose panic is their own.
 
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::rc::Rc;
 
 use futures::{FutureExt, TryFutureExt};
-
-use super::Worker;
-
-/// Counts a connection as open until dropped.
-pub(super) struct Open {
-    worker: Rc<Worker>,
-}
-
-impl Open {
-    /// One more.
-    pub(super) fn new(worker: &Rc<Worker>) -> Self {
-        worker.open.set(worker.open.get() + 1);
-        worker.metrics.open.set(worker.open.get() as u64);
-        Self { worker: Rc::clone(worker) }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.worker.open.set(self.worker.open.get() - 1);
-        self.worker.metrics.open.set(self.worker.open.get() as u64);
-    }
-}
 
 /// Runs a connection's future; a panic in it is its result, as text.
 ///

@@ -1,9 +1,9 @@
 //! What backends may answer, and what they may not.
 
 use super::response;
-use crate::http::guard::Limits;
-use crate::http::h1::ResponseReader;
-use crate::http::head::{Framing, Known};
+use crate::codec::guard::Limits;
+use crate::codec::h1::ResponseReader;
+use crate::codec::head::{Framing, Known};
 
 fn read(bytes: &str, to_head: bool) -> Result<(u16, Vec<u8>, usize), String> {
     response([bytes.as_bytes()], to_head, false).map(|(status, _, body, left)| (status, body, left))

@@ -7,10 +7,12 @@
 //! to be passed on by mistake.
 
 mod fields;
+mod framing;
 mod hop;
 mod name;
 mod request;
 mod response;
+mod start;
 
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;

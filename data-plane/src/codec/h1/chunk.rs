@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use super::body::{Body, BodyError};
-use crate::http::guard::{is_name, is_token, is_value_octet};
+use crate::codec::guard::{is_name, is_token, is_value_octet};
 
 /// The longest line of a chunk's size and extensions, its CRLF included.
 const MAX_SIZE_LINE: usize = 256;

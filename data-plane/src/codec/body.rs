@@ -1,0 +1,85 @@
+//! Pieces of a request's body, whoever they come from.
+
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::error::ProxyError;
+
+/// Pieces of a body in order.
+pub(crate) type Pieces = SmallVec<[Bytes; 4]>;
+
+/// Pieces that fit in so many bytes are put together.
+pub(crate) const JOINED: usize = 4 * 1024;
+
+/// Puts small pieces together, so that a client's tiny chunks are neither kept nor written one by one.
+///
+/// **Invariant:** of the pieces that come out, two neighbours are together longer than [`JOINED`].
+#[derive(Debug, Default)]
+pub(crate) struct Joining {
+    /// A piece as it came; it is only copied when another one joins it.
+    first: Bytes,
+    /// Pieces that were joined. Empty while `first` is not.
+    several: BytesMut,
+}
+
+impl Joining {
+    /// Adds a piece; gives what came before when the two are too long for one.
+    pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        let held = self.first.len() + self.several.len();
+        if held > 0 && held + piece.len() <= JOINED {
+            if self.several.is_empty() {
+                self.several.reserve(JOINED);
+                self.several.extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            self.several.extend_from_slice(&piece);
+            return None;
+        }
+        let before = self.rest();
+        self.first = piece;
+        before
+    }
+
+    /// What is left.
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+        let first = std::mem::take(&mut self.first);
+        let rest = if first.is_empty() { self.several.split().freeze() } else { first };
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+/// The body of a request as a client sends it.
+pub(crate) trait RequestBody {
+    /// The next piece, never empty; `None` at the end, and again after it.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>>;
+
+    /// Ready when the client has gone, asked after the end of the body.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Joined or not, the bytes are the same, and no two neighbours could have been one.
+        #[test]
+        fn joined_in_order(lengths in prop::collection::vec(1_usize..3 * JOINED / 2, 0..40)) {
+            let mut joining = Joining::default();
+            let mut given = Vec::new();
+            let mut joined = Pieces::new();
+            for (number, length) in lengths.into_iter().enumerate() {
+                let piece = vec![number as u8; length];
+                given.extend_from_slice(&piece);
+                joined.extend(joining.push(piece.into()));
+            }
+            joined.extend(joining.rest());
+            prop_assert_eq!(joined.concat(), given);
+            prop_assert!(joined.iter().all(|piece| !piece.is_empty()));
+            prop_assert!(joined.windows(2).all(|two| two[0].len() + two[1].len() > JOINED));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What may stand in a request line: methods that backends may see, and the three forms of a target.
+
+use super::Method;
+use crate::codec::guard::HeadError;
+
+/// Refuses methods that no backend may see: TRACE echoes credentials, CONNECT asks for a tunnel.
+///
+/// Like nginx it takes a method only in capitals, `_` and `-`.
+///
+/// # Errors
+/// [`HeadError::Method`] or, when it is no method at all, [`HeadError::StartLine`].
+pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
+    if name.is_empty() || !name.iter().all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-')) {
+        return Err(HeadError::StartLine);
+    }
+    match name {
+        b"TRACE" | b"CONNECT" => Err(HeadError::Method),
+        _ => Ok(Method::of(name)),
+    }
+}
+
+/// Where the parts of a request target stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `/path?query`
+    Origin,
+    /// `http://authority/path?query`: where the authority begins and ends. The path may be empty.
+    Absolute { from: usize, to: usize },
+    /// `*`, with OPTIONS only
+    Asterisk,
+}
+
+/// Tells the form of a request target (RFC 9112 section 3.2).
+///
+/// # Errors
+/// [`HeadError::Target`] for any other form, and for octets that a URI cannot have: controls, space, DEL, `#`.
+pub(crate) fn target(method: Method, target: &[u8]) -> Result<Target, HeadError> {
+    if target.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'#') {
+        return Err(HeadError::Target);
+    }
+    match target {
+        [b'/', ..] => Ok(Target::Origin),
+        b"*" if method == Method::Options => Ok(Target::Asterisk),
+        _ => {
+            let from = [&b"http://"[..], b"https://"]
+                .iter()
+                .find(|scheme| target.get(..scheme.len()).is_some_and(|t| t.eq_ignore_ascii_case(scheme)))
+                .ok_or(HeadError::Target)?
+                .len();
+            let rest = &target[from..];
+            let length = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+            Ok(Target::Absolute { from, to: from + length })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_three_forms() {
+        assert_eq!(target(Method::Get, b"/x?y"), Ok(Target::Origin));
+        assert_eq!(target(Method::Get, b"//x"), Ok(Target::Origin));
+        assert_eq!(target(Method::Get, b"http://a.b/x"), Ok(Target::Absolute { from: 7, to: 10 }));
+        assert_eq!(target(Method::Get, b"HTTPS://a?x"), Ok(Target::Absolute { from: 8, to: 9 }));
+        assert_eq!(target(Method::Options, b"*"), Ok(Target::Asterisk));
+        for bad in [&b"*"[..], b"a:80", b"?x", b"ftp://a/", b"/a b", b"/\x7f", b"/#", b"http:/a", b"", b"\\x"]
+        {
+            assert_eq!(target(Method::Get, bad), Err(HeadError::Target), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What the connections of one worker share: what the worker lends them, the tables, the endpoints.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+
+use crate::local::Local;
+use crate::table::{HostTable, TableReader, Tables};
+use crate::upstream::Upstreams;
+
+/// All that serving a connection takes.
+///
+/// A `RefCell` here is borrowed for one call and never across an await.
+pub(crate) struct Server {
+    pub(crate) local: Rc<Local>,
+    pub(crate) upstreams: RefCell<Upstreams>,
+    tables: RefCell<TableReader>,
+    tls: TlsAcceptor,
+}
+
+impl Server {
+    /// Without connections.
+    pub(crate) fn new(local: Local, tables: &Arc<Tables>, tls: Arc<rustls::ServerConfig>) -> Self {
+        let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle);
+        Self {
+            local: Rc::new(local),
+            upstreams: RefCell::new(upstreams),
+            tables: RefCell::new(tables.reader()),
+            tls: tls.into(),
+        }
+    }
+
+    /// Asks the table of this moment; a request asks once. The table cannot leave the closure: were a request to keep
+    /// it, the worker might be the one to free it.
+    pub(crate) fn with_table<R>(&self, ask: impl FnOnce(&HostTable) -> R) -> R {
+        ask(self.tables.borrow_mut().load())
+    }
+
+    /// Lets go of a table that is no longer the newest: a worker without requests would otherwise keep it alive.
+    pub(crate) fn renew_table(&self) {
+        self.tables.borrow_mut().load();
+    }
+
+    /// Turns plain connections into TLS ones.
+    pub(crate) fn tls(&self) -> &TlsAcceptor {
+        &self.tls
+    }
+}

@@ -1,0 +1,55 @@
+//! What a worker lends to what runs on its thread: timers, buffers, limits, the date, counters and lines of the log.
+//!
+//! **Invariant:** a `RefCell` here is borrowed for one call and never across an await.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shared::drain::Phase;
+
+use crate::access_log;
+use crate::metrics::WorkerMetrics;
+use buffers::Buffers;
+use date::HttpDate;
+use timer::Timers;
+
+pub use limits::Limits;
+
+pub(crate) mod buffers;
+pub(crate) mod date;
+pub(crate) mod isolated;
+pub(crate) mod limits;
+pub(crate) mod timer;
+
+/// One worker's own; nothing in it is shared with another thread but the counters, which others read.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) timers: Rc<Timers>,
+    pub(crate) buffers: Buffers,
+    pub(crate) limits: Limits,
+    pub(crate) date: RefCell<HttpDate>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) log: RefCell<access_log::Lines>,
+}
+
+impl Local {
+    /// Of a worker that starts now.
+    pub(crate) fn new(limits: Limits, metrics: Arc<WorkerMetrics>, log: access_log::Lines) -> Self {
+        let mut date = HttpDate::default();
+        date.update(shared::clock::wall());
+        Self {
+            timers: Timers::new(shared::clock::now()),
+            buffers: Buffers::new(),
+            limits,
+            date: RefCell::new(date),
+            metrics,
+            log: RefCell::new(log),
+        }
+    }
+
+    /// Whether connections have to end after the present request.
+    pub(crate) fn closing(&self) -> bool {
+        self.timers.phase() >= Phase::Closing
+    }
+}
