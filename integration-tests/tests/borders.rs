@@ -2,6 +2,7 @@
 //!
 //! Data flows one way (kube or a folder, index, compile, store, serve, subscribe, table, http), and each step knows
 //! only what it needs: a core without I/O stays one because this test says so, not because everybody remembers.
+//! Inside a crate each module stands on a line of its own in [`ORDER`], and names only those above it there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -106,6 +107,111 @@ const STRANGERS: &[(&str, &[&str])] = &[
     ("cli/src/*", &["integration_tests"]),
 ];
 
+/// The modules of each crate, what builds on nothing first. A module names itself and what stands before it; so there
+/// is no circle. `a/b` is a module inside `a` with a place of its own, and `a` then stands behind all of those.
+const ORDER: &[(&str, &[&str])] =
+    &[("shared", SHARED), ("control-plane", CONTROL_PLANE), ("data-plane", DATA_PLANE), ("cli", CLI)];
+
+const DATA_PLANE: &[&str] = &[
+    // Bytes to messages.
+    "codec/error",
+    "codec/guard",
+    "codec/path",
+    "codec/host",
+    "codec/head",
+    "codec/h1",
+    "codec/body",
+    "codec/outgoing",
+    "codec/stream",
+    "codec",
+    // What is counted, written down and configured.
+    "metrics",
+    "access_log",
+    "listen",
+    "password",
+    "rate",
+    "table",
+    "tls",
+    // What a worker lends.
+    "local",
+    // Endpoints.
+    "upstream",
+    // Connections and requests.
+    "http/server",
+    "http/peer",
+    "http/forwarded",
+    "http/account",
+    "http/redirect",
+    "http/reply",
+    "http/upgrade",
+    "http/pipeline",
+    "http/h2",
+    "http/conn",
+    "http",
+    // The threads.
+    "worker",
+    "subscribe",
+    "admin",
+    "args",
+    "app",
+    "lib",
+    "main",
+];
+
+const CONTROL_PLANE: &[&str] = &[
+    // The language of all of them.
+    "objects",
+    "problem",
+    "event",
+    "freshness",
+    "hold",
+    "removal",
+    // The sources.
+    "kube",
+    "manifests",
+    // What is made of objects, and of which.
+    "annotations",
+    "compile",
+    "index",
+    "store",
+    "metrics",
+    "pipeline",
+    // Who is told.
+    "serve",
+    "admin",
+    "inspect",
+    "args",
+    "app",
+    "lib",
+    "main",
+];
+
+const SHARED: &[&str] = &[
+    "address",
+    "backoff",
+    "budget",
+    "clock",
+    "drain",
+    "pem",
+    "proto",
+    "tasks",
+    "telemetry",
+    "template",
+    "admin",
+    "kind",
+    "version",
+    "resource",
+    "name",
+    "schema",
+    "entry",
+    "snapshot",
+    "delta",
+    "convert",
+    "lib",
+];
+
+const CLI: &[&str] = &["args", "client", "moment", "output", "columns", "value", "ask", "up", "main"];
+
 /// Whether a text fits a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
@@ -191,27 +297,182 @@ fn breaches(file: &str, text: &str) -> Vec<String> {
     found
 }
 
+/// The paths that begin here, braces unfolded: `a::{b, c::d}` is `a::b` and `a::c::d`. Gives where they end.
+fn unfold(code: &str, mut at: usize, before: &[&str], found: &mut Vec<Vec<String>>) -> usize {
+    let mut path: Vec<&str> = before.to_vec();
+    loop {
+        let rest = &code[at..];
+        let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if length > 0 {
+            path.push(&rest[..length]);
+            at += length;
+            if code[at..].starts_with("::") {
+                at += 2;
+                continue;
+            }
+        } else if rest.starts_with('{') {
+            at += 1;
+            loop {
+                at += code[at..].find(|c: char| !c.is_whitespace() && c != ',').unwrap_or(code.len() - at);
+                if at == code.len() || code[at..].starts_with('}') {
+                    return (at + 1).min(code.len());
+                }
+                at = unfold(code, at, &path, found);
+            }
+        }
+        found.push(path.iter().map(|name| (*name).to_owned()).collect());
+        // What cannot be in a path is stepped over, lest it be met again.
+        return if length > 0 { at } else { at + rest.chars().next().map_or(0, char::len_utf8) };
+    }
+}
+
+/// The paths inside its crate that the code of a module names, from the crate's root.
+fn own_paths(module: &[&str], code: &str) -> Vec<Vec<String>> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for start in ["crate::", "super::", "self::"] {
+        for (at, _) in code.match_indices(start) {
+            if !code[..at].ends_with(|c: char| is_name(c) || c == ':') {
+                unfold(code, at, &[], &mut found);
+            }
+        }
+    }
+    let from_root = found.into_iter().map(|path| {
+        let mut whole: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
+        for name in path {
+            match name.as_str() {
+                "crate" => whole.clear(),
+                "super" => _ = whole.pop(),
+                "self" => {}
+                _ => whole.push(name),
+            }
+        }
+        whole
+    });
+    from_root.collect()
+}
+
+/// The place of a module or of what is in it: that of the longest name in the order which it begins with.
+fn place(order: &[&str], path: &[impl AsRef<str>]) -> Option<usize> {
+    (1..=path.len()).rev().find_map(|length| {
+        let name = path[..length].iter().map(AsRef::as_ref).collect::<Vec<_>>().join("/");
+        order.iter().position(|other| *other == name)
+    })
+}
+
+/// Where a file (`http/conn.rs`) of a crate names what stands behind it in the crate's order.
+fn disorder(order: &[&str], file: &str, text: &str) -> Vec<String> {
+    let module: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+    let Some(own) = place(order, &module) else {
+        return vec![format!("{file}: has no place in the order of modules")];
+    };
+    let root: &[&str] = if module == ["lib"] { &[] } else { &module };
+    let mut found = BTreeSet::new();
+    for path in own_paths(root, &code(text)) {
+        if let Some(other) = place(order, &path).filter(|other| *other > own) {
+            found.insert(format!(
+                "{file}: names {}, and {} stands behind {}",
+                path.join("::"),
+                order[other],
+                order[own]
+            ));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// The files of a crate that are compiled outside tests, as names from its folder of sources, with their text.
+fn modules(root: &Path, folder: &str) -> Vec<(String, String)> {
+    let source = root.join(folder).join("src");
+    let mut files = Vec::new();
+    sources(&source, &mut files);
+    files.sort();
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut tests = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(&source).unwrap().to_string_lossy().replace('\\', "/");
+        let text = fs::read_to_string(&file).unwrap();
+        let inside = match name.as_str() {
+            "lib.rs" | "main.rs" => String::new(),
+            name => format!("{}/", name.trim_end_matches(".rs")),
+        };
+        for declared in text.split("#[cfg(test)]\n").skip(1) {
+            let line = declared.lines().next().unwrap_or_default();
+            if let Some((_, module)) = line.strip_suffix(';').and_then(|line| line.split_once("mod ")) {
+                tests.push(format!("{inside}{module}"));
+            }
+        }
+        found.push((name, text));
+    }
+    // The tests of a module, in files and folders of their own.
+    found.retain(|(name, _)| {
+        let name = name.trim_end_matches(".rs");
+        !tests.iter().any(|test| name == test || name.starts_with(&format!("{test}/")))
+    });
+    found
+}
+
 #[test]
 fn every_file_keeps_to_its_side() {
     let root = root();
     let mut found = Vec::new();
     let mut count = 0;
     for folder in ["shared", "control-plane", "data-plane", "cli"] {
-        let mut files = Vec::new();
-        sources(&root.join(folder).join("src"), &mut files);
-        files.sort();
-        for file in files {
-            let name = file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
-            // The tests of a module in folders of their own.
-            if name.contains("/tests/") {
-                continue;
-            }
+        for (name, text) in modules(&root, folder) {
             count += 1;
-            found.extend(breaches(&name, &fs::read_to_string(&file).unwrap()));
+            found.extend(breaches(&format!("{folder}/src/{name}"), &text));
         }
     }
     assert!(count > 50, "only {count} files were found below {}", root.display());
     assert!(found.is_empty(), "{} breaches:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn modules_stand_in_order() {
+    let root = root();
+    let mut found = Vec::new();
+    for (folder, order) in ORDER {
+        let modules = modules(&root, folder);
+        for (name, text) in &modules {
+            let breaches = disorder(order, name, text).into_iter();
+            found.extend(breaches.map(|breach| format!("{folder}/src/{breach}")));
+        }
+        for named in *order {
+            let there = modules.iter().any(|(name, _)| name.strip_suffix(".rs") == Some(named));
+            if !there {
+                found.push(format!("{folder}: {named} has a place in the order, and is no module"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{} breaches:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn disorder_is_found() {
+    let order = ["codec/head", "codec/h1", "codec", "table", "http/conn", "http", "lib"];
+    for (file, code) in [
+        ("table.rs", "use crate::codec::{head::Known, h1};"),
+        ("table/paths.rs", "use super::cell; use crate::table::host::HostEntry;"),
+        ("http/conn/session.rs", "use super::answer; use crate::table;"),
+        ("http/conn.rs", "// use crate::http;\n#[cfg(test)]\nmod tests {\nuse crate::http::x;\n}"),
+        ("lib.rs", "pub use crate::http::conn;"),
+        ("table.rs", "fn f() { other::crate_::http(); x.super_(); }"),
+    ] {
+        assert_eq!(disorder(&order, file, code), Vec::<String>::new(), "{file}: {code}");
+    }
+    for (file, code) in [
+        ("table.rs", "use crate::http::conn::Peer;"),
+        ("table.rs", "fn f() -> crate::http::Reply { todo() }"),
+        ("table.rs", "use crate::{codec::head, http as web};"),
+        ("table.rs", "use crate::{\n    codec::{\n        head, h1,\n    },\n    http::conn,\n};"),
+        ("table/paths.rs", "use super::super::http;"),
+        ("codec/head/fields.rs", "use super::super::h1;"),
+        ("codec/head.rs", "use super::h1::{self, Reader};"),
+        ("codec/head.rs", "use super::Shared;"),
+        ("new.rs", ""),
+    ] {
+        assert!(!disorder(&order, file, code).is_empty(), "{file}: {code}");
+    }
 }
 
 #[test]
