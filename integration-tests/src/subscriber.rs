@@ -210,6 +210,11 @@ impl Subscriber {
 
     async fn batch(&mut self, batch: Batch, bytes: usize) {
         let lane = Lane::from_wire(batch.lane).expect("a lane");
+        assert!(
+            shared::batch::is_whole(&batch),
+            "the digest of a chunk on {} is no digest of it",
+            lane.as_str()
+        );
         self.received.push(Received {
             lane,
             from: batch.from,

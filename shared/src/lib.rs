@@ -10,6 +10,7 @@
 pub mod address;
 pub mod admin;
 pub mod backoff;
+pub mod batch;
 pub mod budget;
 pub mod clock;
 pub mod convert;

@@ -121,6 +121,7 @@ impl Iterator for Chunks {
         }
         batch.more = !(self.up.is_empty() && self.removed.is_empty());
         self.over = !batch.more;
+        shared::batch::seal(&mut batch);
         Some(Frame::encode(Message::Batch(batch)))
     }
 }
@@ -169,6 +170,7 @@ mod tests {
         assert!(frames.len() > 5);
         assert!(frames.iter().all(|frame| frame.len() <= CHUNK));
         let batches: Vec<_> = frames.iter().map(decode).collect();
+        assert!(batches.iter().all(shared::batch::is_whole));
         let more: Vec<_> = batches.iter().map(|batch| batch.more).collect();
         assert_eq!(more.iter().filter(|more| !**more).count(), 1);
         assert_eq!(more.last(), Some(&false));

@@ -4,9 +4,9 @@
 //! It lives longer than a stream: where the proxy is on each lane stays known when a stream ends, and the next one
 //! resumes from there. What it has is the [`Writer`]'s.
 //!
-//! **Invariants:** what came is applied only after its bytes were hashed; after each batch the root of what the proxy
-//! has is computed anew and compared. A lane whose root is wrong is not resumed but asked for in full, and what is
-//! served stays meanwhile.
+//! **Invariants:** what came is applied only after its bytes were hashed; the root of what the proxy would have after a
+//! batch is computed from them and compared before anything of it is served. A lane whose root is wrong is not resumed
+//! but asked for in full, and what is served stays meanwhile.
 
 mod batch;
 mod wire;
@@ -52,6 +52,14 @@ pub enum Close {
         expected: Root,
         /// The root of what the proxy has.
         actual: Root,
+    },
+    /// A chunk came that is not what its digest or a version in it says. The lane is asked for in full next time.
+    #[error("lane {}: a chunk of the batch to {to} came corrupt", lane.as_str())]
+    Corrupt {
+        /// Which lane.
+        lane: Lane,
+        /// Where the batch leads.
+        to: Seq,
     },
     /// The control plane asks to connect again.
     #[error("redirected: {reason}")]
@@ -162,7 +170,7 @@ impl Session {
     pub fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
         let mut actions = Actions::default();
         if let Err(close) = self.step(message, writer, &mut actions) {
-            if let Close::Diverged { lane, .. } = &close {
+            if let Close::Diverged { lane, .. } | Close::Corrupt { lane, .. } = &close {
                 self.lane_mut(*lane).position = None;
             }
             actions.close = Some(close);

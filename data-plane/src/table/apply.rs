@@ -7,6 +7,7 @@
 //! ([`Counters`] tell, and tests assert it).
 
 mod build;
+mod candidate;
 mod cells;
 mod config;
 mod refusal;
@@ -27,10 +28,12 @@ use super::directory::Directory;
 use super::retire::Retired;
 use super::{HostTable, Tables};
 use build::Built;
+use candidate::Change;
 use cells::Cells;
 use config::Config;
 use secrets::Secrets;
 
+pub use candidate::Candidate;
 pub use refusal::{Code, Refused};
 
 /// What the writer did, for metrics and for tests of what an edit may cost.
@@ -130,47 +133,34 @@ impl Writer {
         self.refused.iter().filter(move |(key, _)| key.kind.lane() == lane)
     }
 
-    /// Applies a change of the CONFIG lane in one step: resources go, resources come, one table is published.
-    pub fn apply_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
-        let keys = removed.iter().map(|removal| removal.key.clone());
-        self.has_config.change(up.iter().cloned(), keys);
-        for removal in removed {
-            self.refused.remove(&removal.key);
-            self.config.remove(&removal.key, removal.gone);
-        }
-        for entry in up {
-            match self.admit(&entry) {
-                Ok(resource) => self.config.put(&entry.key.key, resource),
-                Err(()) => self.config.refuse(&entry.key),
+    /// Applies a change that was verified: CONFIG in one step, resources go, resources come, one table is published;
+    /// LIVE each in its cell.
+    pub fn apply(&mut self, candidate: Candidate) {
+        match candidate.change {
+            Change::Config { up, removed } => {
+                self.has_config = candidate.has;
+                self.change_config(up, &removed);
+            }
+            Change::Live { up, removed } => {
+                self.has_live = candidate.has;
+                self.change_live(up, &removed);
             }
         }
-        self.publish();
     }
 
-    /// Makes CONFIG exactly what `up` says, in one step.
+    /// Applies a change of the CONFIG lane, unverified: for tests and benches, which have no root to compare.
+    pub fn apply_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
+        self.apply(self.config_after(up, removed.to_vec()));
+    }
+
+    /// Makes CONFIG exactly what `up` says, unverified.
     pub fn replace_config(&mut self, up: Vec<Arc<Entry>>) {
-        let mut target = Snapshot::default();
-        target.extend(up);
-        let delta = shared::delta::Delta::between(&self.has_config, &target);
-        self.apply_config(delta.up, &delta.removed);
+        self.apply(self.config_of(up));
     }
 
-    /// Applies resources of the LIVE lane and removals that were said.
+    /// Applies a change of the LIVE lane, unverified.
     pub fn apply_live(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
-        let leave = |removal: &Removal| match removal.gone {
-            true => Leave::Gone,
-            false => Leave::Unreferred,
-        };
-        let removed: Vec<_> = removed.iter().map(|it| (it.key.clone(), leave(it))).collect();
-        self.change_live(up, &removed);
-    }
-
-    /// Ends a full sync of the LIVE lane: what this proxy has and the sync did not bring is no longer had, but stays in
-    /// use until [`Self::settle`].
-    pub fn retain_live(&mut self, brought: impl Fn(&ResourceKey) -> bool) {
-        let lacks = self.has_live.iter().map(|entry| &entry.key).filter(|key| !brought(key));
-        let removed: Vec<_> = lacks.map(|key| (key.clone(), Leave::Absent)).collect();
-        self.change_live(Vec::new(), &removed);
+        self.apply(self.live_after(up, removed));
     }
 
     /// The CONFIG that belongs to the last full sync of LIVE is applied: what that sync lacked is out of use.
@@ -188,9 +178,21 @@ impl Writer {
         self.secrets.sweep();
     }
 
+    fn change_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
+        for removal in removed {
+            self.refused.remove(&removal.key);
+            self.config.remove(&removal.key, removal.gone);
+        }
+        for entry in up {
+            match self.admit(&entry) {
+                Ok(resource) => self.config.put(&entry.key.key, resource),
+                Err(()) => self.config.refuse(&entry.key),
+            }
+        }
+        self.publish();
+    }
+
     fn change_live(&mut self, up: Vec<Arc<Entry>>, removed: &[(ResourceKey, Leave)]) {
-        let keys = removed.iter().map(|(key, _)| key.clone());
-        self.has_live.change(up.iter().cloned(), keys);
         for (key, leave) in removed {
             self.refused.remove(key);
             match key.kind {

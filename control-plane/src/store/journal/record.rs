@@ -30,6 +30,7 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
         more: false,
         up: delta.up.iter().map(|entry| entry.to_wire()).collect(),
         removed: delta.removed.iter().map(Removal::to_wire).collect(),
+        ..config::Batch::default()
     };
     let cause = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,7 +1,12 @@
-//! Batches: chunks are checked, CONFIG is staged until its last one, LIVE is applied as it comes.
+//! Batches: chunks are checked, CONFIG is staged until its last one, additions of LIVE are applied as they come.
+//!
+//! **Invariant:** what is served changes only by what was verified: each chunk against its own digest, each resource
+//! against its version, and what the proxy would have after the last chunk against the root that it was told. What
+//! leaves, and the last chunk, waits for that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shared::delta::Removal;
 use shared::entry::Entry;
@@ -25,13 +30,12 @@ pub(super) struct Staged {
     to: Seq,
     root_after: Root,
     chunks: u32,
-    /// CONFIG only: held back until the last chunk.
+    /// CONFIG until its last chunk; of LIVE what came last, the chunks before are applied.
     up: Vec<Arc<Entry>>,
+    /// Nothing leaves before the root of all is known to be right.
     removed: Vec<Removal>,
     /// LIVE only, where it replaces everything: what it brought.
     brought: HashSet<ResourceKey>,
-    /// What came with a hash that is not its own.
-    corrupt: Vec<config::Refusal>,
 }
 
 impl Staged {
@@ -60,33 +64,35 @@ impl Session {
         let lane = wire::lane(batch.lane)?;
         let mut staged = self.staged(lane, &batch)?;
         let more = batch.more;
+        let is_whole = shared::batch::is_whole(&batch);
         let mut chunk = read(lane, batch)?;
         staged.chunks += 1;
-        staged.corrupt.append(&mut chunk.corrupt);
-        staged.corrupt.truncate(CORRUPT);
-        match lane {
-            Lane::Config => {
-                staged.up.append(&mut chunk.up);
-                staged.removed.append(&mut chunk.removed);
-            }
-            Lane::Live => {
-                if staged.replaces() {
-                    staged.brought.extend(chunk.up.iter().map(|entry| entry.key.clone()));
-                }
-                writer.apply_live(chunk.up, &chunk.removed);
-            }
+        if !is_whole || !chunk.corrupt.is_empty() {
+            chunk.corrupt.truncate(CORRUPT);
+            actions.say.push(wire::ack(lane, staged.to, 0, Duration::ZERO, &chunk.corrupt, writer));
+            return Err(Close::Corrupt { lane, to: staged.to });
         }
+        if lane == Lane::Live && staged.replaces() {
+            staged.brought.extend(chunk.up.iter().map(|entry| entry.key.clone()));
+        }
+        staged.up.append(&mut chunk.up);
+        staged.removed.append(&mut chunk.removed);
         if more {
+            if lane == Lane::Live {
+                // Each was hashed by itself, and an addition takes nothing from anybody.
+                writer.apply(writer.live_after(std::mem::take(&mut staged.up), &[]));
+            }
             let seq = self.seq(lane);
             let took = (self.clock)().saturating_duration_since(began);
-            actions.say.push(wire::ack(lane, seq, staged.chunks, took, &staged.corrupt, writer));
+            actions.say.push(wire::ack(lane, seq, staged.chunks, took, &[], writer));
             self.lane_mut(lane).staged = Some(staged);
             return Ok(());
         }
-        self.finish(lane, staged, writer, |session, staged, writer| {
-            let took = (session.clock)().saturating_duration_since(began);
-            actions.say.push(wire::ack(lane, staged.to, 0, took, &staged.corrupt, writer));
-        })
+        let to = staged.to;
+        let finished = self.finish(lane, staged, writer);
+        let took = (self.clock)().saturating_duration_since(began);
+        actions.say.push(wire::ack(lane, to, 0, took, &[], writer));
+        finished
     }
 
     /// The batch that a chunk belongs to: the one that is open, or a new one that begins where this proxy is.
@@ -122,44 +128,33 @@ impl Session {
             up: Vec::new(),
             removed: Vec::new(),
             brought: HashSet::new(),
-            corrupt: Vec::new(),
         })
     }
 
-    /// All chunks are there.
-    fn finish(
-        &mut self,
-        lane: Lane,
-        mut staged: Staged,
-        writer: &mut Writer,
-        answer: impl FnOnce(&Self, &Staged, &Writer),
-    ) -> Result<(), Close> {
-        match (lane, staged.replaces()) {
-            (Lane::Config, true) => writer.replace_config(std::mem::take(&mut staged.up)),
-            (Lane::Config, false) => writer.apply_config(std::mem::take(&mut staged.up), &staged.removed),
-            (Lane::Live, true) => {
-                writer.retain_live(|key| staged.brought.contains(key));
-            }
-            (Lane::Live, false) => {}
+    /// All chunks are there: what the proxy would have is compared with what it was told, and only then served.
+    fn finish(&mut self, lane: Lane, staged: Staged, writer: &mut Writer) -> Result<(), Close> {
+        let replaces = staged.replaces();
+        let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
+        let candidate = match (lane, replaces) {
+            (Lane::Config, true) => writer.config_of(up),
+            (Lane::Config, false) => writer.config_after(up, removed),
+            (Lane::Live, true) => writer.live_of(up, |key| brought.contains(key)),
+            (Lane::Live, false) => writer.live_after(up, &removed),
+        };
+        let actual = candidate.root();
+        if expected != actual {
+            error!(lane = lane.as_str(), %expected, %actual, "a batch does not lead where it says; it is not applied");
+            return Err(Close::Diverged { lane, expected, actual });
         }
+        writer.apply(candidate);
+        self.unsettled |= lane == Lane::Live && replaces;
         let lineage = self.lineage;
-        let (expected, actual) = (staged.root_after, writer.root(lane));
-        if expected == actual {
-            // One that failed lacked what it should have brought; nothing goes out of use for that.
-            self.unsettled |= lane == Lane::Live && staged.replaces();
-            let state = self.lane_mut(lane);
-            state.position = lineage.map(|lineage| (lineage, staged.to));
-            state.complete = true;
-            state.target = state.target.filter(|target| *target > staged.to);
-            self.settle(writer);
-        }
-        answer(self, &staged, writer);
-        if expected == actual {
-            Ok(())
-        } else {
-            error!(lane = lane.as_str(), %expected, %actual, "what this proxy has is not what it was sent");
-            Err(Close::Diverged { lane, expected, actual })
-        }
+        let state = self.lane_mut(lane);
+        state.position = lineage.map(|lineage| (lineage, to));
+        state.complete = true;
+        state.target = state.target.filter(|target| *target > to);
+        self.settle(writer);
+        Ok(())
     }
 }
 

@@ -10,6 +10,8 @@ use shared::entry::Entry;
 use shared::kind::{Kind, ResourceKey};
 use shared::version::Version;
 
+mod faults;
+
 use super::*;
 use crate::table::world::{Step, World, backend, dump, host, route, slice, steps};
 
@@ -146,6 +148,7 @@ impl Model {
             more: true,
             up: up.iter().map(|entry| entry.to_wire()).collect(),
             removed: removed.iter().map(|removal| removal.to_wire()).collect(),
+            ..config::Batch::default()
         };
         let mut chunks: Vec<_> = delta.removed.chunks(size).map(|removed| chunk(&[], removed)).collect();
         chunks.extend(delta.up.chunks(size).map(|up| chunk(up, &[])));
@@ -155,6 +158,7 @@ impl Model {
         if let Some(last) = chunks.last_mut() {
             last.more = false;
         }
+        chunks.iter_mut().for_each(shared::batch::seal);
         chunks.into_iter().map(Control::Batch).collect()
     }
 
@@ -185,6 +189,15 @@ impl Proxy {
 
     fn hear(&mut self, message: Control) -> Actions {
         let is_batch = matches!(message, Control::Batch(_));
+        let actions = self.hear_anything(message);
+        if is_batch {
+            assert_eq!(actions.say.len(), 1, "each chunk is answered");
+        }
+        actions
+    }
+
+    /// What breaks the protocol has no answer.
+    fn hear_anything(&mut self, message: Control) -> Actions {
         let actions = self.session.on(config::ControlMessage { message: Some(message) }, &mut self.writer);
         for said in &actions.say {
             let Some(FromProxy::Ack(ack)) = &said.message else {
@@ -192,9 +205,6 @@ impl Proxy {
             };
             let lane = Lane::from_wire(ack.lane).unwrap();
             assert_eq!(ack.root, self.writer.root(lane).to_bytes());
-        }
-        if is_batch {
-            assert_eq!(actions.say.len(), 1, "each chunk is answered");
         }
         actions
     }
@@ -283,6 +293,11 @@ fn in_sync() -> (Model, Proxy) {
     (model, proxy)
 }
 
+fn sealed(mut batch: config::Batch) -> config::Batch {
+    shared::batch::seal(&mut batch);
+    batch
+}
+
 fn modes(model: &Model) -> Vec<Mode> {
     let Some(Control::Welcome(welcome)) = model.stream.as_ref().and_then(|stream| stream.queue.front())
     else {
@@ -322,20 +337,19 @@ fn corrupt_bytes_are_told_of_and_healed_by_a_full_sync() {
     wire.body = slice("ns/e", "ns/s", &[6, 6]).body.clone();
     model.world.live.insert(fresh);
     model.live.deltas.push(Delta::default());
-    let batch = config::Batch {
+    let batch = sealed(config::Batch {
         lane: Lane::Live.to_wire(),
         from: 1,
         to: 2,
         root_after: model.world.live.root().to_bytes(),
-        more: false,
         up: vec![wire],
-        removed: Vec::new(),
-    };
+        ..config::Batch::default()
+    });
     let before = dump(&proxy.writer.tables().current());
     let actions = proxy.hear(Control::Batch(batch));
     let Some(FromProxy::Ack(ack)) = &actions.say[0].message else { panic!("no ack") };
     assert_eq!((ack.refused_total, ack.refused[0].code()), (1, config::refusal::Code::Corrupt));
-    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Live, .. })));
+    assert!(matches!(actions.close, Some(Close::Corrupt { lane: Lane::Live, .. })));
     assert_eq!(dump(&proxy.writer.tables().current()), before, "serves on");
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
@@ -360,7 +374,7 @@ fn a_full_sync_that_failed_takes_nothing_out_of_use() {
     }
     let before = dump(&proxy.writer.tables().current());
     let actions = proxy.hear(Control::Batch(batch));
-    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Live, .. })));
+    assert!(matches!(actions.close, Some(Close::Corrupt { lane: Lane::Live, .. })));
     assert_eq!(dump(&proxy.writer.tables().current()), before);
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
@@ -454,7 +468,7 @@ fn what_breaks_the_protocol_ends_the_stream() {
     );
     assert_eq!(cut(Control::Batch(batch(1, 1, 1, &[0; 16]))), "the batch 1 to 1 leads nowhere");
     let stray = config::Batch { up: vec![slice("ns/e", "ns/s", &[1]).to_wire()], ..batch(1, 1, 2, &[0; 16]) };
-    assert_eq!(cut(Control::Batch(stray)), "got endpoints on the lane config");
+    assert_eq!(cut(Control::Batch(sealed(stray))), "got endpoints on the lane config");
     assert_eq!(
         cut(Control::Welcome(config::Welcome::default())),
         "expected one welcome a stream, got a second"

@@ -203,7 +203,7 @@ fn what_is_gone_leaves_though_it_lingers() {
 #[test]
 fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
     let mut writer = two_hosts();
-    writer.retain_live(|key| &*key.key == "ns/e2");
+    writer.apply(writer.live_of(Vec::new(), |key| &*key.key == "ns/e2"));
     assert_eq!(writer.has(Lane::Live).len(), 1);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
     writer.replace_config(vec![

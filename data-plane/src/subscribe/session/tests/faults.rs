@@ -1,0 +1,214 @@
+//! A stream that lies: each flipped bit, each wrong field of a batch, and a full sync that was cut.
+//!
+//! What a proxy serves may be what it was before, and after the stream was mended what the control plane says.
+
+use shared::delta::Removal;
+use shared::resource::{Host, Resource, Route};
+use tonic_prost::prost::Message as _;
+
+use super::*;
+
+/// Everything a client could tell, and everything that could be lost.
+fn state(proxy: &Proxy) -> (std::collections::BTreeMap<String, String>, Root, Root) {
+    let table = proxy.writer.tables().current();
+    (dump(&table), proxy.writer.root(Lane::Live), proxy.writer.root(Lane::Config))
+}
+
+/// A proxy in sync, and a control plane that has one commit of a lane for it: two resources come or change, one goes.
+fn one_commit_behind(lane: Lane) -> (Model, Proxy) {
+    let (mut model, _) = in_sync();
+    model.world.live.extend([slice("ns/e2", "ns/s2", &[2]), slice("ns/e9", "ns/s2", &[9])]);
+    model.world.config.extend([
+        host("b.test", None),
+        route("ns/i/b.test", &[("/", "ns/s2/80")]),
+        backend("ns/s2/80"),
+    ]);
+    let mut proxy = Proxy::new();
+    proxy.connect(&mut model);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+    let removal = |kind, key: &str, gone| Removal { key: ResourceKey::new(kind, key), gone };
+    let delta = match lane {
+        Lane::Config => Delta {
+            up: vec![route("ns/i/a.test", &[("/", "ns/s2/80")]), host("c.test", None)],
+            removed: vec![removal(Kind::Route, "ns/i/b.test", true)],
+        },
+        Lane::Live => Delta {
+            up: vec![slice("ns/e", "ns/s", &[3]), slice("ns/e3", "ns/s", &[4])],
+            removed: vec![removal(Kind::Endpoints, "ns/e2", true)],
+        },
+    };
+    let log = match lane {
+        Lane::Config => (&mut model.world.config, &mut model.config),
+        Lane::Live => (&mut model.world.live, &mut model.live),
+    };
+    delta.apply(log.0);
+    log.1.deltas.push(delta);
+    (model, proxy)
+}
+
+/// What the model sends next, as it stands on the wire.
+fn on_the_wire(model: &mut Model, size: usize) -> Vec<u8> {
+    let message = model.next(size).unwrap();
+    assert!(matches!(message, Control::Batch(_)));
+    config::ControlMessage { message: Some(message) }.encode_to_vec()
+}
+
+/// Flips each bit of what a control plane sends at a certain point, each time for another proxy at the same point.
+fn every_bit(size: usize, point: impl Fn() -> (Model, Proxy)) {
+    let length = on_the_wire(&mut point().0, size).len();
+    let mut heard = 0;
+    for bit in 0..length * 8 {
+        let (mut model, mut proxy) = point();
+        let before = state(&proxy);
+        let mut bytes = on_the_wire(&mut model, size);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        // What does not decode ends the stream in the transport.
+        if let Ok(message) = config::ControlMessage::decode(&*bytes) {
+            heard += 1;
+            proxy.session.on(message, &mut proxy.writer);
+        }
+        assert_eq!(state(&proxy), before, "bit {} of byte {} of {length}", bit % 8, bit / 8);
+        proxy.connect(&mut model);
+        proxy.catch_up(&mut model);
+        proxy.check(&model);
+    }
+    assert!(heard > length, "most of {length} bytes decode with a bit flipped, got {heard}");
+}
+
+#[test]
+fn every_flipped_bit_of_a_config_batch_leaves_what_is_served() {
+    every_bit(9, || one_commit_behind(Lane::Config));
+}
+
+#[test]
+fn every_flipped_bit_of_a_live_batch_leaves_what_is_served() {
+    every_bit(9, || one_commit_behind(Lane::Live));
+}
+
+#[test]
+fn every_flipped_bit_of_a_chunk_leaves_what_is_served() {
+    every_bit(1, || one_commit_behind(Lane::Live));
+    every_bit(1, || one_commit_behind(Lane::Config));
+}
+
+#[test]
+fn every_flipped_bit_of_a_full_sync_leaves_what_is_served() {
+    for lane in Lane::ALL {
+        every_bit(9, || {
+            let (mut model, mut proxy) = one_commit_behind(lane);
+            model.restart();
+            proxy.connect(&mut model);
+            assert_eq!(proxy.hear(model.next(9).unwrap()).close, None, "the welcome");
+            (model, proxy)
+        });
+    }
+}
+
+/// All that the model sends next, as one chunk.
+fn whole_batch(model: &mut Model) -> config::Batch {
+    let mut whole = config::Batch::default();
+    loop {
+        let Some(Control::Batch(mut chunk)) = model.next(9) else { panic!("no batch") };
+        whole.up.append(&mut chunk.up);
+        whole.removed.append(&mut chunk.removed);
+        if !chunk.more {
+            let (up, removed) = (whole.up, whole.removed);
+            return config::Batch { up, removed, ..chunk };
+        }
+    }
+}
+
+/// A batch that was made wrong, not damaged on its way: its digest fits.
+fn lie(lane: Lane, change: impl Fn(&mut config::Batch)) -> Option<Close> {
+    let (mut model, mut proxy) = one_commit_behind(lane);
+    let before = state(&proxy);
+    let mut batch = whole_batch(&mut model);
+    change(&mut batch);
+    let actions = proxy.hear_anything(Control::Batch(sealed(batch)));
+    assert_eq!(state(&proxy), before);
+    assert!(proxy.session.is_complete(), "it serves on");
+    proxy.connect(&mut model);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+    actions.close
+}
+
+#[test]
+fn a_batch_that_lies_is_not_applied() {
+    for lane in Lane::ALL {
+        let diverged = |close: Option<Close>| {
+            assert!(matches!(close, Some(Close::Diverged { lane: at, .. }) if at == lane), "{close:?}");
+        };
+        diverged(lie(lane, |batch| batch.from = 0));
+        diverged(lie(lane, |batch| batch.root_after = Root([7; 16]).to_bytes()));
+        diverged(lie(lane, |batch| batch.up.truncate(1)));
+        diverged(lie(lane, |batch| batch.removed.clear()));
+        diverged(lie(lane, |batch| batch.removed[0].key = "ns/other".into()));
+        let breach = lie(lane, |batch| batch.from += 1);
+        assert!(matches!(breach, Some(Close::Protocol(_))), "{breach:?}");
+    }
+}
+
+#[test]
+fn an_unsealed_batch_is_not_applied() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Live);
+    let before = state(&proxy);
+    let Some(Control::Batch(mut batch)) = model.next(9) else { panic!("no batch") };
+    batch.check = Bytes::new();
+    let close = proxy.hear(Control::Batch(batch)).close;
+    assert!(matches!(close, Some(Close::Corrupt { lane: Lane::Live, .. })), "{close:?}");
+    assert_eq!(state(&proxy), before);
+}
+
+#[test]
+fn a_live_batch_removes_nothing_before_its_last_chunk() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Live);
+    let before = state(&proxy).0;
+    // The model says what goes first.
+    let first = model.next(1).unwrap();
+    assert!(matches!(&first, Control::Batch(batch) if batch.more && !batch.removed.is_empty()));
+    assert_eq!(proxy.hear(first).close, None);
+    assert_eq!(state(&proxy).0, before);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+#[test]
+fn a_full_sync_of_live_that_was_cut_is_not_resumed() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Live);
+    // On the same stream, after a cursor: the log forgot what this proxy lacks.
+    if let Some(stream) = &mut model.stream {
+        stream.live = None;
+    }
+    let first = model.next(1).unwrap();
+    assert!(matches!(&first, Control::Batch(batch) if batch.from == 0 && batch.more));
+    assert_eq!(proxy.hear(first).close, None);
+    let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
+        panic!("no hello")
+    };
+    let resumed: Vec<_> = hello.resume.iter().map(|resume| resume.lane).collect();
+    assert_eq!(
+        resumed,
+        [Lane::Config.to_wire()],
+        "what it has of LIVE is neither the old state nor the new one"
+    );
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+#[test]
+fn a_config_batch_that_was_cut_is_forgotten() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Config);
+    let before = state(&proxy);
+    assert_eq!(proxy.hear(model.next(1).unwrap()).close, None);
+    assert_eq!(state(&proxy), before);
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::InSync, Mode::Cursor]);
+    model.commit(&(ResourceKey::new(Kind::Host, "d.test"), Some(Resource::Host(Host::default()))));
+    model.commit(&(ResourceKey::new(Kind::Route, "ns/i/d.test"), Some(Resource::Route(Route::default()))));
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}

@@ -1,0 +1,80 @@
+//! What this proxy would have after a change, to be compared with what it was told before anything of it is served.
+//!
+//! **Invariant:** making one changes nothing that is had or served; dropping it leaves no trace.
+
+use std::sync::Arc;
+
+use shared::delta::{Delta, Removal};
+use shared::entry::Entry;
+use shared::kind::{Lane, ResourceKey};
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+
+use super::{Leave, Writer};
+
+/// A change that is not applied yet, and the state that it leads to.
+#[derive(Debug)]
+pub struct Candidate {
+    pub(super) has: Snapshot,
+    pub(super) change: Change,
+}
+
+/// What applying it means.
+#[derive(Debug)]
+pub(super) enum Change {
+    Config { up: Vec<Arc<Entry>>, removed: Vec<Removal> },
+    Live { up: Vec<Arc<Entry>>, removed: Vec<(ResourceKey, Leave)> },
+}
+
+impl Candidate {
+    /// Digest over everything that the proxy would have, computed from the bytes in hand.
+    pub fn root(&self) -> Root {
+        self.has.root()
+    }
+}
+
+impl Writer {
+    /// A change of CONFIG.
+    pub fn config_after(&self, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Candidate {
+        let keys = removed.iter().map(|removal| removal.key.clone());
+        let has = self.changed(Lane::Config, &up, keys);
+        Candidate { has, change: Change::Config { up, removed } }
+    }
+
+    /// CONFIG is exactly this.
+    pub fn config_of(&self, up: Vec<Arc<Entry>>) -> Candidate {
+        let mut has = Snapshot::default();
+        has.extend(up);
+        let Delta { up, removed } = Delta::between(self.has(Lane::Config), &has);
+        Candidate { has, change: Change::Config { up, removed } }
+    }
+
+    /// A change of LIVE: resources, and removals that were said.
+    pub fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
+        let leave = |removal: &Removal| match removal.gone {
+            true => Leave::Gone,
+            false => Leave::Unreferred,
+        };
+        let removed = removed.iter().map(|it| (it.key.clone(), leave(it))).collect();
+        self.live(up, removed)
+    }
+
+    /// The last of a full sync of LIVE: what this proxy has and the sync did not bring is no longer had, but stays in
+    /// use until [`Writer::settle`].
+    pub fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Candidate {
+        let lacks = self.has(Lane::Live).iter().map(|entry| &entry.key).filter(|key| !brought(key));
+        let removed = lacks.map(|key| (key.clone(), Leave::Absent)).collect();
+        self.live(up, removed)
+    }
+
+    fn live(&self, up: Vec<Arc<Entry>>, removed: Vec<(ResourceKey, Leave)>) -> Candidate {
+        let has = self.changed(Lane::Live, &up, removed.iter().map(|(key, _)| key.clone()));
+        Candidate { has, change: Change::Live { up, removed } }
+    }
+
+    fn changed(&self, lane: Lane, up: &[Arc<Entry>], removed: impl Iterator<Item = ResourceKey>) -> Snapshot {
+        let mut has = self.has(lane).clone();
+        has.change(up.iter().cloned(), removed);
+        has
+    }
+}
