@@ -19,6 +19,7 @@ pub mod drain;
 pub mod entry;
 pub mod kind;
 pub mod name;
+pub mod pattern;
 pub mod pem;
 pub mod proto;
 pub mod resource;

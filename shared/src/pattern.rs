@@ -1,0 +1,258 @@
+//! Regular expressions of tenants, with PCRE's meaning as far as nginx' users write it (annotations.md 3.4).
+//!
+//! Most are matched in linear time. Look-around and back-references, which only backtracking can do, are allowed within a
+//! bound of steps; a match that exceeds it is an error and not a mismatch, so that nobody gets past a rule by it.
+//!
+//! Bytes are matched, not characters, as nginx does without UTF mode: the path of a request need not be UTF-8.
+//!
+//! The control plane compiles a pattern to tell its owner what is wrong with it, the proxy to match.
+
+use std::ops::Range;
+
+use fancy_regex::RegexBuilder as BacktrackingBuilder;
+use regex::bytes::{Regex as Linear, RegexBuilder};
+use smallvec::SmallVec;
+use thiserror::Error;
+
+/// Longest pattern, in bytes.
+pub const LENGTH: usize = 4096;
+/// Largest compiled pattern, in bytes. Usual ones take a few thousand.
+const SIZE: usize = 1 << 20;
+/// Steps that a backtracking match may take: a few milliseconds.
+const STEPS: usize = 100_000;
+/// Groups that a template can name: `$1` to `$9`, and the whole.
+const GROUPS: usize = 10;
+
+/// Why a text is no pattern.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// Longer than [`LENGTH`].
+    #[error("a pattern of {length} bytes is longer than {LENGTH}")]
+    Long {
+        /// Its bytes.
+        length: usize,
+    },
+    /// No regular expression, or one that grows too large.
+    #[error("not a regular expression: {reason}")]
+    Invalid {
+        /// What is wrong with it, in one line.
+        reason: String,
+    },
+}
+
+/// A match took more steps than it may: whether it fits is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the pattern takes too long on this text")]
+pub struct Exhausted;
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    engine: Engine,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Linear(Linear),
+    Backtracking(Box<fancy_regex::Regex>),
+}
+
+/// Where the groups of a match lie; the whole match first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Groups(SmallVec<[Option<Range<usize>>; GROUPS]>);
+
+impl Groups {
+    /// What a group took of the text that was matched; empty where it took no part.
+    pub fn get<'t>(&self, group: usize, text: &'t [u8]) -> &'t [u8] {
+        let range = self.0.get(group).cloned().flatten().unwrap_or_default();
+        text.get(range).unwrap_or_default()
+    }
+}
+
+impl Pattern {
+    /// A path of a location in regex mode: found at the beginning, in any case (annotations.md 3.4).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn path(text: &str) -> Result<Self, PatternError> {
+        Self::new(&format!("^{text}"), true)
+    }
+
+    /// Found anywhere, in exactly this case.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn anywhere(text: &str) -> Result<Self, PatternError> {
+        Self::new(text, false)
+    }
+
+    fn new(text: &str, any_case: bool) -> Result<Self, PatternError> {
+        if text.len() > LENGTH {
+            return Err(PatternError::Long { length: text.len() });
+        }
+        let linear = RegexBuilder::new(&escaped(text))
+            .unicode(false)
+            .case_insensitive(any_case)
+            .size_limit(SIZE)
+            .build();
+        let refused = match linear {
+            Ok(linear) => return Ok(Self { engine: Engine::Linear(linear) }),
+            Err(refused) => refused,
+        };
+        let latin = latin(text.as_bytes());
+        let backtracking = BacktrackingBuilder::new(&latin)
+            .unicode_mode(!text.is_ascii())
+            .case_insensitive(any_case)
+            .backtrack_limit(STEPS)
+            .delegate_size_limit(SIZE)
+            .build();
+        match backtracking {
+            Ok(backtracking) => Ok(Self { engine: Engine::Backtracking(Box::new(backtracking)) }),
+            Err(_) => Err(PatternError::Invalid { reason: reason(&refused) }),
+        }
+    }
+
+    /// The expression, where it is matched in linear time; such ones can be searched for together.
+    pub fn linear(&self) -> Option<&str> {
+        match &self.engine {
+            Engine::Linear(linear) => Some(linear.as_str()),
+            Engine::Backtracking(_) => None,
+        }
+    }
+
+    /// Whether it is found in `text`.
+    ///
+    /// # Errors
+    /// [`Exhausted`]: that is not known.
+    pub fn is_match(&self, text: &[u8]) -> Result<bool, Exhausted> {
+        match &self.engine {
+            Engine::Linear(linear) => Ok(linear.is_match(text)),
+            Engine::Backtracking(regex) => regex.is_match(&latin(text)).map_err(|_| Exhausted),
+        }
+    }
+
+    /// Where its groups lie in the first match, if it is found in `text`.
+    ///
+    /// # Errors
+    /// [`Exhausted`]: that is not known.
+    pub fn groups(&self, text: &[u8]) -> Result<Option<Groups>, Exhausted> {
+        match &self.engine {
+            Engine::Linear(linear) => Ok(linear.captures(text).map(|found| {
+                Groups(found.iter().take(GROUPS).map(|group| group.map(|group| group.range())).collect())
+            })),
+            Engine::Backtracking(regex) => {
+                let latin = latin(text);
+                let found = regex.captures(&latin).map_err(|_| Exhausted)?;
+                let bytes = |at: usize| latin[..at].chars().count();
+                let range = |group: fancy_regex::Match<'_>| bytes(group.start())..bytes(group.end());
+                Ok(found
+                    .map(|found| Groups(found.iter().take(GROUPS).map(|group| group.map(range)).collect())))
+            }
+        }
+    }
+}
+
+/// Each byte as the character of its number: what backtracking sees of bytes.
+fn latin(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// A pattern whose bytes above ASCII are written as bytes, so that they are no characters.
+fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii() {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "\\x{byte:02X}");
+        }
+    }
+    out
+}
+
+/// The last line of what the parser says is its sentence; the others draw the pattern.
+fn reason(error: &regex::Error) -> String {
+    let said = error.to_string();
+    let sentence = said.lines().last().unwrap_or_default().trim();
+    sentence.strip_prefix("error: ").unwrap_or(sentence).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(pattern: &str, text: &[u8]) -> Option<Vec<String>> {
+        let pattern = Pattern::path(pattern).unwrap();
+        let found = pattern.groups(text).unwrap()?;
+        Some((0..4).map(|group| String::from_utf8_lossy(found.get(group, text)).into_owned()).collect())
+    }
+
+    #[test]
+    fn a_path_is_a_prefix_in_any_case() {
+        for (pattern, text, fits) in [
+            ("/foo", "/FOObar", true),
+            ("/foo", "/x/foo", false),
+            ("/[A-Z]{3}", "/abcdef", true),
+            (r"/a\.b", "/a.b", true),
+            (r"/a\.b", "/axb", false),
+            (r"/\d+$", "/123", true),
+            (r"/\d+$", "/123x", false),
+            (r"\/api\/v1", "/api/v1/x", true),
+            ("/foo.*", "/foo", true),
+        ] {
+            assert_eq!(
+                Pattern::path(pattern).unwrap().is_match(text.as_bytes()),
+                Ok(fits),
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn groups_are_found() {
+        let all = |texts: [&str; 4]| Some(texts.map(str::to_owned).to_vec());
+        assert_eq!(groups("/something(/|$)(.*)", b"/something/new"), all(["/something/new", "/", "new", ""]));
+        assert_eq!(groups("/something(/|$)(.*)", b"/something"), all(["/something", "", "", ""]));
+        assert_eq!(groups("/a(x)?(y)", b"/ay"), all(["/ay", "", "y", ""]));
+        assert_eq!(groups("/a", b"/b"), None);
+    }
+
+    #[test]
+    fn look_around_and_references_are_matched_by_backtracking() {
+        let pattern = Pattern::path("/((?!admin).*)").unwrap();
+        assert!(pattern.linear().is_none());
+        assert_eq!(pattern.is_match(b"/public"), Ok(true));
+        assert_eq!(pattern.is_match(b"/ADMIN/x"), Ok(false));
+        assert_eq!(groups("/((?!admin).*)", b"/public/x").unwrap()[1], "public/x");
+        assert_eq!(Pattern::path(r"/(a+)-\1$").unwrap().is_match(b"/aa-aa"), Ok(true));
+    }
+
+    #[test]
+    fn bytes_that_are_no_characters_are_matched() {
+        let text = b"/caf\xc3\xa9/\xff\xfe";
+        for pattern in ["/caf\u{e9}/(.+)", "/caf\u{e9}/(?=.)(.+)"] {
+            let pattern = Pattern::path(pattern).unwrap();
+            assert_eq!(pattern.groups(text).unwrap().unwrap().get(1, text), b"\xff\xfe");
+        }
+    }
+
+    #[test]
+    fn a_match_that_takes_too_long_is_not_a_mismatch() {
+        let pattern = Pattern::path(r"/(?:(a+)\1?)+b").unwrap();
+        let text = [b"/".as_slice(), &b"a".repeat(64), b"!"].concat();
+        assert_eq!(pattern.is_match(&text), Err(Exhausted));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_said() {
+        let error = Pattern::path("/a(b").unwrap_err();
+        assert_eq!(error.to_string(), "not a regular expression: unclosed group");
+        assert!(matches!(Pattern::path(&"a".repeat(5000)), Err(PatternError::Long { .. })));
+        assert!(Pattern::path("/(a{1000}){1000}").is_err(), "one that grows too large");
+        for text in ["/*a", "/[", r"/\", "/(?P<", "/a{2,1}", "/**"] {
+            let _ = Pattern::path(text);
+        }
+    }
+}
