@@ -79,3 +79,55 @@ impl fmt::Display for Problem {
 
 /// What is wrong with objects. A clone is cheap.
 pub type Problems = OrdMap<ObjectRef, Arc<[Problem]>>;
+
+/// How many characters of a tenant's text are shown.
+const SHOWN: usize = 120;
+
+/// A tenant's text in quotes: on one line, and short whatever it holds.
+pub fn shown(text: &str) -> String {
+    let end = text.char_indices().nth(SHOWN).map(|(end, _)| end);
+    match end {
+        None => format!("{text:?}"),
+        Some(end) => format!("{:?}.. ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+/// At most so many faults, the worst ones; how many are left out is said.
+pub fn bounded(mut faults: Vec<Fault>, most: usize) -> Vec<Fault> {
+    if faults.len() > most {
+        faults.sort_by_key(|fault| fault.severity);
+        let kept = most.saturating_sub(1);
+        let reason = format!("{} more like these are not listed", faults.len() - kept);
+        let severity = faults[kept].severity;
+        faults.truncate(kept);
+        faults.push(Fault::new(severity, "", reason));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_text_is_short_and_on_one_line() {
+        assert_eq!(shown("a\nb\u{1b}[31m\u{202e}"), r#""a\nb\u{1b}[31m\u{202e}""#);
+        let long = "\n".repeat(1 << 20);
+        assert!(shown(&long).len() < 300);
+        assert!(shown(&long).ends_with(".. (1048576 bytes)"));
+        assert!(shown(&"\u{202e}".repeat(1 << 10)).len() < 1200);
+    }
+
+    #[test]
+    fn the_worst_faults_are_kept() {
+        let fault = |i: usize| {
+            let severity = if i == 99 { Severity::Rejected } else { Severity::Warning };
+            Fault::new(severity, i.to_string(), "")
+        };
+        let faults = bounded((0..100).map(fault).collect(), 10);
+        assert_eq!(faults.len(), 10);
+        assert_eq!(faults[0].field, "99");
+        assert_eq!(faults[9].reason, "91 more like these are not listed");
+        assert_eq!(bounded((0..10).map(fault).collect(), 10).len(), 10);
+    }
+}
