@@ -1,144 +1,227 @@
-//! The annotations of an Ingress, read once into types. Written by no one else, read by compile alone.
+//! The annotations of an Ingress, read once, on arrival, into policies. Written by no one else.
 //!
-//! What is not honoured yet is reported on its object. Where it restricts access the paths that it would guard are
-//! denied, so that nothing protected is served by accident (section 4 of the design).
+//! Each annotation is a [`row::Row`], in the file of its feature; the row owns all that is said of it. A new one is a
+//! row, a field of a policy and what the data plane does with it (CONTRIBUTING.md).
+//!
+//! What is not honoured yet is reported on its object. Where somebody could tell the difference to their harm, what
+//! depends on it answers 503: rules of access, TLS towards a backend, another place than the one asked for.
 //!
 //! **Invariant:** nothing is dropped in silence but a value that asks for what happens anyway.
 
+pub(crate) mod access;
+mod affinity;
+mod auth;
+pub(crate) mod balancing;
+pub(crate) mod buffering;
 mod canary;
+mod client_certs;
+mod cors;
+mod dead;
+pub mod draft;
+pub(crate) mod errors;
+pub(crate) mod headers;
+mod hosts;
+pub(crate) mod limits;
+mod log;
+mod mirror;
+pub(crate) mod redirect;
+pub(crate) mod retries;
+mod rewrite;
+pub mod row;
+pub(crate) mod snippets;
 pub mod table;
+pub(crate) mod timeouts;
+pub(crate) mod tracing;
+mod unknown;
+mod upstream_tls;
 pub mod value;
+pub(crate) mod waf;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::ObjectName;
 use shared::resource::{Canary, Denial};
 
-use self::table::{READ_ON_CANARIES, Restriction, Status};
-use crate::problem::{Fault, Severity};
+use self::draft::Draft;
+use self::row::{Bad, Empty, Row, Saying, Status};
+use crate::problem::{Fault, Severity, bounded, shown};
 
 /// What the names of ingress-nginx' annotations begin with.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
+/// How many faults of annotations are kept: an owner who sees so many has seen enough.
+const MOST_FAULTS: usize = 64;
+
 /// Path of an annotation's field, for problems.
 pub fn field(name: &str) -> String {
-    format!("metadata.annotations[{PREFIX}{name}]")
+    format!("metadata.annotations[{PREFIX}{}]", shown_name(name))
+}
+
+/// A name as it was written, without quotes.
+pub(crate) fn shown_name(name: &str) -> String {
+    let shown = shown(name);
+    shown[1..shown.len() - 1].to_owned()
+}
+
+/// What is asked of a location.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LocationPolicy {
+    /// `ssl-redirect`.
+    pub ssl_redirect: Option<bool>,
+    /// `force-ssl-redirect`.
+    pub force_ssl_redirect: Option<bool>,
+    /// `enable-global-auth`.
+    pub enable_global_auth: Option<bool>,
+}
+
+/// What is asked of a backend.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BackendPolicy {
+    /// Which requests it takes as a canary.
+    pub canary: Option<Canary>,
 }
 
 /// What the annotations of one Ingress ask for.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Read {
-    /// Set on a canary: which requests it takes.
-    pub canary: Option<Canary>,
-    /// `ssl-redirect`, where it is said.
-    pub ssl_redirect: Option<bool>,
-    /// `force-ssl-redirect`, where it is said.
-    pub force_ssl_redirect: Option<bool>,
-    /// `enable-global-auth`, where it is said.
-    pub global_auth: Option<bool>,
-    /// Why the paths of this Ingress answer 503, if they do.
-    pub denied: Option<Denial>,
-    /// Why all paths of its hosts answer 503, if they do.
-    pub hosts_denied: Option<Denial>,
-    /// What its owner should know.
+pub struct Parsed {
+    /// What hosts and their routes are compiled from.
+    pub serving: Serving,
+    /// What the backends are compiled from that it decides on.
+    pub backend: BackendPolicy,
+    /// What its owner should know. One that is [`Severity::Rejected`] takes the Ingress out of service as a whole.
     pub faults: Vec<Fault>,
 }
 
-/// Reads the annotations of the Ingress `name`.
-pub fn read(name: &ObjectName, annotations: &BTreeMap<String, String>) -> Read {
-    let mut read = Read::default();
-    let ours =
-        || annotations.iter().filter_map(|(key, text)| Some((key.strip_prefix(PREFIX)?, text.as_str())));
-    if read.boolean(ours(), "canary") == Some(true) {
-        read.canary = Some(canary::read(annotations, &mut read.faults));
-    } else {
-        read.ssl_redirect = read.boolean(ours(), "ssl-redirect");
-        read.force_ssl_redirect = read.boolean(ours(), "force-ssl-redirect");
-        read.global_auth = read.boolean(ours(), "enable-global-auth");
-    }
-    for (key, text) in ours() {
-        read.judge(name, key, text);
-    }
-    read
+/// What hosts and their routes are compiled from.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Serving {
+    /// Its backends stand beside those of others, it has no paths.
+    pub is_canary: bool,
+    /// Of its paths.
+    pub location: LocationPolicy,
+    /// Whether it makes its hosts match by regular expressions.
+    pub regex: Regex,
+    /// Why its paths answer 503, if they do.
+    pub denied: Option<Denial>,
+    /// Why all paths of its hosts answer 503, if they do.
+    pub hosts_denied: Option<Denial>,
 }
 
-impl Read {
-    fn fault(&mut self, severity: Severity, key: &str, reason: impl Into<String>) {
-        self.faults.push(Fault::new(severity, field(key), reason));
-    }
+/// What turns a host to regular expressions (annotations.md 3.4). It is not honoured yet: such a host answers 503.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Regex {
+    /// `use-regex`.
+    pub use_regex: bool,
+    /// `rewrite-target`.
+    pub rewrite_target: Option<String>,
+}
 
-    /// A value that is no boolean counts as not said (outcome F of annotations.md 1.4).
-    fn boolean<'a>(&mut self, mut all: impl Iterator<Item = (&'a str, &'a str)>, name: &str) -> Option<bool> {
-        let (_, text) = all.find(|(key, _)| *key == name)?;
-        let read = value::boolean(text);
-        if read.is_none() {
-            self.fault(Severity::Warning, name, format!("expected true or false, got {text:?}: not used"));
+impl Regex {
+    /// The annotation that makes a location of this path a regular expression, if one does.
+    pub fn asked_by(&self, path: &str) -> Option<&'static Row> {
+        if self.use_regex {
+            return Some(&rewrite::USE_REGEX);
         }
-        read
+        let rewrites = self.rewrite_target.as_deref().is_some_and(|target| target != path);
+        rewrites.then_some(&rewrite::REWRITE_TARGET)
     }
+}
 
-    fn judge(&mut self, name: &ObjectName, key: &str, text: &str) {
-        let Some(status) = Status::of(key) else {
-            return self.fault(Severity::Warning, key, "unknown annotation, it has no effect");
-        };
-        let canary = self.canary.is_some();
-        match status {
-            Status::Dead => {
-                self.fault(Severity::Warning, key, "has no effect, in ingress-nginx neither: remove it")
-            }
-            Status::Honoured => match (is_canarys(key), canary) {
-                (true, false) if key != "canary" => self.fault(
-                    Severity::Warning,
-                    key,
-                    "has no effect without the annotation canary: \"true\"",
-                ),
-                (false, true) => self.ignored_on_a_canary(key),
-                _ => {}
+/// Reads the annotations of the Ingress `object`.
+pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Parsed {
+    let mut faults = Vec::new();
+    let mut said = Vec::new();
+    for (key, text) in annotations {
+        match key.strip_prefix(PREFIX) {
+            Some(name) => match table::find(name) {
+                Some(row) => said.push(Said { row, written: name, text }),
+                None => faults.push(Fault::new(Severity::Warning, field(name), unknown(name))),
             },
-            Status::Unsupported { default } if asks_for(text, default) => {}
-            Status::Unsupported { .. } if canary && !READ_ON_CANARIES.contains(&key) => {
-                self.ignored_on_a_canary(key);
-            }
-            Status::Unsupported { .. } => {
-                self.fault(Severity::Unsupported, key, "not honoured yet, served without it");
-            }
-            Status::Snippet => self.fault(
-                Severity::Unsupported,
-                key,
-                "raw nginx configuration is never honoured, served without it",
-            ),
-            Status::Restricts(_) if canary => self.ignored_on_a_canary(key),
-            Status::Restricts(restriction) if restriction.applies(text) => self.deny(name, key, restriction),
-            Status::Restricts(_) => {}
+            None => faults.extend(unknown::foreign(key).map(|reason| {
+                Fault::new(Severity::Warning, format!("metadata.annotations[{}]", shown_name(key)), reason)
+            })),
         }
     }
-
-    fn ignored_on_a_canary(&mut self, key: &str) {
-        self.fault(Severity::Warning, key, "has no effect on a canary: the main Ingress decides");
+    let mut draft = Draft::new(object, &said);
+    draft.faults = faults;
+    let sayings = understood(&mut draft, &said);
+    let dropped: BTreeSet<_> =
+        sayings.iter().filter(|(_, saying)| saying.is_none()).map(|(it, _)| it.row.group).collect();
+    for (it, saying) in sayings {
+        if let Some(saying) = saying.filter(|_| it.row.group.is_empty() || !dropped.contains(it.row.group)) {
+            draft.turn_to(it.row, it.written);
+            saying(&mut draft);
+        }
     }
-
-    /// The first restriction gives the reason; annotations are in ascending order.
-    fn deny(&mut self, name: &ObjectName, key: &str, restriction: Restriction) {
-        let (slot, what) = match restriction {
-            Restriction::Host => (&mut self.hosts_denied, "all paths of its hosts answer 503"),
-            _ => (&mut self.denied, "all paths of this Ingress answer 503"),
-        };
-        slot.get_or_insert_with(|| Denial {
-            reason: format!("Ingress {name}: {PREFIX}{key} is not enforced yet"),
-        });
-        self.fault(Severity::Unsupported, key, format!("not enforced yet: until it is, {what}"));
-    }
+    draft.finish()
 }
 
-fn is_canarys(key: &str) -> bool {
-    key == "canary" || key.starts_with("canary-")
+/// Reads a value that is said for the whole fleet, by the row of the annotation of which it is the default.
+pub fn default(row: &'static Row, written: &str, text: &str) -> Parsed {
+    // No object of its own: what it may refer to is in no namespace.
+    let object = ObjectName::new("", "");
+    let mut draft = Draft::new(&object, &[]);
+    draft.turn_to(row, written);
+    match row.value.read(text) {
+        Some(saying) => saying(&mut draft),
+        None => draft.bad(text),
+    }
+    draft.finish()
 }
 
-/// Whether a value asks for what happens anyway.
-fn asks_for(text: &str, default: &str) -> bool {
-    text.trim().is_empty()
-        || text == default
-        || value::boolean(text).is_some_and(|said| value::boolean(default) == Some(said) && default.len() > 1)
+/// An annotation as it stands on its object.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    row: &'static Row,
+    written: &'a str,
+    text: &'a str,
+}
+
+/// What is to be done with each value; `None`: it drops its group. The rest is reported.
+fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Option<Saying>)> {
+    let is_canary = draft.is_on("canary");
+    let mut sayings = Vec::new();
+    for it in said {
+        let Said { row, written, text } = *it;
+        draft.turn_to(row, written);
+        let is_empty = text.trim().is_empty();
+        let is_alias = row.alias == Some(written);
+        if is_alias && draft.is_written(row.name) {
+            draft.fault(Severity::Warning, format!("has no effect beside {}", row.name));
+        } else if row.value.status() == Status::Dead && row.bad != Bad::Reject {
+            draft.dead();
+        } else if has_control_characters(row, text) {
+            draft.fault(Severity::Rejected, format!("expected text of one line, got {}", shown(text)));
+        } else if is_canary && !row.on_canary {
+            draft.fault(Severity::Warning, "has no effect on a canary: the main Ingress decides");
+        } else if let Some(needed) = row.needs.filter(|needed| !draft.is_on(needed)) {
+            draft.fault(Severity::Warning, format!("has no effect without the annotation {needed}"));
+        } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
+        } else if let Some(saying) = row.value.read(text).filter(|_| !is_empty) {
+            sayings.push((*it, Some(saying)));
+        } else {
+            draft.bad(text);
+            if row.bad == Bad::DropGroup {
+                sayings.push((*it, None));
+            }
+        }
+    }
+    sayings
+}
+
+/// Text of several lines is what snippets are made of. The line break that a YAML block ends with is no attack.
+fn has_control_characters(row: &Row, text: &str) -> bool {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    row.value.status() != Status::Snippet
+        && row.name != "modsecurity-snippet"
+        && text.chars().any(char::is_control)
+}
+
+fn unknown(name: &str) -> String {
+    match unknown::suggestion(name) {
+        Some(meant) => format!("unknown annotation, it has no effect: did you mean {meant}?"),
+        None => "unknown annotation, it has no effect".into(),
+    }
 }
 
 #[cfg(test)]

@@ -1,81 +1,106 @@
-//! The canary annotations (annotations.md 5.7, 6.16).
-
-use std::collections::BTreeMap;
+//! Canaries (annotations.md 5.7, 6.16).
 
 use shared::resource::Canary;
 
-use super::{PREFIX, field, value};
-use crate::problem::{Fault, Severity};
+use super::draft::Draft;
+use super::row::{Act, Of, Risk, Row, Scope};
+use super::value::{BASIC, BOOL, INT, PATTERN};
+use crate::problem::Severity;
+
+pub(super) static ROWS: &[&Row] = &[
+    &Row {
+        name: "canary",
+        scope: Scope::Backend,
+        value: &Of(BOOL, Act::Sets(canary)),
+        on_canary: true,
+        default: "false",
+        doc: "The Ingress gives its backends a part of the requests of another one",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-by-cookie",
+        scope: Scope::Backend,
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Sets(|to, it| of(to).cookie = it)),
+        needs: Some("canary"),
+        on_canary: true,
+        doc: "Cookie whose values `always` and `never` decide",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-by-header",
+        scope: Scope::Backend,
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Sets(|to, it| of(to).header = it)),
+        needs: Some("canary"),
+        on_canary: true,
+        doc: "Header whose values `always` and `never` decide",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-by-header-pattern",
+        scope: Scope::Backend,
+        risk: Risk::Medium,
+        value: &Of(PATTERN, Act::Sets(pattern)),
+        needs: Some("canary"),
+        on_canary: true,
+        doc: "Pattern that the header is searched for",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-by-header-value",
+        scope: Scope::Backend,
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Sets(|to, it| of(to).header_value = it)),
+        needs: Some("canary"),
+        on_canary: true,
+        doc: "Value of the header that sends a request to the canary",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-weight",
+        scope: Scope::Backend,
+        value: &Of(INT, Act::Sets(|to, it| of(to).weight = it)),
+        needs: Some("canary"),
+        on_canary: true,
+        default: "0",
+        doc: "Share of the other requests",
+        ..Row::NEW
+    },
+    &Row {
+        name: "canary-weight-total",
+        scope: Scope::Backend,
+        value: &Of(INT, Act::Sets(|to, it| of(to).weight_total = it)),
+        needs: Some("canary"),
+        on_canary: true,
+        default: "100",
+        doc: "Of how many",
+        ..Row::NEW
+    },
+];
 
 /// Out of 100, where nothing else is said (annotations.md 5.7).
 const WEIGHT_TOTAL: i64 = 100;
 
-/// What a canary Ingress says of the requests that it takes. A value that is not understood counts as not said
-/// (outcome F of annotations.md 1.4) and is reported.
-pub(super) fn read(annotations: &BTreeMap<String, String>, faults: &mut Vec<Fault>) -> Canary {
-    let mut reader = Reader { annotations, faults };
-    let header_pattern = reader.string("canary-by-header-pattern", value::is_pattern);
-    if let Err(error) = regex::Regex::new(&header_pattern) {
-        // Passed on as it is: the proxy sends requests with the header to the main backend (balancing.md 9).
+fn canary(to: &mut Draft<'_>, is_canary: bool) {
+    if is_canary {
+        of(to);
+    }
+}
+
+fn of<'a>(to: &'a mut Draft<'_>) -> &'a mut Canary {
+    let nothing = || Canary { weight_total: WEIGHT_TOTAL, ..Canary::default() };
+    to.backend.canary.get_or_insert_with(nothing)
+}
+
+/// A faulty one is passed on as it is: the proxy sends requests with the header to the main backend (balancing.md 9).
+fn pattern(to: &mut Draft<'_>, pattern: String) {
+    if let Err(error) = regex::Regex::new(&pattern) {
         let reason = match error {
             regex::Error::CompiledTooBig(_) => "the pattern is too big",
             _ => "not a regular expression that can be searched in linear time",
         };
-        reader.fault(
-            "canary-by-header-pattern",
-            format!("{reason}, requests with the header go to the main backend"),
-        );
+        to.fault(Severity::Warning, format!("{reason}, requests with the header go to the main backend"));
     }
-    Canary {
-        header: reader.string("canary-by-header", value::is_basic),
-        header_value: reader.string("canary-by-header-value", value::is_basic),
-        header_pattern,
-        cookie: reader.string("canary-by-cookie", value::is_basic),
-        weight: reader.integer("canary-weight", 0),
-        weight_total: reader.integer("canary-weight-total", WEIGHT_TOTAL),
-    }
-}
-
-struct Reader<'a> {
-    annotations: &'a BTreeMap<String, String>,
-    faults: &'a mut Vec<Fault>,
-}
-
-impl Reader<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
-        self.annotations.get(&format!("{PREFIX}{name}")).map(String::as_str)
-    }
-
-    fn fault(&mut self, name: &str, reason: String) {
-        self.faults.push(Fault::new(Severity::Warning, field(name), reason));
-    }
-
-    fn string(&mut self, name: &str, is_allowed: fn(&str) -> bool) -> String {
-        let Some(text) = self.text(name) else {
-            return String::new();
-        };
-        // The check is on the raw text and refuses line breaks, as the original's.
-        match value::string(text) {
-            Some(string) if is_allowed(text) => string,
-            _ => {
-                let reason = format!("not understood and not used: {text:?}");
-                self.fault(name, reason);
-                String::new()
-            }
-        }
-    }
-
-    fn integer(&mut self, name: &str, default: i64) -> i64 {
-        let Some(text) = self.text(name) else {
-            return default;
-        };
-        match value::integer(text) {
-            Some(number) => number,
-            None => {
-                let reason = format!("expected a whole number, got {text:?}: {default} counts");
-                self.fault(name, reason);
-                default
-            }
-        }
-    }
+    of(to).header_pattern = pattern;
 }

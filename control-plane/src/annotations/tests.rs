@@ -1,31 +1,55 @@
+use proptest::prelude::*;
+use proptest::sample::select;
+
 use super::*;
 
-fn read_all(annotations: &[(&str, &str)]) -> Read {
+fn all(annotations: &[(&str, &str)]) -> Parsed {
     let annotations =
         annotations.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned())).collect();
     read(&ObjectName::new("default", "web"), &annotations)
 }
 
-fn severities(read: &Read) -> Vec<Severity> {
-    read.faults.iter().map(|fault| fault.severity).collect()
+fn severities(parsed: &Parsed) -> Vec<Severity> {
+    parsed.faults.iter().map(|fault| fault.severity).collect()
+}
+
+fn denies(parsed: &Parsed) -> bool {
+    parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some()
+}
+
+/// A row's own annotation with this text, and the others without which it is not read.
+fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
+    let mut said = vec![(row.name, text.to_owned())];
+    let mut needed = row.needs.and_then(table::find);
+    while let Some(row) = needed {
+        said.push((row.name, row.value.samples().0[0].to_owned()));
+        needed = row.needs.and_then(table::find);
+    }
+    said
+}
+
+fn read_with(said: &[(&'static str, String)]) -> Parsed {
+    let said: Vec<_> = said.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    all(&said)
 }
 
 #[test]
 fn nothing_said_is_nothing() {
-    assert_eq!(read_all(&[]), Read::default());
+    assert_eq!(all(&[]), Parsed::default());
 }
 
 #[test]
 fn redirects_are_read_and_faulty_ones_fall_back() {
-    let read = read_all(&[("ssl-redirect", "false"), ("force-ssl-redirect", "yes")]);
-    assert_eq!(read.ssl_redirect, Some(false));
-    assert_eq!(read.force_ssl_redirect, None);
-    assert_eq!(severities(&read), [Severity::Warning]);
+    let parsed = all(&[("ssl-redirect", "false"), ("force-ssl-redirect", "yes")]);
+    assert_eq!(parsed.serving.location.ssl_redirect, Some(false));
+    assert_eq!(parsed.serving.location.force_ssl_redirect, None);
+    assert_eq!(severities(&parsed), [Severity::Warning]);
+    assert!(parsed.faults[0].reason.ends_with("false counts"), "{:?}", parsed.faults);
 }
 
 #[test]
 fn a_canary_is_read_whole() {
-    let read = read_all(&[
+    let parsed = all(&[
         ("canary", "true"),
         ("canary-by-header", " X-Canary "),
         ("canary-by-header-value", "do it"),
@@ -35,7 +59,7 @@ fn a_canary_is_read_whole() {
         ("canary-weight-total", "1000"),
     ]);
     assert_eq!(
-        read.canary,
+        parsed.backend.canary,
         Some(Canary {
             header: "X-Canary".into(),
             header_value: "do it".into(),
@@ -45,36 +69,126 @@ fn a_canary_is_read_whole() {
             weight_total: 1000,
         })
     );
-    assert_eq!(read.faults, []);
+    assert!(parsed.serving.is_canary);
+    assert_eq!(parsed.faults, []);
 }
 
 #[test]
 fn faulty_canary_values_count_as_not_said() {
-    let read = read_all(&[
+    let parsed = all(&[
         ("canary", "true"),
         ("canary-by-header", "X;Canary"),
-        ("canary-by-cookie", ""),
+        ("canary-by-cookie", "a,b"),
         ("canary-weight", "50%"),
         ("canary-weight-total", "many"),
     ]);
-    let expected = Canary { weight_total: 100, ..Canary::default() };
-    assert_eq!(read.canary, Some(expected));
-    assert_eq!(severities(&read), [Severity::Warning; 4]);
+    assert_eq!(parsed.backend.canary, Some(Canary { weight_total: 100, ..Canary::default() }));
+    assert_eq!(severities(&parsed), [Severity::Warning; 4]);
 }
 
 #[test]
 fn a_faulty_pattern_is_passed_on_and_reported() {
-    let read = read_all(&[("canary", "true"), ("canary-by-header-pattern", "[a")]);
-    assert_eq!(read.canary.unwrap().header_pattern, "[a");
-    assert_eq!(read.faults[0].field, field("canary-by-header-pattern"));
+    let parsed = all(&[("canary", "true"), ("canary-by-header-pattern", "[a")]);
+    assert_eq!(parsed.faults[0].field, field("canary-by-header-pattern"));
+    assert_eq!(parsed.backend.canary.unwrap().header_pattern, "[a");
 }
 
 #[test]
 fn canary_keys_without_canary_do_nothing() {
-    for canary in ["false", "yes"] {
-        let read = read_all(&[("canary", canary), ("canary-weight", "50")]);
-        assert_eq!(read.canary, None);
-        assert!(severities(&read).iter().all(|s| *s == Severity::Warning));
+    for canary in ["false", "yes", ""] {
+        let parsed = all(&[("canary", canary), ("canary-weight", "50")]);
+        assert_eq!(parsed.backend.canary, None);
+        assert!(!parsed.serving.is_canary);
+        assert!(severities(&parsed).iter().all(|s| *s == Severity::Warning));
+        assert!(!parsed.faults.is_empty());
+    }
+}
+
+/// What is read on canaries says so in its row, honoured or not; the rest never acts there.
+#[test]
+fn canaries_read_what_their_rows_say() {
+    let ignored = "has no effect on a canary: the main Ingress decides";
+    for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead && row.name != "canary") {
+        let mut said = companions(row, row.value.samples().0[0]);
+        said.retain(|(name, _)| *name != "canary");
+        said.push(("canary", "true".into()));
+        let parsed = read_with(&said);
+        let is_ignored = parsed.faults.iter().any(|it| it.field == field(row.name) && it.reason == ignored);
+        assert_eq!(is_ignored, !row.on_canary, "{}: {:?}", row.name, parsed.faults);
+        assert!(!denies(&parsed), "{}", row.name);
+    }
+    assert_eq!(severities(&all(&[("canary", "true"), ("load-balance", "ewma")])), [Severity::Unsupported]);
+}
+
+/// Over the whole table: every value of every annotation acts, or is reported, or asks for what happens anyway. One
+/// that denies does so alone, whatever it is called.
+#[test]
+fn no_row_is_silent() {
+    for row in table::ROWS.iter() {
+        for text in row.value.samples().0 {
+            let parsed = read_with(&companions(row, text));
+            let before = read_with(&companions(row, text)[1..]);
+            let is_told = parsed.faults.iter().any(|it| it.field == field(row.name));
+            let is_denied = denies(&parsed) && !denies(&before);
+            match row.value.status() {
+                Status::Honoured => {
+                    let acts = parsed.serving != before.serving || parsed.backend != before.backend;
+                    // Canaries encode what holds anyway, and nothing for "no canary".
+                    let is_default = row.default == text.trim_start_matches('+') || row.name == "canary";
+                    assert!(acts || is_default, "{} = {text}", row.name);
+                }
+                Status::Unnoticed | Status::Dead => assert!(is_told && !is_denied, "{} = {text}", row.name),
+                Status::Differs(_) => assert!(!is_denied, "{} = {text}", row.name),
+                Status::Denies(_) => {
+                    let is_left = parsed.serving.regex != before.serving.regex;
+                    assert_eq!(
+                        is_denied && is_told,
+                        !asks_for_nothing(row, text) && !is_left && !denies(&before),
+                        "{} = {text}: {parsed:?}",
+                        row.name
+                    );
+                }
+                Status::Snippet => assert!(is_told, "{} = {text}", row.name),
+            }
+        }
+    }
+}
+
+/// Values of restricting annotations that keep nobody out: a closed list, apart from the table.
+fn asks_for_nothing(row: &Row, text: &str) -> bool {
+    let nothing = [
+        ("backend-protocol", "HTTP"),
+        ("limit-connections", "-1"),
+        ("limit-rate", "-1"),
+        ("limit-rpm", "-1"),
+        ("limit-rps", "-1"),
+        ("satisfy", "all"),
+    ];
+    let is_bool = matches!(text, "false" | "0");
+    nothing.contains(&(row.name, text)) || is_bool
+}
+
+/// A bad value does what its row says, and is reported.
+#[test]
+fn bad_values_do_what_their_rows_say() {
+    for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead || row.bad == Bad::Reject) {
+        for text in row.value.samples().1 {
+            let said = companions(row, text);
+            let (parsed, before) = (read_with(&said), read_with(&said[1..]));
+            let own: Vec<_> = parsed.faults.iter().filter(|it| it.field == field(row.name)).collect();
+            assert_eq!(own.len(), 1, "{} = {text:?}: {:?}", row.name, parsed.faults);
+            let is_rejected = own[0].severity == Severity::Rejected;
+            let must = row.bad == Bad::Reject || text.contains('\n');
+            assert_eq!(is_rejected, must, "{} = {text:?}: {own:?}", row.name);
+            match row.bad {
+                _ if must => {}
+                Bad::Deny(_) => assert!(denies(&parsed), "{} = {text:?}", row.name),
+                _ => {
+                    assert_eq!(parsed.serving, before.serving, "{} = {text:?}", row.name);
+                    assert_eq!(parsed.backend, before.backend, "{} = {text:?}", row.name);
+                }
+            }
+        }
     }
 }
 
@@ -82,65 +196,161 @@ fn canary_keys_without_canary_do_nothing() {
 fn restrictions_deny_the_ingress() {
     for (name, text) in [
         ("auth-url", "https://auth.test"),
+        ("auth-secret", "users"),
         ("auth-type", "basic"),
         ("whitelist-source-range", "10.0.0.0/8"),
+        ("whitelist-source-range", "10.0.0.0/33"),
+        ("allowlist-source-range", ""),
         ("denylist-source-range", "10.0.0.0/8"),
+        ("denylist-source-range", ""),
         ("limit-rpm", "5"),
+        ("limit-connections", "5"),
         ("satisfy", "any"),
+        ("backend-protocol", "https"),
+        ("backend-protocol", "AUTO_HTTP"),
+        ("enable-modsecurity", "true"),
+        ("enable-owasp-core-rules", "T"),
+        ("lua-resty-waf", "active"),
+        ("configuration-snippet", "deny all;"),
     ] {
-        let read = read_all(&[(name, text)]);
-        let reason = read.denied.unwrap_or_else(|| panic!("{name} denies")).reason;
-        assert_eq!(reason, format!("Ingress default/web: {PREFIX}{name} is not enforced yet"));
-        assert_eq!(read.faults[0].severity, Severity::Unsupported);
+        let parsed = all(&[(name, text)]);
+        let reason = parsed.serving.denied.unwrap_or_else(|| panic!("{name} denies")).reason;
+        assert!(reason.starts_with(&format!("Ingress default/web: {PREFIX}{name} ")), "{reason}");
+        assert_eq!(parsed.faults[0].severity, Severity::Unsupported);
+    }
+    for name in ["limit-rps", "limit-rpm", "limit-connections"] {
+        assert_eq!(severities(&all(&[(name, "ten")])), [Severity::Rejected], "{name}");
     }
 }
 
 #[test]
 fn restrictions_of_nobody_deny_nothing() {
-    let read =
-        read_all(&[("whitelist-source-range", "0.0.0.0/0,::/0"), ("limit-rps", "0"), ("satisfy", "all")]);
-    assert_eq!(read, Read::default());
+    let parsed = all(&[
+        ("whitelist-source-range", "0.0.0.0/0"),
+        ("limit-rps", "0"),
+        ("satisfy", "all"),
+        ("auth-url", ""),
+        ("backend-protocol", "http"),
+        ("enable-modsecurity", "false"),
+        ("lua-resty-waf", "inactive"),
+    ]);
+    assert_eq!(parsed, Parsed::default());
+    assert!(!denies(&all(&[("whitelist-source-range", "")])));
+    assert!(!denies(&all(&[("backend-protocol", "HTTP3")])), "an unknown one is HTTP");
 }
 
 #[test]
-fn client_certificates_deny_the_hosts() {
-    let read = read_all(&[("auth-tls-secret", "default/ca"), ("auth-tls-verify-depth", "2")]);
-    assert!(read.hosts_denied.is_some());
-    assert_eq!(read.denied, None);
+fn a_name_comes_before_its_alias() {
+    let parsed = all(&[("allowlist-source-range", "0.0.0.0/0"), ("whitelist-source-range", "10.0.0.0/8")]);
+    assert!(!denies(&parsed));
+    assert_eq!(severities(&parsed), [Severity::Warning]);
+    assert!(denies(&all(&[("allowlist-source-range", " "), ("whitelist-source-range", "10.0.0.0/8")])));
 }
 
 #[test]
-fn on_a_canary_restrictions_have_no_effect() {
-    let read = read_all(&[("canary", "true"), ("auth-url", "https://auth.test"), ("auth-tls-secret", "a/b")]);
-    assert_eq!((read.denied, read.hosts_denied), (None, None));
-    assert_eq!(
-        severities(&read_all(&[("canary", "true"), ("load-balance", "ewma")])),
-        [Severity::Unsupported]
-    );
+fn client_certificates_deny_the_hosts_unless_they_are_off() {
+    let ca = ("auth-tls-secret", "default/ca");
+    for mode in ["on", "optional", "optional_no_ca", "of"] {
+        let parsed = all(&[ca, ("auth-tls-verify-client", mode), ("auth-tls-verify-depth", "2")]);
+        assert!(parsed.serving.hosts_denied.is_some(), "{mode}");
+        assert_eq!(parsed.serving.denied, None);
+    }
+    assert!(!denies(&all(&[ca, ("auth-tls-verify-client", "off")])));
+    assert!(denies(&all(&[ca, ("auth-tls-verify-client", "off"), ("auth-tls-match-cn", "CN=a")])));
 }
 
 #[test]
 fn what_happens_anyway_is_not_reported() {
-    let read = read_all(&[
+    let parsed = all(&[
         ("use-regex", "false"),
         ("backend-protocol", "HTTP"),
-        ("proxy-read-timeout", "60"),
+        ("proxy-cookie-path", "off"),
         ("server-alias", ""),
+        ("rewrite-target", "/"),
     ]);
-    assert_eq!(read, Read::default());
+    assert_eq!(parsed.faults, []);
 }
 
 #[test]
 fn the_rest_is_reported() {
-    let read = read_all(&[
-        ("configuration-snippet", "return 200;"),
+    let parsed = all(&[
+        ("configuration-snippet", "add_header X-A b;"),
         ("frobnicate", "1"),
-        ("rewrite-target", "/$1"),
+        ("mirror-target", "http://copy.test"),
         ("session-cookie-hash", "sha1"),
     ]);
+    let mut found = severities(&parsed);
+    found.sort();
+    assert_eq!(found, [Severity::Unsupported, Severity::Unsupported, Severity::Warning, Severity::Warning]);
+    assert!(!denies(&parsed));
+}
+
+/// Nobody is told that something is served without this or that while it answers 503.
+#[test]
+fn siblings_of_a_denial_claim_nothing() {
+    let parsed = all(&[("auth-url", "https://a.test"), ("mirror-target", "http://copy.test")]);
+    let sibling = parsed.faults.iter().find(|it| it.field == field("mirror-target")).unwrap();
+    assert_eq!(sibling.reason, "not honoured yet");
+    let alone = all(&[("mirror-target", "http://copy.test")]);
+    assert_eq!(alone.faults[0].reason, "not honoured yet: no copies are sent");
+}
+
+#[test]
+fn names_of_other_prefixes_are_noticed() {
+    let annotations = BTreeMap::from([
+        ("nignx.ingress.kubernetes.io/auth-url".to_owned(), "x".to_owned()),
+        ("cert-manager.io/issuer".to_owned(), "x".to_owned()),
+    ]);
+    let parsed = read(&ObjectName::new("default", "web"), &annotations);
+    assert_eq!(parsed.faults.len(), 1);
+    assert_eq!(parsed.faults[0].field, "metadata.annotations[nignx.ingress.kubernetes.io/auth-url]");
     assert_eq!(
-        severities(&read),
-        [Severity::Unsupported, Severity::Warning, Severity::Unsupported, Severity::Warning]
+        all(&[("body-size", "1m")]).faults[0].reason,
+        "unknown annotation, it has no effect: did you mean proxy-body-size?"
     );
-    assert_eq!(read.denied, None);
+}
+
+/// Text of several lines is refused where it is no snippet; the line break that a YAML block ends with is just no value.
+#[test]
+fn annotations_are_of_one_line_but_for_snippets() {
+    assert_eq!(severities(&all(&[("canary", "true"), ("canary-by-header", "X\r\nY")])), [Severity::Rejected]);
+    assert_eq!(severities(&all(&[("ssl-redirect", "true\n")])), [Severity::Warning]);
+    assert_eq!(severities(&all(&[("frobnicate", "a\nb")])), [Severity::Warning]);
+    assert_eq!(severities(&all(&[("influxdb-host", "\n;")])), [Severity::Warning]);
+    assert_eq!(severities(&all(&[("server-snippet", "expires\n1d;\netag\non;\n")])), [Severity::Unsupported]);
+}
+
+#[test]
+fn what_tenants_write_is_shown_short() {
+    let long = "a\u{1b}\n".repeat(100_000);
+    let parsed = all(&[("canary", "true"), ("canary-weight", &long), (&long, "x"), ("limit-rps", &long)]);
+    let size: usize = parsed.faults.iter().map(|it| it.field.len() + it.reason.len()).sum();
+    assert!(size < 3000, "{size}");
+    assert!(parsed.faults.iter().all(|it| !it.field.contains('\n') && !it.reason.contains('\n')));
+
+    let many: BTreeMap<_, _> = (0..10_000).map(|i| (format!("{PREFIX}x{i}"), String::new())).collect();
+    assert_eq!(read(&ObjectName::new("default", "web"), &many).faults.len(), MOST_FAULTS);
+}
+
+fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
+    let names: Vec<_> = table::names().collect();
+    (select(names), any::<prop::sample::Index>(), 0..5_u8).prop_map(|(name, which, dice)| {
+        let (good, bad) = table::find(name).unwrap().value.samples();
+        let texts = if dice == 0 && !bad.is_empty() { bad } else { good };
+        (name, if dice == 1 { String::new() } else { which.get(texts).to_string() })
+    })
+}
+
+proptest! {
+    /// Any order, any companions: what is read is a function of the annotations, and the more is said the more is
+    /// denied: no annotation lifts what another one denies, but for those that switch it off or come before it.
+    #[test]
+    fn nothing_lifts_a_denial(mut said in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
+        let lifts = ["canary", "auth-tls-verify-client", "allowlist-source-range"];
+        prop_assume!(!lifts.contains(&one.0) && said.iter().all(|(name, _)| *name != one.0));
+        let before = read_with(&said);
+        said.push(one.clone());
+        let after = read_with(&said);
+        prop_assert!(denies(&after) || !denies(&before), "{one:?} lifts the denial of {said:?}");
+    }
 }

@@ -1,6 +1,164 @@
-//! How ingress-nginx reads the text of an annotation (annotations.md 1.2, 1.3).
+//! The grammars of annotations' values: how ingress-nginx reads their text (annotations.md 1.2, 1.3).
 //!
-//! **Invariant:** a value is read once, into a type; its text goes no further.
+//! **Invariant:** a value is read once, into a type; its text goes no further. A validator sees the raw value, line breaks
+//! and all, before anything is trimmed; an empty value never gets here.
+
+use shared::address::AddressSet;
+
+/// How the text of a value becomes a `T`.
+pub struct Grammar<T: 'static> {
+    /// What is expected: `a whole number`.
+    pub words: &'static str,
+    /// The value, unless the text is none.
+    pub read: fn(&str) -> Option<T>,
+    /// Texts that it takes.
+    pub good: &'static [&'static str],
+    /// Texts that it refuses.
+    pub bad: &'static [&'static str],
+}
+
+/// Go's `ParseBool`.
+pub const BOOL: Grammar<bool> = Grammar {
+    words: "true or false",
+    read: boolean,
+    good: &["true", "false", "T", "0"],
+    bad: &["yes", "on", "TRuE", "true "],
+};
+
+/// Go's `Atoi`.
+pub const INT: Grammar<i64> = Grammar {
+    words: "a whole number",
+    read: integer,
+    good: &["7", "+100", "-1"],
+    bad: &["10s", "ten", "10 ", "1.5", "99999999999999999999"],
+};
+
+/// A number of seconds. nginx would not start with a negative one.
+pub const SECONDS: Grammar<u32> = Grammar {
+    words: "a number of seconds without a unit",
+    read: |text| u32::try_from(integer(text)?).ok(),
+    good: &["7", "+3600", "0"],
+    bad: &["60s", "1m", "-1", "1.5", "4294967296"],
+};
+
+/// SIZE of annotations.md 1.3, in bytes.
+pub const SIZE: Grammar<u64> = Grammar {
+    words: "a size: digits, then nothing, b, k, m or g",
+    read: size,
+    good: &["0", "512", "8k", "10M", "1g"],
+    bad: &["8kb", "k", "-1", "1.5m", "99999999999999999999g"],
+};
+
+/// `on` and `off`, in this case.
+pub const SWITCH: Grammar<bool> = Grammar {
+    words: "on or off",
+    read: |text| match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    },
+    good: &["on", "off"],
+    bad: &["true", "On", "off "],
+};
+
+/// Text without any rule. It is never used as text.
+pub const ANY: Grammar<String> =
+    Grammar { words: "text", read: |text| Some(text.to_owned()), good: &["x"], bad: &[] };
+
+/// BASIC of annotations.md 1.3, spaces allowed.
+pub const BASIC: Grammar<String> = Grammar {
+    words: "letters, digits, spaces and / - . _ ~ :",
+    read: |text| written(text, |c| c == ' ' || is_basic(c)),
+    good: &["default/some-name"],
+    bad: &["a;b", "x\ny", "a,b"],
+};
+
+/// URL of annotations.md 1.3.
+pub const URL: Grammar<String> = Grammar {
+    words: "a URL of letters, digits and / - . _ ~ : , ? & =",
+    read: |text| written(text, is_url),
+    good: &["https://x.test/a?b=c"],
+    bad: &["https://x.test/{", "a b", "x\ny"],
+};
+
+/// URL of annotations.md 1.3; spaces do not count against it.
+pub const URL_SPACED: Grammar<String> = Grammar {
+    words: "letters, digits, spaces and / - . _ ~ : , ? & =",
+    read: |text| written(text, |c| c == ' ' || is_url(c)),
+    good: &["/a", "x.test"],
+    bad: &["a;b", "x\ny"],
+};
+
+/// URLVAR of annotations.md 1.3; spaces do not count against it.
+pub const URL_WITH_VARIABLES: Grammar<String> = Grammar {
+    words: "a URL of letters, digits, spaces and / - . _ ~ : , ? & = $",
+    read: |text| written(text, |c| c == ' ' || c == '$' || is_url(c)),
+    good: &["https://auth.test/check?to=$request_uri"],
+    bad: &["http://a.test/{x}", "http://a.test/;", "x\ny"],
+};
+
+/// PATHCAP of annotations.md 1.3: spaces do count against it.
+pub const PATH: Grammar<String> = Grammar {
+    words: "a path of letters, digits and / - . _ ~ : $",
+    read: |text| written(text, |c| c == '$' || is_basic(c)),
+    good: &["/$2", "/elsewhere"],
+    bad: &["/x?y=1", "/a b", "/(x)", "x\ny"],
+};
+
+/// NGXVAR of annotations.md 1.3; spaces do not count against it.
+pub const VARIABLES: Grammar<String> = Grammar {
+    words: "letters, digits, spaces and - _ $ { }",
+    read: |text| written(text, |c| c == ' ' || c.is_ascii_alphanumeric() || "-_${}".contains(c)),
+    good: &["$request_uri", "${remote_addr}-x"],
+    bad: &["$uri;", "a/b"],
+};
+
+/// HEADERS of annotations.md 1.3, in order.
+pub const HEADERS: Grammar<Vec<String>> = Grammar {
+    words: "names of headers: letters, digits, - and _, with commas between them",
+    read: |text| {
+        let name = |c: char| c.is_ascii_alphanumeric() || "-_, ".contains(c);
+        written(text, name).map(|text| list(&text).map(str::to_owned).collect())
+    },
+    good: &["X-User, X-Groups"],
+    bad: &["X:Y", "a;b"],
+};
+
+/// REGEXCHARS of annotations.md 1.3: no space, no comma.
+pub const PATTERN: Grammar<String> = Grammar {
+    words: "letters, digits and / - . _ ~ : ^ $ [ ] ( ) { } * + ? | & = \\",
+    read: |text| written(text, is_pattern),
+    good: &["^beta|x", "internal.test"],
+    bad: &["a b", "a,b", "a;b"],
+};
+
+/// CIDRS of annotations.md 1.3.
+pub const CIDRS: Grammar<Vec<String>> = Grammar {
+    words: "addresses and networks with commas between them",
+    read: |text| AddressSet::parse(list(text)).is_ok().then(|| list(text).map(str::to_owned).collect()),
+    good: &["10.0.0.0/8, 192.0.2.1", "2001:db8::/32"],
+    bad: &["10.0.0.0/33", "example.com", "10.0.0.0/8;"],
+};
+
+/// One of some words, in their case.
+macro_rules! one_of {
+    ($($word:literal)|+) => {
+        $crate::annotations::value::Grammar::<&'static str> {
+            words: concat!("one of", $(" ", $word),+),
+            read: |text| [$($word),+].into_iter().find(|word| *word == text),
+            good: &[$($word),+],
+            bad: &["no-such-word"],
+        }
+    };
+}
+pub(super) use one_of;
+
+/// Whether an allow list lets everybody in. `0.0.0.0/0` alone does too: it was written for clusters where clients have
+/// addresses of IPv4, and who writes it means everybody.
+pub fn is_everybody(list: &[String]) -> bool {
+    let set = AddressSet::parse(list.iter().map(String::as_str));
+    set.is_ok_and(|set| set.is_everything().0)
+}
 
 /// Go's `ParseBool`: nothing but these twelve words.
 pub fn boolean(text: &str) -> Option<bool> {
@@ -16,10 +174,26 @@ pub fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A string: every line trimmed, then joined again. `None` where nothing is left ("invalid content").
-pub fn string(text: &str) -> Option<String> {
-    let joined = text.split('\n').map(str::trim).collect::<Vec<_>>().join("\n");
-    (!joined.is_empty()).then_some(joined)
+fn size(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], unit.to_ascii_lowercase()),
+        _ => (text, 'b'),
+    };
+    let unit = match unit {
+        'b' => 1,
+        'k' => 1 << 10,
+        'm' => 1 << 20,
+        'g' => 1 << 30,
+        _ => return None,
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse::<u64>().ok()?.checked_mul(unit)).flatten()
+}
+
+/// Text of allowed characters. Validated as it is, then trimmed; blank text is none.
+fn written(text: &str, is_allowed: fn(char) -> bool) -> Option<String> {
+    let trimmed = text.trim();
+    (text.chars().all(is_allowed) && !trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
 /// A comma-separated list, items trimmed, empty ones left out.
@@ -27,20 +201,16 @@ pub fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// The set BASIC of annotations.md 1.3, for which spaces are taken out first.
-pub fn is_basic(text: &str) -> bool {
-    text.chars().all(|c| c == ' ' || c.is_ascii_alphanumeric() || "/-._~:".contains(c))
+fn is_basic(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "/-._~:".contains(c)
 }
 
-/// The set REGEXCHARS of annotations.md 1.3: no space, no comma.
-pub fn is_pattern(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_alphanumeric() || "/-._~:^$[](){}*+?|&=\\".contains(c))
+fn is_url(c: char) -> bool {
+    is_basic(c) || ",?&=".contains(c)
 }
 
-/// An allow list that lets everybody in: all of IPv4 and all of IPv6. cert-manager's solver sends it.
-pub fn allows_everybody(text: &str) -> bool {
-    let has = |wanted: &str| list(text).any(|item| item == wanted);
-    has("0.0.0.0/0") && has("::/0")
+fn is_pattern(c: char) -> bool {
+    is_basic(c) || "^$[](){}*+?|&=\\".contains(c)
 }
 
 #[cfg(test)]
@@ -65,23 +235,39 @@ mod tests {
         assert_eq!(integer("50"), Some(50));
         assert_eq!(integer("+7"), Some(7));
         assert_eq!(integer("-7"), Some(-7));
-        for text in ["", "30s", " 1", "1 ", "50%", "1.0", "99999999999999999999"] {
+        for text in ["", "30s", " 1", "1 ", "50%", "1.0", "99999999999999999999", "1_0", "0x10"] {
             assert_eq!(integer(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn strings_are_trimmed_line_by_line() {
-        assert_eq!(string("  X-Canary "), Some("X-Canary".into()));
-        assert_eq!(string(" a \n b "), Some("a\nb".into()));
-        assert_eq!(string("   "), None);
+    fn sizes_have_one_letter() {
+        for (text, bytes) in
+            [("0", 0), ("8k", 8192), ("8K", 8192), ("1m", 1 << 20), ("2G", 2 << 30), ("7b", 7)]
+        {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        for text in ["", "k", "8kb", "8 k", " 8k", "1.5m", "-1", "+1", "8é", "18446744073709551615k"] {
+            assert_eq!(size(text), None, "{text:?}");
+        }
     }
 
     #[test]
-    fn only_both_families_are_everybody() {
-        assert!(allows_everybody("0.0.0.0/0,::/0"));
-        assert!(allows_everybody("10.0.0.0/8, ::/0, 0.0.0.0/0"));
-        assert!(!allows_everybody("0.0.0.0/0"));
-        assert!(!allows_everybody(""));
+    fn text_is_validated_raw_and_then_trimmed() {
+        assert_eq!((BASIC.read)("  X-Canary "), Some("X-Canary".into()));
+        assert_eq!((BASIC.read)("do it"), Some("do it".into()));
+        for text in ["   ", "a\n", "a\r", "a\tb", "\u{a0}a", "a;b", "ä"] {
+            assert_eq!((BASIC.read)(text), None, "{text:?}");
+        }
+        assert_eq!((PATH.read)("/a "), None, "spaces are not taken out of paths");
+    }
+
+    #[test]
+    fn everybody() {
+        let everybody = |text| is_everybody(&(CIDRS.read)(text).unwrap());
+        assert!(everybody("0.0.0.0/0,::/0"));
+        assert!(everybody("10.0.0.0/8, 0.0.0.0/0"));
+        assert!(!everybody("::/0"), "nobody with an address of IPv4");
+        assert!(!everybody("10.0.0.0/8"));
     }
 }

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
-use shared::resource::{Canary, Denial, PathType};
+use shared::resource::PathType;
 
-use crate::annotations;
+use crate::annotations::Parsed;
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
 use crate::problem::{Fault, Severity};
 
@@ -89,8 +89,6 @@ pub struct Claim {
     pub name: ObjectName,
     /// Its place among all.
     pub age: Age,
-    /// Set on a canary: which requests it takes.
-    pub canary: Option<Canary>,
     /// The hosts that its rules name, each with its paths in the order of the Ingress.
     pub hosts: BTreeMap<HostName, Vec<ClaimedPath>>,
     /// Where `spec.defaultBackend` leads.
@@ -99,27 +97,18 @@ pub struct Claim {
     pub has_rules: bool,
     /// `spec.tls`.
     pub tls: Vec<ClaimedTls>,
-    /// Annotation `ssl-redirect`.
-    pub ssl_redirect: Option<bool>,
-    /// Annotation `force-ssl-redirect`.
-    pub force_ssl_redirect: Option<bool>,
-    /// Annotation `enable-global-auth`.
-    pub global_auth: Option<bool>,
-    /// Why its paths answer 503, if they do.
-    pub denied: Option<Denial>,
-    /// Why all paths of its hosts answer 503, if they do.
-    pub hosts_denied: Option<Denial>,
-    /// What is wrong with it, whatever other objects there are.
+    /// What its annotations come to.
+    pub parsed: Arc<Parsed>,
+    /// What is wrong with it apart from its annotations, whatever other objects there are.
     pub faults: Vec<Fault>,
 }
 
 impl Claim {
     /// Reads an Ingress that is not rejected.
-    pub fn of(ingress: &Ingress) -> Self {
+    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>) -> Self {
         let name = ingress.metadata.object_name();
-        let read = annotations::read(&name, &ingress.metadata.annotations);
         let spec = &ingress.spec;
-        let mut faults = read.faults;
+        let mut faults = Vec::new();
         let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
         for (i, rule) in spec.rules.iter().enumerate() {
             let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
@@ -157,16 +146,11 @@ impl Claim {
         });
         Self {
             age: Age::of(&ingress.metadata),
-            canary: read.canary,
             hosts,
             default_backend,
             has_rules: !spec.rules.is_empty(),
             tls: tls.collect(),
-            ssl_redirect: read.ssl_redirect,
-            force_ssl_redirect: read.force_ssl_redirect,
-            global_auth: read.global_auth,
-            denied: read.denied,
-            hosts_denied: read.hosts_denied,
+            parsed,
             faults,
             name,
         }
@@ -174,7 +158,7 @@ impl Claim {
 
     /// Whether it is a canary.
     pub fn is_canary(&self) -> bool {
-        self.canary.is_some()
+        self.parsed.serving.is_canary
     }
 
     /// Whether its `spec.defaultBackend` has something to say on the catch-all host: that of an Ingress without rules
@@ -206,34 +190,20 @@ impl Claim {
 
     /// Whether a host cannot tell it from `other`: both ask for the same there.
     pub fn is_same_for(&self, other: &Self, host: &HostName) -> bool {
-        let Self {
-            name,
-            age,
-            canary,
-            hosts: _,
-            default_backend,
-            has_rules,
-            tls,
-            ssl_redirect,
-            force_ssl_redirect,
-            global_auth,
-            denied,
-            hosts_denied,
-            faults: _,
-        } = self;
+        let Self { name, age, hosts: _, default_backend, has_rules, tls, parsed, faults: _ } = self;
         *name == other.name
             && *age == other.age
-            // Which requests a canary takes stands in its Backend.
-            && canary.is_some() == other.canary.is_some()
             && *default_backend == other.default_backend
             && *has_rules == other.has_rules
             && *tls == other.tls
-            && *ssl_redirect == other.ssl_redirect
-            && *force_ssl_redirect == other.force_ssl_redirect
-            && *global_auth == other.global_auth
-            && *denied == other.denied
-            && *hosts_denied == other.hosts_denied
+            // As a whole: what a host is not compiled from stands elsewhere in it.
+            && parsed.serving == other.parsed.serving
             && self.hosts.get(host) == other.hosts.get(host)
+    }
+
+    /// What is wrong with it, whatever other objects there are.
+    pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
+        self.parsed.faults.iter().chain(&self.faults)
     }
 }
 

@@ -4,6 +4,7 @@
 //! Ingresses that name it, so one host at a time gives the same result at the price of what changed.
 
 mod canaries;
+mod denial;
 mod locations;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,7 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.secrets = tls.iter().flatten().cloned().collect();
         outcome.host = Some(Host {
             tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
-            denied: mains.iter().find_map(|claim| claim.hosts_denied.clone()),
+            denied: denial::of(host, &mains, &locations, &mut outcome),
         });
         outcome.routes = routes(&mains, &locations);
     }
@@ -119,12 +120,13 @@ fn routes(mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route
             kind: location.kind,
             backend: location.backend.as_ref().map(ToString::to_string),
         };
+        let serving = &claim.parsed.serving;
         let route = Route {
             paths: won.into_iter().map(path).collect(),
-            denied: claim.denied.clone(),
-            ssl_redirect: claim.ssl_redirect,
-            force_ssl_redirect: claim.force_ssl_redirect,
-            global_auth: claim.global_auth,
+            denied: serving.denied.clone(),
+            ssl_redirect: serving.location.ssl_redirect,
+            force_ssl_redirect: serving.location.force_ssl_redirect,
+            global_auth: serving.location.enable_global_auth,
         };
         (claim.name.clone(), route)
     };

@@ -7,10 +7,8 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::annotations::table::Status;
-use crate::annotations::{self, PREFIX};
 use crate::objects::Ingress;
-use crate::problem::{Fault, Severity};
+use crate::problem::{Fault, Severity, shown};
 
 /// Bytes of text in one Ingress: a bound on what one of a folder can cost. An API server takes requests of up to 3 MiB,
 /// and its etcd objects of up to 1.5 MiB, so that none of theirs is ever too long.
@@ -51,24 +49,6 @@ pub fn faults(ingress: &Ingress) -> Vec<Fault> {
             reject(format!("spec.tls[{i}].hosts[{j}]"), text_fault(host));
         }
     }
-    for (key, text) in &ingress.metadata.annotations {
-        let Some(name) = key.strip_prefix(PREFIX) else {
-            continue;
-        };
-        // Text of several lines is what snippets are made of, and they never act anyway; unknown ones neither.
-        let several_lines = !matches!(
-            Status::of(name),
-            Some(Status::Honoured | Status::Unsupported { .. } | Status::Restricts(_))
-        );
-        // The line break that a YAML block scalar ends with is no attack.
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        if !several_lines && text.chars().any(char::is_control) {
-            reject(
-                annotations::field(name),
-                Some("expected text of one line, got control characters".into()),
-            );
-        }
-    }
     found
 }
 
@@ -87,15 +67,15 @@ fn text_bytes(ingress: &Ingress) -> usize {
 /// What no name, host or path may hold.
 fn text_fault(text: &str) -> Option<String> {
     if text.chars().any(char::is_control) {
-        return Some(format!("expected no control characters, got {text:?}"));
+        return Some(format!("expected no control characters, got {}", shown(text)));
     }
     let forbidden = forbidden().is_some_and(|forbidden| forbidden.is_match(text));
-    forbidden.then(|| format!("ingress-nginx' deep inspection forbids {text:?}"))
+    forbidden.then(|| format!("ingress-nginx' deep inspection forbids {}", shown(text)))
 }
 
 fn path_fault(path: &str) -> Option<String> {
     if !path.is_empty() && !path.starts_with('/') {
-        return Some(format!("expected a path that begins with a slash, got {path:?}"));
+        return Some(format!("expected a path that begins with a slash, got {}", shown(path)));
     }
     text_fault(path)
 }
@@ -115,7 +95,7 @@ fn host_fault(host: &str) -> Option<String> {
     if host.is_empty() || is_name {
         return text_fault(host);
     }
-    Some(format!("expected a DNS name or a wildcard of one, got {host:?}"))
+    Some(format!("expected a DNS name or a wildcard of one, got {}", shown(host)))
 }
 
 fn forbidden() -> Option<&'static Regex> {
@@ -184,28 +164,13 @@ mod tests {
         assert_eq!(fields, ["spec.tls[0].secretName", "spec.tls[0].hosts[0]"]);
     }
 
-    #[test]
-    fn annotations_are_of_one_line_but_for_snippets() {
-        let mut ingress = with("a.test", "/");
-        let mut set = |name: &str, text: &str| {
-            ingress.metadata.annotations.insert(format!("{PREFIX}{name}"), text.into());
-        };
-        set("server-snippet", "a;\nb;\n");
-        set("ssl-redirect", "true\n");
-        set("frobnicate", "a\nb");
-        set("canary-by-header", "X\r\nY");
-        let faults = faults(&ingress);
-        assert_eq!(faults.len(), 1);
-        assert_eq!(faults[0].field, annotations::field("canary-by-header"));
-    }
-
     /// About as much as etcd stores.
     #[test]
     fn what_an_api_server_takes_is_not_too_much() {
         let mut ingress = with("a.test", "/");
         let rule = |i| with(&format!("{i:05}.a.test"), "/").spec.rules.remove(0);
         ingress.spec.rules = (0..20_000).map(rule).collect();
-        let annotation = format!("{PREFIX}server-snippet");
+        let annotation = "nginx.ingress.kubernetes.io/server-snippet".to_owned();
         ingress.metadata.annotations.insert(annotation, "a;\n".repeat(400 * 1024));
         assert!(text_bytes(&ingress) > 1_400_000);
         assert_eq!(faults(&ingress), []);

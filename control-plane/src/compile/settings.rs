@@ -6,7 +6,8 @@ use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
 use self::table::Status;
-use crate::annotations::value;
+use crate::annotations::row::Row;
+use crate::annotations::{self, LocationPolicy, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity};
 
@@ -23,35 +24,25 @@ pub fn compile(
     };
     let mut faults = Vec::new();
     for (key, text) in configmap.iter().flat_map(|map| &map.data) {
+        let text = text.trim();
         let mut fault = |severity, reason: String| {
-            faults.push(Fault::new(severity, format!("data[{key}]"), reason));
+            faults.push(Fault::new(severity, field(key), reason));
         };
+        let mut guard = None;
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
-            Some(Status::Honoured) => {
-                let said = value::boolean(text.trim());
-                if said.is_none() {
-                    fault(Severity::Warning, format!("expected true or false, got {text:?}: not used"));
-                } else if key.eq_ignore_ascii_case("ssl-redirect") {
-                    settings.ssl_redirect = said;
-                } else {
-                    settings.force_ssl_redirect = said;
-                }
+            Some(_) if text.is_empty() => {}
+            Some(Status::Default(row)) => {
+                let (denies, said) = row_of(row, key, text, &mut settings);
+                guard = denies.then_some(Guard::Addresses);
+                faults.extend(said);
             }
-            Some(Status::Guards(guard)) if guards(key, text) => {
-                settings.guards.push(guard);
-                let what = match guard {
-                    Guard::GlobalAuth => "all paths without enable-global-auth: \"false\" answer 503",
-                    Guard::Addresses => "all paths answer 503",
-                };
-                fault(Severity::Unsupported, format!("not enforced yet: until it is, {what}"));
-            }
-            Some(Status::Guards(_)) => {}
-            Some(_) if text.trim().is_empty() => {}
+            Some(Status::Guards(which)) => guard = keeps_out(key, text).then_some(which),
             Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
-            Some(Status::Snippet) => {
-                fault(Severity::Unsupported, "raw nginx configuration is never honoured".into())
-            }
+            Some(Status::Snippet) => match snippets::restriction(text) {
+                None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
+                Some(_) => guard = Some(Guard::Addresses),
+            },
             Some(Status::Nginx) => {
                 fault(Severity::Unsupported, "tunes nginx itself and means nothing here".into())
             }
@@ -59,16 +50,42 @@ pub fn compile(
                 fault(Severity::Warning, "has no effect, in ingress-nginx neither: remove it".into())
             }
         }
+        if let Some(guard) = guard {
+            settings.guards.push(guard);
+            let what = match guard {
+                Guard::GlobalAuth => "all paths without enable-global-auth: \"false\" answer 503",
+                Guard::Addresses => "all paths answer 503",
+            };
+            let reason = format!("not enforced yet: until it is, {what}");
+            faults.push(Fault::new(Severity::Unsupported, field(key), reason));
+        }
     }
     settings.guards.sort_unstable();
     settings.guards.dedup();
     (settings, faults)
 }
 
+fn field(key: &str) -> String {
+    format!("data[{}]", annotations::shown_name(key))
+}
+
+/// Reads a key by the row that it shares with an annotation: one field, one parser. Whether it denies, and what is to be
+/// said.
+fn row_of(row: &'static Row, key: &str, text: &str, settings: &mut Settings) -> (bool, Vec<Fault>) {
+    let parsed = annotations::default(row, key, text);
+    let LocationPolicy { ssl_redirect, force_ssl_redirect, enable_global_auth: _ } = parsed.serving.location;
+    settings.ssl_redirect = ssl_redirect.or(settings.ssl_redirect);
+    settings.force_ssl_redirect = force_ssl_redirect.or(settings.force_ssl_redirect);
+    let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
+    // What is said of a denial of one Ingress is not what it means for the fleet.
+    let said = parsed.faults.into_iter().filter(|_| !denies);
+    (denies, said.map(|fault| Fault { field: field(key), ..fault }).collect())
+}
+
 /// Whether a restricting key keeps anybody out.
-fn guards(key: &str, text: &str) -> bool {
-    let allows = key.eq_ignore_ascii_case("whitelist-source-range") && value::allows_everybody(text);
-    value::list(text).next().is_some() && !allows
+fn keeps_out(key: &str, text: &str) -> bool {
+    let is_switch = key.to_ascii_lowercase().starts_with("enable-");
+    value::list(text).next().is_some() && !(is_switch && value::boolean(text) == Some(false))
 }
 
 #[cfg(test)]
@@ -109,7 +126,25 @@ mod tests {
         ]);
         assert_eq!(settings.guards, [Guard::GlobalAuth, Guard::Addresses]);
         assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
+        for (key, text) in [
+            ("whitelist-source-range", "10.0.0.0/8"),
+            ("whitelist-source-range", "10.0.0.0/33"),
+            ("block-user-agents", "~*bot"),
+            ("enable-modsecurity", "true"),
+            ("enable-owasp-modsecurity-crs", "true"),
+            ("server-snippet", "location /admin { deny all; }"),
+            ("location-snippet", "no semicolon"),
+            ("limit-rate", "10"),
+        ] {
+            let (settings, faults) = compiled(&[(key, text)]);
+            assert_eq!(settings.guards, [Guard::Addresses], "{key}: {text}");
+            assert_eq!(faults.len(), 1, "{faults:?}");
+            assert_eq!(faults[0].field, format!("data[{key}]"));
+        }
         let (settings, faults) = compiled(&[
+            ("enable-modsecurity", "false"),
+            ("enable-owasp-modsecurity-crs", "false"),
+            ("limit-rate", "0"),
             ("block-cidrs", ""),
             ("whitelist-source-range", "0.0.0.0/0, ::/0"),
             ("global-auth-url", " "),
@@ -117,10 +152,32 @@ mod tests {
         assert_eq!((settings, faults), (Settings::default(), Vec::new()));
     }
 
+    /// Two keys that are honoured never write to one field: neither is lost where both are said.
+    #[test]
+    fn each_key_has_a_field_of_its_own() {
+        let honoured = table::ROWS.iter().filter_map(|(key, status)| match status {
+            Status::Default(row) if row.value.status() == annotations::row::Status::Honoured => {
+                Some((*key, row.value.samples().0[0]))
+            }
+            _ => None,
+        });
+        let honoured: Vec<_> = honoured.collect();
+        assert!(honoured.len() >= 2);
+        for one in &honoured {
+            let (alone, faults) = compiled(&[*one]);
+            assert_ne!(alone, Settings::default(), "{one:?} acts");
+            assert_eq!(faults, []);
+            for other in honoured.iter().filter(|other| other.0 != one.0) {
+                let both = compiled(&[*one, *other]).0;
+                assert!(both != alone && both != compiled(&[*other]).0, "{one:?} and {other:?}");
+            }
+        }
+    }
+
     #[test]
     fn every_other_key_is_reported() {
         let (settings, faults) = compiled(&[
-            ("http-snippet", "x"),
+            ("http-snippet", "gzip on;"),
             ("jaeger-endpoint", "x"),
             ("nonsense", "x"),
             ("proxy-body-size", "8m"),

@@ -69,7 +69,7 @@ impl BackendState {
     }
 
     fn policy(&self) -> Option<Canary> {
-        self.decider().and_then(|claim| claim.canary.clone())
+        self.decider().and_then(|claim| claim.parsed.backend.canary.clone())
     }
 
     fn keys_of_alternatives(&self) -> Vec<String> {
@@ -97,8 +97,9 @@ impl Index {
             if let Some(claim) = after.filter(|_| new.contains(key)) {
                 state.referrers.insert(claim.age.clone(), Arc::clone(claim));
             }
-            let decides =
-                |claim: Option<&Arc<Claim>>| claim.map(|claim| (claim.age.clone(), claim.canary.clone()));
+            let decides = |claim: Option<&Arc<Claim>>| {
+                claim.map(|claim| (claim.age.clone(), claim.parsed.backend.canary.clone()))
+            };
             let is_told = decides(decided.as_ref()) != decides(state.decider());
             let is_changed = policy != state.policy();
             if is_told {

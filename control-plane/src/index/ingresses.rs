@@ -67,9 +67,12 @@ impl Index {
         self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
         // A rejected version that is not ours any longer ends what an older one had: nobody holds it for us then.
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
-        let in_use = slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.in_use());
-        let after = match in_use {
-            Some(Object::Ingress(ingress)) if self.is_ours(ingress) => Some(Arc::new(Claim::of(ingress))),
+        let in_use =
+            slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.version_in_use());
+        let after = match in_use.map(|version| (&**version, version.parsed())) {
+            Some((Object::Ingress(ingress), Some(parsed))) if self.is_ours(ingress) => {
+                Some(Arc::new(Claim::of(ingress, Arc::clone(parsed))))
+            }
             _ => None,
         };
         self.ingresses.set_classes(name, classes);

@@ -9,7 +9,10 @@ use super::Index;
 use super::slot::{Present, Slot};
 use crate::compile::claim::Claim;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{Fault, Problem, Severity};
+use crate::problem::{Fault, Problem, Severity, bounded};
+
+/// How many problems of one object are listed.
+const MOST: usize = 100;
 
 impl Index {
     /// Gathers the problems of an object again. False where they are the same as before.
@@ -64,13 +67,15 @@ impl Index {
         let Some(slot) = self.objects.get(object) else {
             return Vec::new();
         };
+        let foreign = match slot.newest() {
+            Some(Object::Ingress(ingress)) => Some(ingress).filter(|ingress| !self.is_ours(ingress)),
+            _ => None,
+        };
         let faults = match &slot.present {
             Present::Broken { problem, .. } => return vec![problem.clone()],
             Present::Faulty(_, faults) if self.is_rejected(object) => faults.clone(),
-            Present::Faulty(Object::Ingress(ingress), _) | Present::Fine(Object::Ingress(ingress))
-                if !self.is_ours(ingress) =>
-            {
-                self.class_fault(ingress).into_iter().collect()
+            Present::Faulty(..) | Present::Fine(_) if foreign.is_some() => {
+                foreign.and_then(|ingress| self.class_fault(ingress)).into_iter().collect()
             }
             // What is wrong with an older version that is in use is not what its owner sees in front of them.
             Present::Faulty(..) => Vec::new(),
@@ -89,7 +94,7 @@ impl Index {
                 | ObjectKind::Secret => Vec::new(),
             },
         };
-        faults.into_iter().map(|fault| problem(object, slot, fault)).collect()
+        bounded(faults, MOST).into_iter().map(|fault| problem(object, slot, fault)).collect()
     }
 
     /// Nobody but the fleet's operator names that Secret, so no Ingress can tell.
@@ -104,7 +109,7 @@ impl Index {
         let Some(claim) = self.ingresses.claims.get(name) else {
             return Vec::new();
         };
-        let mut faults = claim.faults.clone();
+        let mut faults: Vec<_> = claim.all_faults().cloned().collect();
         if claim.references().next().is_none() && faults.iter().all(|fault| !fault.field.starts_with("spec"))
         {
             let reason =
@@ -210,7 +215,7 @@ impl Index {
                 "Ingress {who} comes first and has {alternative} as a main backend: as a canary it takes no requests"
             );
             faults.push(Fault::new(Severity::Warning, field, reason));
-        } else if decider.canary != claim.canary {
+        } else if decider.parsed.backend != claim.parsed.backend {
             let reason =
                 format!("canary Ingress {who} comes first and decides which requests go to {alternative}");
             faults.push(Fault::new(Severity::Overridden, field, reason));

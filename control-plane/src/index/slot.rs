@@ -7,10 +7,64 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::annotations::{self, Parsed};
 use crate::compile::{certificate, rejection};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
-use crate::problem::{Fault, Problem};
+use crate::problem::{Fault, Problem, Severity};
+
+/// A version of an object, and what was read of it when it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    object: Object,
+    /// What the annotations of an Ingress come to.
+    parsed: Option<Arc<Parsed>>,
+}
+
+impl Version {
+    fn of(object: Object) -> Self {
+        let parsed = match &object {
+            Object::Ingress(ingress) => {
+                let metadata = &ingress.metadata;
+                Some(Arc::new(annotations::read(&metadata.object_name(), &metadata.annotations)))
+            }
+            _ => None,
+        };
+        Self { object, parsed }
+    }
+
+    /// What the annotations of an Ingress come to.
+    pub(super) fn parsed(&self) -> Option<&Arc<Parsed>> {
+        self.parsed.as_ref()
+    }
+
+    /// Why it is not served, whatever other objects there are.
+    fn faults(&self) -> Vec<Fault> {
+        let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
+        let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
+        match &self.object {
+            Object::Ingress(ingress) => rejection::faults(ingress).into_iter().chain(said).collect(),
+            Object::Secret(secret) => certificate::compile(secret).err().into_iter().collect(),
+            Object::IngressClass(_)
+            | Object::Service(_)
+            | Object::EndpointSlice(_)
+            | Object::ConfigMap(_) => Vec::new(),
+        }
+    }
+
+    fn checked(self) -> Present {
+        let faults = self.faults();
+        if faults.is_empty() { Present::Fine(self) } else { Present::Faulty(self, faults) }
+    }
+}
+
+impl std::ops::Deref for Version {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        &self.object
+    }
+}
 
 /// The newest version of an object.
 #[derive(Debug, Default)]
@@ -21,11 +75,11 @@ pub(super) enum Present {
     /// It is no more.
     Deleted,
     /// Nothing is wrong with it.
-    Fine(Object),
+    Fine(Version),
     /// It is rejected, if anybody asks for it.
-    Faulty(Object, Vec<Fault>),
+    Faulty(Version, Vec<Fault>),
     /// A Secret that nobody asked for yet.
-    Unchecked(Object),
+    Unchecked(Version),
     /// It exists and cannot be read.
     Broken { uid: Arc<str>, problem: Problem },
 }
@@ -33,7 +87,7 @@ pub(super) enum Present {
 /// What was asked of the record and is not read back yet.
 #[derive(Debug)]
 enum Asked {
-    Write(Object),
+    Write(Version),
     Erase,
 }
 
@@ -44,9 +98,9 @@ pub(super) struct Slot {
     /// `file:line` in a folder.
     pub(super) location: Arc<str>,
     /// The newest version that nothing was wrong with, where that is not the present one.
-    good: Option<Object>,
+    good: Option<Version>,
     /// The hold on record, and whether this build finds its object good.
-    record: Option<(Object, bool)>,
+    record: Option<(Version, bool)>,
     asked: Option<Asked>,
 }
 
@@ -62,10 +116,11 @@ impl Slot {
         }
         self.location = location;
         self.keep_good(&object.metadata().uid);
-        self.present = match &object {
+        let version = Version::of(object);
+        self.present = match &*version {
             // What a Secret is good for is known once somebody asks for it.
-            Object::Secret(_) => Present::Unchecked(object),
-            _ => checked(object),
+            Object::Secret(_) => Present::Unchecked(version),
+            _ => version.checked(),
         };
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
@@ -91,7 +146,8 @@ impl Slot {
 
     /// A hold is on record.
     pub(super) fn held(&mut self, object: Object) -> bool {
-        let is_good = faults(&object).is_empty();
+        let object = Version::of(object);
+        let is_good = object.faults().is_empty();
         let may_act = is_good && self.good.is_some() && self.is_of(&object);
         match &self.asked {
             Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
@@ -136,7 +192,7 @@ impl Slot {
     /// Decides what a Secret is good for, now that somebody asks for it.
     pub(super) fn check(&mut self) {
         if let Present::Unchecked(object) = &self.present {
-            self.present = checked(object.clone());
+            self.present = object.clone().checked();
         }
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
@@ -145,8 +201,13 @@ impl Slot {
 
     /// The version that is in use.
     pub(super) fn in_use(&self) -> Option<&Object> {
+        self.version_in_use().map(|version| &**version)
+    }
+
+    /// The version that is in use, with what was read of it.
+    pub(super) fn version_in_use(&self) -> Option<&Version> {
         match &self.present {
-            Present::Fine(object) => Some(object),
+            Present::Fine(version) => Some(version),
             Present::Faulty(..) | Present::Broken { .. } => self.last_good(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => None,
         }
@@ -163,7 +224,8 @@ impl Slot {
     /// Every version that may come into use.
     pub(super) fn versions(&self) -> impl Iterator<Item = &Object> {
         let record = self.record.as_ref().map(|(object, _)| object);
-        self.newest().into_iter().chain(&self.good).chain(record)
+        let all = self.good.iter().chain(record).map(|version| &**version);
+        self.newest().into_iter().chain(all)
     }
 
     /// Whether nothing is left to know of it.
@@ -184,7 +246,7 @@ impl Slot {
             }
             let good = good.clone();
             self.asked = Some(Asked::Write(good.clone()));
-            return Some(HoldRequest::Write(Hold { object: good }));
+            return Some(HoldRequest::Write(Hold { object: good.object }));
         }
         let is_void = match &self.present {
             Present::Deleted | Present::Fine(_) => true,
@@ -207,7 +269,7 @@ impl Slot {
         Some(HoldRequest::Erase(reference.clone()))
     }
 
-    fn last_good(&self) -> Option<&Object> {
+    fn last_good(&self) -> Option<&Version> {
         let record = || {
             let (object, is_good) = self.record.as_ref()?;
             (*is_good && self.is_of(object)).then_some(object)
@@ -237,22 +299,6 @@ impl Slot {
 /// In a folder there are no uids and the name alone counts; of what cannot be read the uid may be unknown.
 fn is_one(a: &str, b: &str) -> bool {
     a == b || a.is_empty() || b.is_empty()
-}
-
-fn checked(object: Object) -> Present {
-    let faults = faults(&object);
-    if faults.is_empty() { Present::Fine(object) } else { Present::Faulty(object, faults) }
-}
-
-/// Why a version is not served, whatever other objects there are.
-fn faults(object: &Object) -> Vec<Fault> {
-    match object {
-        Object::Ingress(ingress) => rejection::faults(ingress),
-        Object::Secret(secret) => certificate::compile(secret).err().into_iter().collect(),
-        Object::IngressClass(_) | Object::Service(_) | Object::EndpointSlice(_) | Object::ConfigMap(_) => {
-            Vec::new()
-        }
-    }
 }
 
 /// Which of two versions of an object the API server made later; `None` where it did not count them, as in a folder.

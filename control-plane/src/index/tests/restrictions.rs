@@ -4,6 +4,9 @@ use shared::kind::Kind;
 use shared::resource::Resource;
 
 use super::fixture::*;
+use super::properties::assert_same;
+use crate::annotations::row::{Row, Status};
+use crate::annotations::table;
 use crate::objects::ObjectKind;
 use crate::problem::Severity;
 
@@ -49,4 +52,106 @@ fn a_guarded_catch_all_is_denied() {
     world.apply(guard.default_backend("rest"));
     assert_eq!(world.routes(), ["default/guard/_: / -> default/rest/80 (denied)"]);
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
+}
+
+/// Whether a request for a path of the Ingress `web` on `a.test` is answered with 503, as its proxy is told.
+fn is_closed(world: &World) -> bool {
+    let host = matches!(world.get(Kind::Host, "a.test"), Some(Resource::Host(it)) if it.denied.is_some());
+    host || world
+        .routes()
+        .iter()
+        .any(|line| line.starts_with("default/web/a.test") && line.ends_with("(denied)"))
+}
+
+fn fresh(ingress: &Ing) -> World {
+    let mut world = World::default();
+    world.apply(ingress.clone());
+    world
+}
+
+/// An Ingress with an annotation of this row, or with those alone that the row needs.
+fn with_annotation(row: &Row, text: Option<&str>) -> Ing {
+    let mut it = ingress("web").at(1).rule("a.test", &[("/x", "x")]);
+    let mut needed = row.needs.and_then(table::find);
+    while let Some(row) = needed {
+        it = it.annotation(row.name, row.value.samples().0[0]);
+        needed = row.needs.and_then(table::find);
+    }
+    match text {
+        Some(text) => it.annotation(row.name, text),
+        None => it,
+    }
+}
+
+/// Over the whole table: an annotation that is put on a live Ingress acts, and one that is taken off acts no more. What
+/// restricts closes the paths in that very commit; nothing that a change leaves behind differs from a fresh start.
+#[test]
+fn annotations_of_live_objects_act_at_once() {
+    for row in table::ROWS.iter() {
+        let (good, bad) = row.value.samples();
+        let before = with_annotation(row, None);
+        let mut closes = is_closed(&fresh(&before));
+        for text in good.iter().chain(bad) {
+            let after = with_annotation(row, Some(text));
+            let is_rejected =
+                fresh(&after).severities(ObjectKind::Ingress, "web").contains(&Severity::Rejected);
+            let mut world = fresh(&before);
+            world.apply(after.clone());
+            if is_rejected {
+                assert_eq!(
+                    world.routes(),
+                    fresh(&before).routes(),
+                    "{} = {text:?}: the last good one",
+                    row.name
+                );
+                continue;
+            }
+            assert_same(&world, &fresh(&after));
+            closes |= is_closed(&world) && good.contains(text);
+            world.apply(before.clone());
+            assert_same(&world, &fresh(&before));
+        }
+        let must = matches!(row.value.status(), Status::Denies(_));
+        assert!(closes || !must, "{} closes the paths of a live Ingress", row.name);
+    }
+}
+
+/// A host in regex mode would send requests to other places than are asked for.
+#[test]
+fn hosts_of_regular_expressions_are_denied_and_all_are_told() {
+    for (name, text) in [("use-regex", "true"), ("rewrite-target", "/$1")] {
+        let mut world = World::default();
+        world.apply(ingress("plain").at(1).rule("a.test", &[("/a", "a")]).rule("b.test", &[("/", "a")]));
+        world.apply(ingress("web").at(2).annotation(name, text).rule("a.test", &[("/x", "x")]));
+        assert!(is_closed(&world));
+        assert!(!matches!(world.get(Kind::Host, "b.test"), Some(Resource::Host(it)) if it.denied.is_some()));
+        assert_eq!(world.told("web"), [format!("unsupported {}", crate::annotations::field(name))]);
+        assert_eq!(world.told("plain"), ["unsupported spec.rules[0]"]);
+        world.apply(ingress("web").at(2).rule("a.test", &[("/x", "x")]));
+        assert!(!is_closed(&world));
+        assert_eq!(world.told("plain"), Vec::<String>::new());
+    }
+}
+
+/// A target that is the path itself rewrites nothing (annotations.md 3.5), the host's own "/" included.
+#[test]
+fn a_rewrite_to_the_path_itself_is_none() {
+    let mut world = World::default();
+    world.apply(ingress("web").at(1).annotation("rewrite-target", "/").rule("a.test", &[("/", "x")]));
+    assert!(!is_closed(&world));
+    assert_eq!(world.told("web"), Vec::<String>::new());
+    world.apply(ingress("web").at(1).annotation("rewrite-target", "/x").rule("a.test", &[("/x", "x")]));
+    assert!(is_closed(&world), "the implicit / is rewritten");
+    world.apply(ingress("first").at(0).rule("a.test", &[("/y", "y")]));
+    assert!(!is_closed(&world), "the implicit / is another's");
+}
+
+#[test]
+fn whoever_shares_a_denied_host_is_told() {
+    let mut world = World::default();
+    world.apply(ingress("open").at(1).rule("b.test", &[("/", "open")]).rule("a.test", &[("/", "open")]));
+    world.apply(
+        ingress("guard").at(2).annotation("auth-tls-secret", "default/ca").rule("a.test", &[("/g", "g")]),
+    );
+    assert_eq!(world.told("open"), ["unsupported spec.rules[1]"]);
 }

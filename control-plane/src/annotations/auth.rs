@@ -1,0 +1,196 @@
+//! Authentication (annotations.md 5.3, 6.6, 6.7). What ingress-nginx would answer by removing the authentication
+//! (pitfalls.md 2.6) denies here.
+
+use super::row::{Act, Bad, Of, Reach, Risk, Row};
+use super::value::{BASIC, BOOL, Grammar, HEADERS, INT, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of};
+
+pub(super) static ROWS: &[&Row] = &[
+    &Row {
+        name: "auth-always-set-cookie",
+        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Deny(Reach::Paths),
+        needs: Some("auth-url"),
+        default: "false",
+        doc: "Cookies of the authentication's answer are passed on whatever the status",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-cache-duration",
+        risk: Risk::Medium,
+        value: &Of(DURATIONS, Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Deny(Reach::Paths),
+        needs: Some("auth-url"),
+        default: "200 202 401 5m",
+        doc: "How long answers of the authentication are used again",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-cache-key",
+        risk: Risk::Medium,
+        value: &Of(VARIABLES, Act::Differs { unless: |_| false, without: "" }),
+        needs: Some("auth-url"),
+        doc: "Answers of the authentication are used again for the same key",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-keepalive",
+        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        needs: Some("auth-url"),
+        default: "0",
+        doc: "Idle connections to the authentication",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-keepalive-requests",
+        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        needs: Some("auth-url"),
+        default: "1000",
+        doc: "Requests of a kept connection",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-keepalive-share-vars",
+        value: &Of(BOOL, Act::Unnoticed("there are no variables to share")),
+        needs: Some("auth-url"),
+        default: "false",
+        doc: "The request to the authentication shares nginx' variables",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-keepalive-timeout",
+        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        needs: Some("auth-url"),
+        default: "60",
+        doc: "How long a connection is kept",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-method",
+        value: &Of(
+            one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
+            Act::Differs { unless: |_| false, without: "" },
+        ),
+        bad: Bad::Deny(Reach::Paths),
+        needs: Some("auth-url"),
+        default: "GET",
+        doc: "Method of the request to the authentication",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-proxy-set-headers",
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        needs: Some("auth-url"),
+        doc: "ConfigMap with headers of the request to the authentication",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-realm",
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Reject,
+        needs: Some("auth-type"),
+        doc: "Realm that a browser shows",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-request-redirect",
+        risk: Risk::Medium,
+        value: &Of(URL_SPACED, Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Deny(Reach::Paths),
+        needs: Some("auth-url"),
+        doc: "Header `X-Auth-Request-Redirect` of the request to the authentication",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-response-headers",
+        risk: Risk::Medium,
+        value: &Of(HEADERS, Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Deny(Reach::Paths),
+        needs: Some("auth-url"),
+        doc: "Headers of the authentication's answer that the backend gets",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-secret",
+        risk: Risk::Medium,
+        value: &Of(BASIC, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        bad: Bad::Deny(Reach::Paths),
+        doc: "Secret with users and passwords",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-secret-type",
+        value: &Of(one_of!("auth-file" | "auth-map"), Act::Differs { unless: |_| false, without: "" }),
+        bad: Bad::Reject,
+        needs: Some("auth-type"),
+        default: "auth-file",
+        doc: "Whether that Secret has one file or a key for each user",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-signin",
+        risk: Risk::High,
+        value: &Of(URL_WITH_VARIABLES, Act::Differs { unless: |_| false, without: "" }),
+        needs: Some("auth-url"),
+        doc: "Where a request is redirected that the authentication answers with 401",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-signin-redirect-param",
+        risk: Risk::Medium,
+        value: &Of(URL_SPACED, Act::Differs { unless: |_| false, without: "" }),
+        needs: Some("auth-signin"),
+        default: "rd",
+        doc: "Parameter of that redirect with the URL to come back to",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-type",
+        value: &Of(TYPE, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        bad: Bad::Reject,
+        doc: "Users and passwords: `basic` or `digest`",
+        ..Row::NEW
+    },
+    &Row {
+        name: "auth-url",
+        risk: Risk::High,
+        value: &Of(URL_WITH_VARIABLES, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        bad: Bad::Reject,
+        doc: "Each request is asked for at this URL first",
+        ..Row::NEW
+    },
+    &Row {
+        name: "enable-global-auth",
+        value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_global_auth = Some(it))),
+        default: "true",
+        doc: "Whether the ConfigMap's `global-auth-url` counts here",
+        ..Row::NEW
+    },
+    &Row {
+        name: "satisfy",
+        value: &Of(one_of!("any" | "all"), Act::Denies { unless: |it| *it == "all", reach: Reach::Paths }),
+        default: "all",
+        doc: "`any`: an address list or an authentication is enough",
+        ..Row::NEW
+    },
+];
+
+/// The validator of the original looks for the words anywhere.
+const TYPE: Grammar<String> = Grammar {
+    words: "basic or digest",
+    read: |text| (text.contains("basic") || text.contains("digest")).then(|| text.to_owned()),
+    good: &["basic", "digest"],
+    bad: &["bearer", "Basic"],
+};
+
+/// EXT of annotations.md 1.3.
+const DURATIONS: Grammar<String> = Grammar {
+    words: "statuses and durations with commas between them: 200 202 10m, 401 5m",
+    read: |text| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~:, ".contains(c);
+        text.chars().all(is_allowed).then(|| text.trim().to_owned())
+    },
+    good: &["200 202 10m, 401 5m", "5m"],
+    bad: &["5 minutes!", "5m;"],
+};

@@ -1,0 +1,144 @@
+//! What the annotations of one object come to while they are put in, one after the other.
+
+use shared::name::ObjectName;
+use shared::resource::Denial;
+
+use super::row::{Bad, Reach, Row};
+use super::{
+    BackendPolicy, Fault, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Regex, Said, Serving, Severity,
+    bounded, field, shown, value,
+};
+
+/// What setters write to: the policies, and what is to be said.
+pub struct Draft<'a> {
+    /// What is asked of the paths.
+    pub location: LocationPolicy,
+    /// What is asked of the backends.
+    pub backend: BackendPolicy,
+    /// What makes a host match by regular expressions.
+    pub regex: Regex,
+    /// The object that says it; its namespace is that of the objects that it may refer to.
+    pub object: &'a ObjectName,
+    said: &'a [Said<'a>],
+    /// Whose value is being put in, and the name under which it was written.
+    now: Option<(&'static Row, &'a str)>,
+    denied: Option<Denial>,
+    hosts_denied: Option<Denial>,
+    pub(super) faults: Vec<Fault>,
+    /// What is different where the paths are served.
+    differences: Vec<(String, &'static str)>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(object: &'a ObjectName, said: &'a [Said<'a>]) -> Self {
+        Self {
+            location: LocationPolicy::default(),
+            backend: BackendPolicy::default(),
+            regex: Regex::default(),
+            object,
+            said,
+            now: None,
+            denied: None,
+            hosts_denied: None,
+            faults: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    /// What comes is about this annotation.
+    pub(super) fn turn_to(&mut self, row: &'static Row, written: &'a str) {
+        self.now = Some((row, written));
+    }
+
+    /// The text of another annotation of the object, by the name of its row; `None` where it is absent or empty.
+    pub fn said(&self, name: &str) -> Option<&'a str> {
+        let mut texts = self.said.iter().filter(|it| it.row.name == name).map(|it| it.text);
+        texts.find(|text| !text.trim().is_empty())
+    }
+
+    /// Whether there is an annotation of this very name, and not an empty one.
+    pub(super) fn is_written(&self, name: &str) -> bool {
+        self.said.iter().any(|it| it.written == name && !it.text.trim().is_empty())
+    }
+
+    /// Whether another annotation is there and asks for something.
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        let Some(it) = self.said.iter().find(|it| it.row.name == name && !it.text.trim().is_empty()) else {
+            return false;
+        };
+        it.row.value.read(it.text).is_some() && value::boolean(it.text) != Some(false)
+    }
+
+    /// Says something about the present annotation.
+    pub fn fault(&mut self, severity: Severity, reason: impl Into<String>) {
+        let field = self.field();
+        self.faults.push(Fault::new(severity, field, reason));
+    }
+
+    fn field(&self) -> String {
+        field(self.now.map_or("", |(_, written)| written))
+    }
+
+    /// Denies, because of the present annotation. The first reason counts; annotations come in ascending order.
+    pub fn deny(&mut self, reach: Reach, why: &str) {
+        let slot = match reach {
+            Reach::Paths => &mut self.denied,
+            Reach::Hosts => &mut self.hosts_denied,
+        };
+        let (object, written) = (self.object, self.now.map_or("", |(_, written)| written));
+        slot.get_or_insert_with(|| Denial { reason: format!("Ingress {object}: {PREFIX}{written} {why}") });
+    }
+
+    /// Denies until the present annotation is honoured.
+    pub fn not_enforced(&mut self, reach: Reach) {
+        self.deny(reach, "is not enforced yet");
+        let what = reach.as_str();
+        self.fault(Severity::Unsupported, format!("not enforced yet: until it is, {what}"));
+    }
+
+    /// Honours nothing of the present annotation, which shows where the paths are served.
+    pub fn differs(&mut self, without: &'static str) {
+        self.differences.push((self.field(), without));
+    }
+
+    pub(super) fn unnoticed(&mut self, why: &str) {
+        self.fault(Severity::Unsupported, format!("not used, which nobody can tell: {why}"));
+    }
+
+    pub(super) fn dead(&mut self) {
+        self.fault(Severity::Warning, "has no effect, in ingress-nginx neither: remove it");
+    }
+
+    /// The value of the present annotation is none.
+    pub(super) fn bad(&mut self, text: &str) {
+        let Some((Row { value, bad, default, group, .. }, _)) = self.now else {
+            return;
+        };
+        let what = format!("expected {}, got {}", value.words(), shown(text));
+        match bad {
+            Bad::Reject => self.fault(Severity::Rejected, what),
+            Bad::Deny(reach) => {
+                self.deny(*reach, "is not understood");
+                self.fault(Severity::Unsupported, format!("{what}: {}", reach.as_str()));
+            }
+            Bad::DropGroup => self.fault(Severity::Warning, format!("{what}: nothing of the {group} counts")),
+            Bad::Fallback if default.is_empty() => self.fault(Severity::Warning, format!("{what}: not used")),
+            Bad::Fallback => self.fault(Severity::Warning, format!("{what}: {default} counts")),
+        }
+    }
+
+    /// All of it. What is different where paths are served is not said where they are not.
+    pub(super) fn finish(self) -> Parsed {
+        let Self { location, backend, regex, denied, hosts_denied, mut faults, differences, .. } = self;
+        let is_served = denied.is_none() && hosts_denied.is_none();
+        for (field, without) in differences {
+            let is_told = is_served && !without.is_empty();
+            let reason =
+                if is_told { format!("not honoured yet: {without}") } else { "not honoured yet".into() };
+            faults.push(Fault::new(Severity::Unsupported, field, reason));
+        }
+        let is_canary = backend.canary.is_some();
+        let serving = Serving { is_canary, location, regex, denied, hosts_denied };
+        Parsed { serving, backend, faults: bounded(faults, MOST_FAULTS) }
+    }
+}

@@ -1,0 +1,229 @@
+//! Raw nginx configuration (annotations.md 5.8). It never acts; what it could keep from a client answers 503.
+//!
+//! A directive that is known to keep nobody out, to send nothing elsewhere and to let nobody pretend to be somebody
+//! else is left out and said. Whatever else there is could do one of them.
+
+mod tokens;
+
+use super::draft::Draft;
+use super::row::{Act, Of, Reach, Risk, Row, Scope};
+use super::value::Grammar;
+use crate::problem::{Severity, shown};
+
+/// Directives of a snippet; `None`: text that nginx would not take either.
+type Snippet = Option<Vec<tokens::Directive>>;
+
+const NGINX: Grammar<Snippet> = Grammar {
+    words: "configuration of nginx",
+    read: |text| Some(tokens::directives(text)),
+    good: &["deny all;", "add_header X-A b;"],
+    bad: &[],
+};
+
+pub(super) static ROWS: &[&Row] = &[
+    &Row {
+        name: "auth-snippet",
+        risk: Risk::Critical,
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Paths))),
+        doc: "Raw configuration of the request to the authentication",
+        ..Row::NEW
+    },
+    &Row {
+        name: "configuration-snippet",
+        risk: Risk::Critical,
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Paths))),
+        doc: "Raw configuration of the paths",
+        ..Row::NEW
+    },
+    &Row {
+        name: "server-snippet",
+        scope: Scope::Host,
+        risk: Risk::Critical,
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Hosts))),
+        doc: "Raw configuration of the hosts",
+        ..Row::NEW
+    },
+    &Row {
+        name: "stream-snippet",
+        risk: Risk::Critical,
+        value: &Of(NGINX, Act::Snippet(|to, _| to.differs(NEVER))),
+        doc: "Raw configuration of TCP and UDP",
+        ..Row::NEW
+    },
+];
+
+const NEVER: &str = "raw nginx configuration never acts";
+
+/// What these do to an answer or a request shows, and harms nobody who relies on it.
+const LEFT_OUT: [&str; 47] = [
+    "access_log",
+    "add_header",
+    "add_trailer",
+    "aio",
+    "charset",
+    "chunked_transfer_encoding",
+    "client_body_buffer_size",
+    "client_body_temp_path",
+    "client_body_timeout",
+    "default_type",
+    "directio",
+    "error_log",
+    "etag",
+    "expires",
+    "gzip",
+    "gzip_comp_level",
+    "gzip_http_version",
+    "gzip_min_length",
+    "gzip_proxied",
+    "gzip_static",
+    "gzip_types",
+    "gzip_vary",
+    "http2_push_preload",
+    "keepalive_requests",
+    "keepalive_timeout",
+    "log_not_found",
+    "log_subrequest",
+    "more_set_headers",
+    "port_in_redirect",
+    "proxy_buffer_size",
+    "proxy_buffering",
+    "proxy_buffers",
+    "proxy_busy_buffers_size",
+    "proxy_connect_timeout",
+    "proxy_http_version",
+    "proxy_ignore_client_abort",
+    "proxy_max_temp_file_size",
+    "proxy_read_timeout",
+    "proxy_request_buffering",
+    "proxy_send_timeout",
+    "send_timeout",
+    "sub_filter",
+    "sub_filter_last_modified",
+    "sub_filter_once",
+    "sub_filter_types",
+    "tcp_nodelay",
+    "underscores_in_headers",
+];
+
+/// Request headers that the proxy writes itself, so that no client's value gets through where a snippet's is missing.
+const OURS: [&str; 12] = [
+    "accept-encoding",
+    "connection",
+    "upgrade",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-original-forwarded-for",
+    "x-real-ip",
+    "x-request-id",
+    "x-scheme",
+];
+
+/// Why a directive is more than left out, if it is.
+pub(crate) fn restriction(text: &str) -> Option<String> {
+    restricts(&tokens::directives(text))
+}
+
+fn restricts(snippet: &Snippet) -> Option<String> {
+    let Some(directives) = snippet else {
+        return Some("it cannot be read".to_owned());
+    };
+    let first = directives.iter().find(|it| !is_left_out(it))?;
+    Some(format!("{} could keep clients out or send them elsewhere", shown(first.name())))
+}
+
+fn is_left_out(directive: &tokens::Directive) -> bool {
+    match directive.name() {
+        // What it does is up to the directives in it.
+        "if" => directive.is_block,
+        "set" => true,
+        "proxy_set_header" => {
+            directive.argument().is_some_and(|header| OURS.contains(&header.to_ascii_lowercase().as_str()))
+        }
+        name => !directive.is_block && LEFT_OUT.binary_search(&name).is_ok(),
+    }
+}
+
+fn judge(to: &mut Draft<'_>, snippet: Snippet, reach: Reach) {
+    match restricts(&snippet) {
+        None => to.differs(NEVER),
+        Some(why) => {
+            to.deny(reach, "restricts in a way that is not enforced");
+            let what = reach.as_str();
+            to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_in_order() {
+        assert!(LEFT_OUT.is_sorted());
+        assert!(OURS.is_sorted());
+    }
+
+    #[test]
+    fn what_restricts() {
+        for text in [
+            "deny all;",
+            "allow 10.0.0.0/8; deny all;",
+            "location /metrics { deny all; }",
+            "location ~* \"^/actuator\" { return 403; }",
+            "return 404;",
+            "return 200;",
+            "if ($http_x_token != 'x') { return 444; }",
+            "if ($request_method = POST) {\n  return 405;\n}",
+            "satisfy any;",
+            "internal;",
+            "limit_req zone=a burst=5;",
+            "limit_except GET { deny all; }",
+            "auth_basic \"closed\";",
+            "auth_request /check;",
+            "auth_request_set $user $upstream_http_x_user;",
+            "access_by_lua_block { ngx.exit(403) }",
+            "access_by_lua 'ngx.exit(403)';",
+            "rewrite_by_lua_block { if a then ngx.exit(ngx.HTTP_FORBIDDEN) end }",
+            "rewrite ^/admin / permanent;",
+            "proxy_set_header X-Remote-User $remote_user;",
+            "proxy_set_header Host other.test;",
+            "proxy_pass http://other;",
+            "modsecurity on;",
+            "valid_referers none; ",
+            "add_header X-A b; deny all;",
+            "add_header X-A \"} ; \"; deny all;",
+            "# deny all;\ndeny all;",
+            "d\\eny all;",
+            "\"deny\" all;",
+            "'deny' all;",
+            "proxy_read_timeout 5; }\nlocation /x { deny all;",
+            "add_header X-A b",
+            "add_header X-A \"b;",
+            "include /etc/nginx/acl.conf;",
+            "DENY all;",
+        ] {
+            assert!(restriction(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not() {
+        for text in [
+            "",
+            "  \n# deny all;\n",
+            "add_header X-Frame-Options DENY always;",
+            "add_header X-A \"deny all;\";",
+            "more_set_headers 'X-A: return 403;';",
+            "proxy_set_header X-Forwarded-Proto https; proxy_set_header Upgrade $http_upgrade;",
+            "sub_filter '</head>' '<script>deny all;</script></head>'; sub_filter_once on;",
+            "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
+            "access_log off;",
+        ] {
+            assert_eq!(restriction(text), None, "{text}");
+        }
+    }
+}

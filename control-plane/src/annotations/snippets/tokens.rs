@@ -1,0 +1,151 @@
+//! The words of nginx' configuration language: as its own reader (ngx_conf_read_token) takes them apart.
+//!
+//! **Invariant:** what nginx would take for a directive is never hidden: in quotes, behind a comment or an escape.
+
+/// A directive, whatever block it stands in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Directive {
+    words: Vec<String>,
+    /// It ends with a block; the directives in it stand behind it.
+    pub(super) is_block: bool,
+}
+
+impl Directive {
+    pub(super) fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// Its first argument.
+    pub(super) fn argument(&self) -> Option<&str> {
+        self.words.get(1).map(String::as_str)
+    }
+}
+
+/// All directives of a text, those in blocks too, in order. `None` where quotes, blocks or directives do not end.
+///
+/// Blocks of Lua are text of another language: the directive is given, what stands behind it in the text is taken for
+/// directives as well.
+pub(super) fn directives(text: &str) -> Option<Vec<Directive>> {
+    let mut found = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut depth = 0_usize;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' | '\t' | '\r' | '\n' => {}
+            ';' => {
+                if words.is_empty() {
+                    return None;
+                }
+                found.push(Directive { words: std::mem::take(&mut words), is_block: false });
+            }
+            '{' => {
+                if words.is_empty() {
+                    return None;
+                }
+                depth += 1;
+                found.push(Directive { words: std::mem::take(&mut words), is_block: true });
+            }
+            '}' => {
+                if !words.is_empty() {
+                    return None;
+                }
+                depth = depth.checked_sub(1)?;
+            }
+            '#' => while chars.next_if(|c| *c != '\n').is_some() {},
+            '"' | '\'' => words.push(quoted(c, &mut chars)?),
+            first => words.push(bare(first, &mut chars)),
+        }
+    }
+    (words.is_empty() && depth == 0).then_some(found)
+}
+
+type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+/// Up to the closing quote, behind which a word must end.
+fn quoted(quote: char, chars: &mut Chars<'_>) -> Option<String> {
+    let mut word = String::new();
+    loop {
+        match chars.next()? {
+            c if c == quote => break,
+            '\\' => escaped(chars, &mut word),
+            c => word.push(c),
+        }
+    }
+    let ends = chars.peek().is_none_or(|c| c.is_ascii_whitespace() || matches!(c, ';' | '{' | ')'));
+    ends.then_some(word)
+}
+
+/// Up to a space, a semicolon or a block. `${name}` is part of a word.
+fn bare(first: char, chars: &mut Chars<'_>) -> String {
+    let mut word = String::new();
+    match first {
+        '\\' => escaped(chars, &mut word),
+        c => word.push(c),
+    }
+    let mut is_variable = first == '$';
+    while let Some(c) = chars.next_if(|c| {
+        let is_end = c.is_ascii_whitespace() || *c == ';' || (*c == '{' && !is_variable);
+        !is_end
+    }) {
+        is_variable = c == '$';
+        match c {
+            '\\' => escaped(chars, &mut word),
+            c => word.push(c),
+        }
+    }
+    word
+}
+
+fn escaped(chars: &mut Chars<'_>, word: &mut String) {
+    match chars.next() {
+        Some('t') => word.push('\t'),
+        Some('r') => word.push('\r'),
+        Some('n') => word.push('\n'),
+        Some(c @ ('"' | '\'' | '\\')) => word.push(c),
+        Some(c) => word.extend(['\\', c]),
+        None => word.push('\\'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<String>> {
+        directives(text).unwrap().into_iter().map(|it| it.words).collect()
+    }
+
+    #[test]
+    fn directives_are_taken_apart_as_nginx_does() {
+        assert_eq!(words("a b;c  d\te;"), [vec!["a", "b"], vec!["c", "d", "e"]]);
+        assert_eq!(
+            words("if ($x = \"a b\") { return 403; }"),
+            [vec!["if", "($x", "=", "a b", ")"], vec!["return", "403"]]
+        );
+        assert_eq!(words("set $x ${host}a;"), [["set", "$x", "${host}a"]]);
+        assert_eq!(words("a 'b\\'c;' \"\\\"\"; # no { end"), [["a", "b'c;", "\""]]);
+        assert_eq!(words("a#b c;"), [["a#b", "c"]]);
+        assert_eq!(words("a\\;b c;"), [["a\\;b", "c"]]);
+    }
+
+    #[test]
+    fn what_does_not_end_is_none() {
+        for text in ["a", "a {", "}", "a; }", "a \"b;", "a 'b", "{ a; }", ";", "a { b }", "a \"b\"c;"] {
+            assert_eq!(directives(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is written before a directive of its own, it is found or the whole is refused.
+        #[test]
+        fn nothing_hides_a_directive(before in "[a-z;{} \"'\\\\#$\n]{0,12}", after in "[a-z;{} \"'\\\\#$\n]{0,12}") {
+            let text = format!("{before}\n;deny all;{after}");
+            if let (Some(found), Some(_)) = (directives(&text), directives(&format!("{before}\n;"))) {
+                prop_assert!(found.iter().any(|it| it.name() == "deny"), "{text:?}: {found:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Names that nobody knows: what they were probably meant to be.
+
+use super::{PREFIX, table};
+
+/// What people write for it.
+const SYNONYMS: [(&str, &str); 14] = [
+    ("allow-source-range", "allowlist-source-range"),
+    ("auth-headers", "auth-response-headers"),
+    ("basic-auth", "auth-type"),
+    ("body-size", "proxy-body-size"),
+    ("cors", "enable-cors"),
+    ("deny-source-range", "denylist-source-range"),
+    ("hsts", "the ConfigMap's key hsts"),
+    ("ip-whitelist", "allowlist-source-range"),
+    ("max-body-size", "proxy-body-size"),
+    ("rate-limit", "limit-rps"),
+    ("redirect", "permanent-redirect"),
+    ("rewrite", "rewrite-target"),
+    ("sticky-session", "affinity"),
+    ("whitelist", "allowlist-source-range"),
+];
+
+/// The longest text that is compared: no name is longer.
+const LONGEST: usize = 60;
+
+/// The name that was probably meant.
+pub(super) fn suggestion(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    if name.len() > LONGEST {
+        return None;
+    }
+    if let Some((_, meant)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == name) {
+        return Some(meant);
+    }
+    if let Some(known) = table::names().find(|known| *known == name) {
+        return Some(known);
+    }
+    let ends = format!("-{name}");
+    let mut longer = table::names().filter(|known| known.ends_with(&ends));
+    if let (Some(only), None) = (longer.next(), longer.next()) {
+        return Some(only);
+    }
+    // One slip for each five letters, and a little more for long names.
+    let most = (name.len() / 5).clamp(1, 3);
+    let known = table::names().filter(|known| known.len().abs_diff(name.len()) <= most);
+    let near = known.map(|known| (distance(&name, known), known)).filter(|(distance, _)| *distance <= most);
+    near.min().map(|(_, known)| known)
+}
+
+/// Why an annotation of another prefix was probably meant for us, if it was.
+pub(super) fn foreign(key: &str) -> Option<String> {
+    let (prefix, name) = key.split_once('/')?;
+    let ours = PREFIX.trim_end_matches('/');
+    if prefix.len() > LONGEST || prefix == ours {
+        return None;
+    }
+    let is_known = table::find(name).is_some();
+    let is_other = matches!(prefix, "nginx.org" | "nginx.com");
+    let is_old = prefix == "ingress.kubernetes.io" && is_known;
+    let is_near = distance(&prefix.to_ascii_lowercase(), ours) <= 3;
+    let reason = if is_other {
+        format!("belongs to another controller and has no effect: those of this one begin with {PREFIX}")
+    } else if is_old || is_near {
+        format!("has no effect: annotations begin with {PREFIX}")
+    } else {
+        return None;
+    };
+    Some(reason)
+}
+
+/// How many letters are to be changed, left out, put in or swapped with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let is_other = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + is_other);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_people_write() {
+        for (name, meant) in [
+            ("body-size", "proxy-body-size"),
+            ("send-timeout", "proxy-send-timeout"),
+            ("rate-limit", "limit-rps"),
+            ("read-timeout", "proxy-read-timeout"),
+            ("proxy-reed-timeout", "proxy-read-timeout"),
+            ("ssl_redirect", "ssl-redirect"),
+            ("rewrite-traget", "rewrite-target"),
+            ("Use-Regex", "use-regex"),
+            ("backend-protocols", "backend-protocol"),
+            ("whitelist-source-ranges", "whitelist-source-range"),
+        ] {
+            assert_eq!(suggestion(name), Some(meant), "{name}");
+        }
+        for name in ["frobnicate", "", "x", "no-such-thing", "timeout"] {
+            assert_eq!(suggestion(name), None, "{name}");
+        }
+        assert_eq!(suggestion(&"a".repeat(1 << 20)), None);
+    }
+
+    #[test]
+    fn prefixes_that_people_write() {
+        for key in [
+            "nignx.ingress.kubernetes.io/ssl-redirect",
+            "nginx.ingress.kubernetes.io.io/x",
+            "ngnix.ingress.kubernetes.io/anything",
+            "nginx.ingress.kubernets.io/rewrite-target",
+            "ingress.kubernetes.io/rewrite-target",
+            "nginx.org/client-max-body-size",
+        ] {
+            assert!(foreign(key).is_some(), "{key}");
+        }
+        for key in [
+            "nginx.ingress.kubernetes.io/x",
+            "kubernetes.io/ingress.class",
+            "ingress.kubernetes.io/whitelist-x-forwarded-for",
+            "cert-manager.io/cluster-issuer",
+            "traefik.ingress.kubernetes.io/router.tls",
+            "haproxy.org/ssl-redirect",
+            "no-slash",
+        ] {
+            assert_eq!(foreign(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn synonyms_are_in_order() {
+        assert!(SYNONYMS.is_sorted_by_key(|(synonym, _)| synonym));
+    }
+}
