@@ -20,6 +20,7 @@ pub mod host;
 pub mod paths;
 pub mod reader;
 pub mod retire;
+pub mod timeouts;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use canary::CompiledCanary;
 pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
 pub use host::{Action, Alternative, HostEntry, Match, PathEntry, Upstream};
 pub use reader::{TableReader, Tables};
+pub use timeouts::Timeouts;
 
 use directory::Directory;
 

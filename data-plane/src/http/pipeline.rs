@@ -14,6 +14,7 @@ use crate::codec::head::RequestHead;
 use crate::codec::path;
 use crate::http::server::Server;
 use crate::local::timer::Timer;
+use crate::table::Timeouts;
 use decide::Decision;
 
 mod decide;
@@ -25,6 +26,7 @@ pub(crate) struct Call<'a> {
     pub(crate) server: &'a Rc<Server>,
     pub(crate) timer: &'a Timer,
     pub(crate) peer: &'a Peer,
+    pub(crate) timeouts: Timeouts,
 }
 
 /// Answers a request.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, ResponseHead, reason};
 use crate::local::Local;
+use crate::table::Timeouts;
 use crate::upstream::link::Link;
 
 pub(crate) use relay::Relay;
@@ -25,6 +26,8 @@ pub(crate) struct Reply {
     /// Set when the client gets no answer at all: it has gone, or its body was too long in coming (configmap.md 1.2,
     /// client-body-timeout: closed, with 408 only in the log).
     pub(crate) untold: Option<Kind>,
+    /// How long its body, or what is said after it, is waited for.
+    pub(crate) timeouts: Timeouts,
 }
 
 /// What follows the head.
@@ -49,7 +52,13 @@ impl Reply {
         head.declared_length = Some(body.len() as u64);
         head.fields.append(Known::Date, local.date.borrow().as_str().to_owned());
         head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
-        Self { head, body: ReplyBody::Page(body), close: false, untold: None }
+        Self {
+            head,
+            body: ReplyBody::Page(body),
+            close: false,
+            untold: None,
+            timeouts: local.limits.timeouts,
+        }
     }
 
     /// A page that leads elsewhere.

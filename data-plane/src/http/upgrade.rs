@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,11 +25,12 @@ pub(crate) async fn tunnel<S: Stream>(
     client: &mut S,
     rest: BytesMut,
     link: Link,
+    read: Duration,
 ) -> u64 {
     let Link { stream: mut endpoint, input, .. } = link;
     let mut up = Direction::new(rest);
     let mut down = Direction::new(input);
-    timer.arm(local.limits.read);
+    timer.arm(read);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = up.moved + down.moved;
         let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx)?;
@@ -37,7 +39,7 @@ pub(crate) async fn tunnel<S: Stream>(
             return Poll::Ready(Ok(()));
         }
         if up.moved + down.moved > before {
-            timer.arm(local.limits.read);
+            timer.arm(read);
         }
         timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     })

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::table::Timeouts;
+
 /// Sizes and times. Times are held to within a tenth of a second, never cut short.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -17,14 +19,8 @@ pub struct Limits {
     pub client_body: Duration,
     /// Between two writes to a client.
     pub client_send: Duration,
-    /// Opening a connection to an endpoint (proxy-connect-timeout).
-    pub connect: Duration,
-    /// Between two reads from an endpoint (proxy-read-timeout).
-    pub read: Duration,
-    /// Between two writes to an endpoint (proxy-send-timeout).
-    pub send: Duration,
-    /// Endpoints that a request is tried on (proxy-next-upstream-tries).
-    pub tries: usize,
+    /// Times and tries of requests whose location has none of its own.
+    pub timeouts: Timeouts,
     /// Bytes of a request body that are read before it is sent on, which makes the request replayable.
     pub replayable_body: usize,
     /// Idle connections to endpoints that one worker keeps, to all of them together.
@@ -62,10 +58,7 @@ impl Default for Limits {
             idle: Duration::from_secs(75),
             client_body: Duration::from_secs(60),
             client_send: Duration::from_secs(60),
-            connect: Duration::from_secs(5),
-            read: Duration::from_secs(60),
-            send: Duration::from_secs(60),
-            tries: 3,
+            timeouts: Timeouts::default(),
             replayable_body: 64 * 1024,
             idle_upstreams: idle_upstreams(MAX_CONNECTIONS),
             upstream_idle: Duration::from_secs(60),

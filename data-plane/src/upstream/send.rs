@@ -15,6 +15,7 @@ use crate::codec::head::ResponseHead;
 use crate::codec::outgoing::Outgoing;
 use crate::local::Local;
 use crate::local::timer::Timer;
+use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
 
 /// Interim responses before the final one; more are an attack or a fault (security.md 5).
@@ -31,6 +32,8 @@ pub(crate) struct Request<'a> {
     pub(crate) to_head: bool,
     /// Whether it asks for another protocol.
     pub(crate) upgrade: bool,
+    /// How long it waits.
+    pub(crate) timeouts: Timeouts,
 }
 
 /// An answer's head.
@@ -65,7 +68,7 @@ pub(crate) async fn send<B: RequestBody>(
 ) -> Result<Answered, Failed> {
     let mut sending = Sending::new(request);
     let mut answer = Answer::default();
-    timer.arm(local.limits.send);
+    timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
         if let Err(error) = sending.poll(local, timer, link, payload, cx) {
             return Poll::Ready(Err(error));
@@ -114,6 +117,7 @@ struct Sending<'r> {
     place: usize,
     state: State,
     broken: Option<io::Error>,
+    timeouts: Timeouts,
 }
 
 impl<'r> Sending<'r> {
@@ -124,6 +128,7 @@ impl<'r> Sending<'r> {
             place: 0,
             state: State::Sending,
             broken: None,
+            timeouts: request.timeouts,
         }
     }
 
@@ -145,16 +150,16 @@ impl<'r> Sending<'r> {
             match self.out.poll_write(&mut link.stream, cx) {
                 Poll::Ready(Ok(())) if self.state == State::Ending => {
                     self.state = State::Sent;
-                    timer.arm(local.limits.read);
+                    timer.arm(self.timeouts.read);
                 }
-                Poll::Ready(Ok(())) => timer.arm(local.limits.send),
+                Poll::Ready(Ok(())) => timer.arm(self.timeouts.send),
                 Poll::Ready(Err(error)) => {
                     self.broken = Some(error);
                     self.state = State::Broken;
                 }
                 Poll::Pending => {
                     if self.out.written() > before {
-                        timer.arm(local.limits.send);
+                        timer.arm(self.timeouts.send);
                     }
                     return Ok(());
                 }
@@ -259,7 +264,7 @@ impl Answer {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Kind::Closed.into())),
                 Poll::Ready(Ok(_)) => {
                     self.begun = true;
-                    timer.arm(local.limits.read);
+                    timer.arm(request.timeouts.read);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::Closed, error))),
                 Poll::Pending => return Poll::Pending,

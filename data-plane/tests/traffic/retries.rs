@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use data_plane::codec::error::Kind;
 use data_plane::local::Limits;
+use data_plane::table::Timeouts;
 
 use super::harness::*;
 
@@ -80,7 +81,10 @@ fn a_kept_connection_that_died_costs_nobody_a_request() {
 #[test]
 fn silence_is_504() {
     let origin = Origin::raw(|_stream, _, _| std::thread::park());
-    let limits = Limits { read: Duration::from_millis(1), ..Limits::default() };
+    let limits = Limits {
+        timeouts: Timeouts { read: Duration::from_millis(1), ..Timeouts::default() },
+        ..Limits::default()
+    };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     let response = client.get("/");
@@ -151,7 +155,7 @@ fn once_then(bytes: &'static str, together: usize) -> Origin {
 #[test]
 fn a_dead_kept_connection_is_no_try_and_after_it_none_is_taken() {
     let origin = once_then("", 2);
-    let limits = Limits { tries: 1, ..Limits::default() };
+    let limits = Limits { timeouts: Timeouts { tries: 1, ..Timeouts::default() }, ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     // Two of them are kept, and will both die.
     let mut clients = [Client::new(proxy.http), Client::new(proxy.http)];
@@ -168,7 +172,7 @@ fn a_dead_kept_connection_is_no_try_and_after_it_none_is_taken() {
 #[test]
 fn a_kept_connection_that_dies_within_an_answer_is_a_try() {
     let origin = once_then("HTTP/1.1 20", 1);
-    let limits = Limits { tries: 1, ..Limits::default() };
+    let limits = Limits { timeouts: Timeouts { tries: 1, ..Timeouts::default() }, ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     let statuses: Vec<u16> = (0..4).map(|_| client.ask(&request("PUT")).status).collect();
@@ -184,7 +188,10 @@ fn what_may_have_been_acted_upon_is_not_sent_again_after_silence() {
         }
     });
     let good = Origin::says("good");
-    let limits = Limits { read: Duration::from_millis(1), ..Limits::default() };
+    let limits = Limits {
+        timeouts: Timeouts { read: Duration::from_millis(1), ..Timeouts::default() },
+        ..Limits::default()
+    };
     let proxy = Proxy::serving(limits, &[silent.address, good.address]);
     let mut client = Client::new(proxy.http);
     for method in ["POST", "LOCK", "PATCH"] {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 
@@ -38,12 +39,12 @@ pub(super) async fn write<S: Stream>(
     client: Client,
     tally: &mut Tally,
 ) -> Result<After, ProxyError> {
-    let Reply { head, mut body, .. } = reply;
+    let Reply { head, mut body, timeouts, .. } = reply;
     tally.replied(head.status);
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
-    let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false };
-    timer.arm(local.limits.read);
+    let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read };
+    timer.arm(timeouts.read);
     let outcome =
         poll_fn(|cx| answer.poll(local, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;
     timer.disarm();
@@ -61,6 +62,8 @@ struct Answer<'a> {
     out: Outgoing<'a>,
     writer: BodyWriter,
     ended: bool,
+    /// How long the backend may take for the next piece.
+    read: Duration,
 }
 
 impl Answer<'_> {
@@ -82,7 +85,7 @@ impl Answer<'_> {
             if !self.out.is_empty() {
                 let before = self.out.written();
                 match self.out.poll_write(stream, cx) {
-                    Poll::Ready(Ok(())) => timer.arm(local.limits.read),
+                    Poll::Ready(Ok(())) => timer.arm(self.read),
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
                     }
@@ -106,7 +109,7 @@ impl Answer<'_> {
                 continue;
             }
             match body.poll_more(cx) {
-                Poll::Ready(Ok(())) => timer.arm(local.limits.read),
+                Poll::Ready(Ok(())) => timer.arm(self.read),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if poll_gone(stream, input, cx).is_ready() => {
                     return Poll::Ready(Err(Kind::ClientGone.into()));

@@ -165,7 +165,7 @@ impl<S: Stream> Session<S> {
         };
 
         let mut body = ClientBody::new(stream, input, head);
-        let call = Call { server, timer, peer };
+        let call = Call { server, timer, peer, timeouts: server.local.limits.timeouts };
         let mut reply = pipeline::serve(call, head, &mut body, tally).await;
         let over = body.is_over();
         tally.received = body.received();
@@ -178,6 +178,7 @@ impl<S: Stream> Session<S> {
         let mut client = Client::of(head);
         client.keep_alive &= over && !reply.close && !server.local.closing();
         reply.close = !client.keep_alive;
+        let read = reply.timeouts.read;
         let written = answer::write(&server.local, timer, (stream, input), reply, client, tally).await;
         let after = match written {
             Ok(After::Close) if tunnel => return false,
@@ -197,7 +198,7 @@ impl<S: Stream> Session<S> {
             }
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
-                let bytes = upgrade::tunnel(&server.local, timer, stream, rest, *link).await;
+                let bytes = upgrade::tunnel(&server.local, timer, stream, rest, *link, read).await;
                 tally.relayed(usize::try_from(bytes).unwrap_or(usize::MAX));
                 false
             }

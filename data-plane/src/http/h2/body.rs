@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -21,6 +22,8 @@ pub(super) struct StreamBody {
     timer: Timer,
     account: Account,
     body: ReplyBody,
+    /// How long the backend may take for the next piece.
+    read: Duration,
     pace: Pace,
     /// Whether a frame was given and no other one asked for since.
     given: bool,
@@ -32,13 +35,13 @@ impl StreamBody {
     pub(super) fn new(
         local: Rc<Local>,
         account: Account,
-        body: ReplyBody,
+        (body, read): (ReplyBody, Duration),
         pace: Pace,
         counted: Counted,
     ) -> Self {
         let timer = local.timers.timer();
-        timer.arm(local.limits.read);
-        Self { local, timer, account, body, pace, given: false, _counted: counted }
+        timer.arm(read);
+        Self { local, timer, account, body, read, pace, given: false, _counted: counted }
     }
 }
 
@@ -54,7 +57,7 @@ impl Body for StreamBody {
         this.pace.asked();
         // The backend did not keep us waiting while the client did.
         if std::mem::take(&mut this.given) {
-            this.timer.arm(this.local.limits.read);
+            this.timer.arm(this.read);
         }
         // An error resets the stream, so that the client can tell a broken body from a whole one.
         let broken = |this: &Self, error: ProxyError| {
@@ -77,7 +80,7 @@ impl Body for StreamBody {
                 Err(error) => return broken(this, error),
             }
             match this.body.poll_more(cx) {
-                Poll::Ready(Ok(())) => this.timer.arm(this.local.limits.read),
+                Poll::Ready(Ok(())) => this.timer.arm(this.read),
                 Poll::Ready(Err(error)) => return broken(this, error),
                 Poll::Pending => {
                     return match this.timer.poll_elapsed(cx) {

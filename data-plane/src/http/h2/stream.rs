@@ -89,7 +89,8 @@ pub(super) async fn answer(
     let mut reply = None;
     if let Some(head) = &mut account.head {
         let mut body = Received { incoming, received: 0 };
-        let call = Call { server: &server, timer: &timer, peer: &peer };
+        let timeouts = server.local.limits.timeouts;
+        let call = Call { server: &server, timer: &timer, peer: &peer, timeouts };
         reply = Some(pipeline::serve(call, head, &mut body, &mut account.tally).await);
         account.tally.received = body.received;
     }
@@ -110,7 +111,7 @@ fn response(
     pace: Pace,
     counted: Counted,
 ) -> Response<StreamBody> {
-    let Reply { head, mut body, .. } = reply;
+    let Reply { head, mut body, timeouts, .. } = reply;
     account.tally.replied(head.status);
     let bodiless = to_head || matches!(head.status, 204 | 304) || head.framing.is_empty();
     if bodiless {
@@ -118,7 +119,13 @@ fn response(
         let _ = body.buffered();
         body = ReplyBody::Empty;
     }
-    let mut response = Response::new(StreamBody::new(Rc::clone(&server.local), account, body, pace, counted));
+    let mut response = Response::new(StreamBody::new(
+        Rc::clone(&server.local),
+        account,
+        (body, timeouts.read),
+        pace,
+        counted,
+    ));
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();

@@ -11,7 +11,6 @@ use crate::codec::h1::write_request;
 use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::account::Tally;
 use crate::http::reply::{Relay, Reply, ReplyBody};
-use crate::http::server::Server;
 use crate::table::{BackendCell, Endpoint};
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
@@ -37,7 +36,7 @@ pub(super) async fn forward<B: RequestBody>(
             return Reply::failure(&server.local, &error);
         }
     };
-    reply(server, &chosen.cell, reached, answered)
+    reply(call, &chosen.cell, reached, answered)
 }
 
 /// An endpoint and the connection that an answer came over.
@@ -54,7 +53,7 @@ async fn attempt<B: RequestBody>(
     chosen: &Chosen,
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
-    let Call { server, timer, .. } = call;
+    let Call { server, timer, timeouts, .. } = call;
     let (mut payload, framing) = Payload::prepare(body, head.framing, &server.local.limits, timer).await?;
     let target = target(head, chosen);
     let writer = write_request(
@@ -64,12 +63,17 @@ async fn attempt<B: RequestBody>(
         head.host.raw(),
         framing,
     );
-    let request =
-        Request { head: text, writer, to_head: head.method == Method::Head, upgrade: head.upgrade.is_some() };
+    let request = Request {
+        head: text,
+        writer,
+        to_head: head.method == Method::Head,
+        upgrade: head.upgrade.is_some(),
+        timeouts,
+    };
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
     let once = !idempotent || !matches!(payload, Payload::Whole { .. });
-    let mut tries = server.local.limits.tries;
+    let mut tries = timeouts.tries;
     let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
@@ -131,13 +135,13 @@ async fn link(
     fresh: bool,
     once: bool,
 ) -> Result<Link, ProxyError> {
-    let Call { server, timer, .. } = call;
+    let Call { server, timer, timeouts, .. } = call;
     let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, once) };
     if let Some(link) = kept {
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    let connecting = timer.limit(server.local.limits.connect, Link::connect(endpoint.address));
+    let connecting = timer.limit(timeouts.connect, Link::connect(endpoint.address));
     match connecting.await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
@@ -159,7 +163,8 @@ fn target(head: &RequestHead, chosen: &Chosen) -> Option<Vec<u8>> {
 }
 
 /// Turns a backend's answer into ours: what it says to a proxy stays here (controller.md 9).
-fn reply(server: &Rc<Server>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
+fn reply(call: Call<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
+    let Call { server, timeouts, .. } = call;
     let Reached { endpoint, link } = reached;
     let Answered { mut head, whole } = answered;
     head.fields.retain(|known, _| {
@@ -185,5 +190,5 @@ fn reply(server: &Rc<Server>, cell: &BackendCell, reached: Reached, answered: An
         let date = server.local.date.borrow().as_str().to_owned();
         head.fields.add(Known::Date, date);
     }
-    Reply { head, body, close: false, untold: None }
+    Reply { head, body, close: false, untold: None, timeouts }
 }

@@ -1,0 +1,28 @@
+//! How long a request waits for endpoints, and how many of them it is tried on.
+
+use std::time::Duration;
+
+/// Times and tries of one request. They travel with it, for each location may have its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// Opening a connection to an endpoint (proxy-connect-timeout).
+    pub connect: Duration,
+    /// Between two writes to an endpoint (proxy-send-timeout).
+    pub send: Duration,
+    /// Between two reads from an endpoint (proxy-read-timeout).
+    pub read: Duration,
+    /// Endpoints that a request is tried on (proxy-next-upstream-tries).
+    pub tries: usize,
+}
+
+/// ingress-nginx' own.
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            send: Duration::from_secs(60),
+            read: Duration::from_secs(60),
+            tries: 3,
+        }
+    }
+}
