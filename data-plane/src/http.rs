@@ -8,13 +8,10 @@
 //!
 //! **Invariant:** the pipeline knows only our head and body types; which version a client speaks ends at the edge.
 
-pub(crate) mod account;
 pub(crate) mod conn;
-pub(crate) mod forwarded;
 pub(crate) mod h2;
 pub(crate) mod peer;
 pub(crate) mod pipeline;
-pub(crate) mod redirect;
 pub(crate) mod reply;
 pub(crate) mod server;
 pub(crate) mod upgrade;

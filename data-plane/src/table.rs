@@ -29,7 +29,7 @@ use certified::Certified;
 pub use apply::Writer;
 pub use canary::CompiledCanary;
 pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
-pub use host::{Action, Alternative, HostEntry, Match, PathEntry, Upstream};
+pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
 pub use reader::{TableReader, Tables};
 pub use timeouts::Timeouts;
 

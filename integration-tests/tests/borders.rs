@@ -139,9 +139,6 @@ const DATA_PLANE: &[&str] = &[
     // Connections and requests.
     "http/server",
     "http/peer",
-    "http/forwarded",
-    "http/account",
-    "http/redirect",
     "http/reply",
     "http/upgrade",
     "http/pipeline",

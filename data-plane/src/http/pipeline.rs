@@ -1,60 +1,46 @@
-//! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4).
+//! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
-//! The guard is behind us: a head that gets here passed it. Everything until a backend is chosen is synchronous and
-//! sees one table; after that nothing looks at a table again.
+//! ```text
+//! locate ─▶ redirect ─▶ pick ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//!    └─────────┴──────────┴── a reply of our own ──┘
+//! ```
+//!
+//! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
+//! a table; what the later ones need goes with the [`Exchange`].
+//!
+//! **Invariant:** every answer passes `respond`, a page of ours as well as a backend's.
 
-use std::rc::Rc;
+use std::ops::ControlFlow;
 
-use super::account::Tally;
-use super::forwarded;
-use super::peer::Peer;
 use super::reply::Reply;
 use crate::codec::body::RequestBody;
-use crate::codec::head::RequestHead;
-use crate::codec::path;
-use crate::http::server::Server;
-use crate::local::timer::Timer;
-use crate::table::Timeouts;
-use decide::Decision;
 
-mod decide;
-mod forward;
+pub(crate) use exchange::{Call, Exchange};
+pub(crate) use respond::refusal;
 
-/// Where a request came from, and what it may use.
-#[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) server: &'a Rc<Server>,
-    pub(crate) timer: &'a Timer,
-    pub(crate) peer: &'a Peer,
-    pub(crate) timeouts: Timeouts,
-}
+mod exchange;
+mod forwarded;
+mod locate;
+pub(crate) mod log;
+mod pick;
+mod redirect;
+mod respond;
+mod send;
+
+/// What a phase says: go on, with what it found, or answer with this.
+type Step<T = ()> = ControlFlow<Reply, T>;
 
 /// Answers a request.
-pub(crate) async fn serve<B: RequestBody>(
-    call: Call<'_>,
-    head: &mut RequestHead,
-    body: &mut B,
-    tally: &mut Tally,
-) -> Reply {
-    let Call { server, peer, .. } = call;
+pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut B) -> Reply {
+    let (ControlFlow::Break(reply) | ControlFlow::Continue(reply)) = phases(&mut exchange, body).await;
+    respond::respond(&exchange, reply)
+}
 
-    // Once, before routing: every later step goes by this path.
-    let Ok(normal) = path::normalise(head.path()) else {
-        server.local.metrics.refusals.add(1);
-        return Reply::refusal(&server.local, 400);
-    };
-    // Host, path, redirects, canary: from one table, in one go.
-    let chosen =
-        match server.with_table(|table| decide::decide(table, &server.local, peer, head, &normal, tally)) {
-            Decision::Proxy(chosen) => chosen,
-            Decision::Answer(status) => return Reply::page(&server.local, status),
-            Decision::Refuse => {
-                server.local.metrics.refusals.add(1);
-                return Reply::refusal(&server.local, 400);
-            }
-            Decision::Redirect(status, location) => return Reply::redirect(&server.local, status, location),
-            Decision::Healthy => return Reply::healthy(&server.local),
-        };
-    tally.id = forwarded::apply(head, peer);
-    forward::forward(call, head, body, tally, chosen).await
+async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {
+    locate::locate(exchange)?;
+    redirect::redirect(exchange)?;
+    let cell = pick::pick(exchange)?;
+    // Not before: a canary is chosen by what the client sent.
+    forwarded::forwarded(exchange);
+    ControlFlow::Continue(send::send(exchange, body, &cell).await)
 }

@@ -66,12 +66,15 @@ impl HostEntry {
 #[derive(Debug)]
 pub enum Match<'a> {
     /// A declared path.
-    Path(&'a PathEntry),
+    Path(&'a Arc<PathEntry>),
     /// Nothing equals it, and it was declared with a slash at the end: 301 (annotations.md 3.2).
     AddSlash,
     /// No declared path: the default backend.
     None,
 }
+
+/// What ingress-nginx calls the default backend (balancing.md 1).
+pub const DEFAULT_UPSTREAM: &str = "upstream-default-backend";
 
 /// What a declared path does.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct PathEntry {
     pub ssl_redirect: bool,
     /// Plain requests go to https. Annotation, else ConfigMap, else false; false for paths of ACME challenges.
     pub force_ssl_redirect: bool,
+    /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
+    pub upstream_name: Arc<str>,
     /// `namespace/name` of the Ingress that declared it.
     pub owner: Arc<str>,
     /// Name of its Service; empty for the default backend.

@@ -10,7 +10,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
 use crate::codec::stream::{Stream, poll_gone};
-use crate::http::account::Tally;
+use crate::http::pipeline::log::Tally;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
 use crate::local::timer::Timer;

@@ -14,10 +14,10 @@ use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
 use crate::codec::stream::{Stream, make_room, poll_fill};
-use crate::http::account::Account;
 use crate::http::peer::Peer;
-use crate::http::pipeline::{self, Call};
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::pipeline::log::Account;
+use crate::http::pipeline::{self, Call, Exchange};
+use crate::http::reply::ReplyBody;
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::timer::Timer;
@@ -159,15 +159,18 @@ impl<S: Stream> Session<S> {
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
         let Self { server, peer, timer, stream, input, .. } = self;
         let mut account = Account::new(&server.local, peer, Some(head));
-        let tally = &mut account.tally;
-        let Some(head) = &mut account.head else {
+        let Some(head) = &account.head else {
             return false;
         };
-
+        let mut client = Client::of(head);
         let mut body = ClientBody::new(stream, input, head);
-        let call = Call { server, timer, peer, timeouts: server.local.limits.timeouts };
-        let mut reply = pipeline::serve(call, head, &mut body, tally).await;
+        let call = Call { server, timer, peer };
+        let Some(exchange) = Exchange::new(call, &mut account) else {
+            return false;
+        };
+        let mut reply = pipeline::serve(exchange, &mut body).await;
         let over = body.is_over();
+        let tally = &mut account.tally;
         tally.received = body.received();
 
         if let Some(why) = reply.untold {
@@ -175,7 +178,6 @@ impl<S: Stream> Session<S> {
             return false;
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
-        let mut client = Client::of(head);
         client.keep_alive &= over && !reply.close && !server.local.closing();
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
@@ -209,10 +211,9 @@ impl<S: Stream> Session<S> {
     async fn refuse(&mut self, error: HeadError) {
         let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
-        server.local.metrics.refusals.add(1);
         let mut account = Account::refused(&server.local, peer, input);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
-        let reply = Reply::refusal(&server.local, error.status());
+        let reply = pipeline::refusal(&server.local, error.status());
         let written =
             answer::write(&server.local, timer, (stream, input), reply, client, &mut account.tally).await;
         drop(account);

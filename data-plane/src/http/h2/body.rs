@@ -11,7 +11,7 @@ use http_body::{Body, Frame};
 use super::pace::Pace;
 use super::stream::Counted;
 use crate::codec::error::{Kind, ProxyError};
-use crate::http::account::Account;
+use crate::http::pipeline::log::Account;
 use crate::http::reply::ReplyBody;
 use crate::local::Local;
 use crate::local::timer::Timer;

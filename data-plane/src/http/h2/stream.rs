@@ -14,9 +14,9 @@ use super::pace::Pace;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
-use crate::http::account::Account;
 use crate::http::peer::Peer;
-use crate::http::pipeline::{self, Call};
+use crate::http::pipeline::log::Account;
+use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::http::server::Server;
 
@@ -76,9 +76,8 @@ pub(super) async fn answer(
     let head = match head {
         Ok(head) => Box::new(head),
         Err(error) => {
-            server.local.metrics.refusals.add(1);
             let account = Account::new(&server.local, &peer, None);
-            let reply = Reply::refusal(&server.local, error.status());
+            let reply = pipeline::refusal(&server.local, error.status());
             return Ok(response(server, account, reply, false, pace, counted));
         }
     };
@@ -86,15 +85,13 @@ pub(super) async fn answer(
     drop(parts);
     let to_head = head.method == Method::Head;
     let mut account = Account::new(&server.local, &peer, Some(head));
-    let mut reply = None;
-    if let Some(head) = &mut account.head {
-        let mut body = Received { incoming, received: 0 };
-        let timeouts = server.local.limits.timeouts;
-        let call = Call { server: &server, timer: &timer, peer: &peer, timeouts };
-        reply = Some(pipeline::serve(call, head, &mut body, &mut account.tally).await);
-        account.tally.received = body.received;
-    }
-    let reply = reply.unwrap_or_else(|| Reply::refusal(&server.local, 500));
+    let mut body = Received { incoming, received: 0 };
+    let call = Call { server: &server, timer: &timer, peer: &peer };
+    let reply = match Exchange::new(call, &mut account) {
+        Some(exchange) => pipeline::serve(exchange, &mut body).await,
+        None => pipeline::refusal(&server.local, 500),
+    };
+    account.tally.received = body.received;
     if let Some(why) = reply.untold {
         account.tally.untold(why);
         return Err(why.into());

@@ -10,7 +10,7 @@ use super::config::Config;
 use super::refusal::parts;
 use super::secrets::Secrets;
 use crate::table::CompiledCanary;
-use crate::table::host::{Action, Alternative, HostEntry, PathEntry, Upstream};
+use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathEntry, Upstream};
 use crate::table::paths::Declared;
 
 /// Requests for ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
@@ -85,9 +85,16 @@ impl<'a> Builder<'a> {
             (None, _, Some(None)) => Action::Unavailable,
             (None, _, Some(Some(upstream))) => Action::Backend(upstream),
         };
+        let upstream_name = match &action {
+            Action::Backend(upstream) => Arc::clone(&upstream.name),
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
+                backend.map_or_else(|| DEFAULT_UPSTREAM.into(), name_of)
+            }
+        };
         PathEntry {
             declared: path.path.as_str().into(),
             action,
+            upstream_name,
             ssl_redirect: merged(route.ssl_redirect, settings.ssl_redirect, true),
             force_ssl_redirect: merged(route.force_ssl_redirect, settings.force_ssl_redirect, false),
             owner: Arc::clone(owner),

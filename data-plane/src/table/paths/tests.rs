@@ -11,6 +11,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         action: Action::DefaultBackend,
         ssl_redirect: true,
         force_ssl_redirect: false,
+        upstream_name: "".into(),
         owner: "ns/name".into(),
         service: "".into(),
         port: "".into(),
@@ -63,7 +64,7 @@ fn slow<'a>(table: &'a [Declared], request: &str) -> Slow<'a> {
 fn fast<'a>(router: &'a Router, request: &str) -> Slow<'a> {
     match router.route(request.as_bytes()) {
         Match::Path(entry) => {
-            let same = |it: &&Declared| std::ptr::eq(&raw const *it.entry, &raw const *entry);
+            let same = |it: &&Declared| Arc::ptr_eq(&it.entry, entry);
             let found = router.declared().iter().find(same).unwrap();
             Slow::Path(&found.entry.declared, found.kind)
         }

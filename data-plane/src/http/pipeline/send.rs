@@ -2,41 +2,38 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Call;
-use super::decide::Chosen;
+use super::{Call, Exchange};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError, Retry};
 use crate::codec::h1::write_request;
-use crate::codec::head::{Known, Method, RequestHead};
-use crate::http::account::Tally;
+use crate::codec::head::Method;
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::table::{BackendCell, Endpoint};
+use crate::upstream;
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
 use crate::upstream::payload::Payload;
-use crate::upstream::send::{self, Answered, Failed, Request};
+use crate::upstream::send::{Answered, Failed, Request};
 
 /// Sends a request and gives the answer, or the page that stands for none.
-pub(super) async fn forward<B: RequestBody>(
-    call: Call<'_>,
-    head: &RequestHead,
+pub(super) async fn send<B: RequestBody>(
+    exchange: &mut Exchange<'_>,
     body: &mut B,
-    tally: &mut Tally,
-    chosen: Chosen,
+    cell: &Arc<BackendCell>,
 ) -> Reply {
-    let server = call.server;
-    let mut text = server.local.buffers.text();
-    let outcome = attempt(call, head, body, tally, &chosen, &mut text).await;
-    server.local.buffers.give_text(text);
-    let (reached, answered) = match outcome {
-        Ok(outcome) => outcome,
+    let local = &exchange.call.server.local;
+    let mut text = local.buffers.text();
+    let outcome = attempt(exchange, body, cell, &mut text).await;
+    local.buffers.give_text(text);
+    match outcome {
+        Ok((reached, answered)) => reply(exchange, cell, reached, answered),
         Err(error) => {
             tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "request failed");
-            return Reply::failure(&server.local, &error);
+            Reply::failure(local, &error)
         }
-    };
-    reply(call, &chosen.cell, reached, answered)
+    }
 }
 
 /// An endpoint and the connection that an answer came over.
@@ -46,16 +43,15 @@ struct Reached {
 }
 
 async fn attempt<B: RequestBody>(
-    call: Call<'_>,
-    head: &RequestHead,
+    exchange: &mut Exchange<'_>,
     body: &mut B,
-    tally: &mut Tally,
-    chosen: &Chosen,
+    cell: &Arc<BackendCell>,
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
-    let Call { server, timer, timeouts, .. } = call;
+    let target = target(exchange);
+    let Exchange { call, head, tally, timeouts, .. } = exchange;
+    let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
     let (mut payload, framing) = Payload::prepare(body, head.framing, &server.local.limits, timer).await?;
-    let target = target(head, chosen);
     let writer = write_request(
         text,
         head,
@@ -78,20 +74,22 @@ async fn attempt<B: RequestBody>(
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
     loop {
-        let picked = server.upstreams.borrow_mut().pick(&chosen.cell, &mut tried);
+        let picked = server.upstreams.borrow_mut().pick(cell, &mut tried);
         let endpoint = picked.ok_or(Kind::NoEndpoints)?;
         tally.asked(&endpoint);
-        let (failed, reused) = match link(call, &chosen.cell, &endpoint, fresh, once).await {
-            Ok(mut link) => match send::send(&server.local, timer, &mut link, &request, &mut payload).await {
-                Ok(answered) => {
-                    tally.answered(answered.head.status, false);
-                    return Ok((Reached { endpoint, link }, answered));
+        let (failed, reused) = match link(*call, timeouts.connect, cell, &endpoint, fresh, once).await {
+            Ok(mut link) => {
+                match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
+                    Ok(answered) => {
+                        tally.answered(answered.head.status, false);
+                        return Ok((Reached { endpoint, link }, answered));
+                    }
+                    Err(failed) => {
+                        link.rest(&server.local.buffers);
+                        (failed, link.reused)
+                    }
                 }
-                Err(failed) => {
-                    link.rest(&server.local.buffers);
-                    (failed, link.reused)
-                }
-            },
+            }
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
         let kind = failed.error.kind;
@@ -130,18 +128,19 @@ fn may_retry(failed: &Failed, idempotent: bool) -> bool {
 /// `once` says that the request cannot be sent twice.
 async fn link(
     call: Call<'_>,
+    limit: Duration,
     cell: &BackendCell,
     endpoint: &Endpoint,
     fresh: bool,
     once: bool,
 ) -> Result<Link, ProxyError> {
-    let Call { server, timer, timeouts, .. } = call;
+    let Call { server, timer, .. } = call;
     let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, once) };
     if let Some(link) = kept {
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    let connecting = timer.limit(timeouts.connect, Link::connect(endpoint.address));
+    let connecting = timer.limit(limit, Link::connect(endpoint.address));
     match connecting.await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
@@ -153,42 +152,25 @@ async fn link(
 }
 
 /// The target to send where it is not the client's own.
-fn target(head: &RequestHead, chosen: &Chosen) -> Option<Vec<u8>> {
-    let mut target = chosen.path.clone()?;
-    if let Some(query) = head.query() {
+fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
+    let mut target = exchange.target.clone()?;
+    if let Some(query) = exchange.head.query() {
         target.push(b'?');
         target.extend_from_slice(query);
     }
     Some(target)
 }
 
-/// Turns a backend's answer into ours: what it says to a proxy stays here (controller.md 9).
-fn reply(call: Call<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
-    let Call { server, timeouts, .. } = call;
+/// A backend's answer as a reply.
+fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, link } = reached;
-    let Answered { mut head, whole } = answered;
-    head.fields.retain(|known, _| {
-        !matches!(
-            known,
-            Known::Server
-                | Known::XAccelRedirect
-                | Known::XAccelExpires
-                | Known::XAccelLimitRate
-                | Known::XAccelBuffering
-                | Known::XAccelCharset
-        )
-    });
+    let Answered { head, whole } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(Box::new(link))
     } else {
+        let server = Rc::clone(exchange.call.server);
         let reusable = whole && head.keep_alive;
-        let relay = Relay::new(Rc::clone(server), head.framing, link, cell.id, endpoint, reusable);
-        ReplyBody::Relay(relay)
+        ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, endpoint, reusable))
     };
-    // nginx dates what the backend has not.
-    if !head.fields.has(Known::Date) {
-        let date = server.local.date.borrow().as_str().to_owned();
-        head.fields.add(Known::Date, date);
-    }
-    Reply { head, body, close: false, untold: None, timeouts }
+    Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
 }

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::forwarded::request_id;
-use super::peer::Peer;
 use crate::access_log::{Attempt, Record};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
+use crate::http::peer::Peer;
 use crate::local::Local;
-use crate::table::Endpoint;
+use crate::table::{DEFAULT_UPSTREAM, Endpoint, PathEntry};
 
 /// The status of a request whose client went before there was an answer; nginx' own.
 const CLIENT_GONE: u16 = 499;
@@ -32,6 +32,8 @@ pub(crate) struct Account {
     pub(crate) head: Option<Box<RequestHead>>,
     /// The first line of a head that could not be read.
     line: Bytes,
+    /// What takes it, once that is found.
+    pub(crate) location: Option<Arc<PathEntry>>,
     pub(crate) tally: Tally,
 }
 
@@ -45,8 +47,8 @@ pub(crate) struct Tally {
     sent: u64,
     /// Bytes of the request's body.
     pub(crate) received: u64,
-    /// Name of the upstream, once the path is found.
-    pub(crate) upstream: Option<Arc<str>>,
+    /// Whether no location takes it.
+    pub(crate) default_backend: bool,
     /// Name of the canary, when it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
     /// X-Request-ID.
@@ -68,12 +70,13 @@ impl Account {
             client: peer.address().ip(),
             head,
             line: Bytes::new(),
+            location: None,
             tally: Tally {
                 started: now,
                 status: 0,
                 sent: 0,
                 received: 0,
-                upstream: None,
+                default_backend: false,
                 alternative: None,
                 id: Bytes::new(),
                 silent: false,
@@ -187,7 +190,11 @@ impl Drop for Account {
             user_agent: head.and_then(|head| head.fields.get(Known::UserAgent)),
             received: tally.received + head.map_or(0, |head| head.size() as u64),
             took,
-            upstream: tally.upstream.as_deref().unwrap_or("-"),
+            upstream: match &self.location {
+                Some(location) => &location.upstream_name,
+                None if tally.default_backend => DEFAULT_UPSTREAM,
+                None => "-",
+            },
             alternative: tally.alternative.as_deref().unwrap_or_default(),
             attempts: &tally.attempts,
             request_id: &tally.id,

@@ -1,14 +1,35 @@
-//! Where redirects lead to.
+//! Which requests are sent elsewhere, and where to.
 
+use std::ops::ControlFlow::{Break, Continue};
+
+use super::{Exchange, Step};
 use crate::codec::host::Host;
+use crate::http::reply::Reply;
 use crate::listen::Scheme;
+
+/// ingress-nginx' default `http-redirect-code`.
+const TO_TLS: u16 = 308;
 
 /// What ingress-nginx calls the host of a request that names none.
 const NO_HOST: &[u8] = b"_";
 
+/// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3; the table
+/// has cleared both flags where the path is exempt).
+pub(super) fn redirect(exchange: &mut Exchange<'_>) -> Step {
+    let Some(location) = exchange.location.as_deref() else {
+        return Continue(());
+    };
+    let wanted = location.force_ssl_redirect || (location.ssl_redirect && exchange.has_tls);
+    if wanted && exchange.call.peer.scheme() == Scheme::Http {
+        let url = to_tls(&exchange.head.host, exchange.head.target());
+        return Break(Reply::redirect(&exchange.call.server.local, TO_TLS, url));
+    }
+    Continue(())
+}
+
 /// `Location` of the redirect to TLS (ingress-nginx behaviour, annotations.md 6.3): the host without its port, and the
 /// target as it came, of which one slash at the very end is cut, be it the query's.
-pub(crate) fn to_tls(host: &Host, target: &[u8]) -> Vec<u8> {
+fn to_tls(host: &Host, target: &[u8]) -> Vec<u8> {
     let mut location = b"https://".to_vec();
     location.extend_from_slice(without_port(host.raw()));
     location.extend_from_slice(target.strip_suffix(b"/").unwrap_or(target));
@@ -17,7 +38,7 @@ pub(crate) fn to_tls(host: &Host, target: &[u8]) -> Vec<u8> {
 
 /// `Location` of the redirect to a path with the slash that it lacks (annotations.md 3.2): the connection's scheme, the
 /// host in lower case without port, the query kept. `path` is encoded.
-pub(crate) fn with_slash(scheme: Scheme, host: &Host, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn with_slash(scheme: Scheme, host: &Host, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     let mut location = scheme.as_str().as_bytes().to_vec();
     location.extend_from_slice(b"://");
     location.extend_from_slice(match host.name() {

@@ -2,15 +2,21 @@
 
 use bytes::Bytes;
 
-use super::peer::Peer;
+use super::Exchange;
 use crate::codec::head::{Known, RequestHead};
+use crate::http::peer::Peer;
+
+/// Tells the backend who asks.
+pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
+    exchange.tally.id = apply(exchange.head, exchange.call.peer);
+}
 
 /// Replaces the forwarding fields of a request by ours; gives the request's id.
 ///
 /// A client's own `X-Forwarded-For` and `-Host` are kept aside as `X-Original-Forwarded-*`, which it cannot forge. What
 /// only a proxy may say (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) is removed; `Forwarded` and `Via` pass, as
 /// in ingress-nginx.
-pub(crate) fn apply(head: &mut RequestHead, peer: &Peer) -> Bytes {
+fn apply(head: &mut RequestHead, peer: &Peer) -> Bytes {
     let host = head.host.raw_bytes();
     let fields = &mut head.fields;
     let forwarded_for = fields.joined(Known::XForwardedFor);
@@ -66,7 +72,7 @@ fn begins(name: &[u8], prefix: &[u8]) -> bool {
 }
 
 /// 32 lower-case hex digits.
-pub(crate) fn request_id() -> Bytes {
+pub(super) fn request_id() -> Bytes {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let random = fastrand::u128(..);
     (0..32).map(|place| DIGITS[(random >> (place * 4) & 15) as usize]).collect()

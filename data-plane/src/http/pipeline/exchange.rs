@@ -1,0 +1,54 @@
+//! A request on its way through the phases, and what they have found out about it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::log::{Account, Tally};
+use crate::codec::head::RequestHead;
+use crate::http::peer::Peer;
+use crate::http::server::Server;
+use crate::local::timer::Timer;
+use crate::table::{PathEntry, Timeouts};
+
+/// Where a request came from, and what it may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a Rc<Server>,
+    pub(crate) timer: &'a Timer,
+    pub(crate) peer: &'a Peer,
+}
+
+/// One request. Each phase reads what those before it wrote here, and writes its own.
+pub(crate) struct Exchange<'a> {
+    pub(super) call: Call<'a>,
+    pub(super) head: &'a mut RequestHead,
+    /// What takes the request, from `locate` on. It is the log's too, which outlives the phases.
+    ///
+    /// A request that is the last one to hold a location of an old table frees it: one path's, never a table.
+    pub(super) location: &'a mut Option<Arc<PathEntry>>,
+    /// What the log is told.
+    pub(super) tally: &'a mut Tally,
+    /// The path in its normal form, where that is not the path as it came.
+    pub(super) normal: Option<Vec<u8>>,
+    /// Path that the backend is sent in place of the request's own, already encoded.
+    pub(super) target: Option<Vec<u8>>,
+    /// Whether the host has TLS. Asked for plain requests alone.
+    pub(super) has_tls: bool,
+    /// Its location's, else the worker's.
+    pub(super) timeouts: Timeouts,
+}
+
+impl<'a> Exchange<'a> {
+    /// A request that nothing is known of but its head; `None` where that could not be read.
+    pub(crate) fn new(call: Call<'a>, account: &'a mut Account) -> Option<Self> {
+        let Account { head, location, tally, .. } = account;
+        let head = head.as_deref_mut()?;
+        let timeouts = call.server.local.limits.timeouts;
+        Some(Self { call, head, location, tally, normal: None, target: None, has_tls: false, timeouts })
+    }
+
+    /// The path by which it is routed: decoded, without dot segments and repeated slashes.
+    pub(super) fn path(&self) -> &[u8] {
+        self.normal.as_deref().unwrap_or_else(|| self.head.path())
+    }
+}

@@ -1,0 +1,128 @@
+//! Which location takes a request: from one table and the request's head, in one go.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+
+use super::{Exchange, Step, redirect};
+use crate::codec::head::RequestHead;
+use crate::codec::path::{self, Normalised, Verdict};
+use crate::http::reply::Reply;
+use crate::listen::Scheme;
+use crate::table::{Action, HostEntry, HostTable, Match, PathEntry};
+
+/// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
+const HEALTH: &[u8] = b"/healthz";
+
+/// What a path leads to.
+enum Found {
+    /// A location.
+    Location {
+        entry: Arc<PathEntry>,
+        /// Path that takes the place of the request's own, already encoded.
+        target: Option<Vec<u8>>,
+        has_tls: bool,
+    },
+    /// A location whose path has a slash more: this is its URL.
+    AddSlash(Vec<u8>),
+    /// None: the default backend. The log is spared the catch-all's (controller.md 8).
+    DefaultBackend { silent: bool },
+    /// Two of them, for two readers of the path.
+    Ambiguous,
+    /// The proxy itself is asked how it is.
+    HealthCheck,
+    /// Nothing is known of anything yet.
+    NoTable,
+}
+
+/// Which location a path leads to, to be compared.
+#[derive(PartialEq)]
+enum Location {
+    Path(*const PathEntry),
+    AddSlash,
+    None,
+}
+
+/// Finds the location. Answers where there is none, and where it may not be served.
+pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
+    let server = exchange.call.server;
+    let local = &server.local;
+    // Once, before routing: every later step goes by this path.
+    let Ok(Normalised { path, suspicious }) = path::normalise(exchange.head.path()) else {
+        local.metrics.refusals.add(1);
+        return Break(Reply::refusal(local, 400));
+    };
+    exchange.normal = match path {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(path) => Some(path),
+    };
+    let scheme = exchange.call.peer.scheme();
+    let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
+    let found = server.with_table(|table| find(table, scheme, exchange.head, &normal));
+    match found {
+        Found::Location { entry, target, has_tls } => {
+            exchange.target = target;
+            exchange.has_tls = has_tls;
+            // Before any redirect.
+            let denied = matches!(entry.action, Action::Denied(_));
+            *exchange.location = Some(entry);
+            if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
+        }
+        Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
+        Found::DefaultBackend { silent } => {
+            exchange.tally.silent = silent;
+            exchange.tally.default_backend = true;
+            Break(Reply::page(local, 404))
+        }
+        Found::Ambiguous => {
+            local.metrics.refusals.add(1);
+            Break(Reply::refusal(local, 400))
+        }
+        Found::HealthCheck => {
+            exchange.tally.silent = true;
+            Break(Reply::healthy(local))
+        }
+        Found::NoTable => Break(Reply::page(local, 404)),
+    }
+}
+
+fn find(table: &HostTable, scheme: Scheme, head: &RequestHead, normal: &Normalised<'_>) -> Found {
+    let name = head.host.name();
+    // The catch-all stands in the table.
+    let Some(host) = table.host(name) else {
+        return Found::NoTable;
+    };
+    let target = match path::forward(head.path(), normal, |path| location(host, path)) {
+        Verdict::Raw => None,
+        Verdict::Normal(path) => Some(path),
+        Verdict::Refuse => return Found::Ambiguous,
+    };
+    let catch_all = host.name() == shared::resource::CATCH_ALL;
+    let is_health_check = catch_all && normal.path.starts_with(HEALTH);
+    match host.route(&normal.path) {
+        Match::AddSlash => {
+            let path = path::re_encode(&normal.path);
+            Found::AddSlash(redirect::with_slash(scheme, &head.host, &path, head.query()))
+        }
+        Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
+            entry: Arc::clone(entry),
+            target,
+            has_tls: scheme == Scheme::Http && table.redirects_to_tls(name),
+        },
+        _ if is_health_check => Found::HealthCheck,
+        _ => Found::DefaultBackend { silent: catch_all },
+    }
+}
+
+/// Whether an Ingress has taken the path of health checks for a backend of its own.
+fn takes_health_checks(entry: &PathEntry) -> bool {
+    entry.declared.as_bytes().starts_with(HEALTH) && !matches!(entry.action, Action::DefaultBackend)
+}
+
+fn location(host: &HostEntry, path: &[u8]) -> Location {
+    match host.route(path) {
+        Match::Path(entry) => Location::Path(Arc::as_ptr(entry)),
+        Match::AddSlash => Location::AddSlash,
+        Match::None => Location::None,
+    }
+}

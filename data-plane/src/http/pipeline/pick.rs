@@ -1,0 +1,56 @@
+//! Which backend takes a request: the location's, or its canary, once for the request (balancing.md 7 and 9).
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Exchange, Step};
+use crate::codec::head::{Known, RequestHead};
+use crate::http::reply::Reply;
+use crate::table::{Action, Alternative, BackendCell};
+
+/// Chooses. Answers where there is nobody to choose.
+pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Arc<BackendCell>> {
+    let local = &exchange.call.server.local;
+    let upstream = match exchange.location.as_deref().map(|location| &location.action) {
+        Some(Action::Backend(upstream)) => upstream,
+        Some(Action::Denied(_) | Action::Unavailable) => return Break(Reply::page(local, 503)),
+        Some(Action::DefaultBackend) | None => return Break(Reply::page(local, 404)),
+    };
+    // First of all: without endpoints it is 503 also for those that the canary would take.
+    if upstream.cell.endpoints().list.is_empty() {
+        return Break(Reply::page(local, 503));
+    }
+    let canary = upstream.alternative.as_ref().filter(|alternative| takes(alternative, exchange.head));
+    let cell = match canary {
+        Some(alternative) => {
+            exchange.tally.alternative = Some(Arc::clone(&alternative.name));
+            &alternative.cell
+        }
+        None => &upstream.cell,
+    };
+    local.metrics.routed.add(1);
+    Continue(Arc::clone(cell))
+}
+
+/// Whether a canary takes a request. One without endpoints is passed over.
+fn takes(alternative: &Alternative, head: &RequestHead) -> bool {
+    let Some(canary) = &alternative.canary else {
+        return false;
+    };
+    !alternative.cell.endpoints().list.is_empty()
+        && canary.decide(|name| head.fields.joined(name), |name| cookie(head, name), fastrand::u64(..))
+}
+
+/// The value of a cookie. As nginx' `$cookie_`: the name in any case, the first one that fits.
+fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
+    let lines = head.fields.all(Known::Cookie);
+    let mut crumbs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    crumbs.find_map(|crumb| {
+        let crumb = crumb.trim_ascii_start();
+        let equals = crumb.iter().position(|byte| *byte == b'=')?;
+        let (found, value) = (&crumb[..equals], &crumb[equals + 1..]);
+        found.eq_ignore_ascii_case(name.as_bytes()).then(|| Bytes::copy_from_slice(value.trim_ascii_end()))
+    })
+}
