@@ -8,6 +8,7 @@
 pub mod session;
 
 mod complaint;
+mod retry;
 
 /// Generated client of `firth.config.v1.ConfigStream`; its messages are `shared`'s.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -20,7 +21,6 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use shared::backoff::Backoff;
 use shared::clock;
 use shared::kind::Lane;
 use shared::proto::config::ProxyMessage;
@@ -35,15 +35,10 @@ use tracing::info;
 use crate::table::Writer;
 use client::config_stream_client::ConfigStreamClient;
 use complaint::Complaint;
+use retry::{End, Retry};
 use session::{Close, Identity, Session};
 
-/// Delays between tries to connect: below the first at the beginning, below the second at last.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// The same after a state that was wrong: what follows is a full sync, which is dear.
-const BACKOFF_DIVERGED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 const CONNECT: Duration = Duration::from_secs(5);
-/// A control plane that asks to come back later is believed up to this delay.
-const REDIRECT: Duration = Duration::from_secs(60);
 /// Time to the Welcome.
 const WELCOME: Duration = Duration::from_secs(15);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -114,6 +109,8 @@ pub struct Subscription {
     session: Session,
     view: watch::Sender<View>,
     complaint: Complaint,
+    /// Since when the present stream is welcome.
+    welcome: Option<Instant>,
 }
 
 /// How a stream ended.
@@ -170,6 +167,7 @@ impl Subscription {
             session: Session::new(identity, clock::now),
             view,
             complaint: Complaint::default(),
+            welcome: None,
         };
         Ok((subscription, watcher))
     }
@@ -192,27 +190,22 @@ impl Subscription {
     }
 
     async fn follow(&mut self, writer: &RefCell<Writer>, complete: &mut Option<impl FnOnce()>) -> Infallible {
-        let mut backoff = Backoff::new(BACKOFF.0, BACKOFF.1);
-        let mut diverged = Backoff::new(BACKOFF_DIVERGED.0, BACKOFF_DIVERGED.1);
+        let mut retry = Retry::default();
         loop {
             let Err(ended) = self.stream(writer, complete).await;
-            let welcome = self.session.is_welcome();
+            let held = self.welcome.take().map(|welcome| welcome.elapsed());
             self.view.send_modify(|view| view.connected = false);
-            if welcome {
-                backoff.reset();
-            }
-            let delay = match &ended {
-                Ended::Close(Close::Diverged { .. } | Close::Protocol(_)) => diverged.next_delay(),
-                Ended::Close(Close::Redirect { after, .. }) => (*after).min(REDIRECT),
-                _ => backoff.next_delay(),
+            let end = match &ended {
+                Ended::Close(Close::Diverged { .. } | Close::Protocol(_)) => End::Wrong,
+                Ended::Close(Close::Redirect { after, .. }) => End::Asked(*after),
+                _ => End::Failed,
             };
-            if welcome && !matches!(ended, Ended::Close(Close::Diverged { .. } | Close::Protocol(_))) {
-                diverged.reset();
+            if held.is_some() && end != End::Wrong {
                 info!(reason = %ended, "the stream from the control plane ended; serving on");
             } else {
                 self.complaint.say(self.endpoint.uri(), &ended, clock::now());
             }
-            time::sleep(delay).await;
+            time::sleep(retry.after(end, held)).await;
         }
     }
 
@@ -249,6 +242,7 @@ impl Subscription {
                     let actions = self.session.on(message, &mut writer.borrow_mut());
                     if !was_welcome && self.session.is_welcome() {
                         self.complaint.over();
+                        self.welcome = Some(Instant::now());
                         info!(control_plane = %self.endpoint.uri(), "connected to the control plane");
                         self.view.send_modify(|view| view.streams += 1);
                     }

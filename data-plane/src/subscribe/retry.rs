@@ -1,0 +1,107 @@
+//! When to connect again after a stream has ended.
+//!
+//! **Invariant:** only a stream that held begins the delays anew. A control plane that welcomes and then fails is not called
+//! by a thousand proxies twenty times a second, each time for everything.
+
+use std::time::Duration;
+
+use shared::backoff::Backoff;
+
+/// Delays between tries to connect: the least, and the longest.
+const FAILED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+/// The same after a state that was wrong: what follows is a full sync, which is dear.
+const WRONG: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// A control plane that asks to come back later is believed up to this delay.
+const ASKED: Duration = Duration::from_secs(60);
+/// A stream that was welcome for so long has held.
+const HELD: Duration = Duration::from_secs(10);
+
+/// How a stream ended, as far as the next one is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// It could not be had, or broke.
+    Failed,
+    /// What it brought was wrong.
+    Wrong,
+    /// The control plane asked to come back after this.
+    Asked(Duration),
+}
+
+/// The delays of one proxy.
+#[derive(Debug)]
+pub(super) struct Retry {
+    failed: Backoff,
+    wrong: Backoff,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { failed: Backoff::new(FAILED.0, FAILED.1), wrong: Backoff::new(WRONG.0, WRONG.1) }
+    }
+}
+
+impl Retry {
+    /// The delay after a stream that was welcome for `held`, if it was.
+    pub(super) fn after(&mut self, end: End, held: Option<Duration>) -> Duration {
+        if held.is_some_and(|held| held >= HELD) {
+            self.failed.reset();
+            if end != End::Wrong {
+                self.wrong.reset();
+            }
+        }
+        match end {
+            End::Failed => self.failed.next_delay(),
+            End::Wrong => self.wrong.next_delay(),
+            End::Asked(delay) => delay.min(ASKED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BRIEFLY: Option<Duration> = Some(Duration::from_millis(9_999));
+
+    /// The sum of ten delays.
+    fn ten(end: End, held: Option<Duration>) -> Duration {
+        let mut retry = Retry::default();
+        (0..10).map(|_| retry.after(end, held)).sum()
+    }
+
+    #[test]
+    fn who_welcomes_and_fails_is_called_ever_more_seldom() {
+        // 50 ms, 100 ms, .. 10 s: ten of them take at least 10 x 50 ms and on average about 25 s.
+        let sums: Vec<_> = (0..50).map(|_| ten(End::Failed, BRIEFLY)).collect();
+        let mean = sums.iter().sum::<Duration>() / 50;
+        assert!(mean > Duration::from_secs(15), "{mean:?}");
+        assert!(sums.iter().all(|sum| *sum <= Duration::from_secs(60)), "{sums:?}");
+    }
+
+    #[test]
+    fn a_stream_that_held_begins_the_delays_anew() {
+        for _ in 0..50 {
+            let sum = ten(End::Failed, Some(HELD));
+            assert!((Duration::from_millis(500)..=Duration::from_secs(1)).contains(&sum), "{sum:?}");
+        }
+    }
+
+    #[test]
+    fn no_delay_is_shorter_or_longer_than_documented() {
+        let mut retry = Retry::default();
+        for _ in 0..1_000 {
+            let delay = retry.after(End::Failed, None);
+            assert!((Duration::from_millis(50)..=Duration::from_secs(10)).contains(&delay), "{delay:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_wrong_is_dear_and_what_was_asked_is_believed_up_to_a_minute() {
+        let mut retry = Retry::default();
+        assert!(retry.after(End::Wrong, Some(HELD)) >= Duration::from_secs(1));
+        let long: Duration = (0..20).map(|_| retry.after(End::Wrong, Some(HELD))).sum();
+        assert!(long > Duration::from_secs(60), "one wrong state after another: {long:?}");
+        assert_eq!(retry.after(End::Asked(Duration::from_millis(7)), BRIEFLY), Duration::from_millis(7));
+        assert_eq!(retry.after(End::Asked(Duration::from_secs(3_600)), BRIEFLY), ASKED);
+    }
+}
