@@ -5,7 +5,7 @@
 //!
 //! **Invariant:** replaying everything after a cursor that is not below the horizon gives the newest state.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -133,10 +133,9 @@ pub(super) struct LaneLog {
     pub(super) state: LaneState,
     /// At which seq a key stands in `by_seq`.
     newest: HashMap<ResourceKey, Seq>,
-    /// Removals, the oldest first; some may have been overtaken by a later change of their key.
-    graves: VecDeque<(Seq, ResourceKey, Instant)>,
-    /// Removals that stand in `by_seq`.
-    tombstones: usize,
+    /// The removals that stand in `by_seq`, the oldest first, and when they were made. One that is overtaken by a later
+    /// change of its key is gone from both at once, so that keys that come and go cost nothing for having done so.
+    graves: BTreeMap<(Seq, ResourceKey), Instant>,
 }
 
 impl LaneLog {
@@ -144,8 +143,7 @@ impl LaneLog {
         Self {
             state: LaneState::new(lane, now),
             newest: HashMap::new(),
-            graves: VecDeque::new(),
-            tombstones: 0,
+            graves: BTreeMap::new(),
         }
     }
 
@@ -172,8 +170,7 @@ impl LaneLog {
         for removal in &delta.removed {
             self.state.counts[place(removal.key.kind)] -= 1;
             self.put(seq, &removal.key, Change::Removed { gone: removal.gone });
-            self.graves.push_back((seq, removal.key.clone(), now));
-            self.tombstones += 1;
+            self.graves.insert((seq, removal.key.clone()), now);
         }
         for entry in &delta.up {
             if self.state.snapshot.get(&entry.key).is_none() {
@@ -191,30 +188,27 @@ impl LaneLog {
     }
 
     fn put(&mut self, seq: Seq, key: &ResourceKey, change: Change) {
-        if let Some(before) = self.newest.insert(key.clone(), seq)
-            && let Some(Change::Removed { .. }) = self.state.by_seq.remove(&(before, key.clone()))
-        {
-            self.tombstones -= 1;
+        if let Some(before) = self.newest.insert(key.clone(), seq) {
+            let place = (before, key.clone());
+            self.state.by_seq.remove(&place);
+            self.graves.remove(&place);
         }
         self.state.by_seq.insert((seq, key.clone()), change);
     }
 
     /// Forgets removals that are old and many. A cursor from before them gets a full sync.
     fn collect(&mut self, now: Instant) {
-        while let Some((seq, key, at)) = self.graves.front() {
-            let overtaken = self.newest.get(key) != Some(seq);
-            let old = now.saturating_duration_since(*at) > TOMBSTONE_AGE;
-            let collectable = self.tombstones > TOMBSTONES_MAX || (self.tombstones > TOMBSTONES_MIN && old);
-            if !overtaken && !collectable {
-                break;
+        let mut tombstones = self.graves.len();
+        while let Some(oldest) = self.graves.first_entry() {
+            let old = now.saturating_duration_since(*oldest.get()) > TOMBSTONE_AGE;
+            if tombstones <= TOMBSTONES_MIN || (tombstones <= TOMBSTONES_MAX && !old) {
+                return;
             }
-            if !overtaken {
-                self.newest.remove(key);
-                self.state.by_seq.remove(&(*seq, key.clone()));
-                self.state.horizon = *seq;
-                self.tombstones -= 1;
-            }
-            self.graves.pop_front();
+            let (place, _) = oldest.remove_entry();
+            self.newest.remove(&place.1);
+            self.state.by_seq.remove(&place);
+            self.state.horizon = place.0;
+            tombstones -= 1;
         }
     }
 }

@@ -42,7 +42,7 @@ fn log(commits: &[Vec<(u8, Option<u8>)>]) -> (LaneLog, Vec<Snapshot>) {
     let mut states = vec![log.state.snapshot.clone()];
     for changes in commits {
         let mut delta = Delta::default();
-        let changes: std::collections::BTreeMap<_, _> = changes.iter().copied().collect();
+        let changes: BTreeMap<_, _> = changes.iter().copied().collect();
         for (index, body) in changes {
             match body {
                 Some(body) => delta.up.push(entry(index, body)),
@@ -89,7 +89,27 @@ fn each_key_stands_in_the_index_once() {
     let (log, _) =
         log(&[vec![(1, Some(1)), (2, Some(1))], vec![(1, Some(2))], vec![(1, None)], vec![(1, Some(3))]]);
     assert_eq!(log.state.by_seq.len(), 2);
-    assert_eq!(log.tombstones, 0);
+    assert!(log.graves.is_empty());
+}
+
+/// One removal that stays must not keep those that were overtaken behind it.
+#[test]
+fn keys_that_come_and_go_leave_nothing_behind_an_old_removal() {
+    let now = shared::clock::now();
+    let mut log = LaneLog::new(Lane::Live, now);
+    let mut commit = |index, body: Option<u8>| {
+        let up = body.into_iter().map(|body| entry(index, body)).collect();
+        let removed = if body.is_none() { vec![removal(index)] } else { Vec::new() };
+        log.commit(Delta { up, removed }, now);
+        (log.graves.len(), log.newest.len(), log.state.by_seq.len())
+    };
+    commit(0, Some(1));
+    commit(1, Some(1));
+    assert_eq!(commit(0, None), (1, 2, 2), "gone for good");
+    for _ in 0..1_000 {
+        assert_eq!(commit(1, None), (2, 2, 2));
+        assert_eq!(commit(1, Some(1)), (1, 2, 2));
+    }
 }
 
 #[test]
@@ -120,7 +140,7 @@ fn old_removals_are_forgotten_and_cursors_before_them_with_them() {
 
     let later = start + TOMBSTONE_AGE + Duration::from_secs(1);
     log.commit(Delta { up: vec![entry(1, 1)], removed: Vec::new() }, later);
-    assert_eq!(log.tombstones, TOMBSTONES_MIN);
+    assert_eq!(log.graves.len(), TOMBSTONES_MIN);
     assert_eq!(log.state.horizon, Seq(11));
     assert!(log.state.after(Seq(10)).is_none());
     assert!(log.state.after(Seq(11)).is_some());
