@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
 use shared::proto::inspect;
 use shared::telemetry::{self, LogArgs};
@@ -41,8 +42,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// Where something cannot start, and where a plane ends unasked.
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<()> {
-    telemetry::init(&LogArgs { log: args.log.clone(), log_format: args.log_format })
-        .context("--log is no filter")?;
+    telemetry::init(&LogArgs { log: args.log.clone(), log_format: args.log_format })?;
+    // As each plane by itself: private keys are in memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // One worker: the planes have threads of their own, this runtime carries the demo backends and what is printed.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(up(args));

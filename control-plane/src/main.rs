@@ -4,28 +4,32 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use control_plane::{app, args::Args};
-use shared::drain::Signals;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use shared::drain::{Rotations, Signals};
 use shared::telemetry;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let args = Args::parse();
+    match telemetry::init(&args.log) {
+        Ok(logs) => logs.conclude(run(args)),
         Err(error) => {
-            // The causes in one line; a backtrace of ours tells an operator nothing.
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::init(&args.log)?;
+    // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Two workers: a long compile holds one of them, streams and watches go on with the other.
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(async {
         let mut signals = Signals::new()?;
+        // Told to all processes of a host, perhaps; there is no log file here.
+        let _rotations = Rotations::new()?;
         app::run(args, async move { signals.next().await }).await
     })
 }

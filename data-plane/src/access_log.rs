@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const CHUNK: usize = 32 * 1024;
 
 /// Chunks that wait for the writer at most, of all workers together.
 const WAITING: usize = 256;
+
+/// How often an idle writer looks whether its file was renamed.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How long the end of the process waits for the last lines: a reader that has stopped reading does not hold it up.
 const FINISH: Duration = Duration::from_secs(2);
@@ -60,11 +64,53 @@ pub struct Handle {
     chunks: Option<SyncSender<Vec<u8>>>,
 }
 
+/// Has the file opened again by its name, after log rotation gave the old one another.
+#[derive(Clone, Debug)]
+pub struct Reopen(Arc<AtomicBool>);
+
+impl Reopen {
+    /// Lines go to a file of the old name from the next moment on. Nothing happens where lines go elsewhere.
+    pub fn reopen(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The thread that writes. It ends when every [`Handle`] and [`Lines`] is gone.
 #[derive(Debug)]
 pub struct Writer {
     /// Closed by the thread when it ends.
     ended: Option<Receiver<Infallible>>,
+    reopen: Reopen,
+}
+
+/// Where the thread writes to.
+enum Sink {
+    File { path: PathBuf, file: File },
+    Other(Box<dyn Write + Send>),
+}
+
+impl Sink {
+    fn file(path: PathBuf) -> io::Result<Self> {
+        let file = File::options().append(true).create(true).open(&path)?;
+        Ok(Self::File { path, file })
+    }
+
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File { file, .. } => file.write_all(chunk),
+            Self::Other(sink) => sink.write_all(chunk).and_then(|()| sink.flush()),
+        }
+    }
+
+    /// Opens the file's name anew. Where that fails, lines go on to where they went.
+    fn reopen(&mut self) {
+        let Self::File { path, .. } = self else { return };
+        let (path, shown) = (path.clone(), path.display().to_string());
+        match Self::file(path) {
+            Ok(sink) => *self = sink,
+            Err(error) => error!(path = shown, %error, "the access log cannot be opened again"),
+        }
+    }
 }
 
 /// Opens the target and starts its thread.
@@ -73,9 +119,9 @@ pub struct Writer {
 /// When the file cannot be opened or the thread not started.
 pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
     match target {
-        Target::Off => Ok((Handle { chunks: None }, Writer { ended: None })),
+        Target::Off => Ok((Handle { chunks: None }, Writer { ended: None, reopen: Reopen(Arc::default()) })),
         Target::Stdout => write_to(io::stdout()),
-        Target::File(path) => write_to(File::options().append(true).create(true).open(path)?),
+        Target::File(path) => write_into(Sink::file(path.clone())?),
     }
 }
 
@@ -84,21 +130,37 @@ pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
 /// # Errors
 /// When the thread cannot be started.
 pub fn write_to(sink: impl Write + Send + 'static) -> io::Result<(Handle, Writer)> {
-    let (chunks, waiting) = sync_channel(WAITING);
-    let (ending, ended) = sync_channel(0);
-    std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
-        let _ending = ending;
-        drain(waiting, sink);
-    })?;
-    let handle = Handle { chunks: Some(chunks) };
-    Ok((handle, Writer { ended: Some(ended) }))
+    write_into(Sink::Other(Box::new(sink)))
 }
 
-fn drain(waiting: Receiver<Vec<u8>>, mut sink: impl Write) {
+fn write_into(sink: Sink) -> io::Result<(Handle, Writer)> {
+    let (chunks, waiting) = sync_channel(WAITING);
+    let (ending, ended) = sync_channel(0);
+    let reopen = Reopen(Arc::default());
+    let asked = reopen.clone();
+    std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+        let _ending = ending;
+        drain(&waiting, sink, &asked);
+    })?;
+    let handle = Handle { chunks: Some(chunks) };
+    Ok((handle, Writer { ended: Some(ended), reopen }))
+}
+
+fn drain(waiting: &Receiver<Vec<u8>>, mut sink: Sink, reopen: &Reopen) {
     let mut broken = false;
-    for chunk in waiting {
+    loop {
+        let chunk = match waiting.recv_timeout(LOOK) {
+            Ok(chunk) => Some(chunk),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // Without lines too: whoever rotated the file may want its space back.
+        if reopen.0.swap(false, Ordering::Relaxed) {
+            sink.reopen();
+        }
+        let Some(chunk) = chunk else { continue };
         // A reader that went, or a full disk: requests are served all the same, and writing is tried again.
-        match sink.write_all(&chunk).and_then(|()| sink.flush()) {
+        match sink.write(&chunk) {
             Ok(()) => broken = false,
             Err(failure) if !broken => {
                 error!(error = %failure, "the access log cannot be written");
@@ -110,6 +172,11 @@ fn drain(waiting: Receiver<Vec<u8>>, mut sink: impl Write) {
 }
 
 impl Writer {
+    /// For whoever hears of log rotation.
+    pub fn reopen(&self) -> Reopen {
+        self.reopen.clone()
+    }
+
     /// Waits until everything is written, for two seconds at most. All handles have to be gone.
     pub fn finish(self) {
         if !self.finish_within(FINISH) {

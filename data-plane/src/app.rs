@@ -14,7 +14,7 @@ mod threads;
 
 use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use prometheus_client::registry::Registry;
-use shared::admin;
+use shared::admin::{self, Bound, Local};
 use shared::drain::Drain;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -109,8 +109,11 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
-    let admin = bind("--admin", admin)?;
-    let health = bind("--health", health)?;
+    let bound = |flag, address: Local| {
+        address.bind().with_context(|| format!("cannot listen on {address} ({flag})"))
+    };
+    let admin = admin.map(|address| bound("--admin", address)).transpose()?;
+    let health = health.map(|address| bound("--health", Local::Tcp(address))).transpose()?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;
 
     let writer = Writer::new();
@@ -129,8 +132,8 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let running = Running {
         http,
         https,
-        admin: local(admin.as_ref())?,
-        health: local(health.as_ref())?,
+        admin: admin.as_ref().and_then(Bound::address),
+        health: health.as_ref().and_then(Bound::address),
         grace: drain_grace,
         deadline: drain_deadline,
         drain,
@@ -180,8 +183,13 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 }
 
 impl Running {
-    /// Serves until `shutdown` is over, then drains: not ready but accepting, then closing, then over; at once when
-    /// nothing is open.
+    /// For whoever hears of log rotation.
+    pub fn access_log(&self) -> access_log::Reopen {
+        self.log.reopen()
+    }
+
+    /// Serves until `shutdown` is over, then drains: not ready but accepting, then closing, which ends
+    /// when nothing is open, then over.
     ///
     /// # Errors
     /// Where a thread ends unasked.
@@ -229,23 +237,9 @@ fn bound(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
     first.filter(|it| it.scheme == scheme).map(|it| it.address).collect()
 }
 
-fn bind(flag: &str, address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let listener = TcpListener::bind(address);
-    let listener = listener.with_context(|| format!("cannot listen on {address} ({flag})"))?;
-    listener.set_nonblocking(true)?;
-    Ok(Some(listener))
-}
-
-fn local(listener: Option<&TcpListener>) -> io::Result<Option<SocketAddr>> {
-    listener.map(TcpListener::local_addr).transpose()
-}
-
 /// Serves pages for ever, on the runtime of the calling thread.
-async fn serve(listener: Option<TcpListener>, pages: Arc<dyn admin::Pages>) {
-    let listener = match listener.map(tokio::net::TcpListener::from_std).transpose() {
+async fn serve(bound: Option<Bound>, pages: Arc<dyn admin::Pages>) {
+    let listener = match bound.map(Bound::listen).transpose() {
         Ok(Some(listener)) => listener,
         Ok(None) => return std::future::pending().await,
         Err(error) => return error!(%error, "cannot serve health and metrics"),

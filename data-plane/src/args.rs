@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use shared::admin::Local;
 use shared::telemetry::LogArgs;
 
 use crate::access_log::Target;
@@ -30,9 +31,9 @@ pub struct Args {
     /// Address for HTTPS; may be given several times; port 0 takes a free one
     #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',')]
     pub https: Vec<SocketAddr>,
-    /// Address for /healthz, /readyz, /livez, /metrics and /debug/table?host=NAME, best on loopback; none without it
+    /// Address of loopback, or unix:/PATH, for /healthz, /readyz, /livez, /metrics and /debug/table?host=NAME; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Local>,
     /// Address for /healthz, /readyz and /metrics and nothing else, for probes and scrapes; none without it
     #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR")]
     pub health: Option<SocketAddr>,
@@ -57,7 +58,7 @@ pub struct Args {
     /// Client connections open at once, on all workers together; more are closed as they come
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
-    /// On the way out: how long new connections are still taken while /readyz says no, if anything is open
+    /// On the way out: how long new connections are still taken while /readyz says no
     #[arg(
         long, env = "FIRTH_DRAIN_GRACE", value_name = "SECONDS", default_value = "10", value_parser = seconds
     )]
@@ -110,6 +111,9 @@ mod tests {
         assert_eq!(parse(&["--access-log=off"]).access_log, Target::Off);
         assert_eq!(parse(&["--drain-grace", "0.5"]).drain_grace, Duration::from_millis(500));
         assert_eq!(parse(&["--drain-grace", "3s"]).drain_grace, Duration::from_secs(3));
+        let admin = |address| Args::try_parse_from(["it", "--control-plane=http://a:1", "--admin", address]);
+        assert!(admin("127.0.0.1:1").is_ok() && admin("unix:/run/a.sock").is_ok());
+        assert!(admin("0.0.0.0:1").unwrap_err().to_string().contains("--health"));
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
     }

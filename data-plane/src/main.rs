@@ -5,30 +5,39 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use data_plane::{app, args::Args};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use shared::drain::Signals;
+use shared::drain::{Rotations, Signals};
 use shared::telemetry;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let args = Args::parse();
+    match telemetry::init(&args.log) {
+        Ok(logs) => logs.conclude(run(args)),
         Err(error) => {
-            // The causes in one line; a backtrace of ours tells an operator nothing.
-            eprintln!("error: {error:#}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    telemetry::init(&args.log)?;
     // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Only waits for signals and for threads to end; the work is on threads of its own.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let mut signals = Signals::new()?;
-        app::run(args, async move { signals.next().await }).await
+        let (mut signals, mut rotations) = (Signals::new()?, Rotations::new()?);
+        let running = app::start(args).await?;
+        let log = running.access_log();
+        let ends = async move {
+            loop {
+                tokio::select! {
+                    () = signals.next() => return,
+                    () = rotations.next() => log.reopen(),
+                }
+            }
+        };
+        running.until(ends).await
     })
 }

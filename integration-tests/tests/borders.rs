@@ -46,9 +46,9 @@ const TABLE: &[(&str, &[Family])] = &[
     ("shared/src/convert*", &[Prost]),
     ("shared/src/drain.rs", &[Tokio]),
     ("shared/src/tasks.rs", &[Tokio]),
-    ("shared/src/telemetry.rs", &[Tokio]),
+    ("shared/src/telemetry*", &[]),
     // The few pages that every process has are served in one place.
-    ("shared/src/admin.rs", &[Tokio, Http, Hyper]),
+    ("shared/src/admin*", &[Tokio, Http, Hyper]),
     ("shared/src/*", &[]),
     // Sans-I/O: an event and the time go in, actions come out.
     ("control-plane/src/serve/session*", &[]),

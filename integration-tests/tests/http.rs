@@ -7,6 +7,7 @@ use std::time::Duration;
 use integration_tests::client::{self, Connection, h2, tls, websocket};
 use integration_tests::objects::{self, Edit};
 use integration_tests::origin::Script;
+use integration_tests::process::Signal;
 use integration_tests::site::{NAMESPACE, ingress, slice};
 use integration_tests::{FolderSite, Origin};
 use serde_json::{Value, json};
@@ -340,12 +341,32 @@ async fn ending_loses_no_request() {
 }
 
 #[tokio::test]
-async fn ending_with_nothing_open_is_quick() {
-    let (mut site, _one) = site().await;
+async fn ending_with_nothing_open_is_quick_where_no_grace_is_asked_for() {
+    let mut site = FolderSite::start_with(&[], &[], &["--drain-grace", "0"]).await;
     let begun = std::time::Instant::now();
     assert!(site.proxy.terminate().await.success());
     assert!(site.control.terminate().await.success());
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// Clients with a connection for each request have nothing open between two of them, and are served all the same.
+#[tokio::test]
+async fn leaving_serves_new_connections_for_its_whole_grace() {
+    let grace = Duration::from_secs(2);
+    let mut site = FolderSite::start_with(&[], &[], &["--drain-grace", "2"]).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let began = std::time::Instant::now();
+    site.proxy.process().signal(Signal::Term);
+    let address = site.proxy.http();
+    let mut served = 0;
+    while began.elapsed() < grace - Duration::from_millis(200) {
+        let answer = client::get(address, "a.test", "/").await;
+        assert_eq!(answer.map(|answer| answer.status).map_err(|error| error.to_string()), Ok(200), "{served} served");
+        served += 1;
+    }
+    let ended = site.proxy.terminate().await;
+    assert!(ended.success() && began.elapsed() >= grace, "{ended} after {:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -30,6 +30,31 @@ impl Signals {
     }
 }
 
+/// What says that log files were renamed: SIGUSR1, on which nginx opens its own again, and SIGHUP, which others take.
+#[derive(Debug)]
+pub struct Rotations {
+    user: Signal,
+    hangup: Signal,
+}
+
+impl Rotations {
+    /// From here on neither ends the process, which both do by default. For daemons: with a terminal goes what it started.
+    ///
+    /// # Errors
+    /// Where the system takes no handler.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { user: signal(SignalKind::user_defined1())?, hangup: signal(SignalKind::hangup())? })
+    }
+
+    /// Returns at the next of them.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.user.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
 /// How far a process has got on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
@@ -62,21 +87,22 @@ impl Drain {
         (Self { phase }, Watcher { phase: receiver })
     }
 
-    /// Goes through the phases: `grace` in [`Phase::Leaving`], then at most `deadline` in [`Phase::Closing`].
+    /// Goes through the phases: the whole `grace` in [`Phase::Leaving`], then at most `deadline` in [`Phase::Closing`].
     ///
-    /// `busy` says whether anything is open: with nothing open the end comes at once, which is after one look a phase.
-    /// Whoever accepts learns of the phase first, and counts what stood in its queue.
+    /// The grace is there for load balancers, who go on sending until they have seen that this process is not ready: that
+    /// nothing is open at one moment of it says nothing about the next. `busy` says whether anything is open, and cuts
+    /// the deadline short. Whoever accepts learns of the phase first, and counts what stood in its queue.
     pub async fn run(self, grace: Duration, deadline: Duration, busy: impl Fn() -> bool) {
         const LOOK: Duration = Duration::from_millis(20);
-        for (phase, limit) in [(Phase::Leaving, grace), (Phase::Closing, deadline)] {
-            self.phase.send_replace(phase);
-            let mut waited = Duration::ZERO;
-            while waited < limit {
-                tokio::time::sleep(LOOK).await;
-                waited += LOOK;
-                if !busy() {
-                    break;
-                }
+        self.phase.send_replace(Phase::Leaving);
+        tokio::time::sleep(grace).await;
+        self.phase.send_replace(Phase::Closing);
+        let mut waited = Duration::ZERO;
+        while waited < deadline {
+            tokio::time::sleep(LOOK).await;
+            waited += LOOK;
+            if !busy() {
+                break;
             }
         }
         self.phase.send_replace(Phase::Over);
@@ -106,33 +132,44 @@ mod tests {
     /// Longer than any test: a wait that were not cut short would be seen.
     const LONG: Duration = Duration::from_secs(3600);
 
-    #[tokio::test]
-    async fn with_nothing_open_the_end_comes_at_once() {
+    #[tokio::test(start_paused = true)]
+    async fn leaving_lasts_its_whole_grace_and_with_nothing_open_the_end_comes_then() {
         let (drain, mut watcher) = Drain::new();
         assert_eq!(watcher.phase(), Phase::Serving);
-        drain.run(LONG, LONG, || false).await;
-        assert_eq!(watcher.phase(), Phase::Over);
-        watcher.reached(Phase::Closing).await;
-    }
-
-    #[tokio::test]
-    async fn what_is_open_is_waited_for_in_each_phase() {
-        let (drain, watcher) = Drain::new();
-        let seen = Cell::new(Vec::new());
-        // Open at the first look of each phase, closed at the second one.
-        let busy = || {
-            let mut phases = seen.take();
-            phases.push(watcher.phase());
-            let open = phases.len() % 2 == 1;
-            seen.set(phases);
-            open
+        let began = tokio::time::Instant::now();
+        let grace = Duration::from_secs(10);
+        let accepting = async {
+            watcher.reached(Phase::Closing).await;
+            began.elapsed()
         };
-        drain.run(LONG, LONG, busy).await;
-        let expected = [Phase::Leaving, Phase::Leaving, Phase::Closing, Phase::Closing];
-        assert_eq!(seen.take(), expected);
+        let (_, accepted_for) = tokio::join!(drain.run(grace, LONG, || false), accepting);
+        assert_eq!(accepted_for, grace, "a client between two connections is still a client");
+        assert_eq!(watcher.phase(), Phase::Over);
+        assert!(began.elapsed() < grace + Duration::from_secs(1), "the deadline is cut short");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn without_a_grace_there_is_none() {
+        let (drain, _watcher) = Drain::new();
+        let began = tokio::time::Instant::now();
+        drain.run(Duration::ZERO, LONG, || false).await;
+        assert!(began.elapsed() < Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_open_is_waited_for_while_closing() {
+        let (drain, watcher) = Drain::new();
+        let looks = Cell::new(0);
+        let busy = || {
+            assert_eq!(watcher.phase(), Phase::Closing);
+            looks.set(looks.get() + 1);
+            looks.get() < 3
+        };
+        drain.run(Duration::ZERO, LONG, busy).await;
+        assert_eq!(looks.get(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_was_accepted_with_the_phase_is_waited_for() {
         let (drain, mut watcher) = Drain::new();
         let (open, served) = (Cell::new(false), Cell::new(false));
@@ -150,7 +187,7 @@ mod tests {
         assert!(served.get());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_deadline_is_the_end_whatever_is_open() {
         for deadline in [Duration::ZERO, Duration::from_millis(1)] {
             let (drain, watcher) = Drain::new();

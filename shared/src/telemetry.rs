@@ -1,8 +1,30 @@
-//! Logs: to standard error, one line an event, as text or JSON.
+//! Logs: to standard error, one line an event, as text or JSON. Panics are logged and counted too.
+
+mod lossy;
+mod seldom;
+
+use std::fmt::Display;
+use std::io;
+use std::panic::PanicHookInfo;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tracing::error;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
+
+use lossy::Lossy;
+pub use seldom::Seldom;
+
+/// How long the end of the process waits for its last lines: a reader that has stopped reading does not hold it up.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// The one log of the process. The subscriber is the process' too.
+static LOG: OnceLock<Lossy> = OnceLock::new();
+static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,26 +46,82 @@ pub struct LogArgs {
     pub log_format: Format,
 }
 
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// Of `--log`.
+    #[error("--log: {0}")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Of the thread that writes.
+    #[error("cannot start the thread that writes the log: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// The log of the process, until it ends.
+#[derive(Debug)]
+pub struct Logs(());
+
 /// Starts logging to standard error. Later calls do nothing: the first decides.
 ///
 /// # Errors
-/// Where `--log` is no filter.
-pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
+/// Where `--log` is no filter, or the system gives no thread.
+pub fn init(args: &LogArgs) -> Result<Logs, LogError> {
     let mut filter = EnvFilter::builder().parse(&args.log)?;
     // A library that logs each failed try as an error: who tries says it once. Asked for by name it is heard.
     if !args.log.contains("kube_client") {
-        filter = filter.add_directive("kube_client=off".parse()?);
+        filter = filter.add_directive("kube_client=off".parse().map_err(LogError::Filter)?);
+    }
+    let log = Lossy::to(io::stderr())?;
+    if LOG.set(log.clone()).is_err() {
+        return Ok(Logs(()));
     }
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(log)
         .with_span_events(FmtSpan::NONE)
         .with_ansi(false);
     let _ = match args.log_format {
         Format::Text => builder.compact().try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
-    Ok(())
+    // The usual one writes to standard error itself, and waits for its reader.
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(Logs(()))
+}
+
+/// Log lines that were lost so far.
+pub fn lost() -> u64 {
+    LOG.get().map_or(0, Lossy::lost)
+}
+
+/// Panics of this process so far, on whatever thread and in whatever task.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let what = panic.payload_as_str().unwrap_or("no message");
+    let thread = std::thread::current();
+    error!(thread = thread.name().unwrap_or_default(), place, "panicked: {what:?}");
+}
+
+impl Logs {
+    /// The end of the process: the last lines, then why it failed, if it did. The causes stand in one line; a backtrace
+    /// of ours tells an operator nothing.
+    pub fn conclude(self, outcome: Result<(), impl Display>) -> ExitCode {
+        // Where nobody reads, saying more would wait for ever.
+        let is_read = LOG.get().is_none_or(|log| log.finish(FINISH));
+        let Err(error) = outcome else {
+            return ExitCode::SUCCESS;
+        };
+        if is_read {
+            eprintln!("error: {error:#}");
+        }
+        ExitCode::FAILURE
+    }
 }
 
 /// What this build calls itself: version of the package.

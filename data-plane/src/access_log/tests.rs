@@ -133,6 +133,32 @@ fn a_sink_that_hangs_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_file_that_was_renamed_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let (handle, writer) = start(&Target::File(path.clone())).unwrap();
+    let lines = |line: &[u8]| handle.chunks.as_ref().unwrap().send(line.to_vec()).unwrap();
+    let is = |path: &std::path::Path, expected: &str| {
+        let until = shared::clock::now() + Duration::from_secs(30);
+        while std::fs::read_to_string(path).ok().as_deref() != Some(expected) {
+            assert!(shared::clock::now() < until, "{}: not {expected:?}", path.display());
+            std::thread::yield_now();
+        }
+    };
+    lines(b"one\n");
+    is(&path, "one\n");
+    std::fs::rename(&path, &old).unwrap();
+    lines(b"two\n");
+    is(&old, "one\ntwo\n");
+    writer.reopen().reopen();
+    // Without a further line, too.
+    is(&path, "");
+    lines(b"three\n");
+    is(&path, "three\n");
+    is(&old, "one\ntwo\n");
+}
+
+#[test]
 fn targets() {
     assert_eq!("stdout".parse(), Ok(Target::Stdout));
     assert_eq!("off".parse(), Ok(Target::Off));

@@ -43,6 +43,9 @@ impl Collector for Metrics {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             counter.encode(metric)?;
         }
+        let lost = ConstCounter::new(shared::telemetry::lost());
+        let help = "Log lines lost because standard error was not read fast enough";
+        lost.encode(encoder.encode_descriptor("firth_log_lines_lost", help, None, MetricType::Counter)?)?;
         let open = ConstGauge::new(i64::try_from(self.open()).unwrap_or(i64::MAX));
         let metric = encoder.encode_descriptor(
             "firth_connections_open",

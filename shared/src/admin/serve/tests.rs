@@ -1,0 +1,158 @@
+use std::io::ErrorKind;
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::*;
+
+struct One;
+
+impl Pages for One {
+    fn page(&self, path: &str, query: Option<&str>) -> Option<Page> {
+        match path {
+            "/one" => Some(Page::text(StatusCode::OK, query.unwrap_or("none").to_owned())),
+            "/large" => Some(Page::text(StatusCode::OK, vec![b'x'; 16 << 20])),
+            _ => None,
+        }
+    }
+}
+
+const ASK: &str = "GET /one?a=b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+async fn ask(mut stream: impl Connection, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// Runs questions against a server with these limits, for as long as they take.
+async fn with<T>(limits: Limits, questions: impl AsyncFnOnce(SocketAddr) -> T) -> T {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::select! {
+        _ = serve_within(limits, listener.into(), Arc::new(One)) => unreachable!("it serves for ever"),
+        answer = questions(address) => answer,
+    }
+}
+
+/// Reads until the other side is gone.
+async fn gone(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest).await {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn the_limits_are_those_of_the_budgets_page() {
+    let Limits { connections, head, head_bytes, life, farewell, warnings } = Limits::default();
+    assert_eq!((connections, head_bytes), (64, 8 * 1024));
+    assert_eq!([head, life, farewell, warnings].map(|time| time.as_secs()), [5, 60, 5, 1]);
+}
+
+#[tokio::test]
+async fn a_client_that_talks_nonsense_harms_nobody_else() {
+    with(Limits::default(), async |address| {
+        let nonsense = ask(TcpStream::connect(address).await.unwrap(), "nonsense\r\n\r\n").await;
+        assert!(!nonsense.contains(" 200 "));
+        let answer = ask(TcpStream::connect(address).await.unwrap(), ASK).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na=b"), "{answer}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_probe_gets_in_however_many_are_silent() {
+    with(Limits::default(), async |address| {
+        let mut silent = Vec::new();
+        for _ in 0..3 * 64 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let answer = ask(TcpStream::connect(address).await.unwrap(), ASK).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        for oldest in silent.iter_mut().take(2 * 64) {
+            gone(oldest).await;
+        }
+    })
+    .await;
+}
+
+/// Time stands still but for timers, so that each takes exactly as long as it is set to.
+#[tokio::test(start_paused = true)]
+async fn who_is_silent_idle_or_slow_is_let_go_in_time() {
+    let limits = Limits::default();
+    for begun in ["", "GET /one HT", "GET /one HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let took = with(limits, async |address| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            let since = Instant::now();
+            gone(&mut stream).await;
+            since.elapsed()
+        })
+        .await;
+        assert!(took >= limits.head && took < limits.head + Duration::from_secs(1), "{begun:?} took {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most() {
+    let limits = Limits::default();
+    with(limits, async |address| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        sleep(limits.life + limits.farewell + Duration::from_secs(1)).await;
+        let mut read = Vec::new();
+        let _ = stream.read_to_end(&mut read).await;
+        assert!(read.len() < 16 << 20, "it was cut");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_refused() {
+    with(Limits::default(), async |address| {
+        let endless = format!("GET /one HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "x".repeat(16 * 1024));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The other side may be gone before all of it is sent.
+        let _ = stream.write_all(endless.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(!String::from_utf8_lossy(&answer).contains(" 200 "));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_socket_of_the_file_system_is_its_owners() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let bound = Bound::unix(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(Bound::unix(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+    tokio::select! {
+        _ = serve(bound.listen().unwrap(), Arc::new(One)) => unreachable!("it serves for ever"),
+        answer = async { ask(tokio::net::UnixStream::connect(&path).await.unwrap(), ASK).await } => {
+            assert!(answer.ends_with("\r\n\r\na=b"), "{answer}");
+        }
+    }
+    // What a process before left behind.
+    Bound::unix(&path).unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    Bound::unix(&file).unwrap_err();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
+fn only_the_own_machine_is_local() {
+    for good in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "unix:/run/a.sock"] {
+        good.parse::<Local>().unwrap();
+    }
+    for bad in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "localhost", "unix:a.sock", "/run/a.sock", ""] {
+        bad.parse::<Local>().unwrap_err();
+    }
+}

@@ -1,0 +1,44 @@
+//! A complaint that is made at most so often, however often there is reason.
+
+use std::time::{Duration, Instant};
+
+/// Says when it is time, and how often it was not.
+#[derive(Debug)]
+pub struct Seldom {
+    gap: Duration,
+    last: Option<Instant>,
+    missed: u64,
+}
+
+impl Seldom {
+    /// At most once in `gap`.
+    pub fn new(gap: Duration) -> Self {
+        Self { gap, last: None, missed: 0 }
+    }
+
+    /// Whether to say it now: then with how often it was kept back since the last time.
+    pub fn now(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < self.gap) {
+            self.missed += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.missed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Seldom;
+
+    #[test]
+    fn once_in_a_while_with_what_was_missed() {
+        let mut seldom = Seldom::new(Duration::from_secs(1));
+        let begun = crate::clock::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        let said: Vec<_> = [0, 1, 999, 1_000, 1_001, 5_000].map(|millis| seldom.now(at(millis))).into();
+        assert_eq!(said, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
+}
