@@ -3,7 +3,7 @@
 //! Figures that are states rather than events (resources, proxies, problems) are read when somebody asks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use shared::kind::{Kind, Lane};
-use shared::telemetry::VERSION;
+use shared::telemetry::{self, VERSION};
 
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
@@ -97,6 +97,8 @@ pub struct Metrics {
     broken: Family<KindLabel, Gauge>,
     history: Gauge,
     history_bytes: Gauge,
+    log_lost: Counter,
+    panics: Counter,
 }
 
 impl Default for Metrics {
@@ -133,6 +135,8 @@ impl Metrics {
             broken: Family::default(),
             history: Gauge::default(),
             history_bytes: Gauge::default(),
+            log_lost: Counter::default(),
+            panics: Counter::default(),
         };
         it.register_events();
         it.register_states();
@@ -196,6 +200,9 @@ impl Metrics {
             "Objects of a kind that could not be read since the start",
             self.broken.clone(),
         );
+        let help = "Log lines lost because standard error was not read fast enough";
+        to.register("log_lines_lost", help, self.log_lost.clone());
+        to.register("panics", "Panics of tasks and threads", self.panics.clone());
         to.register("history_versions", "Versions remembered", self.history.clone());
         to.register(
             "history_bytes",
@@ -242,6 +249,8 @@ impl Metrics {
         self.read_proxies(proxies);
         self.read_problems(problems);
         self.read_source(source);
+        self.log_lost.inner().store(telemetry::lost(), Ordering::Relaxed);
+        self.panics.inner().store(telemetry::panics(), Ordering::Relaxed);
         let mut text = String::new();
         // Writing into a String does not fail.
         let _ = encode(&mut text, &self.registry);

@@ -314,7 +314,12 @@ impl Pipeline {
         if changed > 0 {
             let version = self.store.version().short();
             let took_us = took.as_micros() as u64;
-            info!(%version, config, live, compiled, took_us, "{cause}");
+            // Endpoints change with every rollout of anything: what people look for in a log is the configuration.
+            if config > 0 {
+                info!(%version, config, live, compiled, took_us, "{cause}");
+            } else {
+                debug!(%version, live, compiled, took_us, "{cause}");
+            }
         }
     }
 }

@@ -109,9 +109,8 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
-    let bound = |flag, address: Local| {
-        address.bind().with_context(|| format!("cannot listen on {address} ({flag})"))
-    };
+    let bound =
+        |flag, address: Local| address.bind().with_context(|| format!("cannot listen on {address} ({flag})"));
     let admin = admin.map(|address| bound("--admin", address)).transpose()?;
     let health = health.map(|address| bound("--health", Local::Tcp(address))).transpose()?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;

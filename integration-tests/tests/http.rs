@@ -362,7 +362,11 @@ async fn leaving_serves_new_connections_for_its_whole_grace() {
     let mut served = 0;
     while began.elapsed() < grace - Duration::from_millis(200) {
         let answer = client::get(address, "a.test", "/").await;
-        assert_eq!(answer.map(|answer| answer.status).map_err(|error| error.to_string()), Ok(200), "{served} served");
+        assert_eq!(
+            answer.map(|answer| answer.status).map_err(|error| error.to_string()),
+            Ok(200),
+            "{served} served"
+        );
         served += 1;
     }
     let ended = site.proxy.terminate().await;

@@ -140,11 +140,7 @@ pub(super) struct LaneLog {
 
 impl LaneLog {
     pub(super) fn new(lane: Lane, now: Instant) -> Self {
-        Self {
-            state: LaneState::new(lane, now),
-            newest: HashMap::new(),
-            graves: BTreeMap::new(),
-        }
+        Self { state: LaneState::new(lane, now), newest: HashMap::new(), graves: BTreeMap::new() }
     }
 
     /// Takes out of a delta what the newest state says already.

@@ -97,7 +97,10 @@ impl Bound {
                 fs::remove_file(path)?;
             }
             Ok(_) => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there is a file that is no socket",
+                ));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -169,7 +172,11 @@ pub async fn serve(listener: impl Into<Listener>, pages: Arc<dyn Pages>) -> Resu
 ///
 /// # Errors
 /// Never.
-pub async fn serve_within(limits: Limits, listener: Listener, pages: Arc<dyn Pages>) -> Result<(), Infallible> {
+pub async fn serve_within(
+    limits: Limits,
+    listener: Listener,
+    pages: Arc<dyn Pages>,
+) -> Result<(), Infallible> {
     let mut open = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     let mut warning = Seldom::new(limits.warnings);
@@ -281,8 +288,9 @@ impl std::str::FromStr for Local {
                 false => Err(format!("expected an absolute path after unix:, got {text:?}")),
             };
         }
-        let address: SocketAddr =
-            text.parse().map_err(|_| format!("expected 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, got {text:?}"))?;
+        let address: SocketAddr = text
+            .parse()
+            .map_err(|_| format!("expected 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, got {text:?}"))?;
         if !address.ip().to_canonical().is_loopback() {
             return Err(format!(
                 "expected an address of loopback or unix:/PATH, got {text}: the pages show more than others should see; \

@@ -94,7 +94,10 @@ async fn who_is_silent_idle_or_slow_is_let_go_in_time() {
             since.elapsed()
         })
         .await;
-        assert!(took >= limits.head && took < limits.head + Duration::from_secs(1), "{begun:?} took {took:?}");
+        assert!(
+            took >= limits.head && took < limits.head + Duration::from_secs(1),
+            "{begun:?} took {took:?}"
+        );
     }
 }
 
