@@ -18,6 +18,7 @@ pub mod certified;
 pub mod directory;
 pub mod host;
 pub mod paths;
+pub mod patterns;
 pub mod reader;
 pub mod retire;
 pub mod timeouts;
