@@ -9,6 +9,7 @@
 
 pub mod access_log;
 pub mod admin;
+pub mod affinity;
 pub mod app;
 pub mod args;
 pub mod codec;

@@ -97,7 +97,8 @@ fn first(locations: &[Location], path: &[u8]) -> Result<Option<Found>, Exhausted
 }
 
 fn together(locations: &[Location]) -> Option<(RegexSet, Box<[usize]>)> {
-    let linear = || locations.iter().enumerate().filter_map(|(place, it)| Some((place, it.pattern.linear()?)));
+    let linear =
+        || locations.iter().enumerate().filter_map(|(place, it)| Some((place, it.pattern.linear()?)));
     let set = RegexSetBuilder::new(linear().map(|(_, text)| text))
         .unicode(false)
         .case_insensitive(true)
