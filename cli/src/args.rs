@@ -12,7 +12,7 @@ Examples:
   firth up examples/canary             serve a folder of manifests, no cluster needed
   firth proxies                        who is connected, and which version each one serves
   firth resources --kind route         what the newest version is made of
-  firth get route default/web/canary.test.com
+  firth get route ingress/default/web/canary.test.com
   firth history --limit 5              the last changes and who has acknowledged them
   firth problems                       what is wrong with whose objects
   firth proxies -o json | jq '.[].acked'

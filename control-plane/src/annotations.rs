@@ -40,7 +40,8 @@ pub(crate) mod waf;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::ObjectName;
-use shared::resource::{Canary, Denial};
+use shared::policy::{BackendPolicy, LocationPolicy};
+use shared::resource::Denial;
 
 use self::draft::Draft;
 use self::row::{Bad, Empty, Row, Saying, Status};
@@ -61,24 +62,6 @@ pub fn field(name: &str) -> String {
 pub(crate) fn shown_name(name: &str) -> String {
     let shown = shown(name);
     shown[1..shown.len() - 1].to_owned()
-}
-
-/// What is asked of a location.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct LocationPolicy {
-    /// `ssl-redirect`.
-    pub ssl_redirect: Option<bool>,
-    /// `force-ssl-redirect`.
-    pub force_ssl_redirect: Option<bool>,
-    /// `enable-global-auth`.
-    pub enable_global_auth: Option<bool>,
-}
-
-/// What is asked of a backend.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct BackendPolicy {
-    /// Which requests it takes as a canary.
-    pub canary: Option<Canary>,
 }
 
 /// What the annotations of one Ingress ask for.

@@ -24,7 +24,7 @@ fn slice(number: usize, last: u8) -> Arc<Entry> {
 fn route(number: usize, path: &str) -> Arc<Entry> {
     let path = Path { path: path.into(), kind: PathType::Prefix, backend: Some(format!("ns/s{number}/80")) };
     let route = Route { paths: vec![path], ..Route::default() };
-    entry(&format!("ns/i{number}/h{number}.test"), &Resource::Route(route))
+    entry(&format!("ingress/ns/i{number}/h{number}.test"), &Resource::Route(route))
 }
 
 fn writer(services: usize) -> Writer {

@@ -22,7 +22,7 @@ fn reader(hosts: usize, paths: usize) -> (Writer, TableReader) {
         let count = if number == 0 { paths } else { 1 };
         let route = Route { paths: (0..count).map(path).collect(), ..Route::default() };
         up.push(entry(&name, &Resource::Host(Host::default())));
-        up.push(entry(&format!("ns/i{number}/{name}"), &Resource::Route(route)));
+        up.push(entry(&format!("ingress/ns/i{number}/{name}"), &Resource::Route(route)));
     }
     let mut writer = Writer::new();
     writer.replace_config(up);

@@ -104,8 +104,8 @@ fn path_json(Declared { kind, entry }: &Declared) -> Value {
         "path": &*entry.declared,
         "type": format!("{kind:?}"),
         "ingress": &*entry.owner,
-        "ssl_redirect": entry.ssl_redirect,
-        "force_ssl_redirect": entry.force_ssl_redirect,
+        "policy": format!("{:?}", entry.policy),
+        "stays_plain": entry.stays_plain,
     });
     let (action, more) = match &entry.action {
         Action::Backend(upstream) => ("backend", upstream_json(upstream)),

@@ -19,6 +19,7 @@ pub mod directory;
 pub mod host;
 pub mod paths;
 pub mod patterns;
+pub mod policy;
 pub mod reader;
 pub mod retire;
 pub mod timeouts;
@@ -31,6 +32,7 @@ pub use apply::Writer;
 pub use canary::CompiledCanary;
 pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
+pub use policy::Policy;
 pub use reader::{TableReader, Tables};
 pub use timeouts::Timeouts;
 

@@ -43,6 +43,8 @@ const FAMILIES: [(Family, &[&str]); 8] = [
 const TABLE: &[(&str, &[Family])] = &[
     // The language of both planes.
     ("shared/src/proto.rs", &[Prost]),
+    // The messages of policies are the types that everybody uses.
+    ("shared/src/policy.rs", &[Prost]),
     ("shared/src/convert*", &[Prost]),
     ("shared/src/drain.rs", &[Tokio]),
     ("shared/src/tasks.rs", &[Tokio]),
@@ -80,6 +82,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
     // A key and its certificate are made ready for handshakes once, where tables are written.
     ("data-plane/src/table/certified.rs", &[Rustls]),
+    // Fields are found through their descriptors.
+    ("data-plane/src/table/apply/config/tests.rs", &[Prost]),
     ("data-plane/src/table*", &[Http]),
     // The codec is pure, but for the traits of the streams that it reads from and writes to.
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),

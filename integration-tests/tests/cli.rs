@@ -49,9 +49,13 @@ async fn each_question_has_an_answer_in_json_and_in_text() {
         let all = resources.as_array().unwrap();
         all.iter().any(|it| it["kind"] == kind && it["key"] == key)
     };
-    assert!(has("route", "default/web/a.test") && has("host", "a.test") && has("endpoints", "default/one-1"));
+    assert!(
+        has("route", "ingress/default/web/a.test")
+            && has("host", "a.test")
+            && has("endpoints", "default/one-1")
+    );
 
-    let route = json(server, &["get", "route", "default/web/a.test"]).await;
+    let route = json(server, &["get", "route", "ingress/default/web/a.test"]).await;
     assert!(route.is_object() && route.to_string().contains("default/one/80"), "{route}");
 
     let history = json(server, &["history"]).await;

@@ -122,7 +122,7 @@ async fn what_did_not_change_is_not_sent() {
     site.route("web2", "b.test", &one).await;
     subscriber.until_idle().await;
     let sent: Vec<_> = subscriber.received.iter().flat_map(|it| it.up.clone()).collect();
-    let expected = ["b.test", "default/web2/b.test"];
+    let expected = ["b.test", "ingress/default/web2/b.test"];
     let mut sorted = sent.clone();
     sorted.sort();
     assert_eq!(sorted, expected, "{:?}", subscriber.received);

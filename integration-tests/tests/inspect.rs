@@ -88,7 +88,7 @@ async fn grpcurl_shows_proxies_resources_and_history() {
     assert!(!proxies["proxies"][0]["id"].as_str().unwrap().is_empty());
 
     let resources = grpcurl.call(&method("ListResources"), &json!({"kind": "route"})).await;
-    assert_eq!(resources["resources"][0]["key"], "default/web/a.test");
+    assert_eq!(resources["resources"][0]["key"], "ingress/default/web/a.test");
     let whole = grpcurl.call(&method("ListResources"), &json!({})).await;
     let kinds = |value: &Value| -> Vec<String> {
         let all = value["resources"].as_array().unwrap().iter();
@@ -98,7 +98,7 @@ async fn grpcurl_shows_proxies_resources_and_history() {
         assert!(kinds(&whole).contains(&kind.to_owned()), "no {kind} in {whole}");
     }
 
-    let route = json!({"kind": "route", "key": "default/web/a.test"});
+    let route = json!({"kind": "route", "key": "ingress/default/web/a.test"});
     let route = grpcurl.call(&method("GetResource"), &route).await;
     let backends = route["body"]["paths"].to_string();
     assert!(backends.contains("default/one/80"), "{route}");

@@ -43,7 +43,7 @@ async fn an_equal_root_is_sent_nothing_after_a_restart() {
     let received = &subscriber.received[0];
     assert_eq!(
         (subscriber.received.len(), received.up.as_slice()),
-        (1, &["default/web/a.test".to_owned()][..])
+        (1, &["ingress/default/web/a.test".to_owned()][..])
     );
     assert_ne!(received.from, 0);
 }
@@ -65,7 +65,7 @@ async fn a_cursor_gets_what_happened_meanwhile() {
     assert_eq!(keys(Lane::Live), ["default/two-1"]);
     let mut config = keys(Lane::Config);
     config.sort();
-    assert_eq!(config, ["b.test", "default/new/b.test", "default/two/80"]);
+    assert_eq!(config, ["b.test", "ingress/default/new/b.test", "default/two/80"]);
     assert_eq!(subscriber.received[0].lane, Lane::Live, "LIVE goes out before the CONFIG that relies on it");
 
     // States that came and went are not sent: of many changes while it was away, the last one.
@@ -76,7 +76,7 @@ async fn a_cursor_gets_what_happened_meanwhile() {
     let mut late = Subscriber::connect(site.control.listen(), subscriber.state.clone()).await;
     late.until_idle().await;
     assert_eq!(late.received.len(), 1, "{:?}", late.received);
-    assert_eq!(late.received[0].up, ["default/new/b.test"]);
+    assert_eq!(late.received[0].up, ["ingress/default/new/b.test"]);
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn an_unknown_past_is_replaced_whole() {
     subscriber.until_idle().await;
     let routes: Vec<_> =
         subscriber.state.contents(Lane::Config).into_keys().map(|key| key.to_string()).collect();
-    assert!(routes.contains(&"route default/web/c.test".to_owned()), "{routes:?}");
-    assert!(!routes.contains(&"route default/web/a.test".to_owned()), "{routes:?}");
+    assert!(routes.contains(&"route ingress/default/web/c.test".to_owned()), "{routes:?}");
+    assert!(!routes.contains(&"route ingress/default/web/a.test".to_owned()), "{routes:?}");
 
     // The real proxy as well.
     site.proxy.serves("c.test", "/", one.name()).await;

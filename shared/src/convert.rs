@@ -7,10 +7,11 @@ use prost::Message;
 use thiserror::Error;
 
 use crate::kind::Kind;
+use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use crate::proto::config;
 use crate::resource::{
-    Backend, Canary, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path,
-    PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path, PathType,
+    PortRule, Protocol, Resource, Route, Settings, Tls,
 };
 
 mod wire;
@@ -79,7 +80,7 @@ impl Resource {
         Ok(match kind {
             Kind::Settings => Self::Settings(message::<config::Settings>(kind, body)?.try_into()?),
             Kind::Listener => Self::Listener(message::<config::Listener>(kind, body)?.try_into()?),
-            Kind::Host => Self::Host(message::<config::Host>(kind, body)?.into()),
+            Kind::Host => Self::Host(message::<config::Host>(kind, body)?.try_into()?),
             Kind::Route => Self::Route(message::<config::Route>(kind, body)?.try_into()?),
             Kind::Backend => Self::Backend(message::<config::Backend>(kind, body)?.try_into()?),
             Kind::Endpoints => Self::Endpoints(message::<config::Endpoints>(kind, body)?.try_into()?),
@@ -109,21 +110,33 @@ fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+/// A policy in which nothing is said encodes to nothing.
+fn said<P: Default + PartialEq>(policy: P) -> Option<P> {
+    (policy != P::default()).then_some(policy)
+}
+
+/// A policy as it came, unless it holds an enum's number without a meaning: what is not understood is never dropped.
+fn understood<P: Default>(
+    policy: Option<P>,
+    unknown: impl Fn(&P) -> Option<(&'static str, i32)>,
+) -> Result<P, ConvertError> {
+    let policy = policy.unwrap_or_default();
+    match unknown(&policy) {
+        Some((field, number)) => Err(invalid(field, format!("unknown value {number}"))),
+        None => Ok(policy),
+    }
+}
+
 // --- settings ----------------------------------------------------------------------------------------------------
 
 impl From<&Settings> for config::Settings {
     fn from(it: &Settings) -> Self {
-        let Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards } = it;
+        let Settings { default_certificate, defaults, guards } = it.clone();
         let guard = |guard: &Guard| match guard {
             Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
             Guard::Addresses => config::settings::Guard::Addresses.into(),
         };
-        Self {
-            default_certificate: default_certificate.clone(),
-            ssl_redirect: *ssl_redirect,
-            force_ssl_redirect: *force_ssl_redirect,
-            guards: guards.iter().map(guard).collect(),
-        }
+        Self { default_certificate, guards: guards.iter().map(guard).collect(), defaults: said(defaults) }
     }
 }
 
@@ -138,10 +151,9 @@ impl TryFrom<config::Settings> for Settings {
             _ => Err(invalid(format!("guards[{i}]"), format!("unknown restriction {guard}"))),
         };
         Ok(Self {
-            default_certificate: it.default_certificate,
-            ssl_redirect: it.ssl_redirect,
-            force_ssl_redirect: it.force_ssl_redirect,
             guards: it.guards.iter().enumerate().map(guard).collect::<Result<_, _>>()?,
+            default_certificate: it.default_certificate,
+            defaults: understood(it.defaults, LocationPolicy::unknown_value)?,
         })
     }
 }
@@ -173,20 +185,24 @@ impl TryFrom<config::Listener> for Listener {
 
 impl From<&Host> for config::Host {
     fn from(it: &Host) -> Self {
-        let Host { tls, denied } = it;
+        let Host { tls, denied, policy } = it.clone();
         Self {
-            tls: tls.as_ref().map(|Tls { certificates }| config::Tls { certificates: certificates.clone() }),
+            tls: tls.map(|Tls { certificates }| config::Tls { certificates }),
             denied: denied.as_ref().map(Into::into),
+            policy: said(policy),
         }
     }
 }
 
-impl From<config::Host> for Host {
-    fn from(it: config::Host) -> Self {
-        Self {
+impl TryFrom<config::Host> for Host {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Host) -> Result<Self, ConvertError> {
+        Ok(Self {
             tls: it.tls.map(|tls| Tls { certificates: tls.certificates }),
             denied: it.denied.map(Into::into),
-        }
+            policy: understood(it.policy, HostPolicy::unknown_value)?,
+        })
     }
 }
 
@@ -204,21 +220,22 @@ impl From<config::Denial> for Denial {
 
 impl From<&Route> for config::Route {
     fn from(it: &Route) -> Self {
-        let Route { paths, denied, ssl_redirect, force_ssl_redirect, global_auth } = it;
-        let path = |Path { path, kind, backend }: &Path| config::Path {
-            path: path.clone(),
-            r#type: match kind {
-                PathType::Exact => config::path::Type::Exact.into(),
-                PathType::Prefix => config::path::Type::Prefix.into(),
-            },
-            backend: backend.clone().unwrap_or_default(),
+        let Route { paths, denied, policy } = it.clone();
+        let path = |Path { path, kind, backend }: Path| {
+            let r#type = match kind {
+                PathType::Exact => config::r#match::Type::Exact.into(),
+                PathType::Prefix => config::r#match::Type::Prefix.into(),
+            };
+            let backend = backend.map(|key| config::WeightedBackend { key, weight: None });
+            config::Path {
+                r#match: Some(config::Match { path, r#type, ..config::Match::default() }),
+                backends: backend.into_iter().collect(),
+            }
         };
         Self {
-            paths: paths.iter().map(path).collect(),
+            paths: paths.into_iter().map(path).collect(),
             denied: denied.as_ref().map(Into::into),
-            ssl_redirect: *ssl_redirect,
-            force_ssl_redirect: *force_ssl_redirect,
-            global_auth: *global_auth,
+            policy: said(policy),
         }
     }
 }
@@ -227,29 +244,55 @@ impl TryFrom<config::Route> for Route {
     type Error = ConvertError;
 
     fn try_from(it: config::Route) -> Result<Self, ConvertError> {
-        let path = |(i, path): (usize, config::Path)| {
-            if !path.path.starts_with('/') {
-                return Err(invalid(
-                    format!("paths[{i}].path"),
-                    format!("expected a leading slash, got {:?}", path.path),
-                ));
-            }
-            let kind = match config::path::Type::try_from(path.r#type) {
-                Ok(config::path::Type::Exact) => PathType::Exact,
-                Ok(config::path::Type::Prefix) => PathType::Prefix,
-                _ => {
-                    return Err(invalid(format!("paths[{i}].type"), format!("unknown type {}", path.r#type)));
-                }
-            };
-            Ok(Path { path: path.path, kind, backend: non_empty(&path.backend) })
+        let path = |(i, config::Path { r#match, backends }): (usize, config::Path)| {
+            let field = |name: &str| format!("paths[{i}].{name}");
+            let (path, kind) = matched(field, r#match.unwrap_or_default())?;
+            let backend = backend_of(field, backends)?;
+            Ok(Path { path, kind, backend })
         };
         Ok(Self {
             paths: it.paths.into_iter().enumerate().map(path).collect::<Result<_, _>>()?,
             denied: it.denied.map(Into::into),
-            ssl_redirect: it.ssl_redirect,
-            force_ssl_redirect: it.force_ssl_redirect,
-            global_auth: it.global_auth,
+            policy: understood(it.policy, LocationPolicy::unknown_value)?,
         })
+    }
+}
+
+/// The path of a match. What else is set would have to be looked at, too, and is not: it is never ignored.
+fn matched(field: impl Fn(&str) -> String, it: config::Match) -> Result<(String, PathType), ConvertError> {
+    let config::Match { path, r#type, method, headers, query } = it;
+    if !path.starts_with('/') {
+        return Err(invalid(field("match.path"), format!("expected a leading slash, got {path:?}")));
+    }
+    let set =
+        [("method", !method.is_empty()), ("headers", !headers.is_empty()), ("query", !query.is_empty())];
+    if let Some((name, _)) = set.into_iter().find(|(_, set)| *set) {
+        return Err(invalid(field(&format!("match.{name}")), "this build matches paths alone"));
+    }
+    match config::r#match::Type::try_from(r#type) {
+        Ok(config::r#match::Type::Exact) => Ok((path, PathType::Exact)),
+        Ok(config::r#match::Type::Prefix) => Ok((path, PathType::Prefix)),
+        _ => Err(invalid(field("match.type"), format!("unknown type {}", r#type))),
+    }
+}
+
+/// The one backend of a path. This build weighs none against another.
+fn backend_of(
+    field: impl Fn(&str) -> String,
+    backends: Vec<config::WeightedBackend>,
+) -> Result<Option<String>, ConvertError> {
+    let count = backends.len();
+    let mut backends = backends.into_iter();
+    match (backends.next(), count) {
+        (None, _) => Ok(None),
+        (Some(it), 1) if it.weight == Some(0) => {
+            Err(invalid(field("backends[0].weight"), "expected at least 1, got 0"))
+        }
+        (Some(it), 1) => match non_empty(&it.key) {
+            Some(key) => Ok(Some(key)),
+            None => Err(invalid(field("backends[0].key"), "expected the key of a Backend, got nothing")),
+        },
+        _ => Err(invalid(field("backends"), format!("expected one at most, got {count}"))),
     }
 }
 
@@ -257,16 +300,12 @@ impl TryFrom<config::Route> for Route {
 
 impl From<&Backend> for config::Backend {
     fn from(it: &Backend) -> Self {
-        let Backend { port, alternatives, canary } = it;
-        let rule = |PortRule { name, target_port }: &PortRule| config::PortRule {
-            name: name.clone(),
+        let Backend { port, alternatives, policy } = it.clone();
+        let rule = |PortRule { name, target_port }| config::PortRule {
+            name,
             target_port: target_port.map_or(0, u32::from),
         };
-        Self {
-            port: port.as_ref().map(rule),
-            alternatives: alternatives.clone(),
-            canary: canary.as_ref().map(Into::into),
-        }
+        Self { port: port.map(rule), alternatives, policy: said(policy) }
     }
 }
 
@@ -284,22 +323,8 @@ impl TryFrom<config::Backend> for Backend {
         Ok(Self {
             port: it.port.map(rule).transpose()?,
             alternatives: it.alternatives,
-            canary: it.canary.map(Into::into),
+            policy: understood(it.policy, BackendPolicy::unknown_value)?,
         })
-    }
-}
-
-impl From<&Canary> for config::Canary {
-    fn from(it: &Canary) -> Self {
-        let Canary { header, header_value, header_pattern, cookie, weight, weight_total } = it.clone();
-        Self { header, header_value, header_pattern, cookie, weight, weight_total }
-    }
-}
-
-impl From<config::Canary> for Canary {
-    fn from(it: config::Canary) -> Self {
-        let config::Canary { header, header_value, header_pattern, cookie, weight, weight_total } = it;
-        Self { header, header_value, header_pattern, cookie, weight, weight_total }
     }
 }
 

@@ -21,6 +21,7 @@ pub mod kind;
 pub mod name;
 pub mod pattern;
 pub mod pem;
+pub mod policy;
 pub mod proto;
 pub mod resource;
 pub mod schema;

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use bytes::Bytes;
 
 use crate::kind::Kind;
+use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 
 /// Key of the one [`Settings`] resource.
 pub const SETTINGS_KEY: &str = "default";
@@ -50,10 +51,8 @@ impl Resource {
 pub struct Settings {
     /// Secret `namespace/name` of the certificate for names that have none; empty: the proxy's own.
     pub default_certificate: String,
-    /// ConfigMap `ssl-redirect`.
-    pub ssl_redirect: Option<bool>,
-    /// ConfigMap `force-ssl-redirect`.
-    pub force_ssl_redirect: Option<bool>,
+    /// What the ConfigMap says of every location.
+    pub defaults: LocationPolicy,
     /// Restrictions of the ConfigMap that are not enforced yet; ascending.
     pub guards: Vec<Guard>,
 }
@@ -61,7 +60,7 @@ pub struct Settings {
 /// A restriction of the ConfigMap that is not enforced yet: what it would guard answers 503.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Guard {
-    /// `global-auth-url`: all paths but those whose Route says `global_auth = false`.
+    /// `global-auth-url`: all paths but those of which the policy says `enable_global_auth = false`.
     GlobalAuth,
     /// `whitelist-source-range`, `denylist-source-range`, `block-cidrs`: all paths.
     Addresses,
@@ -89,6 +88,8 @@ pub struct Host {
     pub tls: Option<Tls>,
     /// Why all its routes answer 503, if they do.
     pub denied: Option<Denial>,
+    /// What the Ingress that decides says of the whole host.
+    pub policy: HostPolicy,
 }
 
 /// The certificates of a host; having them also turns on the redirect to https.
@@ -105,19 +106,15 @@ pub struct Denial {
     pub reason: String,
 }
 
-/// The paths that one Ingress won on one host.
+/// The paths that one object (an Ingress) won on one host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Route {
     /// In the order of the Ingress, the implicit "/" first.
     pub paths: Vec<Path>,
     /// Why all of them answer 503, if they do.
     pub denied: Option<Denial>,
-    /// Annotation `ssl-redirect`.
-    pub ssl_redirect: Option<bool>,
-    /// Annotation `force-ssl-redirect`.
-    pub force_ssl_redirect: Option<bool>,
-    /// Annotation `enable-global-auth`.
-    pub global_auth: Option<bool>,
+    /// What its annotations say of its locations; lies over [`Settings::defaults`].
+    pub policy: LocationPolicy,
 }
 
 /// One path of a [`Route`].
@@ -147,8 +144,8 @@ pub struct Backend {
     pub port: Option<PortRule>,
     /// Keys of the Backends of canaries, in order; the first one acts.
     pub alternatives: Vec<String>,
-    /// Which requests it takes when it is an alternative itself.
-    pub canary: Option<Canary>,
+    /// What annotations say of it, whoever refers to it.
+    pub policy: BackendPolicy,
 }
 
 /// Which port of an EndpointSlice a Service port leads to (controller.md 5.3 of the reference: name, then number).
@@ -158,23 +155,6 @@ pub struct PortRule {
     pub name: String,
     /// Numeric targetPort, used when a slice has no port of that name.
     pub target_port: Option<u16>,
-}
-
-/// Which requests an alternative takes. Header, cookie and weight are asked in that order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Canary {
-    /// Header that is looked at; empty for none.
-    pub header: String,
-    /// Its value that sends a request here; empty: `always` and `never` decide.
-    pub header_value: String,
-    /// Pattern that its value is searched for; not looked at when `header_value` is set.
-    pub header_pattern: String,
-    /// Cookie whose values `always` and `never` decide; empty for none.
-    pub cookie: String,
-    /// Share of the rest, of `weight_total`.
-    pub weight: i64,
-    /// Values up to 100 count as 100.
-    pub weight_total: i64,
 }
 
 /// The endpoints of one EndpointSlice that may get requests: every address with every port.

@@ -11,9 +11,10 @@ use proptest::{collection, option};
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
+use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
-    Backend, Canary, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path,
-    PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path, PathType,
+    PortRule, Protocol, Resource, Route, Settings, Tls,
 };
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
 use shared::{proto, schema};
@@ -40,13 +41,19 @@ fn bytes(least: usize) -> impl Strategy<Value = Bytes> {
     collection::vec(any::<u8>(), least..60).prop_map(Bytes::from)
 }
 
+/// The policies' own fields are tried in `policies.rs`.
+#[allow(clippy::needless_update, reason = "policies grow by fields")]
+fn location() -> impl Strategy<Value = LocationPolicy> {
+    (flag(), flag(), flag()).prop_map(|(ssl_redirect, force_ssl_redirect, enable_global_auth)| {
+        LocationPolicy { ssl_redirect, force_ssl_redirect, enable_global_auth, ..LocationPolicy::default() }
+    })
+}
+
 fn settings() -> impl Strategy<Value = Resource> {
     let guard = prop_oneof![Just(Guard::GlobalAuth), Just(Guard::Addresses)];
-    (text(), flag(), flag(), collection::vec(guard, 0..3)).prop_map(
-        |(default_certificate, ssl_redirect, force_ssl_redirect, guards)| {
-            Resource::Settings(Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards })
-        },
-    )
+    (text(), location(), collection::vec(guard, 0..3)).prop_map(|(default_certificate, defaults, guards)| {
+        Resource::Settings(Settings { default_certificate, defaults, guards })
+    })
 }
 
 fn listener() -> impl Strategy<Value = Resource> {
@@ -56,7 +63,8 @@ fn listener() -> impl Strategy<Value = Resource> {
 
 fn host() -> impl Strategy<Value = Resource> {
     let tls = collection::vec(text(), 0..3).prop_map(|certificates| Tls { certificates });
-    (option::of(tls), denial()).prop_map(|(tls, denied)| Resource::Host(Host { tls, denied }))
+    (option::of(tls), denial())
+        .prop_map(|(tls, denied)| Resource::Host(Host { tls, denied, policy: HostPolicy::default() }))
 }
 
 fn route() -> impl Strategy<Value = Resource> {
@@ -66,13 +74,11 @@ fn route() -> impl Strategy<Value = Resource> {
         kind,
         backend,
     });
-    (collection::vec(path, 0..4), denial(), flag(), flag(), flag()).prop_map(
-        |(paths, denied, ssl_redirect, force_ssl_redirect, global_auth)| {
-            Resource::Route(Route { paths, denied, ssl_redirect, force_ssl_redirect, global_auth })
-        },
-    )
+    (collection::vec(path, 0..4), denial(), location())
+        .prop_map(|(paths, denied, policy)| Resource::Route(Route { paths, denied, policy }))
 }
 
+#[allow(clippy::needless_update, reason = "policies grow by fields")]
 fn backend() -> impl Strategy<Value = Resource> {
     let port =
         (text(), option::of(1..=u16::MAX)).prop_map(|(name, target_port)| PortRule { name, target_port });
@@ -86,8 +92,12 @@ fn backend() -> impl Strategy<Value = Resource> {
             weight_total,
         },
     );
-    (option::of(port), collection::vec(text(), 0..3), option::of(canary))
-        .prop_map(|(port, alternatives, canary)| Resource::Backend(Backend { port, alternatives, canary }))
+    (option::of(port), collection::vec(text(), 0..3), option::of(canary)).prop_map(
+        |(port, alternatives, canary)| {
+            let policy = BackendPolicy { canary, ..BackendPolicy::default() };
+            Resource::Backend(Backend { port, alternatives, policy })
+        },
+    )
 }
 
 fn endpoints() -> impl Strategy<Value = Resource> {

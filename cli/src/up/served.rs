@@ -62,7 +62,7 @@ impl Served {
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
         for key in routes.into_iter().take(SHOWN) {
-            // Keys are namespace/name/host, and none of the three contains a slash.
+            // Keys are kind/namespace/name/host, and none of the four contains a slash.
             let host = key.rsplit('/').next().unwrap_or_default().to_owned();
             let (Some(route), host_body) =
                 (source.get("route", &key).await?, source.get("host", &host).await?)
@@ -72,12 +72,14 @@ impl Served {
             let host_body = host_body.unwrap_or_default();
             let denied = [&route, &host_body].iter().any(|body| !field(body, "denied").is_null());
             for path in field(&route, "paths").as_array().into_iter().flatten() {
-                let backend = field(path, "backend").as_str().unwrap_or_default().to_owned();
+                let matched = field(path, "match");
+                let backend = field(path, "backends").get(0).map(|backend| field(backend, "key"));
+                let backend = backend.and_then(Value::as_str).unwrap_or_default().to_owned();
                 served.rows.push(Row {
                     host: host.clone(),
                     tls: !field(&host_body, "tls").is_null(),
-                    path: field(path, "path").as_str().unwrap_or_default().to_owned(),
-                    exact: is_exact(field(path, "type")),
+                    path: field(matched, "path").as_str().unwrap_or_default().to_owned(),
+                    exact: is_exact(field(matched, "type")),
                     endpoints: source.endpoints(&backend),
                     canary: source.canary(&backend).await?,
                     denied,
@@ -244,7 +246,7 @@ impl<'a> Source<'a> {
             return Ok(None);
         };
         let policy = self.get("backend", &alternative).await?.unwrap_or_default();
-        let mut canary = Canary::of(alternative, field(&policy, "canary"));
+        let mut canary = Canary::of(alternative, field(field(&policy, "policy"), "canary"));
         canary.endpoints = self.endpoints(&canary.backend);
         Ok(Some(canary))
     }

@@ -1,6 +1,6 @@
 //! Canaries (annotations.md 5.7, 6.16).
 
-use shared::resource::Canary;
+use shared::policy::Canary;
 
 use super::draft::Draft;
 use super::row::{Act, Of, Risk, Row, Scope};

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use shared::policy::Canary;
+
 use super::*;
 
 fn all(annotations: &[(&str, &str)]) -> Parsed {

@@ -1,6 +1,7 @@
 //! Service ports: which of them an Ingress means, and the Backend that comes of it.
 
-use shared::resource::{Backend, Canary, PortRule};
+use shared::policy::BackendPolicy;
+use shared::resource::{Backend, PortRule};
 
 use super::claim::BackendKey;
 use crate::objects::{IntOrString, Service, ServicePort};
@@ -79,14 +80,14 @@ impl Port {
 }
 
 /// The Backend of a Service port.
-pub fn compile(port: &Port, alternatives: Vec<String>, canary: Option<Canary>) -> Backend {
+pub fn compile(port: &Port, alternatives: Vec<String>, policy: BackendPolicy) -> Backend {
     Backend {
         port: match port {
             Port::Found(rule) => Some(rule.clone()),
             _ => None,
         },
         alternatives,
-        canary,
+        policy,
     }
 }
 

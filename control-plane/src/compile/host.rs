@@ -10,6 +10,7 @@ mod locations;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::{HostName, ObjectName};
+use shared::policy::HostPolicy;
 use shared::resource::{CATCH_ALL, Host, Path, Route, Tls};
 
 use self::locations::Locations;
@@ -64,6 +65,7 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.host = Some(Host {
             tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
             denied: denial::of(host, &mains, &locations, &mut outcome),
+            policy: HostPolicy::default(),
         });
         outcome.routes = routes(&mains, &locations);
     }
@@ -124,9 +126,7 @@ fn routes(mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route
         let route = Route {
             paths: won.into_iter().map(path).collect(),
             denied: serving.denied.clone(),
-            ssl_redirect: serving.location.ssl_redirect,
-            force_ssl_redirect: serving.location.force_ssl_redirect,
-            global_auth: serving.location.enable_global_auth,
+            policy: serving.location.to_owned(),
         };
         (claim.name.clone(), route)
     };

@@ -7,7 +7,7 @@ use shared::resource::{Guard, Settings};
 
 use self::table::Status;
 use crate::annotations::row::Row;
-use crate::annotations::{self, LocationPolicy, snippets, value};
+use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity};
 
@@ -73,9 +73,7 @@ fn field(key: &str) -> String {
 /// said.
 fn row_of(row: &'static Row, key: &str, text: &str, settings: &mut Settings) -> (bool, Vec<Fault>) {
     let parsed = annotations::default(row, key, text);
-    let LocationPolicy { ssl_redirect, force_ssl_redirect, enable_global_auth: _ } = parsed.serving.location;
-    settings.ssl_redirect = ssl_redirect.or(settings.ssl_redirect);
-    settings.force_ssl_redirect = force_ssl_redirect.or(settings.force_ssl_redirect);
+    settings.defaults.overlay(&parsed.serving.location);
     let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
     // What is said of a denial of one Ingress is not what it means for the fleet.
     let said = parsed.faults.into_iter().filter(|_| !denies);
@@ -112,8 +110,8 @@ mod tests {
     #[test]
     fn redirects_are_honoured_in_any_case_of_the_key() {
         let (settings, faults) = compiled(&[("SSL-Redirect", "false"), ("force-ssl-redirect", "perhaps")]);
-        assert_eq!(settings.ssl_redirect, Some(false));
-        assert_eq!(settings.force_ssl_redirect, None);
+        assert_eq!(settings.defaults.ssl_redirect, Some(false));
+        assert_eq!(settings.defaults.force_ssl_redirect, None);
         assert_eq!(faults.len(), 1);
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
-use shared::resource::{Canary, Resource};
+use shared::policy::BackendPolicy;
+use shared::resource::Resource;
 
 use super::Index;
 use super::objects::reference;
@@ -68,8 +69,8 @@ impl BackendState {
         self.alternatives.iter().next().map(|((age, ..), key)| (age, key))
     }
 
-    fn policy(&self) -> Option<Canary> {
-        self.decider().and_then(|claim| claim.parsed.backend.canary.clone())
+    fn policy(&self) -> BackendPolicy {
+        self.decider().map(|claim| claim.parsed.backend.clone()).unwrap_or_default()
     }
 
     fn keys_of_alternatives(&self) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::kind::Kind;
-use shared::name::HostName;
+use shared::name::{HostName, ObjectName};
 use shared::resource::{CATCH_ALL, Resource};
 
 use super::Index;
@@ -18,6 +18,11 @@ use crate::objects::ObjectKind;
 pub(super) struct HostState {
     members: BTreeMap<Age, Arc<Claim>>,
     pub(super) outcome: Outcome,
+}
+
+/// With the kind first: an Ingress and an HTTPRoute of one name are two Routes.
+fn route_key(ingress: &ObjectName, host: &HostName) -> String {
+    format!("ingress/{ingress}/{host}")
 }
 
 impl Index {
@@ -56,10 +61,10 @@ impl Index {
             None => self.published.remove(Kind::Host, host.as_str(), false),
         };
         for (ingress, route) in &outcome.routes {
-            self.published.put(format!("{ingress}/{host}"), &Resource::Route(route.clone()));
+            self.published.put(route_key(ingress, host), &Resource::Route(route.clone()));
         }
         for ingress in before.routes.keys().filter(|name| !outcome.routes.contains_key(*name)) {
-            self.published.remove(Kind::Route, format!("{ingress}/{host}"), false);
+            self.published.remove(Kind::Route, route_key(ingress, host), false);
         }
 
         for (key, count) in (before.used.difference(&outcome.used).map(|key| (key, -1)))

@@ -44,7 +44,7 @@ impl Bench {
 
     fn host(&mut self, denied: &str) {
         let denied = Some(shared::resource::Denial { reason: denied.to_owned() });
-        let host = Resource::Host(Host { tls: None, denied });
+        let host = Resource::Host(Host { denied, ..Host::default() });
         self.commit("Ingress default/web: denied", vec![entry("a.test", &host)]);
     }
 

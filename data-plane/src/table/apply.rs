@@ -10,6 +10,7 @@ mod build;
 mod candidate;
 mod cells;
 mod config;
+mod policies;
 mod refusal;
 mod secrets;
 
@@ -31,6 +32,7 @@ use build::Built;
 use candidate::Change;
 use cells::Cells;
 use config::Config;
+use policies::Policies;
 use secrets::Secrets;
 
 pub use candidate::Candidate;
@@ -74,6 +76,7 @@ pub struct Writer {
     config: Config,
     cells: Cells,
     secrets: Secrets,
+    policies: Policies,
     has_config: Snapshot,
     has_live: Snapshot,
     refused: BTreeMap<ResourceKey, Refused>,
@@ -98,6 +101,7 @@ impl Writer {
             config: Config::default(),
             cells: Cells::new(Arc::clone(&counters)),
             secrets: Secrets::new(Arc::clone(&counters)),
+            policies: Policies::default(),
             has_config: Snapshot::default(),
             has_live: Snapshot::default(),
             refused: BTreeMap::new(),
@@ -269,6 +273,9 @@ impl Writer {
                 self.cells.set_rule(backend, it.port.as_ref());
             }
         }
+        if touched.defaults {
+            self.policies.forget();
+        }
         for name in &touched.hosts {
             self.rebuild(name);
         }
@@ -295,7 +302,7 @@ impl Writer {
     }
 
     fn rebuild(&mut self, name: &Arc<str>) {
-        let built = self.config.build(name, &mut self.cells, &mut self.secrets);
+        let built = self.config.build(name, &mut self.cells, &mut self.secrets, &mut self.policies);
         let uses = match built {
             Some(Built { entry, uses }) => {
                 self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);

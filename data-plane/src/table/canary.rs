@@ -1,7 +1,7 @@
 //! Which requests a canary takes: ingress-nginx behaviour, balancing.md 9, steps 5 to 7, as a pure function.
 
 use regex::bytes::{Regex, RegexBuilder};
-use shared::resource::Canary;
+use shared::policy::Canary;
 use tracing::warn;
 
 /// Longest pattern that is compiled, in bytes. Compiling a longer one may take milliseconds.

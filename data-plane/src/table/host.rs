@@ -6,6 +6,7 @@ use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::paths::{Declared, Router};
+use super::policy::Policy;
 
 /// One virtual host. Immutable.
 #[derive(Debug)]
@@ -83,11 +84,10 @@ pub struct PathEntry {
     pub declared: Arc<str>,
     /// What is done with its requests.
     pub action: Action,
-    /// Plain requests go to https where the host has TLS. Annotation, else ConfigMap, else true; false for paths of
-    /// ACME challenges (annotations.md 6.3).
-    pub ssl_redirect: bool,
-    /// Plain requests go to https. Annotation, else ConfigMap, else false; false for paths of ACME challenges.
-    pub force_ssl_redirect: bool,
+    /// How its requests are treated: what its Route says over what the fleet says.
+    pub policy: Arc<Policy>,
+    /// A path of ACME challenges: its requests are not sent to https, whatever the policy says (annotations.md 6.3).
+    pub stays_plain: bool,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,
     /// `namespace/name` of the Ingress that declared it.

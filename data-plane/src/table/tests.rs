@@ -122,7 +122,8 @@ fn a_reader_sees_the_newest() {
     let mut writer = served(&[]);
     let mut reader = writer.tables().reader();
     assert!(reader.load().host("a.test").is_none());
-    let config = vec![host("a.test", None), route("ns/i/a.test", &[("/", "ns/s/80")]), backend("ns/s/80")];
+    let config =
+        vec![host("a.test", None), route("ingress/ns/i/a.test", &[("/", "ns/s/80")]), backend("ns/s/80")];
     writer.apply_live(vec![slice("ns/e", "ns/s", &[1, 2])], &[]);
     writer.replace_config(config);
     let table = reader.load();
@@ -135,5 +136,5 @@ fn a_reader_sees_the_newest() {
     assert_eq!(&*upstream.name, "ns-s-80");
     assert_eq!(upstream.cell.endpoints().list.len(), 2);
     assert_eq!((&*path.owner, &*path.service, &*path.port), ("ns/i", "s", "80"));
-    assert!(path.ssl_redirect && !path.force_ssl_redirect);
+    assert!(path.policy.redirect.ssl && !path.policy.redirect.force_ssl);
 }

@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
+use shared::policy::{BackendPolicy, Canary, LocationPolicy};
 use shared::resource::{
-    Backend, Canary, Certificate, Denial, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource,
-    Route, Settings, Tls,
+    Backend, Certificate, Denial, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route,
+    Settings, Tls,
 };
 use shared::snapshot::Snapshot;
 
@@ -28,7 +29,7 @@ pub(crate) fn entry(key: &str, resource: Resource) -> Arc<Entry> {
 
 pub(crate) fn host(name: &str, secrets: Option<&[&str]>) -> Arc<Entry> {
     let tls = secrets.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() });
-    entry(name, Resource::Host(Host { tls, denied: None }))
+    entry(name, Resource::Host(Host { tls, ..Host::default() }))
 }
 
 /// Prefix paths of one Ingress with their backends.
@@ -142,13 +143,13 @@ fn step() -> impl Strategy<Value = Step> {
     let named = |names: &'static [&'static str]| prop::sample::select(names).prop_map(ToString::to_string);
     prop_oneof![
         1 => (any::<Option<bool>>(), any::<bool>()).prop_map(move |(ssl_redirect, there)| {
-            let settings = Settings { ssl_redirect, ..Settings::default() };
+            let settings = Settings { defaults: redirects(ssl_redirect), ..Settings::default() };
             (key(Kind::Settings, "default".into()), there.then_some(Resource::Settings(settings)))
         }),
         3 => (named(&HOSTS), prop::option::of(host_strategy()))
             .prop_map(move |(name, it)| (key(Kind::Host, name), it.map(Resource::Host))),
         4 => (named(&["ns/i1", "ns/i2"]), named(&HOSTS), prop::option::weighted(0.8, route_strategy()))
-            .prop_map(move |(ingress, host, it)| (key(Kind::Route, format!("{ingress}/{host}")), it.map(Resource::Route))),
+            .prop_map(move |(ingress, host, it)| (key(Kind::Route, format!("ingress/{ingress}/{host}")), it.map(Resource::Route))),
         4 => (named(&BACKENDS), prop::option::weighted(0.8, backend_strategy()))
             .prop_map(move |(name, it)| (key(Kind::Backend, name), it.map(Resource::Backend))),
         6 => (named(&["ns/e1", "ns/e2", "ns/e3"]), prop::option::weighted(0.8, slice_strategy()))
@@ -160,12 +161,25 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Says this of `ssl-redirect` alone.
+pub(crate) fn redirects(ssl_redirect: Option<bool>) -> LocationPolicy {
+    LocationPolicy { ssl_redirect, ..LocationPolicy::default() }
+}
+
+/// Of a canary that takes this share.
+#[allow(clippy::needless_update, reason = "policies grow by fields")]
+pub(crate) fn taking(weight: Option<i64>) -> BackendPolicy {
+    let canary = weight.map(|weight| Canary { weight, ..Canary::default() });
+    BackendPolicy { canary, ..BackendPolicy::default() }
+}
+
 fn host_strategy() -> impl Strategy<Value = Host> {
     let secrets =
         prop::collection::vec(prop::sample::select(&SECRETS[..]).prop_map(ToString::to_string), 0..3);
     (prop::option::of(secrets), prop::bool::weighted(0.1)).prop_map(|(secrets, denied)| Host {
         tls: secrets.map(|certificates| Tls { certificates }),
         denied: denied.then(|| Denial { reason: "no".into() }),
+        ..Host::default()
     })
 }
 
@@ -180,7 +194,7 @@ fn route_strategy() -> impl Strategy<Value = Route> {
         });
     (prop::collection::vec(path, 0..5), any::<Option<bool>>()).prop_map(|(paths, ssl_redirect)| Route {
         paths,
-        ssl_redirect,
+        policy: redirects(ssl_redirect),
         ..Route::default()
     })
 }
@@ -190,13 +204,8 @@ fn backend_strategy() -> impl Strategy<Value = Backend> {
         .prop_map(|(name, target_port)| PortRule { name: name.into(), target_port });
     let alternatives =
         prop::collection::vec(prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string), 0..2);
-    (prop::option::weighted(0.9, rule), alternatives, prop::option::of(0..100_i64)).prop_map(
-        |(port, alternatives, weight)| Backend {
-            port,
-            alternatives,
-            canary: weight.map(|weight| Canary { weight, ..Canary::default() }),
-        },
-    )
+    (prop::option::weighted(0.9, rule), alternatives, prop::option::of(0..100_i64))
+        .prop_map(|(port, alternatives, weight)| Backend { port, alternatives, policy: taking(weight) })
 }
 
 fn slice_strategy() -> impl Strategy<Value = Endpoints> {

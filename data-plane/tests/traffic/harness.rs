@@ -15,8 +15,9 @@ use data_plane::tls;
 use data_plane::worker::{self, WorkerConfig};
 use shared::drain::Drain;
 use shared::entry::Entry;
+use shared::policy::{BackendPolicy, Canary};
 use shared::resource::{
-    Backend, Canary, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route, Settings, Tls,
+    Backend, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route, Settings, Tls,
 };
 
 /// Nothing in a test takes so long unless it hangs.
@@ -53,6 +54,12 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// What is said of a canary's Backend.
+#[allow(clippy::needless_update, reason = "policies grow by fields")]
+fn taking(canary: Canary) -> BackendPolicy {
+    BackendPolicy { canary: Some(canary), ..BackendPolicy::default() }
 }
 
 impl Proxy {
@@ -104,12 +111,12 @@ impl Proxy {
 
     /// A host with paths to Services of the same names.
     pub(crate) fn host(&mut self, name: &str, tls: bool, paths: &[(&str, PathType, &str)]) {
-        let host = Host { tls: tls.then(Tls::default), denied: None };
+        let host = Host { tls: tls.then(Tls::default), ..Host::default() };
         let route = Route {
             paths: paths.iter().map(|(path, kind, service)| to(path, *kind, service)).collect(),
             ..Route::default()
         };
-        let key = format!("ns/web/{name}");
+        let key = format!("ingress/ns/web/{name}");
         self.config(vec![(name, Resource::Host(host)), (&key, Resource::Route(route))]);
         for (.., service) in paths {
             self.service(service, Backend::default());
@@ -126,7 +133,7 @@ impl Proxy {
     pub(crate) fn canary(&mut self, main: &str, canary: &str, policy: Canary) {
         let alternatives = vec![format!("ns/{canary}/80")];
         self.service(main, Backend { alternatives, ..Backend::default() });
-        self.service(canary, Backend { canary: Some(policy), ..Backend::default() });
+        self.service(canary, Backend { policy: taking(policy), ..Backend::default() });
     }
 
     /// The endpoints of a Service, a slice each.

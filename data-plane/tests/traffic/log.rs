@@ -69,9 +69,9 @@ fn an_upstream_is_named_whatever_is_answered() {
     let missing = Route { paths: vec![to("/", PathType::Prefix, "missing")], ..Route::default() };
     proxy.config(vec![
         ("shut.test", Resource::Host(Host::default())),
-        ("ns/web/shut.test", Resource::Route(denied)),
+        ("ingress/ns/web/shut.test", Resource::Route(denied)),
         ("missing.test", Resource::Host(Host::default())),
-        ("ns/web/missing.test", Resource::Route(missing)),
+        ("ingress/ns/web/missing.test", Resource::Route(missing)),
     ]);
     let expected = [
         ("tls.test", "/", 308, "ns-echo-80"),

@@ -1,4 +1,5 @@
-use shared::resource::{Canary, Denial, Host, PathType, Resource, Route};
+use shared::policy::Canary;
+use shared::resource::{Denial, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -93,10 +94,10 @@ fn what_cannot_be_served_is_503() {
     let denied = Denial { reason: "auth-url is not enforced yet".to_owned() };
     let route =
         Route { paths: vec![to("/", PathType::Prefix, "echo")], denied: Some(denied), ..Route::default() };
-    let host = Host { tls: Some(shared::resource::Tls::default()), denied: None };
+    let host = Host { tls: Some(shared::resource::Tls::default()), ..Host::default() };
     proxy.config(vec![
         ("denied.test", Resource::Host(host)),
-        ("ns/denied/denied.test", Resource::Route(route)),
+        ("ingress/ns/denied/denied.test", Resource::Route(route)),
     ]);
     let mut client = Client::new(proxy.http);
     // Denied answers before the redirect to TLS, a lack of endpoints after it.

@@ -1,7 +1,8 @@
 //! Canaries (annotations.md 6.16): what attaches where, and who decides.
 
 use shared::kind::Kind;
-use shared::resource::{Canary, Resource};
+use shared::policy::Canary;
+use shared::resource::Resource;
 
 use super::fixture::*;
 use crate::objects::ObjectKind;
@@ -16,7 +17,7 @@ fn canary(name: &str) -> Ing {
 
 fn policy(world: &World, key: &str) -> Option<Canary> {
     match world.get(Kind::Backend, key) {
-        Some(Resource::Backend(backend)) => backend.canary,
+        Some(Resource::Backend(backend)) => backend.policy.canary,
         _ => None,
     }
 }
@@ -213,7 +214,7 @@ fn a_main_path_to_an_older_canarys_service_is_served() {
     world.apply(main());
     world.apply(canary("c").at(2).rule("a.test", &[("/", "canary")]));
     world.apply(ingress("late").at(3).rule("b.test", &[("/", "canary")]));
-    assert!(world.routes().contains(&"default/late/b.test: / -> default/canary/80".to_owned()));
+    assert!(world.routes().contains(&"ingress/default/late/b.test: / -> default/canary/80".to_owned()));
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 10);
     assert_eq!(world.told("late"), ["warning spec.rules[0].http.paths[0].backend"]);
 }

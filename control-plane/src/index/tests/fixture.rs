@@ -265,7 +265,7 @@ impl World {
         self.all(kind).into_iter().map(|(key, _)| key).collect()
     }
 
-    /// The Routes, one line each: `default/web/a.test: / -> default/echo/80, =/x -> 404`.
+    /// The Routes, one line each: `ingress/default/web/a.test: / -> default/echo/80, =/x -> 404`.
     pub(super) fn routes(&self) -> Vec<String> {
         let path = |path: &shared::resource::Path| {
             let exact = if path.kind == PathType::Exact { "=" } else { "" };

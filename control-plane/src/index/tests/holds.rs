@@ -72,7 +72,7 @@ fn a_good_version_ends_the_hold() {
     world.events([held(good())]);
     let commit = world.apply(ingress("web").rule("a.test", &[("/", "three")]));
     assert_eq!(commit.holds, erase());
-    assert_eq!(world.routes(), ["default/web/a.test: / -> default/three/80"]);
+    assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/three/80"]);
     assert_eq!(world.told("web"), Vec::<String>::new());
     assert_eq!(world.events([]).holds, []);
 }
@@ -106,7 +106,7 @@ fn a_new_process_starts_from_the_record_in_any_order() {
                     holds.extend(world.events([event]).holds);
                 }
             }
-            assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+            assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
             assert_eq!(holds, []);
         }
     }
@@ -138,7 +138,7 @@ fn what_cannot_be_read_leaves_the_good_one() {
         let mut world = World::default();
         world.apply(uid("u1", good()));
         let commit = world.events([broken(its_uid)]);
-        assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+        assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
         assert_eq!(commit.holds, write(uid("u1", good())));
         assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules"]);
         world.apply(uid("u1", good()));
@@ -180,7 +180,7 @@ fn a_stale_record_does_not_bring_an_older_version_back() {
     // The first write arrives only now, then its end, then the second one.
     for event in [held(good()), Event::Released(reference(ObjectKind::Ingress, "web")), held(newer())] {
         assert_eq!(world.events([event]).holds, []);
-        assert_eq!(world.routes(), ["default/web/a.test: / -> default/newer/80"]);
+        assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/newer/80"]);
     }
 }
 
@@ -192,7 +192,7 @@ fn what_another_replica_put_on_record_is_taken_over() {
     world.apply(bad());
     world.events([held(good())]);
     assert_eq!(world.events([held(theirs())]).holds, []);
-    assert_eq!(world.routes(), ["default/web/a.test: / -> default/theirs/80"]);
+    assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/theirs/80"]);
 }
 
 #[test]
@@ -243,7 +243,10 @@ fn two_replicas_agree_on_one_version() {
             }
             let service = if written.last() == Some(&older) { "older" } else { "newer" };
             for world in &worlds {
-                assert_eq!(world.routes(), [format!("default/web/a.test: / -> default/{service}/80")]);
+                assert_eq!(
+                    world.routes(),
+                    [format!("ingress/default/web/a.test: / -> default/{service}/80")]
+                );
             }
         }
     }
@@ -283,6 +286,6 @@ fn complete_lists_do_not_end_the_holds_of_what_is_there() {
         }
         world.index.lists_complete();
         assert_eq!(world.events([]).holds, []);
-        assert_eq!(world.routes(), ["default/web/a.test: / -> default/one/80"]);
+        assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
     }
 }

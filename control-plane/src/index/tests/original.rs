@@ -145,7 +145,7 @@ fn routes(mut locations: Vec<Location>) -> Vec<String> {
         let exact = if it.is_exact { "=" } else { "" };
         let backend = it.backend.as_deref().unwrap_or("404");
         routes
-            .entry(format!("default/{owner}/{}", it.host))
+            .entry(format!("ingress/default/{owner}/{}", it.host))
             .or_default()
             .push(format!("{exact}{} -> {backend}", it.path));
     }

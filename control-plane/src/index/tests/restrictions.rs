@@ -20,8 +20,8 @@ fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
     assert_eq!(
         world.routes(),
         [
-            "default/guarded/a.test: / -> 404, /x -> default/x/80 (denied)",
-            "default/open/a.test: /y -> default/y/80",
+            "ingress/default/guarded/a.test: / -> 404, /x -> default/x/80 (denied)",
+            "ingress/default/open/a.test: /y -> default/y/80",
         ]
     );
     assert!(world.severities(ObjectKind::Ingress, "guarded").contains(&Severity::Unsupported));
@@ -50,7 +50,7 @@ fn a_guarded_catch_all_is_denied() {
     let mut world = World::default();
     let guard = ingress("guard").annotation("auth-tls-secret", "default/ca").annotation("limit-rps", "1");
     world.apply(guard.default_backend("rest"));
-    assert_eq!(world.routes(), ["default/guard/_: / -> default/rest/80 (denied)"]);
+    assert_eq!(world.routes(), ["ingress/default/guard/_: / -> default/rest/80 (denied)"]);
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
 }
 
@@ -60,7 +60,7 @@ fn is_closed(world: &World) -> bool {
     host || world
         .routes()
         .iter()
-        .any(|line| line.starts_with("default/web/a.test") && line.ends_with("(denied)"))
+        .any(|line| line.starts_with("ingress/default/web/a.test") && line.ends_with("(denied)"))
 }
 
 fn fresh(ingress: &Ing) -> World {

@@ -29,12 +29,12 @@ fn who_wins() {
         (
             "a host comes with an implicit root",
             vec![ingress("web").rule("a.test", &[("/x", "echo")])],
-            vec!["default/web/a.test: / -> 404, /x -> default/echo/80"],
+            vec!["ingress/default/web/a.test: / -> 404, /x -> default/echo/80"],
         ),
         (
             "its own root replaces it, where it stands in the Ingress",
             vec![ingress("web").rule("a.test", &[("/x", "echo"), ("/", "root:http")])],
-            vec!["default/web/a.test: /x -> default/echo/80, / -> default/root/http"],
+            vec!["ingress/default/web/a.test: /x -> default/echo/80, / -> default/root/http"],
         ),
         (
             "anybody's root replaces it",
@@ -42,12 +42,15 @@ fn who_wins() {
                 ingress("old").at(1).rule("a.test", &[("/x", "echo")]),
                 ingress("new").at(2).rule("a.test", &[("/", "root")]),
             ],
-            vec!["default/new/a.test: / -> default/root/80", "default/old/a.test: /x -> default/echo/80"],
+            vec![
+                "ingress/default/new/a.test: / -> default/root/80",
+                "ingress/default/old/a.test: /x -> default/echo/80",
+            ],
         ),
         (
             "an Exact root does not",
             vec![ingress("web").rule("a.test", &[("=/", "root")])],
-            vec!["default/web/a.test: / -> 404, =/ -> default/root/80"],
+            vec!["ingress/default/web/a.test: / -> 404, =/ -> default/root/80"],
         ),
         (
             "the implicit root leads to the first one's default backend",
@@ -56,8 +59,8 @@ fn who_wins() {
                 ingress("new").at(2).default_backend("other").rule("a.test", &[("/y", "echo")]),
             ],
             vec![
-                "default/new/a.test: /y -> default/echo/80",
-                "default/old/a.test: / -> default/rest/80, /x -> default/echo/80",
+                "ingress/default/new/a.test: /y -> default/echo/80",
+                "ingress/default/old/a.test: / -> default/rest/80, /x -> default/echo/80",
             ],
         ),
         (
@@ -66,7 +69,7 @@ fn who_wins() {
                 ingress("aaa").at(2).rule("a.test", &[("/", "new")]),
                 ingress("zzz").at(1).rule("a.test", &[("/", "old")]),
             ],
-            vec!["default/zzz/a.test: / -> default/old/80"],
+            vec!["ingress/default/zzz/a.test: / -> default/old/80"],
         ),
         (
             "at the same second the greater name has it",
@@ -75,7 +78,7 @@ fn who_wins() {
                 ingress("zzz").at(1).rule("a.test", &[("/", "z")]),
                 ingress("mmm").at(1).rule("a.test", &[("/", "m")]),
             ],
-            vec!["default/zzz/a.test: / -> default/z/80"],
+            vec!["ingress/default/zzz/a.test: / -> default/z/80"],
         ),
         (
             "both types of a path are two, a third is a duplicate",
@@ -83,7 +86,9 @@ fn who_wins() {
                 ingress("old").at(1).rule("a.test", &[("=/foo", "exact"), ("/foo", "prefix")]),
                 ingress("new").at(2).rule("a.test", &[("=/foo", "late"), ("/foo", "late")]),
             ],
-            vec!["default/old/a.test: / -> 404, =/foo -> default/exact/80, /foo -> default/prefix/80"],
+            vec![
+                "ingress/default/old/a.test: / -> 404, =/foo -> default/exact/80, /foo -> default/prefix/80",
+            ],
         ),
         (
             "rules of one host add up, in one Ingress and in several",
@@ -92,24 +97,24 @@ fn who_wins() {
                 ingress("two").at(2).rule("a.test", &[("/c", "c")]),
             ],
             vec![
-                "default/one/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80",
-                "default/two/a.test: /c -> default/c/80",
+                "ingress/default/one/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80",
+                "ingress/default/two/a.test: /c -> default/c/80",
             ],
         ),
         (
             "an empty path is the root",
             vec![ingress("web").rule("a.test", &[("", "echo")])],
-            vec!["default/web/a.test: / -> default/echo/80"],
+            vec!["ingress/default/web/a.test: / -> default/echo/80"],
         ),
         (
             "the catch-all's root belongs to nobody",
             vec![ingress("web").rule("", &[("/x", "echo")])],
-            vec!["default/web/_: /x -> default/echo/80"],
+            vec!["ingress/default/web/_: /x -> default/echo/80"],
         ),
         (
             "a hostless rule takes it",
             vec![ingress("web").rule("", &[("/", "echo")])],
-            vec!["default/web/_: / -> default/echo/80"],
+            vec!["ingress/default/web/_: / -> default/echo/80"],
         ),
         (
             "an Ingress of nothing but a default backend takes it before any rule, however young",
@@ -118,12 +123,12 @@ fn who_wins() {
                 ingress("late").at(3).default_backend("late"),
                 ingress("rest").at(2).default_backend("rest"),
             ],
-            vec!["default/rest/_: / -> default/rest/80"],
+            vec!["ingress/default/rest/_: / -> default/rest/80"],
         ),
         (
             "a default backend beside rules is none for unknown hosts",
             vec![ingress("web").default_backend("rest").rule("a.test", &[("/x", "echo")])],
-            vec!["default/web/a.test: / -> default/rest/80, /x -> default/echo/80"],
+            vec!["ingress/default/web/a.test: / -> default/rest/80, /x -> default/echo/80"],
         ),
         (
             "a backend that is no Service is as if its path were not there",
@@ -131,12 +136,12 @@ fn who_wins() {
                 it["spec"]["rules"][0]["http"]["paths"][0]["backend"] =
                     json!({"resource": {"kind": "Bucket"}});
             })],
-            vec!["default/web/a.test: / -> default/root/80"],
+            vec!["ingress/default/web/a.test: / -> default/root/80"],
         ),
         (
             "a rule without paths makes its host",
             vec![ingress("web").with(|it| it["spec"]["rules"] = json!([{"host": "a.test"}]))],
-            vec!["default/web/a.test: / -> 404"],
+            vec!["ingress/default/web/a.test: / -> 404"],
         ),
     ];
     for (what, ingresses, expected) in table {
@@ -155,7 +160,10 @@ fn pathtypes_default_to_prefix() {
         paths[1].as_object_mut().unwrap().remove("pathType");
     });
     world.apply(web);
-    assert_eq!(world.routes(), ["default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]);
+    assert_eq!(
+        world.routes(),
+        ["ingress/default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]
+    );
 }
 
 #[test]
@@ -174,7 +182,7 @@ fn losers_are_told_by_whom() {
     let commit = world.delete(ObjectKind::Ingress, "old");
     assert!(commit.problems_changed);
     assert_eq!(world.told("new"), Vec::<String>::new());
-    assert_eq!(world.routes(), ["default/new/a.test: / -> default/new/80, /x -> default/new/80"]);
+    assert_eq!(world.routes(), ["ingress/default/new/a.test: / -> default/new/80, /x -> default/new/80"]);
 }
 
 #[test]
@@ -234,11 +242,11 @@ fn redirects_and_global_auth_stand_in_the_route() {
         .annotation("force-ssl-redirect", "1")
         .annotation("enable-global-auth", "f");
     world.apply(web.rule("a.test", &[("/", "echo")]));
-    let Some(Resource::Route(route)) = world.get(Kind::Route, "default/web/a.test") else {
+    let Some(Resource::Route(route)) = world.get(Kind::Route, "ingress/default/web/a.test") else {
         panic!("the Route is there");
     };
     assert_eq!(
-        (route.ssl_redirect, route.force_ssl_redirect, route.global_auth),
+        (route.policy.ssl_redirect, route.policy.force_ssl_redirect, route.policy.enable_global_auth),
         (Some(false), Some(true), Some(false))
     );
 }

@@ -13,13 +13,13 @@ const TO_TLS: u16 = 308;
 /// What ingress-nginx calls the host of a request that names none.
 const NO_HOST: &[u8] = b"_";
 
-/// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3; the table
-/// has cleared both flags where the path is exempt).
+/// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3).
 pub(super) fn redirect(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {
         return Continue(());
     };
-    let wanted = location.force_ssl_redirect || (location.ssl_redirect && exchange.has_tls);
+    let redirect = &location.policy.redirect;
+    let wanted = !location.stays_plain && (redirect.force_ssl || (redirect.ssl && exchange.has_tls));
     if wanted && exchange.call.peer.scheme() == Scheme::Http {
         let url = to_tls(&exchange.head.host, exchange.head.target());
         return Break(Reply::redirect(&exchange.call.server.local, TO_TLS, url));

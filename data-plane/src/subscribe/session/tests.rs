@@ -283,7 +283,7 @@ fn in_sync() -> (Model, Proxy) {
     model.world.live.extend([slice("ns/e", "ns/s", &[1])]);
     model.world.config.extend([
         host("a.test", None),
-        route("ns/i/a.test", &[("/", "ns/s/80")]),
+        route("ingress/ns/i/a.test", &[("/", "ns/s/80")]),
         backend("ns/s/80"),
     ]);
     let mut proxy = Proxy::new();
@@ -389,7 +389,7 @@ fn a_full_sync_that_failed_takes_nothing_out_of_use() {
 fn refusals_are_told_with_every_answer() {
     let (mut model, mut proxy) = in_sync();
     let body = Bytes::from_static(&[0xff]);
-    let bad = Arc::new(Entry::from_body(ResourceKey::new(Kind::Route, "ns/i/a.test"), 1, body));
+    let bad = Arc::new(Entry::from_body(ResourceKey::new(Kind::Route, "ingress/ns/i/a.test"), 1, body));
     let mut delta = Delta::default();
     delta.up.push(Arc::clone(&bad));
     delta.apply(&mut model.world.config);

@@ -7,11 +7,13 @@ use shared::resource::{Backend, Guard, Host, Path, Route, Settings};
 
 use super::cells::Cells;
 use super::config::Config;
-use super::refusal::parts;
+use super::policies::{Policies, effective};
+use super::refusal::{parts, route_parts};
 use super::secrets::Secrets;
 use crate::table::CompiledCanary;
 use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathEntry, Upstream};
 use crate::table::paths::Declared;
+use crate::table::policy::Policy;
 
 /// Requests for ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
 const NEVER_TO_TLS: &str = "/.well-known/acme-challenge";
@@ -24,12 +26,18 @@ pub(super) struct Built {
 
 impl Config {
     /// Compiles a host from its Routes; `None` where there is no such host.
-    pub(super) fn build(&self, name: &Arc<str>, cells: &mut Cells, secrets: &mut Secrets) -> Option<Built> {
+    pub(super) fn build(
+        &self,
+        name: &Arc<str>,
+        cells: &mut Cells,
+        secrets: &mut Secrets,
+        policies: &mut Policies,
+    ) -> Option<Built> {
         let host = self.hosts.get(name)?.as_ref();
         let tls = host.and_then(|host| host.tls.as_ref());
         let certificates = tls.map(|tls| tls.certificates.iter().map(|key| secrets.cell(key)).collect());
         let mut builder =
-            Builder { config: self, cells, host, upstreams: HashMap::new(), uses: BTreeSet::new() };
+            Builder { config: self, cells, policies, host, upstreams: HashMap::new(), uses: BTreeSet::new() };
         let mut paths = Vec::new();
         for (key, route) in self.routes.get(name).into_iter().flatten() {
             builder.route(key, route, &mut paths);
@@ -43,6 +51,7 @@ impl Config {
 struct Builder<'a> {
     config: &'a Config,
     cells: &'a mut Cells,
+    policies: &'a mut Policies,
     host: Option<&'a Host>,
     /// One a Backend and host: paths share it.
     upstreams: HashMap<&'a str, Option<Arc<Upstream>>>,
@@ -51,13 +60,15 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn route(&mut self, key: &'a str, route: &'a Route, paths: &mut Vec<Declared>) {
-        let owner: Arc<str> = match parts(key) {
-            Some((namespace, name, _)) => format!("{namespace}/{name}").into(),
-            None => key.into(),
+        let owner: Arc<str> = route_parts(key).map_or(key, |parts| parts.owner).into();
+        // One of which the parts compile and the whole does not is no case today; it would never be served without it.
+        let (policy, failed) = match self.policies.of(&self.config.settings().defaults, &route.policy) {
+            Ok(policy) => (policy, None),
+            Err(reason) => (Arc::default(), Some(reason)),
         };
-        let denied = self.denial(route);
+        let denied = self.denial(route).or(failed);
         for path in &route.paths {
-            let entry = self.path(path, route, &owner, denied.as_ref());
+            let entry = self.path(path, &owner, &policy, denied.as_ref());
             paths.push(Declared { kind: path.kind, entry: Arc::new(entry) });
         }
     }
@@ -65,15 +76,10 @@ impl<'a> Builder<'a> {
     fn path(
         &mut self,
         path: &'a Path,
-        route: &Route,
         owner: &Arc<str>,
+        policy: &Arc<Policy>,
         denied: Option<&Arc<str>>,
     ) -> PathEntry {
-        let settings = self.config.settings();
-        let may_redirect = !path.path.starts_with(NEVER_TO_TLS);
-        let merged = |annotation: Option<bool>, of_fleet: Option<bool>, default| {
-            may_redirect && annotation.or(of_fleet).unwrap_or(default)
-        };
         let backend = path.backend.as_deref();
         let (_, service, port) = backend.and_then(parts).unwrap_or_default();
         // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
@@ -95,8 +101,8 @@ impl<'a> Builder<'a> {
             declared: path.path.as_str().into(),
             action,
             upstream_name,
-            ssl_redirect: merged(route.ssl_redirect, settings.ssl_redirect, true),
-            force_ssl_redirect: merged(route.force_ssl_redirect, settings.force_ssl_redirect, false),
+            policy: Arc::clone(policy),
+            stays_plain: path.path.starts_with(NEVER_TO_TLS),
             owner: Arc::clone(owner),
             service: service.into(),
             port: port.into(),
@@ -105,14 +111,16 @@ impl<'a> Builder<'a> {
 
     /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
     fn denial(&self, route: &Route) -> Option<Arc<str>> {
-        let Settings { guards, .. } = self.config.settings();
+        let Settings { guards, defaults, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());
         }
         if guards.contains(&Guard::Addresses) {
             return Some("the ConfigMap restricts client addresses, which is not enforced yet".into());
         }
-        if guards.contains(&Guard::GlobalAuth) && route.global_auth != Some(false) {
+        if guards.contains(&Guard::GlobalAuth)
+            && effective(defaults, &route.policy).enable_global_auth != Some(false)
+        {
             return Some("the ConfigMap asks for global-auth-url, which is not enforced yet".into());
         }
         let denial = self.host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
@@ -141,7 +149,7 @@ impl<'a> Builder<'a> {
         Some(Arc::new(Alternative {
             name: name_of(&key),
             cell: self.cells.cell(&key, backend.port.as_ref()),
-            canary: backend.canary.as_ref().map(CompiledCanary::new),
+            canary: backend.policy.canary.as_ref().map(CompiledCanary::new),
         }))
     }
 

@@ -5,9 +5,11 @@ use std::mem;
 use std::sync::Arc;
 
 use shared::kind::{Kind, ResourceKey};
+use shared::policy::LocationPolicy;
 use shared::resource::{Backend, Host, Resource, Route, Settings};
 
-use super::refusal::parts;
+use super::policies::effective;
+use super::refusal::route_parts;
 
 /// The last version of each resource that can be served.
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub(super) struct Touched {
     pub(super) hosts: BTreeSet<Arc<str>>,
     /// Backends whose endpoints may be found otherwise.
     pub(super) backends: BTreeSet<Arc<str>>,
+    /// Another policy lies under those of all Routes.
+    pub(super) defaults: bool,
     /// Another Secret has the default certificate.
     pub(super) default_certificate: bool,
 }
@@ -187,15 +191,16 @@ impl Config {
     }
 
     fn set_settings(&mut self, settings: Settings, unreadable: bool) {
-        let Settings { default_certificate, ssl_redirect, force_ssl_redirect, guards } = &settings;
+        let Settings { default_certificate, defaults, guards } = &settings;
         let old = &self.settings;
         self.touched.default_certificate |= *default_certificate != old.default_certificate;
-        let compiled_in = *ssl_redirect != old.ssl_redirect
-            || *force_ssl_redirect != old.force_ssl_redirect
-            || *guards != old.guards
-            || unreadable != self.settings_unreadable;
-        if compiled_in {
+        if *guards != old.guards || unreadable != self.settings_unreadable {
             self.touched.hosts.extend(self.hosts.keys().cloned());
+        }
+        if *defaults != old.defaults {
+            self.touched.defaults = true;
+            let touched = changed_by(&old.defaults, defaults, &self.routes);
+            self.touched.hosts.extend(touched);
         }
         self.settings = settings;
         self.settings_unreadable = unreadable;
@@ -237,7 +242,10 @@ impl Config {
         }
         // The port rule lives in the cell. All else, and whether it exists, is compiled into hosts.
         let compiled_in = match (old, &backend) {
-            (Some(old), Some(new)) => old.alternatives != new.alternatives || old.canary != new.canary,
+            (Some(old), Some(new)) => {
+                let Backend { port: _, alternatives, policy } = new;
+                *alternatives != old.alternatives || *policy != old.policy
+            }
             _ => true,
         };
         if compiled_in {
@@ -258,7 +266,23 @@ impl Config {
     }
 }
 
-/// The host of a Route's key: a host name has no slash, so it is what follows the second one.
-fn host_of(route: &str) -> Option<&str> {
-    parts(route).map(|(_, _, host)| host)
+/// The hosts with a Route for which other defaults make a difference: one that sets whatever changed is left alone.
+fn changed_by(
+    old: &LocationPolicy,
+    new: &LocationPolicy,
+    routes: &HashMap<Arc<str>, BTreeMap<Arc<str>, Route>>,
+) -> Vec<Arc<str>> {
+    // Few things are said, by many.
+    let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();
+    let mut differs =
+        |policy| *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy));
+    let touched = routes.iter().filter(|(_, routes)| routes.values().any(|route| differs(&route.policy)));
+    touched.map(|(host, _)| Arc::clone(host)).collect()
 }
+
+fn host_of(route: &str) -> Option<&str> {
+    route_parts(route).map(|parts| parts.host)
+}
+
+#[cfg(test)]
+mod tests;

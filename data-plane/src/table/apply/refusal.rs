@@ -7,6 +7,8 @@ use shared::resource::{Resource, SETTINGS_KEY};
 use shared::schema;
 use shared::version::Version;
 
+use crate::table::policy::Policy;
+
 /// Why a resource is refused, for machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
@@ -54,13 +56,20 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     if let Some(reason) = key_problem(entry.kind(), &entry.key.key) {
         return Err(refused(Code::Invalid, reason));
     }
-    Resource::decode(entry.kind(), entry.body.clone()).map_err(|error| {
+    let resource = Resource::decode(entry.kind(), entry.body.clone()).map_err(|error| {
         let code = match error {
             ConvertError::UnknownKind { .. } => Code::UnknownKind,
             _ => Code::Invalid,
         };
         refused(code, error.to_string())
-    })
+    })?;
+    let policy = match &resource {
+        Resource::Settings(settings) => Policy::compile(&settings.defaults),
+        Resource::Route(route) => Policy::compile(&route.policy),
+        _ => return Ok(resource),
+    };
+    policy.map_err(|error| refused(Code::Invalid, error.to_string()))?;
+    Ok(resource)
 }
 
 /// What is wrong with a key, if anything: the tables take keys apart.
@@ -68,14 +77,31 @@ fn key_problem(kind: Kind, key: &str) -> Option<String> {
     let (expected, good) = match kind {
         Kind::Settings => ("default", key == SETTINGS_KEY),
         Kind::Host => ("a host name", !key.is_empty()),
-        Kind::Route => ("namespace/name/host", parts(key).is_some()),
+        Kind::Route => ("kind/namespace/name/host", route_parts(key).is_some()),
         Kind::Backend => ("namespace/service/port", parts(key).is_some()),
         _ => ("a name", !key.is_empty()),
     };
     (!good).then(|| format!("expected the key {expected}, got {key:?}"))
 }
 
-/// The three parts of the key of a Route or a Backend; the last one may have slashes.
+/// The key of a Route, taken apart.
+pub(super) struct RouteParts<'a> {
+    /// `namespace/name` of the object.
+    pub(super) owner: &'a str,
+    /// A host name, which has no slash.
+    pub(super) host: &'a str,
+}
+
+/// Of `ingress/namespace/name/host`. Objects of two kinds may have one name, so the kind is a part of it.
+pub(super) fn route_parts(key: &str) -> Option<RouteParts<'_>> {
+    let (kind, rest) = key.split_once('/')?;
+    let (owner, host) = rest.rsplit_once('/')?;
+    let (namespace, name) = owner.split_once('/')?;
+    let whole = ![kind, namespace, name, host].contains(&"") && !name.contains('/');
+    whole.then_some(RouteParts { owner, host })
+}
+
+/// The three parts of the key of a Backend; the last one may have slashes.
 pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
     let mut parts = key.splitn(3, '/').filter(|part| !part.is_empty());
     Some((parts.next()?, parts.next()?, parts.next()?))

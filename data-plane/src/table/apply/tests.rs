@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use shared::resource::{Backend, Canary, Denial, Guard, Host, PortRule, Route, Settings};
+use shared::policy::LocationPolicy;
+use shared::resource::{Backend, Denial, Guard, Host, PortRule, Route, Settings};
 
 use super::*;
-use crate::table::world::{World, backend, certificate, dump, entry, gone, host, route, slice, steps};
+use crate::table::world::{
+    World, backend, certificate, dump, entry, gone, host, redirects, route, slice, steps, taking,
+};
 use crate::table::{Action, BackendCell, Match};
 
 fn key(kind: Kind, key: &str) -> ResourceKey {
@@ -28,8 +31,8 @@ fn two_hosts() -> Writer {
     writer.replace_config(vec![
         host("a.test", None),
         host("b.test", None),
-        route("ns/i/a.test", &[("/", "ns/s1/80")]),
-        route("ns/i/b.test", &[("/", "ns/s2/80")]),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
+        route("ingress/ns/i/b.test", &[("/", "ns/s2/80")]),
         backend("ns/s1/80"),
         backend("ns/s2/80"),
     ]);
@@ -90,16 +93,19 @@ fn an_edit_costs_what_it_touches() {
     let moved = Backend { port: Some(elsewhere), ..Backend::default() };
     writer.apply_config(vec![entry("ns/s1/80", Resource::Backend(moved))], &[]);
     assert_eq!(cost(&writer), [0, 1, 0], "a port rule lives in the cell");
-    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80"), ("/x", "ns/s2/80")])], &[]);
+    writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", "ns/s1/80"), ("/x", "ns/s2/80")])], &[]);
     assert_eq!(cost(&writer), [1, 0, 1], "a route touches its host");
-    let canary = Backend { canary: Some(Canary { weight: 5, ..Canary::default() }), ..Backend::default() };
+    let canary = Backend { policy: taking(Some(5)), ..Backend::default() };
     writer.apply_config(vec![entry("ns/s2/80", Resource::Backend(canary))], &[]);
     assert_eq!(cost(&writer), [2, 1, 1], "a policy touches the hosts that name its backend");
-    let settings = Settings { ssl_redirect: Some(false), ..Settings::default() };
+    let settings = Settings { defaults: redirects(Some(false)), ..Settings::default() };
     writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
     assert_eq!(cost(&writer), [2, 0, 1], "settings touch all");
-    let settings =
-        Settings { ssl_redirect: Some(false), default_certificate: "ns/d".into(), ..Settings::default() };
+    let settings = Settings {
+        defaults: redirects(Some(false)),
+        default_certificate: "ns/d".into(),
+        ..Settings::default()
+    };
     writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
     assert_eq!(cost(&writer), [0, 0, 1], "the default certificate touches the table alone");
 }
@@ -111,7 +117,7 @@ fn one_slice_among_ten_thousand_services() {
     writer.apply_live(slices.collect(), &[]);
     let config = (0..10_000).flat_map(|i| {
         let (name, key) = (format!("h{i}.test"), format!("ns/s{i}/80"));
-        [host(&name, None), route(&format!("ns/i{i}/{name}"), &[("/", &key)]), backend(&key)]
+        [host(&name, None), route(&format!("ingress/ns/i{i}/{name}"), &[("/", &key)]), backend(&key)]
     });
     writer.replace_config(config.collect());
     let before = costs(&writer);
@@ -119,7 +125,7 @@ fn one_slice_among_ten_thousand_services() {
     writer.apply_live(vec![slice("ns/e77", "ns/s77", &[1, 2, 3])], &[]);
     assert_eq!(costs(&writer), [10_000, 10_001, 1]);
     assert_eq!(endpoints(&writer, "h77.test"), [1, 2, 3]);
-    writer.apply_config(vec![route("ns/i5/h5.test", &[("/", "ns/s6/80")])], &[]);
+    writer.apply_config(vec![route("ingress/ns/i5/h5.test", &[("/", "ns/s6/80")])], &[]);
     assert_eq!(costs(&writer), [10_001, 10_001, 2]);
 }
 
@@ -180,7 +186,7 @@ fn what_nothing_refers_to_stays_until_no_table_names_it() {
     assert!(writer.has(Lane::Live).get(&key(Kind::Endpoints, "ns/e1")).is_none());
     assert_eq!(endpoints(&writer, "a.test"), [1], "still in use");
     let cell = action(&writer, "a.test").unwrap();
-    let route_away = route("ns/i/a.test", &[("/", "ns/s2/80")]);
+    let route_away = route("ingress/ns/i/a.test", &[("/", "ns/s2/80")]);
     let backend_gone = unreferred(Kind::Backend, "ns/s1/80");
     writer.apply_config(vec![route_away], &[backend_gone]);
     assert_eq!(cell.endpoints().list.len(), 1, "a worker may still look at the old table");
@@ -188,7 +194,7 @@ fn what_nothing_refers_to_stays_until_no_table_names_it() {
     reader.load();
     writer.collect();
     // The cell went with its table, and the slice with the cell: who comes later finds nothing.
-    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")], &[]);
+    writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")], &[]);
     assert!(endpoints(&writer, "a.test").is_empty());
 }
 
@@ -208,7 +214,7 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
     assert_eq!(endpoints(&writer, "a.test"), [1]);
     writer.replace_config(vec![
         host("a.test", None),
-        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
         backend("ns/s1/80"),
     ]);
     assert_eq!(endpoints(&writer, "a.test"), [1], "the CONFIG of that sync may come in more than one batch");
@@ -224,18 +230,18 @@ fn a_refused_resource_keeps_its_last_good() {
     };
     let later = Arc::new(Entry {
         min_schema: shared::schema::CURRENT + 1,
-        ..(*route("ns/i/b.test", &[("/", "")])).clone()
+        ..(*route("ingress/ns/i/b.test", &[("/", "")])).clone()
     });
     writer.apply_config(
-        vec![broken(Kind::Route, "ns/i/a.test"), later, broken(Kind::Backend, "ns/new/80")],
+        vec![broken(Kind::Route, "ingress/ns/i/a.test"), later, broken(Kind::Backend, "ns/new/80")],
         &[],
     );
     writer.apply_live(vec![broken(Kind::Endpoints, "ns/e1"), broken(Kind::Material, "ns/m")], &[]);
     assert_eq!(
         refused(&writer, Lane::Config),
         [
-            ("route ns/i/a.test".to_owned(), Code::Invalid, true),
-            ("route ns/i/b.test".to_owned(), Code::Schema, true),
+            ("route ingress/ns/i/a.test".to_owned(), Code::Invalid, true),
+            ("route ingress/ns/i/b.test".to_owned(), Code::Schema, true),
             ("backend ns/new/80".to_owned(), Code::Invalid, false),
         ]
     );
@@ -248,12 +254,12 @@ fn a_refused_resource_keeps_its_last_good() {
     );
     assert_eq!((endpoints(&writer, "a.test"), endpoints(&writer, "b.test")), (vec![1], vec![2]));
     // It has what it refuses: the root is over that.
-    let has = writer.has(Lane::Config).version(&key(Kind::Route, "ns/i/a.test"));
-    assert_eq!(has, Some(broken(Kind::Route, "ns/i/a.test").version));
+    let has = writer.has(Lane::Config).version(&key(Kind::Route, "ingress/ns/i/a.test"));
+    assert_eq!(has, Some(broken(Kind::Route, "ingress/ns/i/a.test").version));
 
     writer.apply_config(
-        vec![route("ns/i/a.test", &[("/", "ns/s2/80")])],
-        &[unreferred(Kind::Route, "ns/i/b.test")],
+        vec![route("ingress/ns/i/a.test", &[("/", "ns/s2/80")])],
+        &[unreferred(Kind::Route, "ingress/ns/i/b.test")],
     );
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[5])], &[gone(&key(Kind::Material, "ns/m"))]);
     assert_eq!(refused(&writer, Lane::Config).len(), 1);
@@ -290,7 +296,10 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     writer.apply_config(vec![with_canary("ns/s1/80", Some("ns/s2/80"))], &[]);
     assert!(has_canary(&writer, "a.test"));
     let cell = action(&writer, "a.test").unwrap();
-    writer.apply_config(vec![broken(Kind::Route, "ns/i/a.test"), route("ns/i/b.test", &[("/", "")])], &leave);
+    writer.apply_config(
+        vec![broken(Kind::Route, "ingress/ns/i/a.test"), route("ingress/ns/i/b.test", &[("/", "")])],
+        &leave,
+    );
     writer.apply_live(Vec::new(), &["ns/e1", "ns/e2"].map(|name| unreferred(Kind::Endpoints, name)));
     writer.collect();
     assert!(Arc::ptr_eq(&cell, &action(&writer, "a.test").unwrap()));
@@ -310,7 +319,7 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
 
     // The same text as the last good one, and now it is the truth: no such Backend.
     drop(cell);
-    writer.apply_config(vec![route("ns/i/a.test", &[("/", "ns/s1/80")])], &[]);
+    writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", "ns/s1/80")])], &[]);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
     writer.collect();
     writer.apply_config(vec![backend("ns/s1/80")], &[]);
@@ -320,7 +329,10 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
 #[test]
 fn a_backend_that_is_gone_is_not_kept_for_a_last_good_version() {
     let mut writer = two_hosts();
-    writer.apply_config(vec![broken(Kind::Route, "ns/i/a.test")], &[gone(&key(Kind::Backend, "ns/s1/80"))]);
+    writer.apply_config(
+        vec![broken(Kind::Route, "ingress/ns/i/a.test")],
+        &[gone(&key(Kind::Backend, "ns/s1/80"))],
+    );
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
 }
 
@@ -336,8 +348,11 @@ fn a_named_backend_that_left_keeps_no_slices() {
 #[test]
 fn a_host_without_any_good_version_answers_503() {
     let mut writer = Writer::new();
-    let config =
-        vec![broken(Kind::Host, "a.test"), route("ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")];
+    let config = vec![
+        broken(Kind::Host, "a.test"),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
+        backend("ns/s1/80"),
+    ];
     writer.replace_config(config);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
     writer.apply_config(vec![host("a.test", None)], &[]);
@@ -349,7 +364,7 @@ fn a_host_without_any_good_version_answers_503() {
 #[test]
 fn a_missing_backend_answers_503_until_it_comes() {
     let mut writer = Writer::new();
-    writer.replace_config(vec![host("a.test", None), route("ns/i/a.test", &[("/", "ns/s1/80")])]);
+    writer.replace_config(vec![host("a.test", None), route("ingress/ns/i/a.test", &[("/", "ns/s1/80")])]);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
     writer.apply_config(vec![backend("ns/s1/80")], &[]);
     assert!(action(&writer, "a.test").is_ok());
@@ -361,23 +376,22 @@ fn a_missing_backend_answers_503_until_it_comes() {
 fn restrictions_that_are_not_enforced_deny() {
     let world = |settings: Option<Arc<Entry>>, host_denied: bool, route: Route| {
         let denial = || Some(Denial { reason: "not enforced".into() });
-        let host = Host { tls: None, denied: if host_denied { denial() } else { None } };
+        let host = Host { denied: if host_denied { denial() } else { None }, ..Host::default() };
         let mut config =
-            vec![entry("a.test", Resource::Host(host)), entry("ns/i/a.test", Resource::Route(route))];
+            vec![entry("a.test", Resource::Host(host)), entry("ingress/ns/i/a.test", Resource::Route(route))];
         config.extend(settings);
         let mut writer = Writer::new();
         writer.replace_config(config);
         action(&writer, "a.test").err()
     };
-    let route = |denied: bool, global_auth| Route {
+    let route = |denied: bool, enable_global_auth| Route {
         paths: vec![shared::resource::Path {
             path: "/".into(),
             kind: shared::resource::PathType::Prefix,
             backend: None,
         }],
         denied: denied.then(|| Denial { reason: "not enforced".into() }),
-        global_auth,
-        ..Route::default()
+        policy: LocationPolicy { enable_global_auth, ..LocationPolicy::default() },
     };
     let guards = |guards: &[Guard]| {
         let settings = Settings { guards: guards.to_vec(), ..Settings::default() };
@@ -409,37 +423,43 @@ fn redirects_merge_annotation_configmap_and_default() {
         writer.replace_config(vec![
             entry("default", Resource::Settings(settings)),
             host("a.test", None),
-            entry("ns/i/a.test", Resource::Route(route)),
+            entry("ingress/ns/i/a.test", Resource::Route(route)),
         ]);
         let table = writer.tables().current();
         let Match::Path(entry) = table.host("a.test").unwrap().route(path.as_bytes()) else {
             panic!("no path");
         };
-        (entry.ssl_redirect, entry.force_ssl_redirect)
+        (!entry.stays_plain).then_some((entry.policy.redirect.ssl, entry.policy.redirect.force_ssl))
     };
-    let fleet = |ssl_redirect, force_ssl_redirect| Settings {
+    let said = |ssl_redirect, force_ssl_redirect| LocationPolicy {
         ssl_redirect,
         force_ssl_redirect,
-        ..Settings::default()
+        ..LocationPolicy::default()
     };
-    let route =
-        |ssl_redirect, force_ssl_redirect| Route { ssl_redirect, force_ssl_redirect, ..Route::default() };
-    assert_eq!(path_of(fleet(None, None), route(None, None), "/"), (true, false));
-    assert_eq!(path_of(fleet(Some(false), Some(true)), route(None, None), "/"), (false, true));
-    assert_eq!(path_of(fleet(Some(false), Some(true)), route(Some(true), Some(false)), "/"), (true, false));
+    let fleet = |ssl, force| Settings { defaults: said(ssl, force), ..Settings::default() };
+    let route = |ssl, force| Route { policy: said(ssl, force), ..Route::default() };
+    assert_eq!(path_of(fleet(None, None), route(None, None), "/"), Some((true, false)));
+    assert_eq!(path_of(fleet(Some(false), Some(true)), route(None, None), "/"), Some((false, true)));
+    assert_eq!(
+        path_of(fleet(Some(false), Some(true)), route(Some(true), Some(false)), "/"),
+        Some((true, false))
+    );
     let challenge = "/.well-known/acme-challenge/token";
-    assert_eq!(path_of(fleet(None, Some(true)), route(Some(true), Some(true)), challenge), (false, false));
+    assert_eq!(
+        path_of(fleet(None, Some(true)), route(Some(true), Some(true)), challenge),
+        None,
+        "stays plain"
+    );
 }
 
 #[test]
 fn the_first_alternative_acts() {
-    let canary =
-        |weight| Backend { canary: Some(Canary { weight, ..Canary::default() }), ..Backend::default() };
+    let canary = |weight| Backend { policy: taking(Some(weight)), ..Backend::default() };
     let primary = Backend { alternatives: vec!["ns/c1/80".into(), "ns/c2/80".into()], ..Backend::default() };
     let mut writer = Writer::new();
     writer.replace_config(vec![
         host("a.test", None),
-        route("ns/i/a.test", &[("/", "ns/s1/80")]),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
         entry("ns/s1/80", Resource::Backend(primary)),
         entry("ns/c2/80", Resource::Backend(canary(100))),
     ]);

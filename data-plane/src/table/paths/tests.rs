@@ -9,8 +9,8 @@ fn declared(kind: PathType, path: &str) -> Declared {
     let entry = PathEntry {
         declared: path.into(),
         action: Action::DefaultBackend,
-        ssl_redirect: true,
-        force_ssl_redirect: false,
+        policy: Arc::default(),
+        stays_plain: false,
         upstream_name: "".into(),
         owner: "ns/name".into(),
         service: "".into(),

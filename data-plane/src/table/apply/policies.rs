@@ -1,0 +1,50 @@
+//! Compiled policies, each once: paths of which the same is said share one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use shared::policy::LocationPolicy;
+
+use crate::table::policy::Policy;
+
+/// The policies that tables use, by what Routes say. Most say nothing at all.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    compiled: HashMap<LocationPolicy, Weak<Policy>>,
+    /// Those that no table uses any more are looked for when there are this many.
+    sweep_at: usize,
+}
+
+impl Policies {
+    /// The policy of a Route over the fleet's defaults; an error is a reason to answer 503.
+    pub(super) fn of(
+        &mut self,
+        defaults: &LocationPolicy,
+        said: &LocationPolicy,
+    ) -> Result<Arc<Policy>, Arc<str>> {
+        if let Some(policy) = self.compiled.get(said).and_then(Weak::upgrade) {
+            return Ok(policy);
+        }
+        let policy = Policy::compile(&effective(defaults, said)).map_err(|refused| refused.to_string())?;
+        let policy = Arc::new(policy);
+        if self.compiled.len() >= self.sweep_at.max(64) {
+            self.compiled.retain(|_, policy| policy.strong_count() > 0);
+            self.sweep_at = self.compiled.len() * 2;
+        }
+        self.compiled.insert(said.to_owned(), Arc::downgrade(&policy));
+        Ok(policy)
+    }
+
+    /// The defaults are others: what was compiled over the old ones is not used again.
+    pub(super) fn forget(&mut self) {
+        self.compiled.clear();
+    }
+}
+
+/// What holds for a location: what its Route says, over what the fleet says.
+pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> LocationPolicy {
+    let mut policy = LocationPolicy::default();
+    policy.overlay(defaults);
+    policy.overlay(said);
+    policy
+}

@@ -1,0 +1,50 @@
+//! Policies, compiled: what is said of a location, in the form in which requests ask for it. A file a feature; each reads
+//! its own fields of the message and gives its own type.
+//!
+//! **Invariant:** what compiles from a Route and from the fleet's defaults alone compiles from one over the other, since
+//! fields are replaced as a whole; a field is judged without looking at another feature's.
+
+pub mod redirect;
+
+use shared::policy::LocationPolicy;
+use thiserror::Error;
+
+use redirect::Redirect;
+
+/// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Where plain requests are sent.
+    pub redirect: Redirect,
+}
+
+/// Why a policy cannot be served.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("policy.{field}: {problem}")]
+pub struct Refused {
+    /// The field of the message.
+    pub field: &'static str,
+    /// What was expected and what came.
+    pub problem: String,
+}
+
+impl Policy {
+    /// Compiles what is said; [`Policy::default`] where nothing is.
+    ///
+    /// # Errors
+    /// Where a field cannot be served as it is said.
+    pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        Ok(Self { redirect: Redirect::compile(said) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        let compiled = Policy::compile(&LocationPolicy::default()).unwrap();
+        assert_eq!(format!("{compiled:?}"), format!("{:?}", Policy::default()));
+    }
+}
