@@ -3,56 +3,139 @@
 use super::normal::{decode, hex};
 use super::{Normalised, is_plain, re_encode};
 
-/// A way in which some backend reads a raw path.
+/// A way in which some backend reads a raw path: what it does, in this order. Backends differ in each step, and real ones
+/// do the steps in more than one order, so nearly every combination is somebody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reading {
-    /// Letters, digits and `-._~` are decoded, and what can be spelled in no other way (`%20`, `%C3`); dot segments stay.
+pub struct Reading {
+    decode: Decode,
+    parameters: Parameters,
+    backslashes: Backslashes,
+    /// Repeated slashes are one.
+    merge: bool,
+    /// Dot segments are removed; a climb above the root stops there.
+    dots: bool,
+}
+
+/// Which escapes are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Decode {
+    /// Letters, digits and `-._~`, and what can be spelled in no other way (`%20`, `%C3`).
     Unreserved,
-    /// RFC 3986 section 6.2.2: the same, then dot segments are removed; repeated slashes stay.
-    Rfc3986,
-    /// All escapes decoded, then dot segments removed; repeated slashes stay.
-    Decoded,
-    /// The same with slashes merged first: nginx' own, but that a climb above the root stops there.
-    Merged,
-    /// A backslash is a slash.
-    Backslash,
-    /// As the last one, and what follows a `;` in a segment is no part of it.
-    Parameters,
-    /// Escapes are decoded twice.
+    /// All but slashes and backslashes.
+    ExceptSlashes,
+    /// All.
+    All,
+    /// All, and then again.
     Twice,
 }
 
+/// What becomes of a `;` and what follows it in its segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Parameters {
+    /// It is part of the segment.
+    Kept,
+    /// It is cut up to the next slash, then escapes are decoded: Tomcat. An escaped slash goes with the rest.
+    CutRaw,
+    /// It is cut after escapes were decoded.
+    CutDecoded,
+}
+
+/// Whether a backslash is a slash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Backslashes {
+    /// It is not.
+    Kept,
+    /// Before parameters are cut, as URL parsers have it, and after.
+    First,
+    /// After parameters were cut: Tomcat.
+    Last,
+}
+
 impl Reading {
-    const ALL: [Self; 7] = [
-        Self::Unreserved,
-        Self::Rfc3986,
-        Self::Decoded,
-        Self::Merged,
-        Self::Backslash,
-        Self::Parameters,
-        Self::Twice,
-    ];
-
-    /// The first so many of [`Reading::ALL`] agree with nginx' once they are sent the normal form. nginx does not
-    /// read backslashes, parameters or double escapes, so its normal form still holds them.
-    const CURABLE: usize = 4;
-
-    fn read(self, raw: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Unreserved => decode_unreserved(raw),
-            Self::Rfc3986 => remove_dots(&decode_unreserved(raw)),
-            Self::Decoded => remove_dots(&decode_leniently(raw)),
-            Self::Merged => remove_dots(&merge(&decode_leniently(raw))),
-            Self::Backslash => remove_dots(&merge(&backslashes(decode_leniently(raw)))),
-            Self::Parameters => remove_dots(&merge(&cut_parameters(&backslashes(decode_leniently(raw))))),
-            Self::Twice => remove_dots(&merge(&decode_leniently(&decode_leniently(raw)))),
-        }
+    /// Whether it agrees with nginx' once it is sent the normal form. nginx does not read backslashes, parameters or
+    /// double escapes, so its normal form still holds them.
+    fn is_curable(self) -> bool {
+        self.decode != Decode::Twice
+            && self.parameters == Parameters::Kept
+            && self.backslashes == Backslashes::Kept
     }
 }
 
-/// What each kind of reader makes of a raw path.
-pub fn readings(raw: &[u8]) -> impl Iterator<Item = (Reading, Vec<u8>)> {
-    Reading::ALL.into_iter().map(move |reading| (reading, reading.read(raw)))
+/// What all kinds of readers make of a raw path. Readings that no path of this kind can set apart are left out: a path
+/// without a backslash is read alike by those who differ in backslashes only.
+///
+/// **Invariant:** bounded work: at most 78 readings, each linear in the path, which a head's limits bound.
+pub fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
+    let mut found = Vec::new();
+    let every = decode_twice(raw);
+    let has =
+        |octet| raw.contains(&octet) || decode_leniently(raw).contains(&octet) || every.contains(&octet);
+    let (semicolon, backslash) = (has(b';'), has(b'\\'));
+    let parameters: &[Parameters] = match semicolon {
+        true => &[Parameters::Kept, Parameters::CutRaw, Parameters::CutDecoded],
+        false => &[Parameters::Kept],
+    };
+    let backslashes: &[Backslashes] = match (backslash, semicolon) {
+        (true, true) => &[Backslashes::Kept, Backslashes::First, Backslashes::Last],
+        (true, false) => &[Backslashes::Kept, Backslashes::Last],
+        (false, _) => &[Backslashes::Kept],
+    };
+    for &parameters in parameters {
+        for &backslashes in backslashes {
+            let mut known: Vec<Vec<u8>> = Vec::new();
+            for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+                let path = segments(raw, decode, parameters, backslashes);
+                let reading = Reading { decode, parameters, backslashes, merge: false, dots: false };
+                if known.contains(&path) {
+                    continue;
+                }
+                resolve(reading, &path, &mut found);
+                known.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// A raw path as a reader sees its segments.
+fn segments(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Backslashes) -> Vec<u8> {
+    let mut path = raw.to_vec();
+    if parameters == Parameters::CutRaw {
+        if backslashes == Backslashes::First {
+            to_slashes(&mut path);
+        }
+        path = cut_parameters(&path);
+    }
+    path = match decode {
+        Decode::Unreserved => decode_unreserved(&path),
+        Decode::ExceptSlashes => decode_if(&path, |b| !matches!(b, b'/' | b'\\')),
+        Decode::All => decode_leniently(&path),
+        Decode::Twice => decode_twice(&path),
+    };
+    if parameters == Parameters::CutDecoded {
+        if backslashes == Backslashes::First {
+            to_slashes(&mut path);
+        }
+        path = cut_parameters(&path);
+    }
+    if backslashes != Backslashes::Kept {
+        to_slashes(&mut path);
+    }
+    path
+}
+
+/// Adds the paths that its segments stand for, with slashes merged and not.
+fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
+    let merged = merge(path);
+    let mergeable = merged.len() != path.len();
+    for (merge, path) in [(false, path), (true, &merged)].into_iter().take(1 + usize::from(mergeable)) {
+        let reading = Reading { merge, ..reading };
+        found.push((Reading { dots: true, ..reading }, remove_dots(path)));
+        // WSGI and its like match what was decoded as it is. Who reads more into a path than that resolves dots as well.
+        if reading.is_curable() {
+            found.push((reading, path.to_vec()));
+        }
+    }
 }
 
 /// Which target a backend is to be sent.
@@ -80,23 +163,27 @@ pub fn forward<R: PartialEq>(
         return Verdict::Raw;
     }
     let mut chosen: Option<R> = None;
-    let mut strays = |raw: &[u8], reading: Reading| {
-        let path = reading.read(raw);
-        path != *normalised.path && {
+    let mut strays = |path: &[u8]| {
+        path != &*normalised.path && {
             let chosen = chosen.get_or_insert_with(|| route(&normalised.path));
-            route(&path) != *chosen
+            route(path) != *chosen
         }
     };
-    let (curable, incurable) = Reading::ALL.split_at(Reading::CURABLE);
-    if incurable.iter().any(|&reading| strays(raw, reading)) {
-        return Verdict::Refuse;
+    let mut astray = false;
+    for (reading, path) in readings(raw) {
+        if strays(&path) {
+            if !reading.is_curable() {
+                return Verdict::Refuse;
+            }
+            astray = true;
+        }
     }
-    if !curable.iter().any(|&reading| strays(raw, reading)) {
+    if !astray {
         return Verdict::Raw;
     }
     let target = re_encode(&normalised.path);
     // What was harmless in the raw path need not be in the normal one: `/a\b/../c` and `/a\../b` change places.
-    if Reading::ALL.iter().any(|&reading| strays(&target, reading)) {
+    if readings(&target).iter().any(|(_, path)| strays(path)) {
         return Verdict::Refuse;
     }
     Verdict::Normal(target)
@@ -115,6 +202,10 @@ fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
 /// Decodes every escape; a `%` that begins none stays, as most backends have it.
 fn decode_leniently(raw: &[u8]) -> Vec<u8> {
     decode(raw).unwrap_or_else(|_| decode_if(raw, |_| true))
+}
+
+fn decode_twice(raw: &[u8]) -> Vec<u8> {
+    decode_leniently(&decode_leniently(raw))
 }
 
 fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
@@ -163,13 +254,12 @@ fn merge(path: &[u8]) -> Vec<u8> {
     out
 }
 
-fn backslashes(mut path: Vec<u8>) -> Vec<u8> {
-    for b in &mut path {
+fn to_slashes(path: &mut [u8]) {
+    for b in path {
         if *b == b'\\' {
             *b = b'/';
         }
     }
-    path
 }
 
 fn cut_parameters(path: &[u8]) -> Vec<u8> {
