@@ -27,10 +27,13 @@ pub struct Limits {
     pub idle_upstreams: usize,
     /// How long they are kept (upstream-keepalive-timeout).
     pub upstream_idle: Duration,
-    /// After a refusal: bytes read and thrown away, so that the client sees the answer before the connection goes.
-    pub linger_bytes: usize,
-    /// After a refusal: how long.
+    /// How long a connection that has to end waits for what is under way: a first request, the end of a handshake of ends.
     pub linger: Duration,
+    /// After an answer that came before the end of its request: how long the rest is read and thrown away, so that the
+    /// client sees the answer, and that its connection may go on (nginx' lingering_time).
+    pub discard: Duration,
+    /// Between two reads of it (nginx' lingering_timeout).
+    pub discard_pause: Duration,
 }
 
 /// Connections of a worker that nobody has set a limit for.
@@ -62,8 +65,9 @@ impl Default for Limits {
             replayable_body: 64 * 1024,
             idle_upstreams: idle_upstreams(MAX_CONNECTIONS),
             upstream_idle: Duration::from_secs(60),
-            linger_bytes: 64 * 1024,
             linger: Duration::from_secs(1),
+            discard: Duration::from_secs(30),
+            discard_pause: Duration::from_secs(5),
         }
     }
 }

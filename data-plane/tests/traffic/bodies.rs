@@ -1,6 +1,8 @@
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use data_plane::local::Limits;
+use shared::resource::PathType;
 
 use super::harness::*;
 
@@ -169,7 +171,67 @@ fn an_early_answer_ends_the_sending() {
     client.send(post("Content-Length: 100000000", &"x".repeat(200_000)));
     let response = client.receive(false).unwrap();
     assert_eq!((response.status, response.text()), (413, "big"));
-    assert_eq!(response.all("connection"), ["close"]);
+    // The connection lives on if the body ends.
+    assert_eq!(response.all("connection"), [""; 0]);
+}
+
+#[test]
+fn a_client_that_is_still_uploading_gets_its_answer_and_keeps_its_connection() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.host("b.test", false, &[("/", PathType::Prefix, "nobody")]);
+    let body = "x".repeat(8_000_000);
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let length = format!("Content-Length: {}", body.len());
+    for (host, status) in [("b.test", 503), ("unknown.test", 404)] {
+        for (framing, body) in [(&*length, &body), ("Transfer-Encoding: chunked", &chunked)] {
+            let mut client = Client::new(proxy.http);
+            // All of it is sent before anything is read.
+            client.send(format!("POST /x HTTP/1.1\r\nHost: {host}\r\n{framing}\r\n\r\n{body}"));
+            assert_eq!(client.receive(false).unwrap().status, status, "{host} {framing}");
+            assert_eq!(client.get("/").text(), "hello", "{host} {framing}");
+        }
+    }
+    // One that says that it is its last request, too.
+    let mut client = Client::new(proxy.http);
+    client.send(format!("POST /x HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n{length}\r\n\r\n{body}"));
+    assert_eq!(client.receive(false).unwrap().status, 503);
+    assert!(client.ended());
+}
+
+#[test]
+fn an_answer_that_is_larger_than_its_client_takes_while_it_sends() {
+    // Answers before it has read anything, and with more than fits into any socket's buffers.
+    let origin = Origin::raw(|mut stream, _, _| {
+        let mut some = [0; 4096];
+        let _ = stream.read(&mut some);
+        let body = "y".repeat(20_000_000);
+        let _ = stream
+            .write_all(format!("HTTP/1.1 401 No\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        std::thread::park();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 20000000", &"x".repeat(20_000_000)));
+    let response = client.receive(false).unwrap();
+    assert_eq!((response.status, response.body.len()), (401, 20_000_000));
+}
+
+#[test]
+fn an_upload_that_nobody_wants_is_listened_to_for_so_long() {
+    let limits = Limits { discard_pause: Duration::from_millis(1), ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[]);
+    let mut client = Client::new(proxy.http);
+    client.send("POST / HTTP/1.1\r\nHost: unknown.test\r\nContent-Length: 9\r\n\r\nabc");
+    assert_eq!(client.receive(false).unwrap().status, 404);
+    assert!(client.ended());
+
+    let limits = Limits { discard: Duration::ZERO, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[]);
+    let mut client = Client::new(proxy.http);
+    client.send("POST / HTTP/1.1\r\nHost: unknown.test\r\nContent-Length: 9\r\n\r\nabc");
+    assert_eq!(client.receive(false).unwrap().status, 404);
+    assert!(client.ended());
 }
 
 #[test]
@@ -202,12 +264,12 @@ fn tiny_chunks_arrive_in_larger_ones() {
 #[test]
 fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
     let origin = Origin::says("hello");
-    let limits = Limits { client_body: std::time::Duration::from_millis(1), ..Limits::default() };
+    let limits = Limits { client_body: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 5", "abc"));
     assert!(client.ended());
-    let log = proxy.stop(std::time::Duration::ZERO, PATIENCE);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
     assert!(log.contains("\"POST / HTTP/1.1\" 408 0 "), "{log}");
 }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
+use super::client_body::Unread;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
-use crate::codec::stream::{Stream, poll_gone};
+use crate::codec::stream::Stream;
 use crate::http::pipeline::log::Tally;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
@@ -34,7 +35,7 @@ pub(super) enum After {
 pub(super) async fn write<S: Stream>(
     local: &Local,
     timer: &Timer,
-    (stream, input): (&mut S, &mut BytesMut),
+    (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
     reply: Reply,
     client: Client,
     tally: &mut Tally,
@@ -45,8 +46,10 @@ pub(super) async fn write<S: Stream>(
     let (writer, keep) = write_response(&mut text, &head, client);
     let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read };
     timer.arm(timeouts.read);
-    let outcome =
-        poll_fn(|cx| answer.poll(local, timer, (&mut *stream, &mut *input), &mut body, tally, cx)).await;
+    let outcome = poll_fn(|cx| {
+        answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, tally, cx)
+    })
+    .await;
     timer.disarm();
     drop(answer);
     local.buffers.give_text(text);
@@ -71,7 +74,7 @@ impl Answer<'_> {
         &mut self,
         local: &Local,
         timer: &Timer,
-        (stream, input): (&mut S, &mut BytesMut),
+        (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
         body: &mut ReplyBody,
         tally: &mut Tally,
         cx: &mut Context<'_>,
@@ -95,6 +98,10 @@ impl Answer<'_> {
                         if self.out.written() > before {
                             timer.arm(local.limits.client_send);
                         }
+                        // It may take nothing before it has sent everything.
+                        if !unread.is_over() && unread.poll_gone(stream, input, cx).is_ready() {
+                            return Poll::Ready(Err(Kind::ClientGone.into()));
+                        }
                         return timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()));
                     }
                 }
@@ -111,7 +118,7 @@ impl Answer<'_> {
             match body.poll_more(cx) {
                 Poll::Ready(Ok(())) => timer.arm(self.read),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if poll_gone(stream, input, cx).is_ready() => {
+                Poll::Pending if unread.poll_gone(stream, input, cx).is_ready() => {
                     return Poll::Ready(Err(Kind::ClientGone.into()));
                 }
                 Poll::Pending => return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),

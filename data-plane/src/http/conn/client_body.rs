@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader, write_continue};
-use crate::codec::head::RequestHead;
+use crate::codec::head::{Framing, RequestHead};
 use crate::codec::stream::{Stream, make_room, poll_fill, poll_gone};
 
 /// Borrows the connection for as long as one request's body is read.
@@ -37,18 +37,92 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         }
     }
 
+    /// What nobody has read of it.
+    pub(super) fn into_unread(self) -> Unread {
+        let Self { input, reader, permission, received, .. } = self;
+        let mut unread = Unread { reader, received, uncertain: !permission.is_empty(), broken: false };
+        unread.skip(input);
+        unread
+    }
+}
+
+/// What is left of a request's body when the request is answered: it is read and thrown away.
+pub(super) struct Unread {
+    reader: BodyReader,
+    received: u64,
+    /// Whether the client waits for a permission that it will not get: then it may send a body, or its next request.
+    uncertain: bool,
+    /// Whether its framing is broken.
+    broken: bool,
+}
+
+impl Unread {
+    /// There is no body, or none that could be told from anything else.
+    pub(super) fn nothing() -> Self {
+        Self { reader: BodyReader::new(Framing::None), received: 0, uncertain: false, broken: false }
+    }
+
     /// Bytes of body so far.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Throws away what has come already; says whether the body is over. Where it is not, the connection cannot be
-    /// used again.
-    pub(super) fn is_over(&mut self) -> bool {
-        while let Ok(Body::Data(piece)) = self.reader.next(self.input) {
-            self.received += piece.len() as u64;
-        }
+    /// Whether the body is over, and what follows is the next request.
+    pub(super) fn is_over(&self) -> bool {
         self.reader.is_done()
+    }
+
+    /// Whether the connection may serve another request, now or when the body ends.
+    pub(super) fn may_end(&self) -> bool {
+        self.is_over() || !(self.uncertain || self.broken)
+    }
+
+    /// Throws away what is there.
+    fn skip(&mut self, input: &mut BytesMut) {
+        loop {
+            match self.reader.next(input) {
+                Ok(Body::Data(piece)) => self.received += piece.len() as u64,
+                Ok(Body::End | Body::Need) => return,
+                Err(_) => {
+                    self.broken = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads once, and throws it away: ready with true when something came, with false when the client has gone or its
+    /// framing is broken. Not to be asked when the body is over.
+    pub(super) fn poll_skip<S: Stream>(
+        &mut self,
+        stream: &mut S,
+        input: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        make_room(input);
+        let came = matches!(ready!(poll_fill(stream, input, cx)), Ok(count) if count > 0);
+        self.skip(input);
+        Poll::Ready(came && !self.broken)
+    }
+
+    /// Reads on while an answer is written: the rest of the body, then a little of what follows. Ready when the client
+    /// has gone.
+    pub(super) fn poll_gone<S: Stream>(
+        &mut self,
+        stream: &mut S,
+        input: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while !self.is_over() {
+            // What it says cannot be told from its next request, and is left where it is.
+            if !self.may_end() {
+                break;
+            }
+            if !ready!(self.poll_skip(stream, input, cx)) {
+                return Poll::Ready(());
+            }
+        }
+        poll_gone(stream, input, cx)
     }
 }
 

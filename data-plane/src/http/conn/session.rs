@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Instant;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tracing::debug;
 
 use super::answer::{self, After};
-use super::client_body::ClientBody;
+use super::client_body::{ClientBody, Unread};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
@@ -20,6 +21,7 @@ use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::ReplyBody;
 use crate::http::server::Server;
 use crate::http::upgrade;
+use crate::local::Local;
 use crate::local::timer::Timer;
 
 /// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
@@ -169,19 +171,21 @@ impl<S: Stream> Session<S> {
             return false;
         };
         let mut reply = pipeline::serve(exchange, &mut body).await;
-        let over = body.is_over();
+        let mut unread = body.into_unread();
         let tally = &mut account.tally;
-        tally.received = body.received();
+        tally.received = unread.received();
 
         if let Some(why) = reply.untold {
             tally.untold(why);
             return false;
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
-        client.keep_alive &= over && !reply.close && !server.local.closing();
+        client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
-        let written = answer::write(&server.local, timer, (stream, input), reply, client, tally).await;
+        let connection = (&mut *stream, &mut *input, &mut unread);
+        let written = answer::write(&server.local, timer, connection, reply, client, tally).await;
+        tally.received = unread.received();
         let after = match written {
             Ok(After::Close) if tunnel => return false,
             Ok(after) => after,
@@ -192,10 +196,15 @@ impl<S: Stream> Session<S> {
             }
         };
         match after {
-            After::Keep => true,
+            After::Keep if unread.is_over() => true,
+            After::Keep => {
+                let ended = discard(&server.local, timer, (stream, input), &mut unread).await;
+                tally.received = unread.received();
+                ended
+            }
             After::Close => {
                 drop(account);
-                self.close(over).await;
+                self.close(unread.is_over()).await;
                 false
             }
             After::Tunnel(link) => {
@@ -214,8 +223,10 @@ impl<S: Stream> Session<S> {
         let mut account = Account::refused(&server.local, peer, input);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
         let reply = pipeline::refusal(&server.local, error.status());
+        let mut unread = Unread::nothing();
+        let connection = (stream, input, &mut unread);
         let written =
-            answer::write(&server.local, timer, (stream, input), reply, client, &mut account.tally).await;
+            answer::write(&server.local, timer, connection, reply, client, &mut account.tally).await;
         drop(account);
         if written.is_ok() {
             self.close(false).await;
@@ -223,25 +234,71 @@ impl<S: Stream> Session<S> {
     }
 
     /// Closes after an answer. `clean`: the client has nothing more to say that we know of; else what it still says is
-    /// read for a moment, for a closed socket with unread bytes resets the connection, and the answer with it.
+    /// read for a while, for a closed socket with unread bytes resets the connection, and the answer with it.
     async fn close(&mut self, clean: bool) {
         let Self { server, timer, stream, input, .. } = self;
         let limits = &server.local.limits;
-        let lingering = async {
-            if stream.shutdown().await.is_err() || (clean && input.is_empty()) {
-                return;
+        let shut = timer.limit(limits.linger, stream.shutdown()).await;
+        if !matches!(shut, Ok(Ok(()))) || (clean && input.is_empty()) {
+            return;
+        }
+        let mut patience = Patience::new(&server.local, timer);
+        while patience.arm() {
+            input.clear();
+            make_room(input);
+            let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
+                Poll::Ready(outcome) => Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
+                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
+            });
+            if !more.await {
+                break;
             }
-            let mut left = limits.linger_bytes.saturating_sub(input.len());
-            while left > 0 {
-                input.clear();
-                match stream.read_buf(input).await {
-                    Ok(count) if count > 0 => left = left.saturating_sub(count),
-                    _ => return,
-                }
-            }
-        };
-        // Whatever happens, the connection is over.
-        let _ = timer.limit(limits.linger, lingering).await;
+        }
+        timer.disarm();
+    }
+}
+
+/// Reads the rest of a request's body away; whether it ended, so that the connection may go on.
+async fn discard<S: Stream>(
+    local: &Local,
+    timer: &Timer,
+    (stream, input): (&mut S, &mut BytesMut),
+    unread: &mut Unread,
+) -> bool {
+    let mut patience = Patience::new(local, timer);
+    while !unread.is_over() {
+        let more = patience.arm()
+            && poll_fn(|cx| match unread.poll_skip(stream, input, cx) {
+                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
+                came => came,
+            })
+            .await;
+        if !more {
+            break;
+        }
+    }
+    timer.disarm();
+    unread.is_over()
+}
+
+/// How long a client is listened to that nobody wants to hear: so long in all, and so long between two reads.
+struct Patience<'a> {
+    local: &'a Local,
+    timer: &'a Timer,
+    since: Instant,
+}
+
+impl<'a> Patience<'a> {
+    fn new(local: &'a Local, timer: &'a Timer) -> Self {
+        Self { local, timer, since: local.timers.now() }
+    }
+
+    /// Sets the timer for the next read; false when there is to be none.
+    fn arm(&mut self) -> bool {
+        let limits = &self.local.limits;
+        let left = limits.discard.saturating_sub(self.local.timers.now().duration_since(self.since));
+        self.timer.arm(left.min(limits.discard_pause));
+        !left.is_zero()
     }
 }
 
