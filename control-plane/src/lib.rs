@@ -14,6 +14,8 @@ pub mod admin;
 pub mod annotations;
 pub mod app;
 pub mod args;
+#[cfg(test)]
+mod compatibility_page;
 pub mod compile;
 pub mod event;
 pub mod freshness;

@@ -31,7 +31,7 @@ pub(super) static ROWS: &[&Row] = &[
 ];
 
 /// Beginnings of names of features that were removed.
-pub(super) const FAMILIES: [&str; 5] =
+pub(crate) const FAMILIES: [&str; 5] =
     ["global-rate-limit", "influxdb-", "jaeger-", "lua-resty-waf-", "opentracing-"];
 
 /// What is known of all names of a family.

@@ -142,7 +142,7 @@ pub enum Status {
     /// It acts as in ingress-nginx.
     Honoured,
     /// It does not act, and nobody can tell: no client, no backend, no attacker.
-    Unnoticed,
+    Unnoticed(&'static str),
     /// It does not act. What is different stands in the text; nobody gets past a rule of access by it, nothing goes to
     /// another place, and nothing is sent in plain that was to be sent over TLS.
     Differs(&'static str),
@@ -219,7 +219,7 @@ impl<T> Says for Of<T> {
     fn status(&self) -> Status {
         match &self.1 {
             Act::Sets(_) => Status::Honoured,
-            Act::Unnoticed(_) => Status::Unnoticed,
+            Act::Unnoticed(why) => Status::Unnoticed(why),
             Act::Differs { without, .. } => Status::Differs(without),
             Act::Denies { reach, .. } | Act::Deferred(_, reach) => Status::Denies(*reach),
             Act::Snippet(_) => Status::Snippet,

@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+pub(crate) use super::dead::FAMILIES;
 use super::row::Row;
 use super::*;
 
@@ -55,7 +56,7 @@ static NAMES: LazyLock<Vec<(&'static str, &'static Row)>> = LazyLock::new(|| {
 pub fn find(name: &str) -> Option<&'static Row> {
     match NAMES.binary_search_by_key(&name, |(name, _)| name) {
         Ok(place) => Some(NAMES[place].1),
-        Err(_) => dead::FAMILIES.iter().any(|family| name.starts_with(family)).then_some(&dead::FAMILY),
+        Err(_) => FAMILIES.iter().any(|family| name.starts_with(family)).then_some(&dead::FAMILY),
     }
 }
 

@@ -1,0 +1,117 @@
+//! `docs/compatibility.md` is made from the rows of annotations and ConfigMap keys, and this test says when it is not up to
+//! date.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::annotations::row::{Bad, Empty, Reach, Row, Status};
+use crate::annotations::{PREFIX, table};
+use crate::compile::settings::table as keys;
+
+const HEAD: &str = "\
+# Compatibility with ingress-nginx
+
+Made from the rows of the control plane by a test: `UPDATE_DOCS=1 cargo test -p firth-control-plane compatibility_page` writes it.
+
+What an annotation that is not honoured does is decided by what anybody could tell of it. *Unnoticed*: no client, no backend and
+no attacker can. *Differs*: somebody can, and what stands beside it; nobody gets past a rule of access by that, nothing goes to
+another place, and nothing is sent in plain that was to be sent over TLS. *503*: what depends on it answers 503 until it is honoured.
+`firth problems` lists each of them on its object.
+
+Scope: a *location* is the paths of the Ingress, a *host* all paths of its hosts, a *backend* the Service ports that it refers to.
+A bad value: *rejects* the Ingress (its last good version stays), *denies* (503), *drops the group*, or *falls back* to the default.
+";
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let counts = |is: fn(&Status) -> bool| table::ROWS.iter().filter(|row| is(&row.value.status())).count();
+    let honoured = counts(|status| *status == Status::Honoured);
+    let dead = counts(|status| *status == Status::Dead);
+    let _ = write!(
+        page,
+        "\n## Annotations\n\nAll begin with `{PREFIX}`. {honoured} of {} are honoured.\n\n",
+        table::ROWS.len() - dead
+    );
+    page.push_str("| annotation | becomes | scope | default | bad value | risk | what it does |\n|---|---|---|---|---|---|---|\n");
+    for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead) {
+        let alias = row.alias.map(|alias| format!(", formerly `{alias}`")).unwrap_or_default();
+        let canary = if row.on_canary && !row.name.starts_with("canary") { "; read on canaries" } else { "" };
+        let _ = writeln!(
+            page,
+            "| `{}`{alias} | {}{canary} | {} | {} | {} | {} | {} |",
+            row.name,
+            becomes(row),
+            row.scope.as_str(),
+            code(row.default),
+            bad(row),
+            row.risk.as_str(),
+            row.doc.replace('|', "\\|")
+        );
+    }
+    page.push_str("\nWithout effect in ingress-nginx' newest version too, and reported: ");
+    let dead = table::ROWS.iter().filter(|row| row.value.status() == Status::Dead);
+    let families = table::FAMILIES.iter().map(|family| format!("`{family}*`"));
+    let names: Vec<_> = dead.map(|row| code(row.name)).chain(families).collect();
+    let _ = writeln!(page, "{}.", names.join(", "));
+    page.push_str(
+        "\n## Keys of the ConfigMap\n\nA key that is the default of an annotation is read as that one.\n\n",
+    );
+    page.push_str("| key | becomes | default |\n|---|---|---|\n");
+    for (key, status) in &keys::ROWS {
+        let (becomes, default) = match status {
+            keys::Status::Default(row) if row.name == *key => (becomes(row), row.default),
+            keys::Status::Default(row) => (format!("{}, as `{}`", becomes(row), row.name), row.default),
+            keys::Status::Unsupported => ("not honoured yet".into(), ""),
+            keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
+            keys::Status::Snippet => (SNIPPET.into(), ""),
+            keys::Status::Nginx => ("tunes nginx itself, means nothing here".into(), ""),
+            keys::Status::Dead => ("no effect, in ingress-nginx neither".into(), ""),
+        };
+        let _ = writeln!(page, "| `{key}` | {becomes} | {} |", code(default));
+    }
+    page
+}
+
+const SNIPPET: &str = "raw configuration never acts; 503 where it could restrict or send elsewhere";
+
+fn becomes(row: &Row) -> String {
+    match row.value.status() {
+        Status::Honoured => "**honoured**".into(),
+        Status::Unnoticed(why) => format!("unnoticed: {why}"),
+        Status::Differs("") => format!("part of {}", row.needs.map_or_else(|| "others".into(), code)),
+        Status::Differs(without) => format!("differs: {without}"),
+        Status::Denies(Reach::Paths) => "503 until it is honoured".into(),
+        Status::Denies(Reach::Hosts) => "503 for the host until it is honoured".into(),
+        Status::Snippet => SNIPPET.into(),
+        Status::Dead => "no effect, in ingress-nginx neither".into(),
+    }
+}
+
+fn bad(row: &Row) -> &'static str {
+    match (row.bad, row.empty) {
+        _ if row.value.samples().1.is_empty() => "",
+        (Bad::Reject, _) => "rejects",
+        (Bad::Deny(_), Empty::Bad) => "denies, an empty one too",
+        (Bad::Deny(_), Empty::NotSaid) => "denies",
+        (Bad::DropGroup, _) => "drops the group",
+        (Bad::Fallback, _) => "falls back",
+    }
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) }
+}
+
+#[test]
+fn is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        there == page,
+        "docs/compatibility.md is out of date: UPDATE_DOCS=1 cargo test -p firth-control-plane compatibility_page writes it"
+    );
+}
