@@ -30,7 +30,7 @@ use tracing::{error, info, warn};
 use crate::admin::ProxyPages;
 use crate::args::Args;
 use crate::listen::{self, Doors, Listener, Scheme};
-use crate::local::Limits;
+use crate::local::{Budgets, Limits};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
 use crate::table::Writer;
@@ -107,6 +107,8 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
     let limits = Limits::of_connections(max_connections.get().min(descriptors()).div_ceil(workers));
 
+    let budgets = Budgets::default();
+
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
     let bound =
@@ -175,6 +177,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
             access_log: lines.clone(),
             metrics: metrics.worker(index),
             limits: limits.clone(),
+            budgets: budgets.clone(),
         });
         threads.adopt(worker.context("cannot start a worker")?);
     }

@@ -12,14 +12,18 @@ use crate::access_log;
 use crate::metrics::WorkerMetrics;
 use buffers::Buffers;
 use date::HttpDate;
+use quota::Quota;
 use timer::Timers;
 
+pub use budgets::Budgets;
 pub use limits::Limits;
 
+pub(crate) mod budgets;
 pub(crate) mod buffers;
 pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
+pub(crate) mod quota;
 pub(crate) mod timer;
 
 /// One worker's own; nothing in it is shared with another thread but the counters, which others read.
@@ -28,6 +32,7 @@ pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
     pub(crate) limits: Limits,
+    pub(crate) quota: Rc<Quota>,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
@@ -35,13 +40,19 @@ pub(crate) struct Local {
 
 impl Local {
     /// Of a worker that starts now.
-    pub(crate) fn new(limits: Limits, metrics: Arc<WorkerMetrics>, log: access_log::Lines) -> Self {
+    pub(crate) fn new(
+        limits: Limits,
+        budgets: &Budgets,
+        metrics: Arc<WorkerMetrics>,
+        log: access_log::Lines,
+    ) -> Self {
         let mut date = HttpDate::default();
         date.update(shared::clock::wall());
         Self {
             timers: Timers::new(shared::clock::now()),
             buffers: Buffers::new(),
             limits,
+            quota: Quota::new(budgets.bytes.clone()),
             date: RefCell::new(date),
             metrics,
             log: RefCell::new(log),
@@ -51,5 +62,14 @@ impl Local {
     /// Whether connections have to end after the present request.
     pub(crate) fn closing(&self) -> bool {
         self.timers.phase() >= Phase::Closing
+    }
+
+    /// Of no worker: with the default limits, and a log that goes nowhere.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let metrics: Arc<WorkerMetrics> = Arc::default();
+        let (handle, _) = access_log::write_to(std::io::sink()).unwrap();
+        let lines = handle.lines(Arc::clone(&metrics));
+        Self::new(Limits::default(), &Budgets::default(), metrics, lines)
     }
 }

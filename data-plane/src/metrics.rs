@@ -48,6 +48,8 @@ pub struct WorkerMetrics {
     pub open: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
+    /// HTTP/2 connections ended because of what their clients did.
+    pub sent_away: Counter,
     /// Panics in connections' tasks. Always 0, or there is a bug.
     pub panics: Counter,
     /// Answered requests by class of status: `1xx` first.

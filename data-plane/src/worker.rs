@@ -24,7 +24,7 @@ use crate::http::server::Server;
 use crate::listen::{self, Listener, Scheme};
 use crate::local::isolated::isolated;
 use crate::local::timer::TICK;
-use crate::local::{Limits, Local};
+use crate::local::{Budgets, Limits, Local};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
 
@@ -49,6 +49,8 @@ pub struct WorkerConfig {
     pub metrics: Arc<WorkerMetrics>,
     /// Sizes and times.
     pub limits: Limits,
+    /// What it may hold together with the others.
+    pub budgets: Budgets,
 }
 
 /// Starts a worker's thread, which ends when the drain is over or when it closes and nothing is open.
@@ -91,10 +93,20 @@ impl Drop for Open {
 }
 
 async fn run(config: WorkerConfig) -> io::Result<()> {
-    let WorkerConfig { index, listeners, tables, tls, mut drain, mut begin, access_log, metrics, limits } =
-        config;
+    let WorkerConfig {
+        index,
+        listeners,
+        tables,
+        tls,
+        mut drain,
+        mut begin,
+        access_log,
+        metrics,
+        limits,
+        budgets,
+    } = config;
     let lines = access_log.lines(Arc::clone(&metrics));
-    let local = Local::new(limits, metrics, lines);
+    let local = Local::new(limits, &budgets, metrics, lines);
     let worker = Rc::new(Worker { server: Rc::new(Server::new(local, &tables, tls)), open: Cell::new(0) });
     let local = Rc::clone(&worker.server.local);
     let ticking = spawn_local(tick(Rc::clone(&worker.server)));

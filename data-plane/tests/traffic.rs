@@ -8,6 +8,8 @@ mod bodies;
 mod connections;
 #[path = "traffic/harness.rs"]
 mod harness;
+#[path = "traffic/hostile.rs"]
+mod hostile;
 #[path = "traffic/http2.rs"]
 mod http2;
 #[path = "traffic/log.rs"]

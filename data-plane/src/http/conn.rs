@@ -16,6 +16,9 @@ mod answer;
 mod client_body;
 mod session;
 
+/// What a client of TLS says first: the type of a record that holds a part of a handshake (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: [u8; 1] = [22];
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) {
     // Boxed, here and below, so that no kind of connection takes the room that another one needs.
@@ -36,10 +39,20 @@ async fn plain(server: Rc<Server>, stream: TcpStream, peer: Peer) {
 /// TLS; the client's choice by ALPN tells.
 async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
     let timer = server.local.timers.timer();
-    let handshake = Box::pin(server.tls().accept(stream));
-    let handshake = timer.limit(server.local.limits.handshake, handshake);
-    let stream = match handshake.await {
-        Ok(Ok(stream)) => stream,
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first != TLS_HANDSHAKE {
+            return Ok(Err(stream));
+        }
+        server.tls().accept(stream).await.map(Ok)
+    };
+    let stream = match timer.limit(server.local.limits.handshake, Box::pin(handshake)).await {
+        Ok(Ok(Ok(stream))) => stream,
+        Ok(Ok(Err(plain))) => {
+            drop(timer);
+            Session::new(server, plain, peer, false).misplaced().run().await;
+            return;
+        }
         Ok(Err(error)) => {
             server.local.metrics.handshake_failures.add(1);
             debug!(client = %peer.address(), %error, "TLS handshake failed");

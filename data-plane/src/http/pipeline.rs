@@ -16,7 +16,7 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 
 pub(crate) use exchange::{Call, Exchange};
-pub(crate) use respond::refusal;
+pub(crate) use respond::{refusal, unrouted};
 
 mod exchange;
 mod forwarded;

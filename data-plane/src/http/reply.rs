@@ -86,6 +86,27 @@ impl Reply {
         reply
     }
 
+    /// The page for a request that there is no memory for: another one may be luckier in a moment.
+    pub(crate) fn overloaded(local: &Local) -> Self {
+        let mut reply = Self::refusal(local, 503);
+        reply.head.fields.append("Retry-After", Bytes::from_static(b"1"));
+        reply
+    }
+
+    /// The page for plain HTTP on a port of TLS (nginx' status 497, which is told as 400).
+    pub(crate) fn misplaced(local: &Local) -> Self {
+        const TEXT: &str = "The plain HTTP request was sent to HTTPS port";
+        let mut reply = Self::refusal(local, 400);
+        let page = format!(
+            "<html>\r\n<head><title>400 {TEXT}</title></head>\r\n<body>\r\n<center><h1>400 Bad Request</h1></center>\r\n\
+             <center>{TEXT}</center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+        );
+        reply.head.framing = Framing::Length(page.len() as u64);
+        reply.head.declared_length = Some(page.len() as u64);
+        reply.body = ReplyBody::Page(page.into());
+        reply
+    }
+
     /// The page for a request that is refused before it is routed. Nothing more is read from its connection.
     pub(crate) fn refusal(local: &Local, status: u16) -> Self {
         let mut reply = Self::page(local, status);

@@ -12,33 +12,37 @@ use tracing::debug;
 
 use crate::codec::stream::ROOM;
 use crate::codec::stream::{Stream, poll_fill};
+use crate::http::pipeline::log::Tally;
 use crate::local::Local;
 use crate::local::buffers::Buffers;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
 /// Copies until both directions are over, one has failed, or nothing has passed in either for the time that nginx gives
-/// (proxy-read-timeout). `rest` is what the client sent behind its request. Gives the bytes that went to the client.
+/// (proxy-read-timeout). `rest` is what the client sent behind its request. The tally is told as they go of the bytes that
+/// went to the client: a tunnel may be cut at any moment.
 pub(crate) async fn tunnel<S: Stream>(
-    local: &Local,
-    timer: &Timer,
+    (local, timer): (&Local, &Timer),
     client: &mut S,
     rest: BytesMut,
     link: Link,
     read: Duration,
-) -> u64 {
+    tally: &mut Tally,
+) {
     let Link { stream: mut endpoint, input, .. } = link;
     let mut up = Direction::new(rest);
     let mut down = Direction::new(input);
     timer.arm(read);
     let outcome: io::Result<()> = poll_fn(|cx| {
-        let before = up.moved + down.moved;
-        let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx)?;
-        let received = down.poll(&mut endpoint, &mut *client, &local.buffers, cx)?;
+        let (before_up, before_down) = (up.moved, down.moved);
+        let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx);
+        let received = down.poll(&mut endpoint, &mut *client, &local.buffers, cx);
+        tally.relayed(usize::try_from(down.moved - before_down).unwrap_or(usize::MAX));
+        let (sent, received) = (sent?, received?);
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        if up.moved + down.moved > before {
+        if (up.moved, down.moved) != (before_up, before_down) {
             timer.arm(read);
         }
         timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -50,7 +54,6 @@ pub(crate) async fn tunnel<S: Stream>(
     }
     local.buffers.give_input(up.buffer);
     local.buffers.give_input(down.buffer);
-    down.moved
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

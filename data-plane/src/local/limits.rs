@@ -15,6 +15,8 @@ pub struct Limits {
     pub head: Duration,
     /// From one request to the next one's first byte (configmap.md 1.5, keep-alive).
     pub idle: Duration,
+    /// Requests that a connection serves (configmap.md 1.5, keep-alive-requests).
+    pub requests: usize,
     /// Between two reads of a request body (configmap.md 1.2, client-body-timeout).
     pub client_body: Duration,
     /// Between two writes to a client.
@@ -59,6 +61,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            requests: 1_000,
             client_body: Duration::from_secs(60),
             client_send: Duration::from_secs(60),
             timeouts: Timeouts::default(),

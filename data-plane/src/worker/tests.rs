@@ -39,6 +39,7 @@ fn proxy() -> Proxy {
         access_log: lines,
         metrics: metrics.worker(0),
         limits: Limits::default(),
+        budgets: Budgets::default(),
         listeners,
     };
     Proxy {

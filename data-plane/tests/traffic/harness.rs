@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use data_plane::access_log;
 use data_plane::listen::{self, Doors};
-use data_plane::local::Limits;
+use data_plane::local::{Budgets, Limits};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
 use data_plane::tls;
@@ -68,6 +68,11 @@ impl Proxy {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
+        Self::within(limits, Budgets::default())
+    }
+
+    /// With these limits and budgets.
+    pub(crate) fn within(limits: Limits, budgets: Budgets) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
         Doors::of(&sets).open().unwrap();
@@ -90,6 +95,7 @@ impl Proxy {
             access_log: handle,
             metrics: metrics.worker(0),
             limits,
+            budgets,
         });
         Self {
             http,

@@ -1,5 +1,6 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 use data_plane::local::Limits;
 
@@ -90,4 +91,21 @@ fn http2_in_clear_text_is_not_asked_of_backends() {
     for gone in ["upgrade", "connection", "http2-settings"] {
         assert_eq!(seen.all(gone), [""; 0], "{gone}");
     }
+}
+
+#[test]
+fn a_tunnel_that_is_cut_at_the_deadline_is_logged_with_its_bytes() {
+    let origin = Origin::raw(|mut stream, number, _| {
+        read_request(&mut stream, number);
+        stream.write_all(SWITCH).unwrap();
+        stream.write_all(&[b'x'; 100_000]).unwrap();
+        std::thread::park();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    client.stream.read_exact(&mut vec![0; 100_000]).unwrap();
+    let log = proxy.stop(Duration::ZERO, Duration::ZERO);
+    assert!(log.contains("\" 101 100000 "), "{log}");
 }

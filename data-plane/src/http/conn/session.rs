@@ -16,9 +16,9 @@ use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
 use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::http::peer::Peer;
-use crate::http::pipeline::log::Account;
+use crate::http::pipeline::log::{Account, REQUEST};
 use crate::http::pipeline::{self, Call, Exchange};
-use crate::http::reply::ReplyBody;
+use crate::http::reply::{Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::Local;
@@ -38,8 +38,10 @@ pub(super) struct Session<S> {
     reader: RequestReader,
     /// Whether the first bytes may be HTTP/2's.
     sniff: bool,
-    /// Whether a request was served: only then the connection is idle, and not new.
-    served: bool,
+    /// Requests so far. Before the first one the connection is new, and not idle.
+    served: usize,
+    /// Whether plain HTTP is spoken where TLS was expected: every request is answered with nginx' page about it.
+    misplaced: bool,
 }
 
 /// What came next.
@@ -63,8 +65,14 @@ impl<S: Stream> Session<S> {
             input: BytesMut::new(),
             reader: RequestReader::new(HeadLimits::REQUEST),
             sniff,
-            served: false,
+            served: 0,
+            misplaced: false,
         }
+    }
+
+    /// The same for a client that speaks plain HTTP to a port of TLS.
+    pub(super) fn misplaced(self) -> Self {
+        Self { misplaced: true, ..self }
     }
 
     /// Serves until the end. Gives the stream and what was read of it when the client speaks HTTP/2.
@@ -73,10 +81,10 @@ impl<S: Stream> Session<S> {
             match self.next().await {
                 Next::Request(head) => {
                     // Boxed, so that an idle connection does not hold the room that a request needs.
+                    self.served += 1;
                     if !Box::pin(self.exchange(head)).await {
                         break;
                     }
-                    self.served = true;
                 }
                 Next::Refused(error) => {
                     Box::pin(self.refuse(error)).await;
@@ -133,7 +141,7 @@ impl<S: Stream> Session<S> {
         let Self { server, timer, stream, input, served, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
-        timer.arm(if *served { limits.idle } else { limits.head });
+        timer.arm(if *served > 0 { limits.idle } else { limits.head });
         let mut last_chance = false;
         let begun = poll_fn(|cx| {
             *input = server.local.buffers.input();
@@ -142,7 +150,7 @@ impl<S: Stream> Session<S> {
                 Poll::Pending => server.local.buffers.give_input(std::mem::take(input)),
             }
             if server.local.closing() {
-                if *served {
+                if *served > 0 {
                     return Poll::Ready(false);
                 }
                 // A new connection has a request on its way, most likely.
@@ -160,6 +168,8 @@ impl<S: Stream> Session<S> {
     /// Serves one request; says whether the connection goes on.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
         let Self { server, peer, timer, stream, input, .. } = self;
+        // The head as it is kept and as it is sent on.
+        let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut account = Account::new(&server.local, peer, Some(head));
         let Some(head) = &account.head else {
             return false;
@@ -170,7 +180,11 @@ impl<S: Stream> Session<S> {
         let Some(exchange) = Exchange::new(call, &mut account) else {
             return false;
         };
-        let mut reply = pipeline::serve(exchange, &mut body).await;
+        let mut reply = match share {
+            Some(_) if self.misplaced => pipeline::unrouted(&server.local, Reply::misplaced(&server.local)),
+            Some(_) => pipeline::serve(exchange, &mut body).await,
+            None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
+        };
         let mut unread = body.into_unread();
         let tally = &mut account.tally;
         tally.received = unread.received();
@@ -181,6 +195,7 @@ impl<S: Stream> Session<S> {
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
         client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
+        client.keep_alive &= self.served < server.local.limits.requests;
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
         let connection = (&mut *stream, &mut *input, &mut unread);
@@ -209,8 +224,7 @@ impl<S: Stream> Session<S> {
             }
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
-                let bytes = upgrade::tunnel(&server.local, timer, stream, rest, *link, read).await;
-                tally.relayed(usize::try_from(bytes).unwrap_or(usize::MAX));
+                upgrade::tunnel((&server.local, timer), stream, rest, *link, read, tally).await;
                 false
             }
         }

@@ -1,128 +1,137 @@
 //! One request over HTTP/2.
 
-use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body::Body;
-use hyper::body::Incoming;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
-use super::body::StreamBody;
-use super::pace::Pace;
+use super::send::{reason, send};
+use super::wire::Wire;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
+use crate::codec::guard::HeadError;
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::Account;
 use crate::http::pipeline::{self, Call, Exchange};
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::reply::Reply;
 use crate::http::server::Server;
+use crate::local::timer::Timer;
 
-/// Counts the streams of a connection.
-#[derive(Clone, Default)]
-pub(super) struct Busy {
-    streams: Rc<Cell<usize>>,
-}
-
-/// One stream, while it lives.
-pub(super) struct Counted {
-    streams: Rc<Cell<usize>>,
-}
-
-impl Busy {
-    /// One more.
-    pub(super) fn stream(&self) -> Counted {
-        self.streams.set(self.streams.get() + 1);
-        Counted { streams: Rc::clone(&self.streams) }
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.streams.get()
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.streams.set(self.streams.get() - 1);
-    }
-}
-
-/// Answers a stream's request.
-///
-/// # Errors
-/// When the client is to get no answer: the stream is reset.
-pub(super) async fn answer(
-    server: Rc<Server>,
-    peer: Rc<Peer>,
-    request: http::Request<Incoming>,
-    pace: Pace,
-    counted: Counted,
-) -> Result<Response<StreamBody>, ProxyError> {
-    let timer = server.local.timers.timer();
+/// Serves a request to its end. A client that is to get no answer, or none that is whole, sees its stream reset.
+pub(super) async fn serve(
+    server: &Rc<Server>,
+    peer: &Peer,
+    wire: &Wire,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let local = &server.local;
+    let timer = local.timers.timer();
     let (parts, incoming) = request.into_parts();
+    let head = head(&parts, incoming.is_end_stream());
+    // The fields stand in the head now.
+    drop(parts);
+    let (head, error) = match head {
+        Ok(head) => (Some(head), None),
+        Err(error) => (None, Some(error)),
+    };
+    let to_head = head.as_ref().is_some_and(|head| head.method == Method::Head);
+    let mut account = Account::new(local, peer, head);
+    let reply = match error {
+        Some(error) => pipeline::refusal(local, error.status()),
+        None => {
+            let call = Call { server, timer: &timer, peer };
+            let answering = answer(call, &mut account, incoming);
+            unless_reset(&mut respond, answering).await.unwrap_or_else(|| {
+                let gone = ProxyError::from(Kind::ClientGone);
+                Reply::failure(local, &gone)
+            })
+        }
+    };
+    if let Some(why) = reply.untold {
+        account.tally.untold(why);
+        if why != Kind::ClientGone {
+            wire.reset();
+        }
+        return respond.send_reset(reason(why));
+    }
+    if let Err(error) = reply_to(server, &timer, &mut account, respond, reply, to_head).await {
+        local.metrics.failed(error.kind);
+    }
+}
+
+/// The head of a request as the pipeline knows it.
+fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
+    // h2 takes an empty scheme, which says nothing.
+    if parts.uri.scheme_str() == Some("") {
+        return Err(HeadError::Target);
+    }
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    let head = RequestHead::from_h2(
-        parts.method.as_str(),
-        target.as_bytes(),
-        authority,
-        fields,
-        incoming.is_end_stream(),
-    );
-    let head = match head {
-        Ok(head) => Box::new(head),
-        Err(error) => {
-            let account = Account::new(&server.local, &peer, None);
-            let reply = pipeline::refusal(&server.local, error.status());
-            return Ok(response(server, account, reply, false, pace, counted));
-        }
-    };
-    // The fields stand in the head now.
-    drop(parts);
-    let to_head = head.method == Method::Head;
-    let mut account = Account::new(&server.local, &peer, Some(head));
-    let mut body = Received { incoming, received: 0 };
-    let call = Call { server: &server, timer: &timer, peer: &peer };
-    let reply = match Exchange::new(call, &mut account) {
-        Some(exchange) => pipeline::serve(exchange, &mut body).await,
-        None => pipeline::refusal(&server.local, 500),
-    };
-    account.tally.received = body.received;
-    if let Some(why) = reply.untold {
-        account.tally.untold(why);
-        return Err(why.into());
-    }
-    Ok(response(server, account, reply, to_head, pace, counted))
+    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended).map(Box::new)
 }
 
-/// The answer as hyper knows it.
-fn response(
-    server: Rc<Server>,
-    mut account: Account,
+async fn answer(call: Call<'_>, account: &mut Account, incoming: RecvStream) -> Reply {
+    let mut body = Received { incoming, received: 0 };
+    let reply = match Exchange::new(call, account) {
+        Some(exchange) => pipeline::serve(exchange, &mut body).await,
+        None => pipeline::refusal(&call.server.local, 500),
+    };
+    account.tally.received = body.received;
+    reply
+}
+
+/// Runs a future, unless the client resets the stream first: then what it does is dropped.
+async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        respond.poll_reset(cx).map(|_| None)
+    })
+    .await
+}
+
+/// Sends an answer.
+async fn reply_to(
+    server: &Rc<Server>,
+    timer: &Timer,
+    account: &mut Account,
+    mut respond: SendResponse<Bytes>,
     reply: Reply,
     to_head: bool,
-    pace: Pace,
-    counted: Counted,
-) -> Response<StreamBody> {
+) -> Result<(), ProxyError> {
     let Reply { head, mut body, timeouts, .. } = reply;
     account.tally.replied(head.status);
     let bodiless = to_head || matches!(head.status, 204 | 304) || head.framing.is_empty();
+    let head = response(&head);
+    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     if bodiless {
         // What a backend sends behind such a head goes nowhere; its connection is used again if there is nothing.
         let _ = body.buffered();
-        body = ReplyBody::Empty;
+        respond.send_response(head, true).map_err(gone)?;
+        return Ok(());
     }
-    let mut response = Response::new(StreamBody::new(
-        Rc::clone(&server.local),
-        account,
-        (body, timeouts.read),
-        pace,
-        counted,
-    ));
+    let mut out = respond.send_response(head, false).map_err(gone)?;
+    let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut account.tally).await;
+    if let Err(error) = &sent {
+        out.send_reset(reason(error.kind));
+    }
+    sent
+}
+
+/// The head of an answer as h2 knows it.
+fn response(head: &ResponseHead) -> Response<()> {
+    let mut response = Response::new(());
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
@@ -135,7 +144,7 @@ fn response(
             headers.append(name, value);
         }
     }
-    if let Some(length) = length(&head) {
+    if let Some(length) = length(head) {
         headers.insert(http::header::CONTENT_LENGTH, length.into());
     }
     response
@@ -150,24 +159,24 @@ fn length(head: &ResponseHead) -> Option<u64> {
     }
 }
 
-/// The body of a request as hyper gives it.
+/// The body of a request as h2 gives it.
 struct Received {
-    incoming: Incoming,
+    incoming: RecvStream,
     received: u64,
 }
 
 impl RequestBody for Received {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
         loop {
-            let frame = match ready!(std::pin::Pin::new(&mut self.incoming).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
+            let piece = match ready!(self.incoming.poll_data(cx)) {
+                Some(Ok(piece)) => piece,
                 Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
+                // Trailers of a request end here, as in nginx.
                 None => return Poll::Ready(Ok(None)),
             };
-            // Trailers of a request end here, as in nginx.
-            if let Ok(piece) = frame.into_data()
-                && !piece.is_empty()
-            {
+            // The client may send more, for this was asked for: until then it stands in its window.
+            let _ = self.incoming.flow_control().release_capacity(piece.len());
+            if !piece.is_empty() {
                 self.received += piece.len() as u64;
                 return Poll::Ready(Ok(Some(piece)));
             }
@@ -175,7 +184,7 @@ impl RequestBody for Received {
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        // A stream that is reset is dropped by hyper, and everything of it with it.
+        // A stream that is reset is dropped by whoever serves it, and everything of it with it.
         Poll::Pending
     }
 }

@@ -21,6 +21,9 @@ use crate::table::{DEFAULT_UPSTREAM, Endpoint, PathEntry};
 /// The status of a request whose client went before there was an answer; nginx' own.
 const CLIENT_GONE: u16 = 499;
 
+/// Bytes that a request takes beside its head: its task and what stands in it.
+pub(crate) const REQUEST: usize = 8 * 1024;
+
 /// So much of a line that cannot be read is logged, in bytes.
 const LONGEST_LINE: usize = 1024;
 

@@ -12,8 +12,13 @@ pub(super) fn respond(exchange: &Exchange<'_>, reply: Reply) -> Reply {
 
 /// The answer to what is no request. Nothing more is read from its connection.
 pub(crate) fn refusal(local: &Local, status: u16) -> Reply {
+    unrouted(local, Reply::refusal(local, status))
+}
+
+/// The answer to what is not even looked at.
+pub(crate) fn unrouted(local: &Local, reply: Reply) -> Reply {
     local.metrics.refusals.add(1);
-    finish(local, Reply::refusal(local, status))
+    finish(local, reply)
 }
 
 fn finish(local: &Local, mut reply: Reply) -> Reply {

@@ -1,0 +1,186 @@
+//! Sending the body of an answer over a stream, at the pace of its client.
+//!
+//! No more is handed to h2 than the stream's window takes, so that each byte that goes is progress which is seen, and a
+//! client that takes nothing makes us hold one piece.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+
+use crate::codec::error::{Kind, ProxyError};
+use crate::http::pipeline::log::Tally;
+use crate::http::reply::ReplyBody;
+use crate::local::Local;
+use crate::local::timer::Timer;
+
+/// A piece that has to wait is copied out of its buffer when it is so small, in bytes: the buffer is larger.
+const COPIED: usize = 4 * 1024;
+
+/// Sends a body to its end.
+///
+/// # Errors
+/// When the client goes or takes nothing for too long, or the backend's body breaks off.
+pub(super) async fn send(
+    (local, timer): (&Local, &Timer),
+    read: Duration,
+    out: &mut SendStream<Bytes>,
+    body: &mut ReplyBody,
+    tally: &mut Tally,
+) -> Result<(), ProxyError> {
+    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
+    let mut found = body.buffered()?;
+    loop {
+        match found {
+            Some(Some(mut piece)) => {
+                tally.relayed(piece.len());
+                // What follows says whether this is the end, if it is known by now.
+                found = body.buffered()?;
+                let last = matches!(found, Some(None));
+                while !piece.is_empty() {
+                    let room = room(local, timer, out, &mut piece).await?;
+                    let part = piece.split_to(room.min(piece.len()));
+                    out.send_data(part, last && piece.is_empty()).map_err(gone)?;
+                }
+                if last {
+                    return Ok(());
+                }
+            }
+            Some(None) => return out.send_data(Bytes::new(), true).map_err(gone),
+            None => {
+                more(timer, read, out, body).await?;
+                found = body.buffered()?;
+            }
+        }
+    }
+}
+
+/// Waits for more of the body.
+async fn more(
+    timer: &Timer,
+    read: Duration,
+    out: &mut SendStream<Bytes>,
+    body: &mut ReplyBody,
+) -> Result<(), ProxyError> {
+    timer.arm(read);
+    let outcome = poll_fn(|cx| {
+        if let Poll::Ready(outcome) = body.poll_more(cx) {
+            return Poll::Ready(outcome);
+        }
+        if out.poll_reset(cx).is_ready() {
+            return Poll::Ready(Err(Kind::ClientGone.into()));
+        }
+        timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()))
+    })
+    .await;
+    timer.disarm();
+    outcome
+}
+
+/// Waits until the client takes some of the piece; gives how much.
+async fn room(
+    local: &Local,
+    timer: &Timer,
+    out: &mut SendStream<Bytes>,
+    piece: &mut Bytes,
+) -> Result<usize, ProxyError> {
+    out.reserve_capacity(piece.len());
+    if out.capacity() > 0 {
+        return Ok(out.capacity());
+    }
+    if piece.len() <= COPIED {
+        *piece = Bytes::copy_from_slice(piece);
+    }
+    timer.arm(local.limits.client_send);
+    let room = poll_fn(|cx| {
+        match out.poll_capacity(cx) {
+            Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
+            Poll::Ready(Some(Err(error))) => {
+                return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
+            }
+            Poll::Ready(None) => return Poll::Ready(Err(Kind::ClientGone.into())),
+            Poll::Pending => {}
+        }
+        timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()))
+    })
+    .await;
+    timer.disarm();
+    room
+}
+
+/// What a stream is reset with, so that its client can tell a broken answer from a whole one.
+pub(super) fn reason(kind: Kind) -> Reason {
+    match kind {
+        Kind::ClientGone | Kind::ClientTimeout => Reason::CANCEL,
+        _ => Reason::INTERNAL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use h2::{RecvStream, client, server};
+
+    use super::*;
+    use crate::http::peer::Peer;
+    use crate::http::pipeline::log::Account;
+    use crate::listen::Scheme;
+
+    /// A stream from us to a client that takes ten bytes at a time.
+    #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+    async fn stream() -> (SendStream<Bytes>, RecvStream) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let mut builder = client::Builder::new();
+        builder.initial_window_size(10);
+        let asking = builder.handshake::<_, Bytes>(far);
+        let (asking, answering) = tokio::join!(asking, server::handshake(near));
+        let ((mut asking, client), mut server) = (asking.unwrap(), answering.unwrap());
+        tokio::spawn(client);
+        let (answer, _) = asking.send_request(http::Request::new(()), true).unwrap();
+        let (_, mut respond) = server.accept().await.unwrap().unwrap();
+        tokio::spawn(async move { while server.accept().await.is_some() {} });
+        let out = respond.send_response(http::Response::new(()), false).unwrap();
+        (out, answer.await.unwrap().into_body())
+    }
+
+    #[tokio::test]
+    async fn a_slow_client_is_waited_for_as_long_as_it_takes_something() {
+        let start = shared::clock::now();
+        let local = Rc::new(Local::for_tests());
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
+        let timer = local.timers.timer();
+        for stops in [false, true] {
+            let (mut out, mut taken) = stream().await;
+            let mut account = Account::new(&local, &peer, None);
+            let mut body = ReplyBody::Page(Bytes::from_static(&[b'x'; 500]));
+            let sending =
+                send((&local, &timer), Duration::from_secs(60), &mut out, &mut body, &mut account.tally);
+            let reading = async {
+                let (mut total, mut clock) = (0, local.timers.now().duration_since(start));
+                while let Some(Ok(piece)) = taken.data().await {
+                    total += piece.len();
+                    clock += Duration::from_secs(25);
+                    local.timers.tick(start + clock);
+                    taken.flow_control().release_capacity(piece.len()).unwrap();
+                    if stops && total > 100 {
+                        // Ten more bytes are under way; after that it takes none.
+                        let _ = taken.data().await;
+                        local.timers.tick(start + clock + Duration::from_secs(61));
+                        break;
+                    }
+                }
+                total
+            };
+            let (sent, total) = tokio::join!(sending, reading);
+            if stops {
+                assert_eq!(sent.unwrap_err().kind, Kind::ClientTimeout);
+            } else {
+                sent.unwrap();
+                assert_eq!(total, 500);
+            }
+        }
+    }
+}

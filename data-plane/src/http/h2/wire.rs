@@ -1,0 +1,138 @@
+//! The bytes of an HTTP/2 connection on their way to h2 and from it: counted, and watched for a client that takes none.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::frames::{Abuse, Frames};
+use crate::codec::stream::Stream;
+use crate::local::timer::Timers;
+
+/// What is known of a connection's bytes.
+pub(super) struct Wire {
+    timers: Rc<Timers>,
+    frames: RefCell<Frames>,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+    stuck: Cell<bool>,
+}
+
+impl Wire {
+    /// Of a connection that begins now.
+    pub(super) fn new(timers: &Rc<Timers>) -> Rc<Self> {
+        Rc::new(Self {
+            timers: Rc::clone(timers),
+            frames: RefCell::new(Frames::new(timers.now())),
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            stuck: Cell::new(false),
+        })
+    }
+
+    /// What the client is to be sent away for.
+    pub(super) fn abuse(&self) -> Option<Abuse> {
+        self.frames.borrow().abuse()
+    }
+
+    /// We have reset a stream for something that the client did or did not do.
+    pub(super) fn reset(&self) {
+        self.frames.borrow_mut().reset();
+    }
+
+    /// Bytes that the client has sent.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// Bytes that the client has taken so far, if it does not take the next ones.
+    pub(super) fn stuck_at(&self) -> Option<u64> {
+        self.stuck.get().then(|| self.sent.get())
+    }
+
+    fn read(&self, bytes: &[u8]) {
+        self.received.set(self.received.get() + bytes.len() as u64);
+        self.frames.borrow_mut().read(bytes, self.timers.now());
+    }
+
+    /// Notes how a write went; `slices` are what was to be written.
+    fn wrote(&self, outcome: &Poll<io::Result<usize>>, slices: &[&[u8]]) {
+        self.stuck.set(outcome.is_pending());
+        let Poll::Ready(Ok(count)) = outcome else { return };
+        self.sent.set(self.sent.get() + *count as u64);
+        let mut frames = self.frames.borrow_mut();
+        let mut left = *count;
+        for slice in slices {
+            let some = left.min(slice.len());
+            frames.written(&slice[..some]);
+            left -= some;
+        }
+    }
+}
+
+/// A connection that tells its [`Wire`].
+pub(super) struct Watched<S> {
+    stream: S,
+    wire: Rc<Wire>,
+}
+
+impl<S: Stream> Watched<S> {
+    /// Around a stream.
+    pub(super) fn new(stream: S, wire: Rc<Wire>) -> Self {
+        Self { stream, wire }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, wire } = self.get_mut();
+        if wire.abuse().is_some() {
+            // Nothing more is read of it; the connection looks at the wire as soon as h2 waits.
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        let outcome = Pin::new(stream).poll_read(cx, into);
+        wire.read(&into.filled()[before..]);
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { stream, wire } = self.get_mut();
+        let outcome = Pin::new(stream).poll_write(cx, bytes);
+        wire.wrote(&outcome, &[bytes]);
+        outcome
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, wire } = self.get_mut();
+        let outcome = Pin::new(stream).poll_flush(cx);
+        // TLS may have taken what the socket does not.
+        wire.stuck.set(wire.stuck.get() || outcome.is_pending());
+        outcome
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Self { stream, wire } = self.get_mut();
+        let outcome = Pin::new(stream).poll_write_vectored(cx, slices);
+        let bytes: smallvec::SmallVec<[&[u8]; 4]> = slices.iter().map(|slice| &**slice).collect();
+        wire.wrote(&outcome, &bytes);
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

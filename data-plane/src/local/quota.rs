@@ -1,0 +1,151 @@
+//! What one worker has drawn from the byte budget of the process (docs/adr/003-budgets.md), and what its requests hold of it.
+//!
+//! It is drawn in large steps, so that a request pays for two additions and no contended atomic.
+//!
+//! **Invariant:** what is held is never more than what was drawn.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use shared::budget::{Budget, Held, Level};
+
+/// What is drawn and given back at a time, in bytes.
+const STEP: usize = 256 * 1024;
+
+/// A worker's part of the budget.
+pub(crate) struct Quota {
+    budget: Budget,
+    drawn: RefCell<Option<Held>>,
+    held: Cell<usize>,
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota of which {} bytes are held", self.held.get())
+    }
+}
+
+/// Bytes that somebody holds. Dropped, they are free again.
+#[derive(Debug)]
+pub(crate) struct Share {
+    quota: Rc<Quota>,
+    amount: usize,
+}
+
+impl Quota {
+    /// Nothing is drawn yet.
+    pub(crate) fn new(budget: Budget) -> Rc<Self> {
+        Rc::new(Self { budget, drawn: RefCell::default(), held: Cell::new(0) })
+    }
+
+    /// How full the budget is, for all workers.
+    pub(crate) fn level(&self) -> Level {
+        self.budget.level()
+    }
+
+    /// So much for something new, which is refused where little is left.
+    pub(crate) fn open(self: &Rc<Self>, amount: usize) -> Option<Share> {
+        if self.level() == Level::Full {
+            return None;
+        }
+        self.take(amount)
+    }
+
+    /// So much for something that has begun.
+    pub(crate) fn take(self: &Rc<Self>, amount: usize) -> Option<Share> {
+        self.claim(amount).then(|| Share { quota: Rc::clone(self), amount })
+    }
+
+    fn claim(&self, amount: usize) -> bool {
+        let Some(held) = self.held.get().checked_add(amount) else {
+            return false;
+        };
+        let mut drawn = self.drawn.borrow_mut();
+        let fits = match &mut *drawn {
+            Some(drawn) if held <= drawn.amount() => true,
+            Some(drawn) => drawn.resize(held.next_multiple_of(STEP)) || drawn.resize(held),
+            none => {
+                *none = self.budget.take(held.next_multiple_of(STEP)).or_else(|| self.budget.take(held));
+                none.is_some()
+            }
+        };
+        if fits {
+            self.held.set(held);
+        }
+        fits
+    }
+
+    fn release(&self, amount: usize) {
+        let held = self.held.get() - amount;
+        self.held.set(held);
+        let mut drawn = self.drawn.borrow_mut();
+        if held == 0 {
+            *drawn = None;
+        } else if let Some(drawn) = &mut *drawn
+            && drawn.amount() - held >= 2 * STEP
+        {
+            // Less always fits.
+            let _ = drawn.resize(held.next_multiple_of(STEP));
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.quota.release(self.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn it_is_drawn_in_steps_and_all_given_back() {
+        let budget = Budget::new(10 * STEP);
+        let quota = Quota::new(budget.clone());
+        let first = quota.take(10).unwrap();
+        assert_eq!(budget.used(), STEP);
+        let second = quota.take(STEP + 10).unwrap();
+        assert_eq!(budget.used(), 2 * STEP);
+        drop(second);
+        assert_eq!(budget.used(), 2 * STEP, "one step is kept for the next");
+        drop(first);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn the_new_is_refused_before_the_begun() {
+        let quota = Quota::new(Budget::new(100));
+        let begun = quota.take(90).unwrap();
+        assert!(quota.open(1).is_none());
+        let rest = quota.take(10).unwrap();
+        assert!(quota.take(1).is_none() && quota.take(usize::MAX).is_none());
+        drop((begun, rest));
+        assert!(quota.open(1).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(steps in prop::collection::vec((any::<bool>(), 0..2 * STEP), 0..100)) {
+            let budget = Budget::new(20 * STEP);
+            let quota = Quota::new(budget.clone());
+            let mut shares: Vec<Share> = Vec::new();
+            for (take, amount) in steps {
+                if take {
+                    shares.extend(quota.take(amount));
+                } else {
+                    shares.pop();
+                }
+                let held: usize = shares.iter().map(|share| share.amount).sum();
+                prop_assert_eq!(quota.held.get(), held);
+                prop_assert!(budget.used() >= held && budget.used() <= held + 3 * STEP);
+            }
+            drop(shares);
+            prop_assert_eq!(budget.used(), 0);
+        }
+    }
+}

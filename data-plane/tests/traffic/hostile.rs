@@ -1,0 +1,273 @@
+//! Clients that cost more than they should: each is ended or bounded, and its neighbours notice nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use data_plane::local::{Budgets, Limits};
+use shared::budget::Budget;
+
+use super::harness::*;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const GOAWAY: u8 = 7;
+
+const END_HEADERS: u8 = 4;
+const END_STREAM: u8 = 1;
+
+/// An HTTP/2 client of bytes.
+struct Frames {
+    stream: TcpStream,
+}
+
+impl Frames {
+    /// Connects and says hello.
+    fn new(proxy: &Proxy) -> Self {
+        let stream = TcpStream::connect(proxy.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut frames = Self { stream };
+        frames.stream.write_all(PREFACE).unwrap();
+        frames.send(4, 0, 0, b"");
+        frames
+    }
+
+    /// Sends a frame; false when the proxy does not take it any more.
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
+        self.stream.write_all(&frame(kind, flags, stream, payload)).is_ok()
+    }
+
+    /// The next frame: kind, stream, payload. `None` at the end.
+    fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).ok()?;
+        let [a, b, c, kind, _, s, t, u, v] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        self.stream.read_exact(&mut payload).ok()?;
+        Some((kind, u32::from_be_bytes([s, t, u, v]), payload))
+    }
+
+    /// The frames of one kind until the end.
+    fn all(&mut self, kind: u8) -> Vec<(u32, Vec<u8>)> {
+        let frames = std::iter::from_fn(|| self.next());
+        frames.filter(|(found, ..)| *found == kind).map(|(_, stream, payload)| (stream, payload)).collect()
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = vec![a, b, c, kind, flags];
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// `GET / HTTP/2` to `a.test` in HPACK: three of the static table and an authority.
+fn get() -> Vec<u8> {
+    let mut block = vec![0x82, 0x84, 0x86, 0x01, 6];
+    block.extend(b"a.test");
+    block
+}
+
+/// A number of HPACK behind a prefix of so many bits.
+fn number(first: u8, bits: u32, mut value: usize) -> Vec<u8> {
+    let most = (1_usize << bits) - 1;
+    if value < most {
+        return vec![first | value as u8];
+    }
+    let mut bytes = vec![first | most as u8];
+    value -= most;
+    while value >= 128 {
+        bytes.push((value % 128) as u8 | 128);
+        value /= 128;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// Whether the proxy said that it closes, and why.
+fn said_goodbye(frames: &mut Frames) -> Option<u32> {
+    let goodbyes = frames.all(GOAWAY);
+    goodbyes.last().map(|(_, payload)| u32::from_be_bytes(payload[4..8].try_into().unwrap()))
+}
+
+const CALM: u32 = 11;
+
+#[test]
+fn resets_at_any_pace_end_the_connection() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        (ok("late"), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut hostile = Frames::new(&proxy);
+    for request in 0..1_000 {
+        let stream = 2 * request + 1;
+        if !hostile.send(HEADERS, END_HEADERS | END_STREAM, stream, &get()) {
+            break;
+        }
+        // Not before somebody was asked for it: no limit of h2's sees this one.
+        let asked = || proxy.metrics.worker(0).connected.value() > u64::from(request);
+        let gone = || proxy.metrics.worker(0).sent_away.value() > 0;
+        eventually("it was asked", || asked() || gone());
+        if gone() || !hostile.send(RESET, 0, stream, &8_u32.to_be_bytes()) {
+            break;
+        }
+    }
+    assert_eq!(said_goodbye(&mut hostile), Some(CALM));
+    let connected = proxy.metrics.worker(0).connected.value();
+    assert!((190..=210).contains(&connected), "{connected}");
+    drop(go);
+    assert_eq!(Client::new(proxy.http).get("/").status, 200);
+}
+
+#[test]
+fn frames_about_nothing_end_the_connection() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let nothing: [(u8, u32, &[u8]); 4] =
+        [(6, 0, &[0; 8]), (4, 0, b""), (2, 1, &[0, 0, 0, 0, 1]), (8, 0, &[0, 0, 0, 1])];
+    for (kind, stream, payload) in nothing {
+        let mut hostile = Frames::new(&proxy);
+        let many = frame(kind, 0, stream, payload).repeat(3_000);
+        // The proxy may close before all of it is sent, and what it said be lost.
+        let _ = hostile.stream.write_all(&many);
+        if let Some(reason) = said_goodbye(&mut hostile) {
+            assert_eq!(reason, CALM, "{kind}");
+        }
+    }
+    eventually("all were sent away", || proxy.metrics.worker(0).sent_away.value() == 4);
+    eventually("and are gone", || proxy.metrics.open() == 0);
+    assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+}
+
+#[test]
+fn a_connection_serves_so_many_requests() {
+    let origin = Origin::says("hello");
+    assert_eq!(Limits::default().requests, 1_000);
+    let proxy = Proxy::serving(Limits { requests: 3, ..Limits::default() }, &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for expected in [vec![], vec![], vec!["close"]] {
+        assert_eq!(client.get("/").all("connection"), expected);
+    }
+    assert!(client.ended());
+    let mut frames = Frames::new(&proxy);
+    (0..3).for_each(|n| assert!(frames.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &get())));
+    let mut answers = 0;
+    let goodbye = std::iter::from_fn(|| frames.next()).any(|(kind, ..)| {
+        answers += usize::from(kind == DATA);
+        kind == GOAWAY && answers == 3
+    });
+    assert!(goodbye || answers == 3, "{answers}");
+}
+
+/// 4,000 bytes in the table, which one byte refers to from then on.
+fn bomb(first: bool, references: usize) -> Vec<u8> {
+    let mut block = vec![0x83, 0x84, 0x86, 0x01, 6];
+    block.extend(b"a.test");
+    if first {
+        block.extend([0x40, 1, b'x']);
+        block.extend(number(0, 7, 4_000));
+        block.extend([b'v'; 4_000]);
+    }
+    block.extend(vec![0xbe; references]);
+    block
+}
+
+#[test]
+fn what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold() {
+    let origin = Origin::says("hello");
+    let budgets = Budgets { bytes: Budget::new(64 << 20) };
+    let proxy = Proxy::within(Limits::default(), budgets.clone());
+    let mut proxy = proxy;
+    proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut hostile = Frames::new(&proxy);
+    for n in 0..100 {
+        // A POST whose body never comes.
+        assert!(hostile.send(HEADERS, END_HEADERS, 2 * n + 1, &bomb(n == 0, 6)));
+    }
+    let mut refused = 0;
+    while refused < 90 {
+        let (kind, _, payload) = hostile.next().unwrap();
+        if kind == RESET {
+            assert_eq!(payload, 7_u32.to_be_bytes(), "refused, so that it may be asked again");
+            refused += 1;
+        }
+    }
+    // Heads as they came, as they are kept and as they are sent on, and 8 KiB a request.
+    assert!(budgets.bytes.used() < 1 << 20, "{}", budgets.bytes.used());
+    assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+    drop(hostile);
+    eventually("all is given back", || budgets.bytes.used() == 0);
+}
+
+#[test]
+fn a_header_list_has_32_kibibytes() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut hostile = Frames::new(&proxy);
+    assert!(hostile.send(HEADERS, END_HEADERS, 1, &bomb(true, 8)));
+    let answer =
+        std::iter::from_fn(|| hostile.next()).find(|(kind, ..)| [HEADERS, RESET, GOAWAY].contains(kind));
+    let (kind, _, payload) = answer.unwrap();
+    // 431 by its literal, or a reset.
+    let told = payload.windows(3).any(|three| three == b"431");
+    assert!(kind != HEADERS || told || payload.len() < 40, "{kind} {payload:?}");
+    assert_eq!(proxy.metrics.worker(0).routed.value(), 0);
+}
+
+#[test]
+fn without_memory_the_new_is_refused_and_the_rest_goes_on() {
+    let origin = Origin::says("hello");
+    let budgets = Budgets { bytes: Budget::new(16 * 1024) };
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    let held = budgets.bytes.take(15 * 1024).unwrap();
+    let mut client = Client::new(proxy.http);
+    let response = client.get("/");
+    assert_eq!((response.status, response.all("retry-after")), (503, vec!["1"]));
+    assert!(client.ended());
+    let mut frames = Frames::new(&proxy);
+    assert!(frames.send(HEADERS, END_HEADERS | END_STREAM, 1, &get()));
+    let reset = std::iter::from_fn(|| frames.next()).find(|(kind, ..)| *kind == RESET);
+    assert_eq!(reset.unwrap().2, 7_u32.to_be_bytes());
+    drop(held);
+    assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+}
+
+#[test]
+fn who_takes_nothing_at_all_is_let_go() {
+    let origin = Origin::new(|_| (ok(&"x".repeat(8 << 20)), true));
+    let limits = Limits { client_send: Duration::from_millis(1), ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let mut hostile = Frames::new(&proxy);
+    // All the window there is, and not one byte is read.
+    assert!(hostile.send(8, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
+    assert!(hostile.send(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    assert!(hostile.send(HEADERS, END_HEADERS | END_STREAM, 1, &get()));
+    eventually("it is asked", || !origin.seen().is_empty());
+    eventually("the connection is gone", || proxy.metrics.open() == 0);
+}
+
+#[test]
+fn plain_http_where_tls_is_spoken_is_told_so() {
+    let proxy = Proxy::start();
+    let mut client = Client::new(proxy.https);
+    let response = client.get("/");
+    assert_eq!((response.status, response.all("connection")), (400, vec!["close"]));
+    assert_eq!(
+        response.text(),
+        "<html>\r\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head>\r\n<body>\r\n\
+         <center><h1>400 Bad Request</h1></center>\r\n<center>The plain HTTP request was sent to HTTPS port</center>\r\n\
+         <hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+    );
+    assert!(client.ended());
+}
