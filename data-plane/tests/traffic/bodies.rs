@@ -274,7 +274,7 @@ fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
 }
 
 #[test]
-fn a_backend_may_answer_499_and_need_not_tell_the_date() {
+fn a_backend_may_answer_499_and_the_date_is_ours() {
     let origin = Origin::new(|seen| {
         let date = match seen.line() {
             "GET /dated HTTP/1.1" => "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
@@ -285,9 +285,10 @@ fn a_backend_may_answer_499_and_need_not_tell_the_date() {
     });
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
-    let response = client.get("/");
-    assert_eq!((response.status, response.text()), (499, "hi"));
-    let dates = response.all("date");
-    assert!(dates.len() == 1 && dates[0].ends_with(" GMT"), "{dates:?}");
-    assert_eq!(client.get("/dated").all("date"), ["Thu, 01 Jan 1970 00:00:00 GMT"]);
+    for target in ["/", "/dated"] {
+        let response = client.get(target);
+        assert_eq!((response.status, response.text()), (499, "hi"));
+        let dates = response.all("date");
+        assert!(dates.len() == 1 && dates[0].ends_with(" GMT") && !dates[0].contains("1970"), "{dates:?}");
+    }
 }

@@ -163,7 +163,8 @@ fn forwarded_fields_and_no_others() {
     );
     assert_eq!(response.status, 418);
     assert_eq!(response.all("set-cookie"), ["a=1", "b=2"]);
-    assert_eq!((response.all("date"), response.all("etag")), (vec!["today"], vec!["\"e\""]));
+    assert_eq!(response.all("etag"), ["\"e\""]);
+    assert!(response.all("date")[0].ends_with(" GMT"), "as nginx, ours alone");
     for gone in ["server", "x-accel-redirect", "keep-alive", "x-hop"] {
         assert_eq!(response.all(gone), [""; 0], "{gone}");
     }

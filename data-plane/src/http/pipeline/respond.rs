@@ -23,13 +23,14 @@ pub(crate) fn unrouted(local: &Local, reply: Reply) -> Reply {
 
 fn finish(local: &Local, mut reply: Reply) -> Reply {
     let fields = &mut reply.head.fields;
-    if matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) {
+    let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
+    if relayed {
         fields.retain(|known, _| !is_for_proxies(known));
     }
-    // nginx dates what the backend has not.
-    if !fields.has(Known::Date) {
+    // As nginx: the date is ours, whatever the backend says.
+    if relayed || !fields.has(Known::Date) {
         let date = local.date.borrow().as_str().to_owned();
-        fields.add(Known::Date, date);
+        fields.set(Known::Date, date);
     }
     reply
 }
