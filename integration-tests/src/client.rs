@@ -66,8 +66,6 @@ pub struct Connection<S> {
     stream: S,
     /// Came and was not read yet.
     ahead: Vec<u8>,
-    /// Nothing came since something was sent last.
-    untouched: bool,
 }
 
 impl Connection<TcpStream> {
@@ -85,7 +83,7 @@ impl Connection<TcpStream> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Over a stream of any kind.
     pub fn new(stream: S) -> Self {
-        Self { stream, ahead: Vec::new(), untouched: true }
+        Self { stream, ahead: Vec::new() }
     }
 
     /// The stream, and what was read ahead of it.
@@ -93,17 +91,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         (self.stream, self.ahead)
     }
 
-    /// Whether nothing came since something was sent last: what was sent may be sent again elsewhere.
-    pub fn is_untouched(&self) -> bool {
-        self.untouched
-    }
-
     /// Writes bytes as they are.
     ///
     /// # Errors
     /// Where the peer is gone.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        self.untouched = true;
         self.stream.write_all(bytes.as_ref()).await?;
         self.stream.flush().await
     }
@@ -169,7 +161,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut buffer = vec![0; 16 * 1024];
         let count = self.stream.read(&mut buffer).await?;
         self.ahead.extend_from_slice(&buffer[..count]);
-        self.untouched &= count == 0;
         Ok(count > 0)
     }
 

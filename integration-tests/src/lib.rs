@@ -27,6 +27,7 @@ pub mod folder;
 pub mod grpc;
 pub mod grpcurl;
 pub mod helm;
+pub mod ledger;
 pub mod metrics;
 pub mod model;
 pub mod objects;
@@ -40,7 +41,8 @@ pub mod traffic;
 
 pub use eventually::{eventually, eventually_within};
 pub use folder::Folder;
+pub use ledger::Ledger;
 pub use origin::Origin;
 pub use plane::{ControlPlane, DataPlane, Source};
 pub use site::{ClusterSite, FolderSite};
-pub use traffic::{Question, Traffic};
+pub use traffic::{Protocol, Question, Traffic};

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::client::{Connection, websocket};
+use crate::ledger;
 
 mod request;
 
@@ -86,7 +87,7 @@ impl Origin {
         *self.state.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
-    /// The requests that it saw, in order.
+    /// The requests that it saw and that stand on no ledger, in order.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -119,7 +120,10 @@ async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()
     let mut connection = Connection::new(stream);
     while let Some(seen) = request::read(&mut connection).await? {
         let script = state.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        state.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
+        // What stands on a ledger is not kept here, too: there may be millions.
+        if !ledger::saw(&seen, name) {
+            state.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
+        }
         if seen.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket")) {
             return echo_websocket(connection, name).await;
         }

@@ -79,19 +79,18 @@ pub struct ClusterSite {
 }
 
 impl ClusterSite {
-    /// In a namespace of the cluster that the tests of a binary share; `None`, said loudly, where origins can have no
-    /// address.
-    pub async fn shared(namespace: &str) -> Option<Self> {
+    /// In a namespace of the cluster that the tests of a binary share.
+    pub async fn shared(namespace: &str) -> Self {
         Self::start(Cluster::shared().await, namespace).await
     }
 
     /// In a namespace of a cluster.
-    pub async fn start(cluster: &Cluster, namespace: &str) -> Option<Self> {
+    pub async fn start(cluster: &Cluster, namespace: &str) -> Self {
         Self::start_by(cluster, namespace, cluster.port()).await
     }
 
     /// In a namespace of a cluster that the control plane reaches by another port: a relay's.
-    pub async fn start_by(cluster: &Cluster, namespace: &str, port: u16) -> Option<Self> {
+    pub async fn start_by(cluster: &Cluster, namespace: &str, port: u16) -> Self {
         let source = Source::Cluster {
             kubeconfig: cluster.kubeconfig_by(port),
             namespace: Some(namespace.to_owned()),
@@ -100,22 +99,17 @@ impl ClusterSite {
     }
 
     /// In a namespace of a cluster that a control plane with further flags reads by a source of its own.
-    pub async fn start_with(
-        cluster: &Cluster,
-        namespace: &str,
-        source: &Source,
-        further: &[&str],
-    ) -> Option<Self> {
-        if let Err(problem) = addresses::routable() {
-            eprintln!("SKIPPED, NOTHING IS TESTED HERE: {problem}");
-            return None;
-        }
+    ///
+    /// # Panics
+    /// Where origins can have no address that an EndpointSlice may carry: a test that is skipped says nothing.
+    pub async fn start_with(cluster: &Cluster, namespace: &str, source: &Source, further: &[&str]) -> Self {
+        addresses::routable().unwrap_or_else(|problem| panic!("this cannot be tested here: {problem}"));
         let api = cluster.api().await;
         api.apply(&objects::namespace(namespace)).await;
         api.apply_all(&objects::ballast(namespace)).await;
         let control = ControlPlane::start_with(source, further).await;
         let proxy = DataPlane::start(control.listen()).await;
-        Some(Self { proxy, control, api, namespace: namespace.to_owned() })
+        Self { proxy, control, api, namespace: namespace.to_owned() }
     }
 
     /// An origin without any object.

@@ -24,9 +24,7 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
 
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let own = ["--pod-namespace", "firth"];
-    let Some(site) = ClusterSite::start_with(&cluster, "shop", &source, &own).await else {
-        return;
-    };
+    let site = ClusterSite::start_with(&cluster, "shop", &source, &own).await;
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
 

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use integration_tests::client;
 use integration_tests::client::tls;
 use integration_tests::objects::{self, Edit};
-use integration_tests::{ClusterSite, Question, Traffic, eventually};
+use integration_tests::{ClusterSite, Ledger, Question, Traffic, eventually};
 use serde_json::json;
 
 /// Names in the certificate that is shown for a host.
@@ -24,9 +23,7 @@ async fn shows(site: &ClusterSite, host: &str, expected: &[&str]) {
 
 #[tokio::test]
 async fn an_ingress_comes_changes_and_goes() {
-    let Some(site) = ClusterSite::shared("an-ingress").await else {
-        return;
-    };
+    let site = ClusterSite::shared("an-ingress").await;
     let (one, two) = (site.origin("one").await, site.origin("two").await);
     site.route("web", "a.test", &one).await;
 
@@ -45,9 +42,7 @@ async fn an_ingress_comes_changes_and_goes() {
 
 #[tokio::test]
 async fn endpoints_come_change_and_go() {
-    let Some(site) = ClusterSite::shared("endpoints").await else {
-        return;
-    };
+    let site = ClusterSite::shared("endpoints").await;
     let (one, two) = (site.origin("one").await, site.bare_origin("two").await);
     site.route("web", "a.test", &one).await;
 
@@ -67,9 +62,7 @@ async fn endpoints_come_change_and_go() {
 
 #[tokio::test]
 async fn a_service_deleted_and_made_again_is_served() {
-    let Some(site) = ClusterSite::shared("a-service").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-service").await;
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
     for _ in 0..3 {
@@ -89,21 +82,14 @@ async fn a_service_deleted_and_made_again_is_served() {
 
 #[tokio::test]
 async fn a_service_s_ports_change() {
-    let Some(site) = ClusterSite::shared("service-ports").await else {
-        return;
-    };
+    let site = ClusterSite::shared("service-ports").await;
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
     let renamed = site.service("one").with("/spec/ports/0/name", json!("web"));
+    let renamed = renamed.with("/spec/ports/0/targetPort", json!(1));
     site.api.apply(&renamed).await;
-    // No slice has a port of that name, and the numeric targetPort is not where the origin listens.
-    eventually("the renamed port is nowhere", || async {
-        match client::get(site.proxy.http(), "a.test", "/").await {
-            Ok(answer) if answer.status != 200 => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
+    // No slice has a port of that name, and nobody listens at the numeric targetPort.
+    site.proxy.answers("a.test", "/", 502).await;
     let slice = site.slice("one", &[one.address()]).with("/ports/0/name", json!("web"));
     site.api.apply(&slice).await;
     site.proxy.serves("a.test", "/", "one").await;
@@ -111,9 +97,7 @@ async fn a_service_s_ports_change() {
 
 #[tokio::test]
 async fn a_certificate_comes_is_renewed_and_goes() {
-    let Some(site) = ClusterSite::shared("a-certificate").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-certificate").await;
     let one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
     let ingress = site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
@@ -153,9 +137,7 @@ async fn a_certificate_comes_is_renewed_and_goes() {
 
 #[tokio::test]
 async fn an_ingress_class_comes_and_goes() {
-    let Some(site) = ClusterSite::shared("a-class").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-class").await;
     let one = site.origin("one").await;
     let ingress =
         site.ingress("web", "a.test", &[("/", "one")]).with("/spec/ingressClassName", json!("late"));
@@ -176,9 +158,7 @@ async fn an_ingress_class_comes_and_goes() {
 
 #[tokio::test]
 async fn the_config_map_comes_changes_and_goes() {
-    let Some(site) = ClusterSite::shared("a-config-map").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-config-map").await;
     let _one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"]}]);
     let ingress = site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
@@ -200,9 +180,7 @@ async fn the_config_map_comes_changes_and_goes() {
 
 #[tokio::test]
 async fn a_canary_s_weight_moves_requests() {
-    let Some(site) = ClusterSite::shared("a-canary").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-canary").await;
     let main = site.origin("main").await;
     let _next = site.origin("next").await;
     site.route("web", "a.test", &main).await;
@@ -222,23 +200,23 @@ async fn a_canary_s_weight_moves_requests() {
 
 #[tokio::test]
 async fn a_route_moved_to_an_unused_service_loses_no_request() {
-    let Some(site) = ClusterSite::shared("a-move").await else {
-        return;
-    };
+    let site = ClusterSite::shared("a-move").await;
     let mut origins = vec![site.origin("target-0").await];
     site.route("web", "a.test", &origins[0]).await;
     // None of these is referred to by anything until the route comes to it.
     for number in 1..15 {
         origins.push(site.origin(&format!("target-{number}")).await);
     }
-    let names: Vec<&str> = origins.iter().map(|origin| origin.name()).collect();
-    let traffic = Traffic::start(site.proxy.http(), 4, &[Question::new("a.test", "/", &names)]);
-    for name in &names[1..] {
-        site.api.apply(&site.ingress("web", "a.test", &[("/", name)])).await;
-        site.proxy.serves("a.test", "/", name).await;
+    let ledger = Ledger::new();
+    origins.iter().for_each(|origin| ledger.endpoints(origin.name(), &[origin.name()]));
+    ledger.routes("a.test", "target-0");
+    let traffic = Traffic::start_on(ledger, site.proxy.http(), 4, &[Question::moving("a.test", "/")]);
+    for origin in &origins[1..] {
+        traffic.ledger().routes("a.test", origin.name());
+        site.api.apply(&site.ingress("web", "a.test", &[("/", origin.name())])).await;
+        traffic.shows("a.test").await;
     }
-    let asked = traffic.asked();
-    let problems = traffic.stop().await;
-    assert!(problems.is_empty(), "{} of {asked} requests: {problems:?}", problems.len());
-    assert!(asked > 100, "only {asked} requests were made meanwhile");
+    let summary = traffic.stop().await;
+    summary.assert_clean();
+    assert!(summary.answered > 100, "{summary:?}");
 }

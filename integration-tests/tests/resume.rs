@@ -120,17 +120,12 @@ async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
     }
     let mut site = site;
     site.control.kill();
-    let asked = traffic.asked();
-    eventually("requests go on without a control plane", || async {
-        if traffic.asked() > asked + 200 { Ok(()) } else { Err(traffic.asked()) }
-    })
-    .await;
+    traffic.goes_on("requests go on without a control plane", 200).await;
     site.folder.apply(&slice("one", &[two.address()]));
     site.control.resume().await;
     proxy.serves("a.test", "/", "two").await;
     site.control.inspect().await.in_sync(2).await;
-    let problems = traffic.stop().await;
-    assert!(problems.is_empty(), "{problems:?}");
+    traffic.stop().await.assert_clean();
 }
 
 #[tokio::test]
@@ -153,8 +148,7 @@ async fn a_damaged_stream_serves_nothing_wrong() {
     }
     relay.damage(0);
     site.control.inspect().await.in_sync(2).await;
-    let problems = traffic.stop().await;
-    assert!(problems.is_empty(), "{problems:?}");
+    traffic.stop().await.assert_clean();
     assert!(relay.connections() > 1, "some damage was noticed");
 }
 

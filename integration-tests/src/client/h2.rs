@@ -59,6 +59,11 @@ impl Connection {
         Ok(Self { requests, scheme, _driver: driver })
     }
 
+    /// Whether it takes another request: the server has not said that it goes away.
+    pub async fn is_open(&self) -> bool {
+        self.requests.clone().ready().await.is_ok()
+    }
+
     /// One request.
     ///
     /// # Errors
