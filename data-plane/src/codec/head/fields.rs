@@ -48,7 +48,7 @@ pub struct Fields {
     end: u32,
     added: Vec<Added>,
     /// A bit for each known name that some field has, or had: most questions are about fields that are not there.
-    present: u64,
+    present: u128,
 }
 
 impl Fields {
@@ -95,7 +95,7 @@ impl Fields {
     }
 
     /// Whether any of the known names of a mask is there, or was.
-    pub(crate) fn may_have_any(&self, mask: u64) -> bool {
+    pub(crate) fn may_have_any(&self, mask: u128) -> bool {
         self.present & mask != 0
     }
 

@@ -70,6 +70,36 @@ known! {
     XAccelLimitRate = "X-Accel-Limit-Rate",
     XAccelBuffering = "X-Accel-Buffering",
     XAccelCharset = "X-Accel-Charset",
+    Accept = "Accept",
+    CacheControl = "Cache-Control",
+    RetryAfter = "Retry-After",
+    Vary = "Vary",
+    Origin = "Origin",
+    AccessControlRequestMethod = "Access-Control-Request-Method",
+    AccessControlRequestHeaders = "Access-Control-Request-Headers",
+    AccessControlAllowOrigin = "Access-Control-Allow-Origin",
+    AccessControlAllowMethods = "Access-Control-Allow-Methods",
+    AccessControlAllowHeaders = "Access-Control-Allow-Headers",
+    AccessControlAllowCredentials = "Access-Control-Allow-Credentials",
+    AccessControlExposeHeaders = "Access-Control-Expose-Headers",
+    AccessControlMaxAge = "Access-Control-Max-Age",
+    StrictTransportSecurity = "Strict-Transport-Security",
+    WwwAuthenticate = "WWW-Authenticate",
+    XAuthRequestRedirect = "X-Auth-Request-Redirect",
+    XSentFrom = "X-Sent-From",
+    SslClientVerify = "ssl-client-verify",
+    SslClientSubjectDn = "ssl-client-subject-dn",
+    SslClientIssuerDn = "ssl-client-issuer-dn",
+    SslClientCert = "ssl-client-cert",
+    Traceparent = "traceparent",
+    Tracestate = "tracestate",
+    Baggage = "baggage",
+    XCode = "X-Code",
+    XFormat = "X-Format",
+    XNamespace = "X-Namespace",
+    XIngressName = "X-Ingress-Name",
+    XServiceName = "X-Service-Name",
+    XServicePort = "X-Service-Port",
 }
 
 impl Known {
@@ -80,35 +110,64 @@ impl Known {
             (2, b't') => &[Self::Te],
             (4, b'd') => &[Self::Date],
             (4, b'h') => &[Self::Host],
+            (4, b'v') => &[Self::Vary],
             (5, b'p') => &[Self::Proxy],
+            (6, b'a') => &[Self::Accept],
             (6, b'c') => &[Self::Cookie],
             (6, b'e') => &[Self::Expect],
+            (6, b'o') => &[Self::Origin],
             (6, b's') => &[Self::Server],
+            (6, b'x') => &[Self::XCode],
+            (7, b'b') => &[Self::Baggage],
             (7, b'r') => &[Self::Referer],
             (7, b't') => &[Self::Trailer],
             (7, b'u') => &[Self::Upgrade],
             (8, b'l') => &[Self::Location],
-            (8, b'x') => &[Self::XScheme],
+            (8, b'x') => &[Self::XScheme, Self::XFormat],
             (9, b'f') => &[Self::Forwarded],
             (9, b'x') => &[Self::XRealIp],
             (10, b'c') => &[Self::Connection],
             (10, b'k') => &[Self::KeepAlive],
             (10, b's') => &[Self::SetCookie],
+            (10, b't') => &[Self::Tracestate],
             (10, b'u') => &[Self::UserAgent],
+            (11, b'r') => &[Self::RetryAfter],
+            (11, b't') => &[Self::Traceparent],
+            (11, b'x') => &[Self::XSentFrom, Self::XNamespace],
             (12, b'c') => &[Self::ContentType],
             (12, b'x') => &[Self::XRequestId],
             (13, b'a') => &[Self::Authorization],
+            (13, b'c') => &[Self::CacheControl],
             (14, b'c') => &[Self::ContentLength],
             (14, b'h') => &[Self::Http2Settings],
-            (14, b'x') => &[Self::XOriginalUri, Self::XOriginalUrl],
+            (14, b'x') => &[
+                Self::XOriginalUri,
+                Self::XOriginalUrl,
+                Self::XIngressName,
+                Self::XServiceName,
+                Self::XServicePort,
+            ],
+            (15, b's') => &[Self::SslClientCert],
             (15, b'x') => &[Self::XForwardedFor, Self::XAccelExpires, Self::XAccelCharset],
             (16, b'p') => &[Self::ProxyConnection],
+            (16, b'w') => &[Self::WwwAuthenticate],
             (16, b'x') => &[Self::XForwardedHost, Self::XForwardedPort, Self::XAccelRedirect],
+            (17, b's') => &[Self::SslClientVerify],
             (17, b't') => &[Self::TransferEncoding],
             (17, b'x') => &[Self::XForwardedProto, Self::XOriginalMethod, Self::XAccelBuffering],
             (18, b'x') => &[Self::XForwardedScheme, Self::XForwardedPrefix, Self::XAccelLimitRate],
+            (20, b's') => &[Self::SslClientIssuerDn],
+            (21, b's') => &[Self::SslClientSubjectDn],
+            (22, b'a') => &[Self::AccessControlMaxAge],
+            (23, b'x') => &[Self::XAuthRequestRedirect],
             (24, b'x') => &[Self::XOriginalForwardedFor],
+            (25, b's') => &[Self::StrictTransportSecurity],
             (25, b'x') => &[Self::XOriginalForwardedHost],
+            (27, b'a') => &[Self::AccessControlAllowOrigin],
+            (28, b'a') => &[Self::AccessControlAllowMethods, Self::AccessControlAllowHeaders],
+            (29, b'a') => &[Self::AccessControlRequestMethod, Self::AccessControlExposeHeaders],
+            (30, b'a') => &[Self::AccessControlRequestHeaders],
+            (32, b'a') => &[Self::AccessControlAllowCredentials],
             _ => return Self::Other,
         };
         let found = candidates.iter().find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()));
@@ -116,7 +175,7 @@ impl Known {
     }
 
     /// This name's bit in a mask of known names; [`Known::Other`] has none.
-    pub(crate) const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u128 {
         match self {
             Self::Other => 0,
             known => 1 << known as u8,
@@ -124,7 +183,7 @@ impl Known {
     }
 
     /// The bits of all names that are hop-by-hop.
-    pub(crate) const HOP_BY_HOP: u64 = Self::Connection.bit()
+    pub(crate) const HOP_BY_HOP: u128 = Self::Connection.bit()
         | Self::TransferEncoding.bit()
         | Self::Upgrade.bit()
         | Self::Te.bit()
@@ -205,6 +264,6 @@ mod tests {
             assert_eq!(Known::of(format!("{name}x").as_bytes()), Known::Other, "{name}");
         }
         assert_eq!(Known::of(b""), Known::Other);
-        assert!(Known::ALL.len() < 64, "a mask has 64 bits");
+        assert!(Known::ALL.len() < 128, "a mask has 128 bits");
     }
 }
