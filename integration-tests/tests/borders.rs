@@ -48,6 +48,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // The bytes of a batch are looked at where both planes make the same of them.
     ("shared/src/batch.rs", &[Prost]),
     ("shared/src/convert*", &[Prost]),
+    ("shared/src/batch.rs", &[Prost]),
     ("shared/src/drain.rs", &[Tokio]),
     ("shared/src/tasks.rs", &[Tokio]),
     ("shared/src/telemetry*", &[]),
@@ -198,6 +199,7 @@ const SHARED: &[&str] = &[
     "drain",
     "pattern",
     "pem",
+    "pattern",
     "proto",
     "policy",
     "tasks",
