@@ -4,17 +4,18 @@
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread;
 
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::watch;
-use tokio::task::spawn_local;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, spawn_local};
 use tracing::{debug, error, warn};
 
 use crate::access_log;
@@ -57,11 +58,11 @@ pub struct WorkerConfig {
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub fn spawn(config: WorkerConfig) -> io::Result<JoinHandle<io::Result<()>>> {
-    std::thread::Builder::new().name(format!("worker-{}", config.index)).spawn(move || {
+pub fn spawn(config: WorkerConfig) -> io::Result<thread::JoinHandle<io::Result<()>>> {
+    thread::Builder::new().name(format!("worker-{}", config.index)).spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         // Dropping the runtime cuts every connection that is still open.
-        runtime.block_on(run(config))
+        runtime.block_on(until_broken(|own| serve(config, own)))
     })
 }
 
@@ -92,7 +93,34 @@ impl Drop for Open {
     }
 }
 
-async fn run(config: WorkerConfig) -> io::Result<()> {
+/// Works until it is done, or until one of the worker's own tasks panics: without its clock or a listener it would
+/// only look like a worker. Its end ends the process.
+async fn until_broken<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Own) -> F) -> io::Result<()> {
+    let (own, mut panicked) = mpsc::channel(1);
+    tokio::select! {
+        biased;
+        Some(what) = panicked.recv() => Err(io::Error::other(what)),
+        ended = work(Own(own)) => ended,
+    }
+}
+
+/// Starts a worker's own tasks, and hears of their panics.
+#[derive(Clone)]
+struct Own(mpsc::Sender<String>);
+
+impl Own {
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+        let own = self.0.clone();
+        spawn_local(async move {
+            if let Err(panic) = isolated(task).await {
+                // The first is enough.
+                let _ = own.try_send(format!("{name} panicked: {panic}"));
+            }
+        })
+    }
+}
+
+async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let WorkerConfig {
         index,
         listeners,
@@ -109,7 +137,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
     let local = Local::new(limits, &budgets, metrics, lines);
     let worker = Rc::new(Worker { server: Rc::new(Server::new(local, &tables, tls)), open: Cell::new(0) });
     let local = Rc::clone(&worker.server.local);
-    let ticking = spawn_local(tick(Rc::clone(&worker.server)));
+    let ticking = own.spawn("the clock", tick(Rc::clone(&worker.server)));
     let begun = tokio::select! {
         biased;
         () = drain.reached(Phase::Leaving) => false,
@@ -120,7 +148,7 @@ async fn run(config: WorkerConfig) -> io::Result<()> {
         let (scheme, address) = (listener.scheme, listener.address);
         let socket = Rc::new(listener.into_tokio()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
-        let task = spawn_local(accept(Rc::clone(&worker), Rc::clone(&socket), scheme));
+        let task = own.spawn("a listener", accept(Rc::clone(&worker), Rc::clone(&socket), scheme));
         accepting.push((task, socket, scheme));
     }
 

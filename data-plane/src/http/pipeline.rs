@@ -12,8 +12,11 @@
 
 use std::ops::ControlFlow;
 
+use tracing::error;
+
 use super::reply::Reply;
 use crate::codec::body::RequestBody;
+use crate::local::isolated::isolated;
 
 pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unrouted};
@@ -32,7 +35,16 @@ type Step<T = ()> = ControlFlow<Reply, T>;
 
 /// Answers a request.
 pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut B) -> Reply {
-    let (ControlFlow::Break(reply) | ControlFlow::Continue(reply)) = phases(&mut exchange, body).await;
+    let reply = match isolated(phases(&mut exchange, body)).await {
+        Ok(ControlFlow::Break(reply) | ControlFlow::Continue(reply)) => reply,
+        // It ends this request. How far its body was read is not known, so its connection serves no other.
+        Err(panic) => {
+            let local = &exchange.call.server.local;
+            local.metrics.panics.add(1);
+            error!(%panic, "a request panicked; it is answered 500");
+            Reply::refusal(local, 500)
+        }
+    };
     respond::respond(&exchange, reply)
 }
 
@@ -44,3 +56,6 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     forwarded::forwarded(exchange);
     ControlFlow::Continue(send::send(exchange, body, &cell).await)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ struct Proxy {
     begin: watch::Sender<bool>,
     drain: Drain,
     metrics: Metrics,
-    worker: JoinHandle<io::Result<()>>,
+    worker: thread::JoinHandle<io::Result<()>>,
     _log: access_log::Writer,
 }
 
@@ -67,7 +67,7 @@ fn connect(address: SocketAddr) -> std::net::TcpStream {
             Ok(stream) => return stream,
             Err(error) => assert!(shared::clock::now() < deadline, "{error}"),
         }
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -88,7 +88,7 @@ fn listens_when_there_is_something_to_serve() {
 fn who_waits_to_begin_ends_at_once() {
     let (done, ended) = mpsc::channel();
     let waiting = proxy();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         drained(waiting, PATIENCE);
         done.send(()).unwrap();
     });
@@ -114,4 +114,23 @@ fn who_stands_in_the_queue_when_it_closes_is_served() {
             assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
         }
     }
+}
+
+/// A worker whose clock stands or that has lost a listener must not look like one.
+#[test]
+fn a_panic_of_its_own_is_the_end_of_a_worker() {
+    let runtime = Builder::new_current_thread().build_local(LocalOptions::default()).unwrap();
+    let ended = runtime.block_on(until_broken(|own| async move {
+        own.spawn("the clock", async { panic!("a bug") });
+        std::future::pending().await
+    }));
+    assert_eq!(ended.unwrap_err().to_string(), "the clock panicked: a bug");
+    // One that only ends is nothing to speak of.
+    let ended = runtime.block_on(until_broken(|own| async move {
+        let task = own.spawn("a listener", std::future::pending());
+        task.abort();
+        let _ = task.await;
+        Ok(())
+    }));
+    assert!(ended.is_ok());
 }
