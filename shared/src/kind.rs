@@ -26,91 +26,87 @@ impl Lane {
     }
 }
 
-/// What a resource is. Ordered by the wire's numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+/// All that is said of kinds, a row each, in ascending order of the wire's numbers.
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $kind:ident = $number:literal $name:literal, body $body:expr, secret $secret:literal;)+) => {
+        /// What a resource is. Ordered by the wire's numbers.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Kind {
+            $($(#[$doc])+ $kind,)+
+            /// A kind of a later schema: a proxy keeps such resources, so that its root is right, and refuses to serve
+            /// them. Only [`Kind::any_from_wire`] makes one, never with the number of a kind that is known.
+            Later(u8),
+        }
+
+        impl Kind {
+            /// All kinds that are known, in ascending order.
+            pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
+
+            /// Lower-case name, as the CLI and metrics spell it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                    Self::Later(_) => "later",
+                }
+            }
+
+            /// The wire's number.
+            pub fn number(self) -> u8 {
+                match self {
+                    $(Self::$kind => $number,)+
+                    Self::Later(number) => number,
+                }
+            }
+
+            /// Name of the message that its bodies are, in `firth.config.v1`; `None` where this build knows none.
+            pub fn message(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$kind => $body,)+
+                    Self::Later(_) => None,
+                }
+            }
+
+            /// Whether its body holds secrets, which are never shown. What is not known may.
+            pub fn is_secret(self) -> bool {
+                match self {
+                    $(Self::$kind => $secret,)+
+                    Self::Later(_) => true,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// The fleet's settings.
-    Settings,
+    Settings = 1 "settings", body Some("Settings"), secret false;
     /// A named socket.
-    Listener,
+    Listener = 2 "listener", body Some("Listener"), secret false;
     /// A virtual host.
-    Host,
-    /// What one Ingress won on one host.
-    Route,
+    Host = 3 "host", body Some("Host"), secret false;
+    /// What one object won on one host.
+    Route = 4 "route", body Some("Route"), secret false;
     /// A Service port as it was written.
-    Backend,
+    Backend = 5 "backend", body Some("Backend"), secret false;
     /// One EndpointSlice.
-    Endpoints,
+    Endpoints = 16 "endpoints", body Some("Endpoints"), secret false;
     /// A leaf certificate and its key.
-    Certificate,
+    Certificate = 17 "certificate", body Some("Certificate"), secret true;
     /// Intermediate certificates.
-    Chain,
+    Chain = 18 "chain", body Some("Chain"), secret false;
     /// Users, certificate authorities, ticket keys.
-    Material,
-    /// A kind of a later schema: a proxy keeps such resources, so that its root is right, and refuses to serve them.
-    /// Only [`Kind::any_from_wire`] makes one, never with the number of a kind that is known.
-    Later(u8),
+    Material = 19 "material", body None, secret true;
 }
 
 impl Kind {
-    /// All kinds that are known, in ascending order.
-    pub const ALL: [Self; 9] = [
-        Self::Settings,
-        Self::Listener,
-        Self::Host,
-        Self::Route,
-        Self::Backend,
-        Self::Endpoints,
-        Self::Certificate,
-        Self::Chain,
-        Self::Material,
-    ];
-
     /// The lane on which it travels.
     pub fn lane(self) -> Lane {
         if self.number() < 16 { Lane::Config } else { Lane::Live }
     }
 
-    /// Lower-case name, as the CLI and metrics spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Settings => "settings",
-            Self::Listener => "listener",
-            Self::Host => "host",
-            Self::Route => "route",
-            Self::Backend => "backend",
-            Self::Endpoints => "endpoints",
-            Self::Certificate => "certificate",
-            Self::Chain => "chain",
-            Self::Material => "material",
-            Self::Later(_) => "later",
-        }
-    }
-
-    /// The wire's number.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Settings => 1,
-            Self::Listener => 2,
-            Self::Host => 3,
-            Self::Route => 4,
-            Self::Backend => 5,
-            Self::Endpoints => 16,
-            Self::Certificate => 17,
-            Self::Chain => 18,
-            Self::Material => 19,
-            Self::Later(number) => number,
-        }
-    }
-
     /// From its lower-case name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
-    /// Whether its body holds secrets, which are never shown. What is not known may.
-    pub fn is_secret(self) -> bool {
-        matches!(self, Self::Certificate | Self::Material | Self::Later(_))
     }
 }
 

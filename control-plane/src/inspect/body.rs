@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use prost_reflect::{DescriptorError, DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::{
+    DescriptorError, DescriptorPool, DynamicMessage, FieldDescriptor, MessageDescriptor, SerializeOptions,
+};
 use prost_types::value::Kind as Shape;
 use prost_types::{ListValue, Struct, Value};
 use serde_json::{Value as Json, json};
@@ -28,41 +30,42 @@ impl Bodies {
 
     /// The body of a resource, without its secrets.
     pub(super) fn show(&self, entry: &Entry) -> Result<Struct, Status> {
+        let hidden = || Ok(to_struct(json!({ "body": REDACTED })));
         let Some(descriptor) = self.message_of(entry.kind()) else {
             // No message is known, so nothing can be told from a secret.
-            return Ok(to_struct(json!({ "body": REDACTED })));
+            return hidden();
         };
+        let secrets: Vec<_> = descriptor.fields().filter(|field| self.is_secret(field)).collect();
+        if entry.kind().is_secret() && secrets.is_empty() {
+            return hidden();
+        }
         let undecodable = |error: &dyn std::fmt::Display| Status::internal(format!("{}: {error}", entry.key));
         let mut message =
             DynamicMessage::decode(descriptor, entry.body.clone()).map_err(|error| undecodable(&error))?;
-        if entry.kind() == Kind::Certificate {
-            message.clear_field_by_name("key");
+        for field in &secrets {
+            message.clear_field(field);
         }
         let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
         let mut body = message
             .serialize_with_options(serde_json::value::Serializer, &options)
             .map_err(|error| undecodable(&error))?;
-        match entry.kind() {
-            Kind::Certificate => body["key"] = REDACTED.into(),
-            Kind::Endpoints => show_addresses(&mut body, &message),
-            _ => {}
+        for field in &secrets {
+            body[field.name()] = REDACTED.into();
+        }
+        if entry.kind() == Kind::Endpoints {
+            show_addresses(&mut body, &message);
         }
         Ok(to_struct(body))
     }
 
     fn message_of(&self, kind: Kind) -> Option<MessageDescriptor> {
-        let name = match kind {
-            Kind::Settings => "Settings",
-            Kind::Listener => "Listener",
-            Kind::Host => "Host",
-            Kind::Route => "Route",
-            Kind::Backend => "Backend",
-            Kind::Endpoints => "Endpoints",
-            Kind::Certificate => "Certificate",
-            Kind::Chain => "Chain",
-            Kind::Material | Kind::Later(_) => return None,
-        };
-        self.pool.get_message_by_name(&format!("firth.config.v1.{name}"))
+        self.pool.get_message_by_name(&format!("firth.config.v1.{}", kind.message()?))
+    }
+
+    /// Whether a field says `(firth.secret)`.
+    fn is_secret(&self, field: &FieldDescriptor) -> bool {
+        let extension = self.pool.get_extension_by_name("firth.secret");
+        extension.is_some_and(|it| field.options().get_extension(&it).as_bool() == Some(true))
     }
 }
 

@@ -209,19 +209,9 @@ impl LaneLog {
     }
 }
 
+/// A control plane makes no kind that it does not know: those would share the last place.
 fn place(kind: Kind) -> usize {
-    match kind {
-        Kind::Settings => 0,
-        Kind::Listener => 1,
-        Kind::Host => 2,
-        Kind::Route => 3,
-        Kind::Backend => 4,
-        Kind::Endpoints => 5,
-        Kind::Certificate => 6,
-        Kind::Chain => 7,
-        // A control plane makes no kind that it does not know.
-        Kind::Material | Kind::Later(_) => 8,
-    }
+    Kind::ALL.iter().position(|known| *known == kind).unwrap_or(Kind::ALL.len() - 1)
 }
 
 #[cfg(test)]
