@@ -30,7 +30,7 @@ use tracing::{error, info, warn};
 use crate::admin::ProxyPages;
 use crate::args::Args;
 use crate::listen::{self, Doors, Listener, Scheme};
-use crate::local::{Budgets, Limits};
+use crate::local::{Budgets, Limits, Spill};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
 use crate::table::Writer;
@@ -107,7 +107,10 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
     let limits = Limits::of_connections(max_connections.get().min(descriptors()).div_ceil(workers));
 
-    let budgets = Budgets::default();
+    let mut budgets = Budgets::default();
+    if let Some(dir) = &state_dir {
+        budgets.spill = Spill::into_dir(dir.clone());
+    }
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));

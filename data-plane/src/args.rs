@@ -40,7 +40,7 @@ pub struct Args {
     /// Where access log lines go: stdout, off, or a file that they are appended to
     #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]
     pub access_log: Target,
-    /// Folder for the last good state, made when missing; nothing is written there yet
+    /// Folder for the bodies of requests that do not fit in memory, made when missing; the last good state will stand there, too
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Threads that serve traffic; without it as many as the CPU limit of the container allows, at least one

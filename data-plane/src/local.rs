@@ -17,6 +17,7 @@ use timer::Timers;
 
 pub use budgets::Budgets;
 pub use limits::Limits;
+pub use spill::Spill;
 
 pub(crate) mod budgets;
 pub(crate) mod buffers;
@@ -24,6 +25,7 @@ pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
 pub(crate) mod quota;
+pub(crate) mod spill;
 pub(crate) mod timer;
 
 /// One worker's own; nothing in it is shared with another thread but the counters, which others read.
@@ -33,6 +35,7 @@ pub(crate) struct Local {
     pub(crate) buffers: Buffers,
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
+    pub(crate) spill: Spill,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
@@ -53,6 +56,7 @@ impl Local {
             buffers: Buffers::new(),
             limits,
             quota: Quota::new(budgets.bytes.clone()),
+            spill: budgets.spill.clone(),
             date: RefCell::new(date),
             metrics,
             log: RefCell::new(log),

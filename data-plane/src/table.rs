@@ -22,6 +22,7 @@ pub mod patterns;
 pub mod policy;
 pub mod reader;
 pub mod retire;
+pub mod sizes;
 pub mod timeouts;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
 pub use policy::Policy;
 pub use reader::{TableReader, Tables};
+pub use sizes::Sizes;
 pub use timeouts::Timeouts;
 
 use directory::Directory;

@@ -8,6 +8,10 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
+    /// The client's body is longer than it may be.
+    BodyTooLarge,
+    /// There is no memory or disk left for the client's body.
+    NoRoom,
     /// The endpoints have all left since the request was routed.
     NoEndpoints,
     /// The endpoint refused the connection, or there is no way to it.
@@ -48,7 +52,9 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
+        Self::BodyTooLarge,
+        Self::NoRoom,
         Self::NoEndpoints,
         Self::ConnectFailed,
         Self::ConnectTimeout,
@@ -65,7 +71,8 @@ impl Kind {
     /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
     pub fn status(self) -> u16 {
         match self {
-            Self::NoEndpoints => 503,
+            Self::BodyTooLarge => 413,
+            Self::NoRoom | Self::NoEndpoints => 503,
             Self::ConnectFailed | Self::Closed | Self::InvalidHead | Self::InvalidBody => 502,
             Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout => 504,
             Self::ClientGone => 499,
@@ -79,7 +86,9 @@ impl Kind {
         match self {
             Self::ConnectFailed | Self::ConnectTimeout => Retry::Always,
             Self::Closed | Self::SendTimeout | Self::ReadTimeout => Retry::IfIdempotent,
-            Self::NoEndpoints
+            Self::BodyTooLarge
+            | Self::NoRoom
+            | Self::NoEndpoints
             | Self::InvalidHead
             | Self::InvalidBody
             | Self::ClientGone
@@ -91,6 +100,8 @@ impl Kind {
     /// The metric's label.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::BodyTooLarge => "body_too_large",
+            Self::NoRoom => "no_room",
             Self::NoEndpoints => "no_endpoints",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",

@@ -13,6 +13,9 @@ use super::h1::Frame;
 /// Pieces that one call hands to the kernel.
 const SLICES: usize = 16;
 
+/// Bytes that wait before more are added.
+const FULL: u64 = 64 * 1024;
+
 #[derive(Debug)]
 enum Piece {
     Data(Bytes),
@@ -42,13 +45,23 @@ pub(crate) struct Outgoing<'a> {
     offset: usize,
     /// Whether the transport may hold what we wrote.
     unflushed: bool,
+    /// Bytes that were to be written so far, the head's included.
+    pushed: u64,
     written: u64,
 }
 
 impl<'a> Outgoing<'a> {
     /// Begins with a head, which may be empty.
     pub(crate) fn new(head: &'a [u8]) -> Self {
-        Self { head, pieces: SmallVec::new(), done: 0, offset: 0, unflushed: false, written: 0 }
+        Self {
+            head,
+            pieces: SmallVec::new(),
+            done: 0,
+            offset: 0,
+            unflushed: false,
+            pushed: head.len() as u64,
+            written: 0,
+        }
     }
 
     /// Adds a piece of body between what its framing puts around it.
@@ -56,6 +69,7 @@ impl<'a> Outgoing<'a> {
         if !frame.before().is_empty() {
             self.pieces.push(Piece::Before(frame));
         }
+        self.pushed += (frame.before().len() + data.len()) as u64;
         self.pieces.push(Piece::Data(data));
         self.push_static(frame.after());
     }
@@ -63,6 +77,7 @@ impl<'a> Outgoing<'a> {
     /// Adds a text of ours.
     pub(crate) fn push_static(&mut self, text: &'static [u8]) {
         if !text.is_empty() {
+            self.pushed += text.len() as u64;
             self.pieces.push(Piece::Static(text));
         }
     }
@@ -74,7 +89,7 @@ impl<'a> Outgoing<'a> {
 
     /// Whether so much is waiting that it should be written before more is added.
     pub(crate) fn is_full(&self) -> bool {
-        self.pieces.len() - self.done + 3 > SLICES
+        self.pieces.len() - self.done + 3 > SLICES || self.pushed - self.written >= FULL
     }
 
     /// Bytes that the transport has taken.

@@ -1,8 +1,8 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
 //! ```text
-//! locate ─▶ redirect ─▶ pick ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
-//!    └─────────┴──────────┴── a reply of our own ──┘
+//! locate ─▶ size ─▶ redirect ─▶ pick ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//!    └────────┴────────┴──────────┴── a reply of our own ──┘
 //! ```
 //!
 //! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
@@ -29,6 +29,7 @@ mod pick;
 mod redirect;
 mod respond;
 mod send;
+mod size;
 
 /// What a phase says: go on, with what it found, or answer with this.
 type Step<T = ()> = ControlFlow<Reply, T>;
@@ -50,6 +51,7 @@ pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut
 
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {
     locate::locate(exchange)?;
+    size::size(exchange)?;
     redirect::redirect(exchange)?;
     let cell = pick::pick(exchange)?;
     // Not before: a canary is chosen by what the client sent.

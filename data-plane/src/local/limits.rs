@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::table::Timeouts;
+use crate::table::{Sizes, Timeouts};
 
 /// Sizes and times. Times are held to within a tenth of a second, never cut short.
 #[derive(Clone, Debug)]
@@ -23,8 +23,13 @@ pub struct Limits {
     pub client_send: Duration,
     /// Times and tries of requests whose location has none of its own.
     pub timeouts: Timeouts,
-    /// Bytes of a request body that are read before it is sent on, which makes the request replayable.
-    pub replayable_body: usize,
+    /// Sizes of requests whose location has none of its own.
+    pub sizes: Sizes,
+    /// Bytes a second that the body of a request that is read to its end has to come with, taken over all of it, after
+    /// `body_grace` (security.md 5.2).
+    pub body_rate: u64,
+    /// How long a body may be slower.
+    pub body_grace: Duration,
     /// Idle connections to endpoints that one worker keeps, to all of them together.
     pub idle_upstreams: usize,
     /// How long they are kept (upstream-keepalive-timeout).
@@ -65,7 +70,9 @@ impl Default for Limits {
             client_body: Duration::from_secs(60),
             client_send: Duration::from_secs(60),
             timeouts: Timeouts::default(),
-            replayable_body: 64 * 1024,
+            sizes: Sizes::default(),
+            body_rate: 240,
+            body_grace: Duration::from_secs(30),
             idle_upstreams: idle_upstreams(MAX_CONNECTIONS),
             upstream_idle: Duration::from_secs(60),
             linger: Duration::from_secs(1),

@@ -1,95 +1,122 @@
-//! The body of a request as it is sent to endpoints: read ahead as far as it is kept, then streamed.
+//! The body of a request as it is sent to endpoints: read to its end first, as nginx does, or streamed.
+//!
+//! A body that was read has a length and can be sent again. So much of it is kept in memory, the rest in a file.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use crate::codec::body::{Joining, Pieces, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::Framing;
-use crate::local::limits::Limits;
+use crate::local::Local;
+use crate::local::quota::Share;
+use crate::local::spill::SpillFile;
 use crate::local::timer::Timer;
+use crate::table::Sizes;
+
+/// Bytes that are written to a file at a time, at least.
+const BATCH: usize = 32 * 1024;
 
 /// The body of a request as it is sent on.
 pub(crate) enum Payload<'b, B> {
-    /// All of it is here, so it can be sent again.
+    /// All of it is in memory.
     Whole {
         /// The body.
         pieces: Pieces,
         /// Who waits for the answer.
         client: &'b mut B,
+        /// What the memory was taken from.
+        _share: Option<Share>,
     },
-    /// It is larger, or of unknown length: the rest is read while it is sent.
+    /// All of it is in a file.
+    Spilled {
+        /// The body.
+        file: SpillFile,
+        /// Who waits for the answer.
+        client: &'b mut B,
+    },
+    /// It is read while it is sent.
     Streamed {
-        /// What was read already.
-        first: Pieces,
-        /// Where the rest comes from.
-        rest: &'b mut B,
-        /// Whether something of it is gone, so that it cannot be sent again.
-        begun: bool,
+        /// Where it comes from.
+        client: &'b mut B,
+        /// Bytes so far.
+        read: u64,
+        sizes: Sizes,
     },
 }
 
 impl<'b, B: RequestBody> Payload<'b, B> {
-    /// Reads a body as far as it is kept for being sent again, and says how it is to be framed: with its length where
-    /// that is known by then.
+    /// Reads a body to its end, unless it is streamed, and says how it is to be framed: what was read has a length.
     ///
     /// # Errors
-    /// When the client goes, stops sending, or breaks the framing.
+    /// When the client goes, stops sending, sends too much or too slowly, or breaks the framing; when there is no room.
     pub(crate) async fn prepare(
         body: &'b mut B,
         framing: Framing,
-        limits: &Limits,
+        sizes: Sizes,
+        local: &Local,
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
-        let mut first = Pieces::new();
-        match framing {
-            framing if framing.is_empty() => return Ok((Self::whole(first, body), framing)),
-            Framing::Length(length) if length > limits.replayable_body as u64 => {
-                return Ok((Self::streamed(first, body), framing));
-            }
-            _ => {}
+        if framing.is_empty() {
+            return Ok((Self::Whole { pieces: Pieces::new(), client: body, _share: None }, framing));
         }
-        let mut read = 0;
+        if !sizes.buffering {
+            return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
+        }
+        let share = local.quota.open(sizes.buffer).ok_or(Kind::NoRoom)?;
+        let mut pieces = Pieces::new();
         let mut joining = Joining::default();
-        while read <= limits.replayable_body {
-            let piece = timer
-                .limit(limits.client_body, poll_fn(|cx| body.poll_piece(cx)))
-                .await
-                .map_err(|_| Kind::ClientTimeout)??;
-            let Some(piece) = piece else {
-                first.extend(joining.rest());
-                return Ok((Self::whole(first, body), Framing::Length(read as u64)));
+        let mut reading = Reading { sizes, read: 0, since: local.timers.now() };
+        while reading.read <= sizes.buffer as u64 {
+            let Some(piece) = reading.next(body, local, timer).await? else {
+                pieces.extend(joining.rest());
+                let framing = Framing::Length(reading.read);
+                return Ok((Self::Whole { pieces, client: body, _share: Some(share) }, framing));
             };
-            read += piece.len();
-            first.extend(joining.push(piece));
+            pieces.extend(joining.push(piece));
         }
-        first.extend(joining.rest());
-        Ok((Self::streamed(first, body), framing))
+        // No copies from here on: what is written together needs not lie together.
+        pieces.extend(joining.rest());
+        let no_room = |error| ProxyError::of(Kind::NoRoom, error);
+        let mut file = local.spill.file().await.map_err(no_room)?;
+        let mut held = usize::MAX;
+        loop {
+            if held >= BATCH {
+                file.append(std::mem::take(&mut pieces)).await.map_err(no_room)?;
+                held = 0;
+            }
+            let Some(piece) = reading.next(body, local, timer).await? else { break };
+            held += piece.len();
+            pieces.extend(joining.push(piece));
+        }
+        pieces.extend(joining.rest());
+        file.append(pieces).await.map_err(no_room)?;
+        let framing = Framing::Length(file.length());
+        Ok((Self::Spilled { file, client: body }, framing))
     }
 
-    fn whole(pieces: Pieces, client: &'b mut B) -> Self {
-        Self::Whole { pieces, client }
-    }
-
-    fn streamed(first: Pieces, rest: &'b mut B) -> Self {
-        Self::Streamed { first, rest, begun: false }
+    /// Whether all of it is here, so that it can be sent again whatever became of it before.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self, Self::Streamed { .. })
     }
 
     /// Whether the body can be sent from its beginning.
     pub(crate) fn is_replayable(&self) -> bool {
         match self {
-            Self::Whole { .. } => true,
-            Self::Streamed { begun, .. } => !begun,
+            Self::Whole { .. } | Self::Spilled { .. } => true,
+            Self::Streamed { read, .. } => *read == 0,
         }
     }
 
     /// Ready when the client has gone; asked after the end of the body.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Whole { client, .. } => client.poll_gone(cx),
-            Self::Streamed { rest, .. } => rest.poll_gone(cx),
+            Self::Whole { client, .. } | Self::Spilled { client, .. } | Self::Streamed { client, .. } => {
+                client.poll_gone(cx)
+            }
         }
     }
 
@@ -101,15 +128,15 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     ) -> Poll<Result<Option<Bytes>, ProxyError>> {
         match self {
             Self::Whole { pieces, .. } => Poll::Ready(Ok(pieces.get(place).cloned())),
-            Self::Streamed { first, .. } if place < first.len() => {
-                Poll::Ready(Ok(Some(first[place].clone())))
+            Self::Spilled { file, .. } => {
+                Poll::Ready(file.part(place).map_err(|error| ProxyError::of(Kind::NoRoom, error)))
             }
-            Self::Streamed { first, rest, begun } => {
-                let next = rest.poll_piece(cx);
-                if matches!(next, Poll::Ready(Ok(Some(_)))) {
-                    // What was kept is of no use without this piece. Places behind it stay behind it.
-                    if !std::mem::replace(begun, true) {
-                        *first = Pieces::new();
+            Self::Streamed { client, read, sizes } => {
+                let next = client.poll_piece(cx);
+                if let Poll::Ready(Ok(Some(piece))) = &next {
+                    *read += piece.len() as u64;
+                    if sizes.exceeded(*read) {
+                        return Poll::Ready(Err(Kind::BodyTooLarge.into()));
                     }
                 }
                 next
@@ -118,23 +145,69 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     }
 }
 
+/// A body that is read to its end.
+struct Reading {
+    sizes: Sizes,
+    read: u64,
+    since: Instant,
+}
+
+impl Reading {
+    /// The next piece, if the client has kept to the limits so far.
+    async fn next<B: RequestBody>(
+        &mut self,
+        body: &mut B,
+        local: &Local,
+        timer: &Timer,
+    ) -> Result<Option<Bytes>, ProxyError> {
+        let limits = &local.limits;
+        let piece = timer.limit(limits.client_body, poll_fn(|cx| body.poll_piece(cx))).await;
+        let Some(piece) = piece.map_err(|_| Kind::ClientTimeout)?? else {
+            return Ok(None);
+        };
+        self.read += piece.len() as u64;
+        if self.sizes.exceeded(self.read) {
+            return Err(Kind::BodyTooLarge.into());
+        }
+        let took = local.timers.now().duration_since(self.since);
+        if took >= limits.body_grace && self.read < limits.body_rate * took.as_secs() {
+            return Err(Kind::ClientTimeout.into());
+        }
+        Ok(Some(piece))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
     use std::time::Duration;
 
     use super::*;
     use crate::codec::body::JOINED;
-    use crate::local::timer::Timers;
 
-    /// Gives its pieces, then the end or an error.
-    struct Script(Vec<&'static [u8]>, Option<Kind>);
+    /// Gives its pieces, then the end or an error; so much time passes before each.
+    struct Script {
+        pieces: Vec<Vec<u8>>,
+        end: Option<Kind>,
+        pause: Duration,
+        local: Rc<Local>,
+    }
+
+    impl Script {
+        fn new(pieces: &[&[u8]], end: Option<Kind>) -> Self {
+            let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
+            Self { pieces, end, pause: Duration::ZERO, local: Rc::new(Local::for_tests()) }
+        }
+    }
 
     impl RequestBody for Script {
         fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
-            if !self.0.is_empty() {
-                return Poll::Ready(Ok(Some(Bytes::from_static(self.0.remove(0)))));
+            if !self.pieces.is_empty() {
+                let timers = &self.local.timers;
+                timers.tick(timers.now() + self.pause);
+                return Poll::Ready(Ok(Some(self.pieces.remove(0).into())));
             }
-            Poll::Ready(self.1.map_or(Ok(None), |kind| Err(kind.into())))
+            Poll::Ready(self.end.map_or(Ok(None), |kind| Err(kind.into())))
         }
 
         fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
@@ -142,92 +215,120 @@ mod tests {
         }
     }
 
-    fn limits() -> Limits {
-        Limits { replayable_body: 6, client_body: Duration::from_secs(1), ..Limits::default() }
-    }
-
     async fn prepare(
         script: &mut Script,
         framing: Framing,
+        sizes: Sizes,
     ) -> Result<(Payload<'_, Script>, Framing), ProxyError> {
-        let timers = Timers::new(shared::clock::now());
-        Payload::prepare(script, framing, &limits(), &timers.timer()).await
+        let local = Rc::clone(&script.local);
+        let timer = local.timers.timer();
+        Payload::prepare(script, framing, sizes, &local, &timer).await
+    }
+
+    fn all(payload: &mut Payload<'_, Script>) -> Vec<u8> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut seen = Vec::new();
+        for place in 0.. {
+            match payload.poll_piece(place, &mut cx) {
+                Poll::Ready(Ok(Some(piece))) => seen.extend_from_slice(&piece),
+                Poll::Ready(Ok(None)) => break,
+                Poll::Ready(Err(error)) => panic!("{error}"),
+                Poll::Pending => panic!("it waits"),
+            }
+        }
+        seen
     }
 
     #[tokio::test]
-    async fn a_small_body_is_read_whole_and_gets_a_length() {
-        for framing in [Framing::Length(6), Framing::Chunked] {
-            let mut script = Script(vec![b"abc", b"def"], None);
-            let (mut payload, framing) = prepare(&mut script, framing).await.unwrap();
-            assert_eq!(framing, Framing::Length(6));
-            let mut cx = Context::from_waker(std::task::Waker::noop());
-            for _ in 0..2 {
-                let mut seen = Vec::new();
-                while let Poll::Ready(Ok(Some(piece))) = payload.poll_piece(seen.len(), &mut cx) {
-                    seen.push(piece);
+    async fn what_is_read_to_its_end_has_a_length_and_can_be_sent_again() {
+        for buffer in [6, 5, 0] {
+            for framing in [Framing::Length(6), Framing::Chunked] {
+                let mut script = Script::new(&[b"abc", b"def"], None);
+                let sizes = Sizes { buffer, ..Sizes::default() };
+                let (mut payload, framing) = prepare(&mut script, framing, sizes).await.unwrap();
+                assert_eq!(framing, Framing::Length(6));
+                assert_eq!(matches!(payload, Payload::Spilled { .. }), buffer < 6);
+                for _ in 0..2 {
+                    assert_eq!(all(&mut payload), b"abcdef");
+                    assert!(payload.is_replayable() && payload.is_kept());
                 }
-                assert_eq!(seen.concat(), b"abcdef");
-                assert!(payload.is_replayable());
             }
         }
     }
 
     #[tokio::test]
-    async fn a_larger_one_is_streamed_and_not_replayable_once_begun() {
-        let mut script = Script(vec![b"abcd", b"efgh", b"ijkl"], None);
-        let (mut payload, framing) = prepare(&mut script, Framing::Chunked).await.unwrap();
-        assert_eq!(framing, Framing::Chunked);
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        for (place, expected, replayable) in [(0, "abcdefgh", true), (1, "ijkl", false)] {
-            let Poll::Ready(Ok(Some(piece))) = payload.poll_piece(place, &mut cx) else {
-                panic!("expected {expected}")
+    async fn a_large_one_stands_in_a_file_and_not_in_memory() {
+        let body: Vec<u8> = (0..700_001_u32).map(|n| (n % 251) as u8).collect();
+        let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
+        let mut script = Script::new(&pieces, None);
+        let local = Rc::clone(&script.local);
+        let (mut payload, framing) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
+        assert_eq!((framing, local.spill.used()), (Framing::Length(700_001), 700_001));
+        assert!(all(&mut payload) == body && all(&mut payload) == body);
+        drop(payload);
+        assert_eq!(local.spill.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_streamed_one_cannot_be_sent_again_once_begun() {
+        let mut script = Script::new(&[b"abcd", b"efgh"], None);
+        let sizes = Sizes { buffering: false, ..Sizes::default() };
+        let (mut payload, framing) = prepare(&mut script, Framing::Chunked, sizes).await.unwrap();
+        assert_eq!((framing, payload.is_replayable(), payload.is_kept()), (Framing::Chunked, true, false));
+        assert_eq!(all(&mut payload), b"abcdefgh");
+        assert!(!payload.is_replayable());
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_not_read_on() {
+        for (body, buffering, refused) in
+            [(7, true, true), (8, true, false), (0, true, false), (7, false, true)]
+        {
+            let mut script = Script::new(&[b"abcd", b"efgh"], None);
+            let sizes = Sizes { body, buffer: 5, buffering };
+            let outcome = match prepare(&mut script, Framing::Chunked, sizes).await {
+                Ok((mut payload, _)) => {
+                    let mut cx = Context::from_waker(std::task::Waker::noop());
+                    let mut pieces = (0..3).map(|place| payload.poll_piece(place, &mut cx));
+                    pieces.find_map(|piece| match piece {
+                        Poll::Ready(Err(error)) => Some(error.kind),
+                        _ => None,
+                    })
+                }
+                Err(error) => Some(error.kind),
             };
-            assert_eq!(piece, expected);
-            assert_eq!(payload.is_replayable(), replayable);
+            assert_eq!(outcome, refused.then_some(Kind::BodyTooLarge), "{body} {buffering}");
         }
-        assert!(matches!(payload.poll_piece(2, &mut cx), Poll::Ready(Ok(None))));
+    }
+
+    #[tokio::test]
+    async fn one_byte_each_25_seconds_is_too_slow_and_240_a_second_are_not() {
+        for (size, pause, cut) in
+            [(1, 25, true), (240 * 25, 25, false), (240 * 25 - 25, 25, true), (1, 1, true)]
+        {
+            let pieces = vec![vec![b'x'; size]; 40];
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            let mut script = Script::new(&pieces, None);
+            script.pause = Duration::from_secs(pause);
+            let outcome = prepare(&mut script, Framing::Chunked, Sizes::default()).await;
+            let kind = outcome.err().map(|error| error.kind);
+            assert_eq!(kind, cut.then_some(Kind::ClientTimeout), "{size} bytes each {pause} s");
+        }
     }
 
     #[tokio::test]
     async fn tiny_pieces_are_kept_together() {
-        let limits = Limits { replayable_body: 10_000, ..Limits::default() };
-        let timers = Timers::new(shared::clock::now());
-        let tiny = Script(vec![b"x"; limits.replayable_body + 2], None);
-        for (mut script, whole) in [(tiny, false), (Script(vec![b"ab"; 5_000], None), true)] {
-            let size = script.0.concat().len();
-            let timer = timers.timer();
-            let prepared = Payload::prepare(&mut script, Framing::Chunked, &limits, &timer);
-            let (mut payload, _) = prepared.await.unwrap();
-            let kept = match &payload {
-                Payload::Whole { pieces, .. } => pieces,
-                Payload::Streamed { first, .. } => first,
-            };
-            assert!(kept.len() <= 2 * size / JOINED + 1, "{}", kept.len());
-            let mut cx = Context::from_waker(std::task::Waker::noop());
-            let (mut place, mut seen) = (0, 0);
-            while let Poll::Ready(Ok(Some(piece))) = payload.poll_piece(place, &mut cx) {
-                place += 1;
-                seen += piece.len();
-            }
-            assert_eq!((seen, payload.is_replayable()), (size, whole));
-            if let Payload::Streamed { first, .. } = &payload {
-                assert!(first.is_empty());
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_long_one_is_not_waited_for() {
-        let mut script = Script(vec![], Some(Kind::ClientGone));
-        let (payload, framing) = prepare(&mut script, Framing::Length(7)).await.unwrap();
-        assert_eq!(framing, Framing::Length(7));
-        assert!(payload.is_replayable());
+        let pieces = vec![&b"ab"[..]; 5_000];
+        let mut script = Script::new(&pieces, None);
+        let (payload, _) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
+        let Payload::Whole { pieces, .. } = &payload else { panic!("it fits") };
+        assert!(pieces.len() <= 2 * 10_000 / JOINED + 1, "{}", pieces.len());
     }
 
     #[tokio::test]
     async fn a_client_that_goes_is_an_error() {
-        let mut script = Script(vec![b"a"], Some(Kind::ClientGone));
-        let error = prepare(&mut script, Framing::Chunked).await.err().unwrap();
-        assert_eq!(error.kind, Kind::ClientGone);
+        let mut script = Script::new(&[b"a"], Some(Kind::ClientGone));
+        let outcome = prepare(&mut script, Framing::Chunked, Sizes::default()).await;
+        assert_eq!(outcome.err().unwrap().kind, Kind::ClientGone);
     }
 }

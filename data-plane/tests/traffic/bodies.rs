@@ -1,7 +1,9 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use data_plane::local::Limits;
+use data_plane::codec::error::Kind;
+use data_plane::local::{Budgets, Limits, Spill};
+use data_plane::table::Sizes;
 use shared::resource::PathType;
 
 use super::harness::*;
@@ -10,14 +12,24 @@ fn post(framing: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a.test\r\n{framing}\r\n\r\n{body}")
 }
 
+/// However long a body is.
+fn unlimited() -> Limits {
+    Limits { sizes: Sizes { body: 0, ..Sizes::default() }, ..Limits::default() }
+}
+
+/// A body is sent on as it comes.
+fn streaming() -> Limits {
+    Limits { sizes: Sizes { body: 0, buffering: false, ..Sizes::default() }, ..Limits::default() }
+}
+
 #[test]
 fn a_request_body_arrives_whole_however_it_is_framed() {
     let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let proxy = Proxy::serving(unlimited(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     let small = "x".repeat(1000);
     let large = "y".repeat(3_000_000);
-    for (body, chunked_on) in [(&small, false), (&large, true)] {
+    for body in [&small, &large] {
         let length = format!("Content-Length: {}", body.len());
         assert_eq!(client.ask(&post(&length, body)).text(), body.len().to_string());
         let half = body.len() / 2;
@@ -32,8 +44,7 @@ fn a_request_body_arrives_whole_however_it_is_framed() {
         assert_eq!(response.text(), body.len().to_string());
         let seen = origin.seen();
         let last = seen.last().unwrap();
-        assert_eq!(last.all("transfer-encoding").len(), usize::from(chunked_on));
-        assert_eq!(last.all("content-length").len(), usize::from(!chunked_on));
+        assert_eq!((last.all("transfer-encoding").len(), last.all("content-length").len()), (0, 1));
         assert!(last.body == body.as_bytes());
     }
 }
@@ -166,7 +177,7 @@ fn an_early_answer_ends_the_sending() {
         // Reads no more, and stays.
         std::thread::park();
     });
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let proxy = Proxy::serving(streaming(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 100000000", &"x".repeat(200_000)));
     let response = client.receive(false).unwrap();
@@ -178,7 +189,7 @@ fn an_early_answer_ends_the_sending() {
 #[test]
 fn a_client_that_is_still_uploading_gets_its_answer_and_keeps_its_connection() {
     let origin = Origin::says("hello");
-    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut proxy = Proxy::serving(unlimited(), &[origin.address]);
     proxy.host("b.test", false, &[("/", PathType::Prefix, "nobody")]);
     let body = "x".repeat(8_000_000);
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
@@ -210,7 +221,7 @@ fn an_answer_that_is_larger_than_its_client_takes_while_it_sends() {
             .write_all(format!("HTTP/1.1 401 No\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
         std::thread::park();
     });
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let proxy = Proxy::serving(streaming(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 20000000", &"x".repeat(20_000_000)));
     let response = client.receive(false).unwrap();
@@ -251,8 +262,7 @@ fn tiny_chunks_arrive_in_larger_ones() {
         tell.lock().unwrap().send(chunks).unwrap();
         stream.write_all(&ok("done")).unwrap();
     });
-    let limits = Limits { replayable_body: 1000, ..Limits::default() };
-    let proxy = Proxy::serving(limits, &[origin.address]);
+    let proxy = Proxy::serving(streaming(), &[origin.address]);
     let body = "1\r\nx\r\n".repeat(20_000) + "0\r\n\r\n";
     let mut client = Client::new(proxy.http);
     assert_eq!(client.ask(&post("Transfer-Encoding: chunked", &body)).text(), "done");
@@ -290,5 +300,58 @@ fn a_backend_may_answer_499_and_the_date_is_ours() {
         assert_eq!((response.status, response.text()), (499, "hi"));
         let dates = response.all("date");
         assert!(dates.len() == 1 && dates[0].ends_with(" GMT") && !dates[0].contains("1970"), "{dates:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_long_is_413_however_it_says_so() {
+    let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
+    assert_eq!(Limits::default().sizes.body, 1 << 20, "proxy-body-size of ingress-nginx");
+    let limits = Limits { sizes: Sizes { body: 50_000, ..Sizes::default() }, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    for (size, status) in [(50_000, 200), (50_001, 413)] {
+        let body = "x".repeat(size);
+        let chunks = format!("{size:x}\r\n{body}\r\n0\r\n\r\n");
+        for request in [
+            post(&format!("Content-Length: {size}"), &body),
+            post("Transfer-Encoding: chunked", &chunks),
+            post("Transfer-Encoding: chunked\r\nContent-Type: application/grpc", &chunks),
+        ] {
+            let mut client = Client::new(proxy.http);
+            let response = client.ask(&request);
+            let streamed = request.contains("grpc");
+            assert_eq!(response.status, status, "{size} {streamed}");
+            if status == 413 {
+                assert!(response.text().contains("<center><h1>413 Request Entity Too Large</h1></center>"));
+                assert_eq!(response.all("connection"), ["close"]);
+            }
+        }
+    }
+    // Nobody is told to send what nobody will read.
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 50001\r\nExpect: 100-continue", ""));
+    assert_eq!(client.receive(false).unwrap().status, 413);
+    assert!(origin.seen().iter().all(|seen| seen.body.len() == 50_000));
+}
+
+#[test]
+fn a_body_without_room_is_503_and_harms_nobody_else() {
+    let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
+    let large = "x".repeat(60_000);
+    let large = post(&format!("Content-Length: {}", large.len()), &large);
+    let small = post("Content-Length: 5", "small");
+    let full = Spill::new(std::env::temp_dir(), 50_000);
+    for spill in [full, Spill::into_dir("/nowhere/at/all".into())] {
+        let budgets = Budgets { spill: spill.clone(), ..Budgets::default() };
+        let mut proxy = Proxy::within(Limits::default(), budgets);
+        proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+        proxy.endpoints("echo", &[origin.address]);
+        for _ in 0..3 {
+            let mut client = Client::new(proxy.http);
+            assert_eq!(client.ask(&small).text(), "5");
+            assert_eq!(client.ask(&large).status, 503);
+        }
+        assert_eq!(proxy.metrics.worker(0).failures[Kind::NoRoom as usize].value(), 3);
+        assert_eq!(spill.used(), 0);
     }
 }

@@ -183,7 +183,7 @@ fn bomb(first: bool, references: usize) -> Vec<u8> {
 #[test]
 fn what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold() {
     let origin = Origin::says("hello");
-    let budgets = Budgets { bytes: Budget::new(64 << 20) };
+    let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
     let proxy = Proxy::within(Limits::default(), budgets.clone());
     let mut proxy = proxy;
     proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
@@ -226,7 +226,7 @@ fn a_header_list_has_32_kibibytes() {
 #[test]
 fn without_memory_the_new_is_refused_and_the_rest_goes_on() {
     let origin = Origin::says("hello");
-    let budgets = Budgets { bytes: Budget::new(16 * 1024) };
+    let budgets = Budgets { bytes: Budget::new(16 * 1024), ..Budgets::default() };
     let mut proxy = Proxy::within(Limits::default(), budgets.clone());
     proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);

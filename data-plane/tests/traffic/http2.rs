@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use data_plane::codec::error::Kind;
 use data_plane::local::Limits;
+use data_plane::table::Sizes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -43,7 +44,8 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn a_stream_is_a_request_like_any_other() {
     let origin = Origin::new(|seen| (ok(&format!("{} {}", seen.line(), seen.body.len())), true));
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let sizes = Sizes { body: 0, ..Sizes::default() };
+    let proxy = Proxy::serving(Limits { sizes, ..Limits::default() }, &[origin.address]);
     run(async {
         let mut sender = prior_knowledge(proxy.http).await;
         let mut get = request(Method::GET, "http://a.test/x?y=1", "");

@@ -218,3 +218,45 @@ fn endpoints_that_all_leave_while_a_body_is_read_are_503() {
     assert_eq!(client.receive(false).unwrap().status, 503);
     assert_eq!(origin.seen().len(), 0);
 }
+
+/// A request with so long a body.
+fn long(method: &str, length: usize, more: &str) -> String {
+    let body = "x".repeat(length);
+    format!("{method} / HTTP/1.1\r\nHost: a.test\r\n{more}Content-Length: {length}\r\n\r\n{body}")
+}
+
+#[test]
+fn a_body_of_any_length_is_sent_again_from_its_beginning() {
+    let dying = once_then("", 1);
+    let proxy = Proxy::serving(Limits::default(), &[dying.address, refusing()]);
+    let mut client = Client::new(proxy.http);
+    for length in [100, 100_000, 1_000_000] {
+        for _ in 0..6 {
+            assert_eq!(client.ask(&long("PUT", length, "")).text(), "once", "{length}");
+        }
+    }
+    let seen = dying.seen();
+    assert!(seen.iter().all(|seen| seen.all("content-length") == [seen.body.len().to_string()]));
+}
+
+#[test]
+fn a_streamed_body_that_is_partly_gone_is_never_sent_again() {
+    // Reads some of the body, and cuts the connection.
+    let cutting = Origin::raw(|mut stream, _, seen| {
+        let mut some = vec![0; 20_000];
+        std::io::Read::read_exact(&mut stream, &mut some).unwrap();
+        seen.lock().unwrap().push(Seen { connection: 0, head: String::new(), body: some });
+    });
+    let good = Origin::says("good");
+    let proxy = Proxy::serving(Limits::default(), &[cutting.address, good.address]);
+    let statuses: Vec<u16> = (0..8)
+        .map(|_| {
+            let mut client = Client::new(proxy.http);
+            client.ask(&long("PUT", 500_000, "Content-Type: application/grpc+proto\r\n")).status
+        })
+        .collect();
+    let of = |status| statuses.iter().filter(|it| **it == status).count();
+    assert_eq!((of(502), of(200)), (4, 4));
+    assert_eq!((cutting.seen().len(), good.seen().len()), (4, 4));
+    assert!(good.seen().iter().all(|seen| seen.body.len() == 500_000));
+}

@@ -8,7 +8,7 @@ use crate::codec::head::RequestHead;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::timer::Timer;
-use crate::table::{PathEntry, Timeouts};
+use crate::table::{PathEntry, Sizes, Timeouts};
 
 /// Where a request came from, and what it may use.
 #[derive(Clone, Copy)]
@@ -36,6 +36,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_tls: bool,
     /// Its location's, else the worker's.
     pub(super) timeouts: Timeouts,
+    /// Likewise.
+    pub(super) sizes: Sizes,
 }
 
 impl<'a> Exchange<'a> {
@@ -43,8 +45,18 @@ impl<'a> Exchange<'a> {
     pub(crate) fn new(call: Call<'a>, account: &'a mut Account) -> Option<Self> {
         let Account { head, location, tally, .. } = account;
         let head = head.as_deref_mut()?;
-        let timeouts = call.server.local.limits.timeouts;
-        Some(Self { call, head, location, tally, normal: None, target: None, has_tls: false, timeouts })
+        let (timeouts, sizes) = (call.server.local.limits.timeouts, call.server.local.limits.sizes);
+        Some(Self {
+            call,
+            head,
+            location,
+            tally,
+            normal: None,
+            target: None,
+            has_tls: false,
+            timeouts,
+            sizes,
+        })
     }
 
     /// The path by which it is routed: decoded, without dot segments and repeated slashes.

@@ -8,7 +8,7 @@ use super::{Call, Exchange};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError, Retry};
 use crate::codec::h1::write_request;
-use crate::codec::head::Method;
+use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::table::{BackendCell, Endpoint};
 use crate::upstream;
@@ -49,9 +49,13 @@ async fn attempt<B: RequestBody>(
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
-    let Exchange { call, head, tally, timeouts, .. } = exchange;
+    let Exchange { call, head, tally, timeouts, sizes, .. } = exchange;
     let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
-    let (mut payload, framing) = Payload::prepare(body, head.framing, &server.local.limits, timer).await?;
+    let mut sizes = *sizes;
+    // These speak both ways at once: who waits for the end of what the client says may wait for ever.
+    sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
+    let prepared = Payload::prepare(body, head.framing, sizes, &server.local, timer).await;
+    let (mut payload, framing) = prepared.inspect_err(|error| server.local.metrics.failed(error.kind))?;
     let writer = write_request(
         text,
         head,
@@ -68,7 +72,7 @@ async fn attempt<B: RequestBody>(
     };
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
-    let once = !idempotent || !matches!(payload, Payload::Whole { .. });
+    let once = !idempotent || !payload.is_kept();
     let mut tries = timeouts.tries;
     let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
@@ -108,6 +112,14 @@ async fn attempt<B: RequestBody>(
         fresh |= dead;
         server.local.metrics.retries.add(1);
     }
+}
+
+/// Whether a request is gRPC's, by its content type.
+fn is_grpc(head: &RequestHead) -> bool {
+    let kind = head.fields.get(Known::ContentType);
+    kind.is_some_and(|kind| {
+        kind.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+    })
 }
 
 /// Whether another endpoint may be asked.

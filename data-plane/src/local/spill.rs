@@ -1,0 +1,146 @@
+//! Bodies that do not fit in memory: files that nobody but their request can open, and that end with it.
+//!
+//! Written on a thread that may wait for the disk, in parts that are bounded; read where they are needed, from the memory
+//! that the kernel keeps of what was just written.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shared::budget::{Budget, Held};
+
+/// Bytes of a file that are read at a time.
+const PART: usize = 16 * 1024;
+
+/// Bytes that all files may have together where nobody says so.
+const TOTAL: usize = 1 << 30;
+
+/// Where they go, and how much of them there may be.
+#[derive(Clone, Debug)]
+pub struct Spill {
+    dir: PathBuf,
+    budget: Budget,
+}
+
+impl Spill {
+    /// Into a folder, so many bytes in all.
+    pub fn new(dir: PathBuf, bytes: usize) -> Self {
+        Self { dir, budget: Budget::new(bytes) }
+    }
+
+    /// Into a folder, with the default for all.
+    pub fn into_dir(dir: PathBuf) -> Self {
+        Self::new(dir, TOTAL)
+    }
+
+    /// Bytes that are there now.
+    pub fn used(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// A file without bytes.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to.
+    pub(crate) async fn file(&self) -> io::Result<SpillFile> {
+        let dir = self.dir.clone();
+        let file = blocking(move || tempfile::tempfile_in(dir)).await?;
+        let held = self.budget.take(0).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(SpillFile { file: Arc::new(file), held })
+    }
+}
+
+/// One body. The file has no name; it is gone with this.
+#[derive(Debug)]
+pub(crate) struct SpillFile {
+    file: Arc<File>,
+    held: Held,
+}
+
+impl SpillFile {
+    /// Adds to its end.
+    ///
+    /// # Errors
+    /// Where there is no room for it.
+    pub(crate) async fn append(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
+        let pieces: Vec<Bytes> = pieces.into_iter().collect();
+        let from = self.held.amount();
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        if !self.held.resize(from + length) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = Arc::clone(&self.file);
+        blocking(move || {
+            let mut at = from as u64;
+            for piece in &pieces {
+                file.write_all_at(piece, at)?;
+                at += piece.len() as u64;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Its bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.held.amount() as u64
+    }
+
+    /// The part at a place; `None` at the end.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn part(&self, place: usize) -> io::Result<Option<Bytes>> {
+        let from = place.saturating_mul(PART);
+        let length = self.held.amount().saturating_sub(from).min(PART);
+        if length == 0 {
+            return Ok(None);
+        }
+        let mut part = vec![0; length];
+        self.file.read_exact_at(&mut part, from as u64)?;
+        Ok(Some(part.into()))
+    }
+}
+
+/// Does what may wait for the disk where nobody else waits for it.
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let spill = Spill::new(dir.path().to_owned(), 100_000);
+        let mut file = spill.file().await.unwrap();
+        let text: Vec<u8> = (0..50_000_u32).map(|n| n as u8).collect();
+        for pieces in text.chunks(7_000) {
+            file.append(pieces.chunks(3_000).map(Bytes::copy_from_slice)).await.unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "it has no name");
+        let parts: Vec<Bytes> = (0..).map_while(|place| file.part(place).unwrap()).collect();
+        assert_eq!((parts.concat(), file.length(), spill.used()), (text, 50_000, 50_000));
+        let mut other = spill.file().await.unwrap();
+        let error = other.append([Bytes::from_static(&[0; 50_001])]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        drop(file);
+        assert_eq!(spill.used(), 0);
+        other.append([Bytes::from_static(&[0; 50_001])]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_refuses_is_an_error() {
+        let spill = Spill::new("/nowhere/at/all".into(), 100);
+        assert!(spill.file().await.is_err());
+        let spill = Spill::new(std::env::temp_dir(), 100);
+        let mut file = spill.file().await.unwrap();
+        file.file = Arc::new(File::open("/dev/null").unwrap());
+        assert!(file.append([Bytes::from_static(b"x")]).await.is_err());
+    }
+}
