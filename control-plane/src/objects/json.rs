@@ -13,6 +13,7 @@ use shared::name::ObjectName;
 use super::{Metadata, Object, ObjectKind};
 
 mod path;
+mod words;
 
 impl ObjectKind {
     /// The API version that is read.
@@ -69,16 +70,9 @@ pub fn decode(kind: ObjectKind, text: &str) -> Result<Object, DecodeError> {
 impl DecodeError {
     /// From what the JSON reader says of `text`; `secret` leaves out what may quote a value.
     pub(crate) fn new(error: &serde_json::Error, text: &str, secret: bool) -> Self {
-        let reason = if secret && error.is_data() {
-            "expected what a Secret has there, and something else came".to_owned()
-        } else {
-            // The position is told apart, and counts within a document where people count within a file.
-            let said = error.to_string();
-            said.rfind(" at line ").map_or(said.as_str(), |end| &said[..end]).to_owned()
-        };
         let field =
             if error.is_data() { path::at(text, error.line(), error.column()) } else { String::new() };
-        Self { field, reason, line: error.line().max(1) }
+        Self { field, reason: words::of(error, secret), line: error.line().max(1) }
     }
 }
 
@@ -193,7 +187,7 @@ mod tests {
         let error = decode(ObjectKind::Ingress, &bad).unwrap_err();
         assert_eq!(error.field, "spec.rules[0].http.paths[0].backend.service.port.number");
         assert_eq!(error.line, 3);
-        assert_eq!(error.reason, r#"invalid type: string "http", expected i32"#);
+        assert_eq!(error.reason, r#"expected a whole number, got "http""#);
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! What the JSON reader says, in words of ours: what was expected and what came, without its names of types.
+//!
+//! **Invariant:** no value of a Secret is repeated.
+
+use serde_json::error::Category;
+
+/// More of a value than this is not repeated.
+const MAX_SHOWN: usize = 60;
+
+/// Why a text cannot be read, without its place. `secret` leaves out what may be a value.
+pub(super) fn of(error: &serde_json::Error, secret: bool) -> String {
+    match error.classify() {
+        Category::Eof => "expected JSON, and it ends too early".to_owned(),
+        Category::Syntax | Category::Io => "expected JSON, and something else is there".to_owned(),
+        Category::Data => {
+            let said = error.to_string();
+            data(said.rfind(" at line ").map_or(said.as_str(), |end| &said[..end]), secret)
+        }
+    }
+}
+
+fn data(said: &str, secret: bool) -> String {
+    let mismatch = ["invalid type: ", "invalid value: "].iter().find_map(|start| said.strip_prefix(start));
+    if let Some((came, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
+        return format!("expected {}, got {}", kind(expected), value(came, secret));
+    }
+    if let Some(rest) = said.strip_prefix("unknown variant ")
+        && let Some((came, expected)) = rest.split_once(", expected ")
+    {
+        let expected = expected.replace('`', "").replace("one of ", "");
+        return format!("expected one of {expected}, got {}", quoted(came.trim_matches('`'), secret));
+    }
+    if let Some(field) = said.strip_prefix("duplicate field ") {
+        return format!("expected each field once, got {} twice", field.trim_matches('`'));
+    }
+    if said.contains("IntOrString") {
+        return "expected a number or a name, got something else".to_owned();
+    }
+    "expected something else there".to_owned()
+}
+
+/// What the reader calls a type.
+fn kind(expected: &str) -> &'static str {
+    match expected {
+        "a string" | "string" | "a borrowed string" | "a str" => "text",
+        "a boolean" | "bool" => "true or false",
+        "a sequence" | "sequence" => "a list",
+        "a map" | "map" => "a mapping",
+        it if it.starts_with("struct ") => "a mapping",
+        it if it.starts_with("enum ") || it.contains("identifier") => "a name",
+        it if it.starts_with(['i', 'u']) && it[1..].parse::<u8>().is_ok() => "a whole number",
+        _ => "something else",
+    }
+}
+
+/// What the reader calls a value: `string "http"`, `map`.
+fn value(came: &str, secret: bool) -> String {
+    let (what, shown) = came.split_once(' ').unwrap_or((came, ""));
+    match what {
+        "string" => quoted(shown.trim_matches('"'), secret),
+        "integer" | "floating" | "boolean" if secret => "something else".to_owned(),
+        "integer" | "floating" | "boolean" => {
+            shown.rsplit(' ').next().unwrap_or_default().trim_matches('`').to_owned()
+        }
+        "map" | "struct" => "a mapping".to_owned(),
+        "sequence" => "a list".to_owned(),
+        "null" | "unit" => "nothing".to_owned(),
+        _ => "something else".to_owned(),
+    }
+}
+
+fn quoted(text: &str, secret: bool) -> String {
+    if secret {
+        return "text".to_owned();
+    }
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("\"{}..\"", &text[..end]),
+        None => format!("\"{text}\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+    use crate::objects::{EndpointSlice, Ingress, Secret, Service};
+
+    fn said<T: serde::de::DeserializeOwned>(text: &str, secret: bool) -> String {
+        of(&serde_json::from_str::<T>(text).err().unwrap(), secret)
+    }
+
+    #[test]
+    fn words_are_ours() {
+        let service = |port: &str| format!(r#"{{"spec":{{"ports":[{{"port":{port}}}]}}}}"#);
+        for (came, expected) in [
+            (r#""http""#, r#"expected a whole number, got "http""#),
+            ("99999999999", "expected a whole number, got 99999999999"),
+            ("1.5", "expected a whole number, got 1.5"),
+            ("true", "expected a whole number, got true"),
+            ("[]", "expected a whole number, got a list"),
+            ("{}", "expected a whole number, got a mapping"),
+        ] {
+            assert_eq!(said::<Service>(&service(came), false), expected);
+        }
+        assert_eq!(
+            said::<Service>(r#"{"spec":{"ports":[{"targetPort":[]}]}}"#, false),
+            "expected a number or a name, got something else"
+        );
+        let path = r#"{"spec":{"rules":[{"http":{"paths":[{"pathType":"Regex"}]}}]}}"#;
+        assert_eq!(
+            said::<Ingress>(path, false),
+            r#"expected one of Exact, Prefix, ImplementationSpecific, got "Regex""#
+        );
+        let backend = r#"{"spec":{"defaultBackend":{"service":"web"}}}"#;
+        assert_eq!(said::<Ingress>(backend, false), r#"expected a mapping, got "web""#);
+        assert_eq!(
+            said::<EndpointSlice>(r#"{"endpoints":[{"conditions":{"ready":"yes"}}]}"#, false),
+            r#"expected true or false, got "yes""#
+        );
+        assert_eq!(
+            said::<Ingress>(r#"{"spec":{},"spec":{}}"#, false),
+            "expected each field once, got spec twice"
+        );
+        assert_eq!(said::<Ingress>(r#"{"spec":"#, false), "expected JSON, and it ends too early");
+        assert_eq!(said::<Ingress>(r#"{"spec"!"#, false), "expected JSON, and something else is there");
+        let long = format!(r#"{{"spec":"{}"}}"#, "é".repeat(1000));
+        assert!(said::<Ingress>(&long, false).len() < 200);
+    }
+
+    #[test]
+    fn a_secret_is_kept() {
+        for text in [r#"{"data":"hunter2"}"#, r#"{"data":{"a":7654321}}"#, r#"{"data":{"a":["hunter2"]}}"#] {
+            let said = said::<Secret>(text, true);
+            assert!(!said.contains("hunter2") && !said.contains("7654321"), "{said}");
+        }
+    }
+}
