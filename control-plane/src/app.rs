@@ -24,7 +24,7 @@ use crate::event::{Inputs, Wants};
 use crate::index::{self, Index};
 use crate::inspect::Inspect;
 use crate::kube::{KubeOptions, KubeSource};
-use crate::manifests::FolderSource;
+use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
 use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
 use crate::problem::Problems;
@@ -44,7 +44,19 @@ const LEAVING: Duration = Duration::from_secs(5);
 /// # Errors
 /// Where the arguments do not fit together, an address is taken, the source is not usable, or a task fails.
 pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-    start(args).await?.until(shutdown).await
+    start(args, None).await?.until(shutdown).await
+}
+
+/// As [`run`], with somebody beside the folder that is read.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_beside(
+    args: Args,
+    companion: Companion,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    start(args, Some(companion)).await?.until(shutdown).await
 }
 
 /// A control plane under way.
@@ -63,7 +75,7 @@ pub struct Running {
 ///
 /// # Errors
 /// As [`run`].
-pub async fn start(args: Args) -> anyhow::Result<Running> {
+pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<Running> {
     let Args {
         ref manifests,
         ref kubeconfig,
@@ -118,7 +130,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let (problems, known) = watch::channel(Problems::default());
     let source = match manifests {
         Some(dir) => {
-            let source = open_folder(dir, state_dir.as_deref())?;
+            let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
             let freshness = source.freshness();
             tasks.spawn("manifests", source.run(inputs, wanted, asked));
             freshness

@@ -31,6 +31,20 @@ pub enum Event {
         /// What is wrong with it.
         problem: Problem,
     },
+    /// The object is what it was, and stands elsewhere now.
+    Moved {
+        /// Which object.
+        object: ObjectRef,
+        /// Where it stands.
+        location: Arc<str>,
+    },
+    /// What is wrong with the documents of a file beyond what is told of its objects; nothing where all is well.
+    Noted {
+        /// The file.
+        file: Arc<str>,
+        /// All that is wrong.
+        problems: Vec<Problem>,
+    },
     /// The object is no more.
     Deleted(ObjectRef),
     /// A hold is on record.

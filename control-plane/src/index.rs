@@ -134,6 +134,8 @@ impl Index {
     /// While a compile is under way, whatever happens becomes part of it.
     pub fn apply(&mut self, event: Event) {
         let reference = match &event {
+            Event::Moved { object, location } => return self.note_place(object, location),
+            Event::Noted { file, problems } => return self.note_file(file, problems),
             Event::Applied { object, .. } | Event::Held(crate::event::Hold { object }) => object.reference(),
             Event::Broken { object, .. } | Event::Deleted(object) | Event::Released(object) => object.clone(),
         };
@@ -145,6 +147,7 @@ impl Index {
             Event::Deleted(_) => slot.delete(),
             Event::Held(hold) => slot.held(hold.object),
             Event::Released(_) => slot.released(),
+            Event::Moved { .. } | Event::Noted { .. } => false,
         };
         if !is_news {
             self.objects.forget_if_void(&reference);

@@ -1,8 +1,8 @@
 //! The source that reads a folder of manifests, for who has no cluster.
 //!
-//! Owns the folder: what is in it (`folder`), how its files are read (`document`), when (`notice`, `disk`, `reader`),
-//! and the holds on record beside it (`record`). Every `*.yaml`, `*.yml` and `*.json` below the folder counts, sub-folders
-//! included, dot-files not. A file that parses replaces its objects whole; an empty one has none; what a bad one had
+//! Owns the folder: what is in it (`folder`), how its files are read (`document`, `legacy`, `defaults`), when (`notice`,
+//! `watches`, `tree`, `disk`, `backlog`, `reader`), and the holds on record beside it (`record`). Every `*.yaml`, `*.yml`
+//! and `*.json` below the folder counts, sub-folders and what links lead to included, dot-files not. A file that parses replaces its objects whole; an empty one has none; what a bad one had
 //! stays, as broken. Files deleted or rewritten are announcements; files that are merely absent when the whole folder is
 //! read again are not, and obey [`crate::removal`].
 //!
@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -22,13 +23,17 @@ use crate::event::{Event, HoldRequest, Input};
 use crate::event::{Inputs, Wants};
 use crate::freshness::Freshness;
 
+mod backlog;
 mod defaults;
 mod disk;
 mod document;
 mod folder;
+mod legacy;
 mod notice;
 mod reader;
 mod record;
+mod tree;
+mod watches;
 
 /// Why a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +46,6 @@ pub enum FolderError {
         path: PathBuf,
         /// Why.
         source: io::Error,
-    },
-    /// The kernel does not tell of changes.
-    #[error("the folder {} cannot be watched for changes: {source}", path.display())]
-    Unwatchable {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: notify::Error,
     },
     /// The records of decisions cannot be listed.
     #[error("the decisions in {} cannot be read: {source}", path.display())]
@@ -63,6 +60,18 @@ pub enum FolderError {
     Closed,
 }
 
+/// Who runs beside a folder, hears what is in it, and adds what nobody wrote down: `firth up` plays Services.
+///
+/// Each time something is heard is answered once, with nothing where nothing is added. The first answer belongs to the
+/// first reading of the folder: before it no list is complete.
+#[derive(Debug)]
+pub struct Companion {
+    /// What the folder says. The first time all of it, even where that is nothing.
+    pub heard: mpsc::Sender<Vec<Event>>,
+    /// What is added. Nobody else may have objects of these names.
+    pub added: mpsc::Receiver<Vec<Event>>,
+}
+
 /// Reads a folder, and tells of what changes in it.
 #[derive(Debug)]
 pub struct FolderSource {
@@ -72,6 +81,9 @@ pub struct FolderSource {
     records: Records,
     folder: Folder,
     on_record: Vec<Event>,
+    companion: Option<Companion>,
+    /// How often stamps are compared.
+    pace: Option<Duration>,
     freshness: Freshness,
 }
 
@@ -86,21 +98,30 @@ impl FolderSource {
         // Absolute, for the events' paths are compared with it and the working folder may change.
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
         let notice = Notice::new(dir.clone());
-        let watcher = notify::recommended_watcher(notice.clone())
-            .map_err(|source| FolderError::Unwatchable { path: dir.clone(), source })?;
+        let watcher = notify::recommended_watcher(notice.clone());
+        if let Err(error) = &watcher {
+            tracing::warn!("the kernel tells of no changes, they are found a few seconds later: {error}");
+        }
         let records = Records::new(state_dir.as_deref());
         let loaded = records
             .load()
             .map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
         Ok(Self {
-            disk: Disk::new(dir.clone(), watcher),
+            disk: Disk::new(dir.clone(), watcher.ok()),
             dir,
             notice,
             records,
             folder: Folder::new(loaded.by_file),
             on_record: loaded.events,
+            companion: None,
+            pace: Some(reader::PACE),
             freshness: Freshness::default(),
         })
+    }
+
+    /// With somebody beside it.
+    pub fn beside(self, companion: Option<Companion>) -> Self {
+        Self { companion, ..self }
     }
 
     /// Its health, for metrics and readiness.
@@ -120,7 +141,7 @@ impl FolderSource {
         wants: watch::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
     ) -> Result<(), FolderError> {
-        let Self { dir, disk, notice, records, folder, on_record, freshness } = self;
+        let Self { dir, disk, notice, records, folder, on_record, companion, pace, freshness } = self;
         if !records.are_kept() {
             tracing::info!(
                 "without a state folder holds end with the process: a restart starts from what is on disk"
@@ -128,9 +149,10 @@ impl FolderSource {
         }
         let objects = inputs.objects.clone();
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
+        reader.set_companion(companion);
         reader.start(on_record).await?;
         tokio::select! {
-            ended = reader.follow(holds) => ended,
+            ended = reader.follow(holds, pace) => ended,
             ended = settle(wants, objects) => ended,
         }
     }

@@ -50,11 +50,36 @@ impl Fault {
     }
 }
 
+/// What a problem is about.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Subject {
+    /// An object.
+    Object(ObjectRef),
+    /// A file of a folder, by its path in there, of which nobody can tell what objects it should have.
+    File(Arc<str>),
+}
+
+impl From<ObjectRef> for Subject {
+    fn from(object: ObjectRef) -> Self {
+        Self::Object(object)
+    }
+}
+
+/// `Ingress default/web`, `file web.yaml`.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(object) => object.fmt(f),
+            Self::File(path) => write!(f, "file {}", path.escape_debug()),
+        }
+    }
+}
+
 /// One thing that the owner of an object should know.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Problem {
-    /// Which object.
-    pub object: ObjectRef,
+    /// What it is about.
+    pub object: Subject,
     /// Path of the field: `metadata.annotations[nginx.ingress.kubernetes.io/auth-url]`. Empty: the object as a whole.
     pub field: String,
     /// How bad it is.
@@ -78,7 +103,7 @@ impl fmt::Display for Problem {
 }
 
 /// What is wrong with objects. A clone is cheap.
-pub type Problems = OrdMap<ObjectRef, Arc<[Problem]>>;
+pub type Problems = OrdMap<Subject, Arc<[Problem]>>;
 
 /// How many characters of a tenant's text are shown.
 const SHOWN: usize = 120;

@@ -15,8 +15,7 @@ use shared::name::ObjectName;
 use super::Index;
 use super::objects::reference;
 use crate::objects::{Ingress, IngressClass, ObjectKind};
-use crate::problem::Fault;
-use crate::problem::{Problem, Severity};
+use crate::problem::{Fault, Problem, Severity};
 
 /// Annotation that names the class of an Ingress without `spec.ingressClassName`.
 pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -105,6 +104,22 @@ impl Index {
         }
     }
 
+    /// What the owner of an Ingress should know though it is served: a cluster would not do so by itself.
+    pub(super) fn classless_fault(&self, ingress: &Ingress) -> Option<Fault> {
+        let is_odd = self.options.folder
+            && self.options.watch_without_class
+            && matches!(Named::of(ingress), Named::Nothing)
+            && self.classes.default_class().is_none();
+        is_odd.then(|| {
+            let class = &self.options.ingress_class;
+            let reason = format!(
+                "names no class, and is served because --watch-ingress-without-class is on: with one (ingressClassName: \
+                 {class}) it is in a cluster too"
+            );
+            Fault::new(Severity::Warning, "spec.ingressClassName", reason)
+        })
+    }
+
     fn belonging(&self, ingress: &Ingress) -> Belonging {
         let annotation = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
         match Named::of(ingress) {
@@ -174,7 +189,7 @@ impl Index {
     pub(super) fn assumed_class(&self, name: &ObjectName) -> Option<Problem> {
         let is_asked_for = || self.ingresses.next_of_class(&name.name, None).is_some();
         (self.assumes(&name.name) && is_asked_for()).then(|| Problem {
-            object: reference(ObjectKind::IngressClass, name),
+            object: reference(ObjectKind::IngressClass, name).into(),
             field: String::new(),
             severity: Severity::Warning,
             reason: format!(

@@ -9,7 +9,7 @@ use super::Index;
 use super::slot::{Present, Slot};
 use crate::compile::claim::Claim;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{Fault, Problem, Severity, bounded};
+use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 
 /// How many problems of one object are listed.
 const MOST: usize = 100;
@@ -20,13 +20,34 @@ impl Index {
         let mut problems = self.problems_of(object);
         problems.sort();
         problems.dedup();
-        if problems.is_empty() {
-            return self.problems.remove(object).is_some();
+        self.set_problems(object.clone().into(), problems)
+    }
+
+    /// Takes in where an object stands. What is wrong with it stands there too.
+    pub(super) fn note_place(&mut self, object: &ObjectRef, location: &Arc<str>) {
+        let Some(slot) = self.objects.get_mut(object) else {
+            return;
+        };
+        slot.moved(Arc::clone(location));
+        if self.problems.contains_key(&Subject::Object(object.clone())) {
+            self.dirty.problems.insert(object.clone());
         }
-        if self.problems.get(object).is_some_and(|before| **before == *problems) {
+    }
+
+    /// Takes in what is wrong with a file.
+    pub(super) fn note_file(&mut self, file: &Arc<str>, problems: &[Problem]) {
+        let changed = self.set_problems(Subject::File(Arc::clone(file)), problems.to_vec());
+        self.problems_changed |= changed;
+    }
+
+    fn set_problems(&mut self, subject: Subject, problems: Vec<Problem>) -> bool {
+        if problems.is_empty() {
+            return self.problems.remove(&subject).is_some();
+        }
+        if self.problems.get(&subject).is_some_and(|before| **before == *problems) {
             return false;
         }
-        self.problems.insert(object.clone(), Arc::from(problems));
+        self.problems.insert(subject, Arc::from(problems));
         true
     }
 
@@ -50,7 +71,7 @@ impl Index {
     fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
         if self.is_missing_default_certificate(object) {
             return vec![Problem {
-                object: object.clone(),
+                object: object.clone().into(),
                 field: String::new(),
                 severity: Severity::Warning,
                 reason:
@@ -94,7 +115,12 @@ impl Index {
                 | ObjectKind::Secret => Vec::new(),
             },
         };
-        bounded(faults, MOST).into_iter().map(|fault| problem(object, slot, fault)).collect()
+        let classless = match slot.in_use() {
+            Some(Object::Ingress(ingress)) => self.classless_fault(ingress),
+            _ => None,
+        };
+        let faults = bounded(faults, MOST).into_iter().chain(classless);
+        faults.map(|fault| problem(object, slot, fault)).collect()
     }
 
     /// Nobody but the fleet's operator names that Secret, so no Ingress can tell.
@@ -225,5 +251,5 @@ impl Index {
 
 fn problem(object: &ObjectRef, slot: &Slot, fault: Fault) -> Problem {
     let Fault { severity, field, reason } = fault;
-    Problem { object: object.clone(), field, severity, reason, location: slot.location.to_string() }
+    Problem { object: object.clone().into(), field, severity, reason, location: slot.location.to_string() }
 }

@@ -128,6 +128,11 @@ impl Slot {
         true
     }
 
+    /// The newest version stands elsewhere now.
+    pub(super) fn moved(&mut self, location: Arc<str>) {
+        self.location = location;
+    }
+
     /// The newest version cannot be read.
     pub(super) fn break_off(&mut self, uid: Arc<str>, problem: Problem) -> bool {
         self.keep_good(&uid);

@@ -251,13 +251,13 @@ async fn problems_are_listed_by_object() {
         name: shared::name::ObjectName::new("default", "web"),
     };
     let problem = Problem {
-        object: object.clone(),
+        object: object.clone().into(),
         field: "spec.rules".to_owned(),
         severity: Severity::Rejected,
         reason: "odd".to_owned(),
         location: "a.yaml:3".to_owned(),
     };
-    bench.problems.send_modify(|problems| drop(problems.insert(object, vec![problem].into())));
+    bench.problems.send_modify(|problems| drop(problems.insert(object.into(), vec![problem].into())));
     let request = Request::new(inspect::ListProblemsRequest {});
     let answer = bench.inspect.list_problems(request).await.unwrap().into_inner();
     assert_eq!(answer.problems[0].object, "Ingress default/web");

@@ -51,7 +51,7 @@ impl Decode for Whole {
         };
         let Identity { name, uid, resource_version } = Identity::read(text)?;
         let problem = Problem {
-            object: ObjectRef { kind: self.0, name: name.clone() },
+            object: ObjectRef { kind: self.0, name: name.clone() }.into(),
             field: error.field,
             severity: Severity::Rejected,
             reason: error.reason,

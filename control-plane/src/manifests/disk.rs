@@ -1,173 +1,329 @@
-//! The folder on the disk: walks it, reads its files, and asks the kernel to be told of changes.
+//! The folder on the disk: which of its files changed since they were read, by what the kernel tells and by stamps.
 //!
-//! Read are `*.yaml`, `*.yml` and `*.json` in the folder and the folders in it. Names with a dot in front are not:
-//! writers rename into place. Links to files are followed, links to folders are not, for they may lead in a circle.
+//! What the kernel tells of is looked at alone; where a folder or a link is concerned, all stamps are compared, which
+//! reads only what differs. That comparison is made every few seconds too, told or not.
 //!
-//! **Invariant:** a folder is watched before it is listed, so that nothing falls between the two.
+//! **Invariant:** after a look at everything, what was told is what stands on the disk, whatever happened in between.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Component, Path as FilePath, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecommendedWatcher;
+use shared::clock;
 
-use super::document;
-use super::folder::{Content, Path};
+use super::folder::Path;
 use super::notice::Touched;
+use super::tree::{self, Stamp, Trail, Tree, is_absent, is_manifest};
+use super::watches::Watches;
 
 /// A file larger than this, in bytes, is not read: it is no manifest.
 const MAX_FILE: u64 = 256 << 20;
 
-/// What a look found, by path.
-pub(super) type Found = BTreeMap<Path, Content>;
+/// Within this many seconds of a change another one may leave the same stamp: clocks of file systems tick slowly.
+const TICK: i64 = 2;
 
-/// What a look at everything found.
+/// What is at a path now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Raw {
+    /// Nothing.
+    Gone,
+    /// A file with this text.
+    Text(String),
+    /// A file, but it cannot be read; why.
+    Unreadable(String),
+}
+
+/// What a look found, by path.
+pub(super) type Found = BTreeMap<Path, Raw>;
+
+/// What is different on the disk.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) found: Found,
-    /// Folders that are there but could not be read: nobody knows what is in them and below.
-    pub(super) unread: BTreeSet<Path>,
+    /// What was found of all, where all of the folder was looked at.
+    pub(super) whole: Option<Whole>,
 }
 
-impl Scan {
+/// All of the folder, but for contents.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    /// The files that are there, or may come back in a moment.
+    pub(super) present: BTreeSet<Path>,
+    /// Folders that are there but could not be read, and why.
+    pub(super) unread: BTreeMap<Path, String>,
+    /// What looks as if it were to be read and is not, and why.
+    pub(super) skipped: BTreeMap<Path, String>,
+}
+
+impl Whole {
     /// Whether a file was not looked for: its absence says nothing.
     pub(super) fn is_unread(&self, file: &str) -> bool {
-        let mut folders = file.rmatch_indices('/').map(|(at, _)| &file[..at]);
-        folders.any(|folder| self.unread.contains(folder))
+        self.unread.keys().any(|folder| is_at_or_below(file, folder))
     }
 }
 
-/// The folder, and the watch on it.
+/// How much of what differs is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patience {
+    /// All.
+    None,
+    /// Files that are being written are left until the kernel tells that they are closed.
+    Written,
+    /// What was the same at the look before alone.
+    Still,
+}
+
+/// The folder, and what was read of it.
 #[derive(Debug)]
 pub(super) struct Disk {
     root: PathBuf,
-    watcher: RecommendedWatcher,
-    /// Files and folders that are there but could not be read: a change of their mode may help.
-    unreadable: BTreeSet<Path>,
+    watches: Watches,
+    known: HashMap<Path, Known>,
+    folders: BTreeSet<Path>,
+    unread: BTreeSet<Path>,
+    trails: BTreeMap<Path, Trail>,
+    /// What differed at the last comparison and was left; `None` for what was not there.
+    unsettled: HashMap<Path, Option<Stamp>>,
+}
+
+/// What was read of a file.
+#[derive(Debug)]
+struct Known {
+    /// `None` where it could not be read.
+    stamp: Option<Stamp>,
+    digest: Option<blake3::Hash>,
+    /// It was read so soon after a change that its stamp says little.
+    is_fresh: bool,
 }
 
 impl Disk {
-    /// The folder at `root`, which `watcher` is to watch.
-    pub(super) fn new(root: PathBuf, watcher: RecommendedWatcher) -> Self {
-        Self { root, watcher, unreadable: BTreeSet::new() }
+    /// The folder at `root`, which `watcher` is to watch, if there is one.
+    pub(super) fn new(root: PathBuf, watcher: Option<RecommendedWatcher>) -> Self {
+        Self {
+            root,
+            watches: Watches::new(watcher),
+            known: HashMap::new(),
+            folders: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            trails: BTreeMap::new(),
+            unsettled: HashMap::new(),
+        }
     }
 
-    /// Reads everything.
+    /// Reads everything that differs.
     ///
     /// # Errors
-    /// Where the folder itself cannot be watched or listed. A part of it that cannot is only logged.
+    /// Where the folder itself cannot be read. A part of it that cannot is only noted.
     pub(super) fn scan(&mut self) -> io::Result<Scan> {
         let mut scan = Scan::default();
-        self.walk("", &mut scan)?;
+        self.compare(Patience::None, Vec::new(), &mut scan)?;
         Ok(scan)
     }
 
-    /// Reads what stands at some paths.
-    pub(super) fn look(&mut self, touched: &BTreeMap<PathBuf, Touched>) -> Found {
+    /// Compares all stamps, and reads what differs since the comparison before this one.
+    ///
+    /// # Errors
+    /// As [`Self::scan`].
+    pub(super) fn poll(&mut self) -> io::Result<Scan> {
         let mut scan = Scan::default();
+        self.compare(Patience::Still, Vec::new(), &mut scan)?;
+        Ok(scan)
+    }
+
+    /// Looks at some paths, or at everything where they are more than files.
+    ///
+    /// # Errors
+    /// As [`Self::scan`].
+    pub(super) fn look(&mut self, touched: &BTreeMap<PathBuf, Touched>) -> io::Result<Scan> {
+        let mut scan = Scan::default();
+        let mut moved = Vec::new();
+        let mut is_more = false;
         for (path, touched) in touched {
-            let Some(place) = place(&self.root, path) else {
-                continue;
-            };
-            let Place::Shown(name) = place else {
+            // What it concerns shows by where links lead now.
+            is_more |= self.watches.is_on_the_way(path);
+            match place(&self.root, path) {
+                None => {}
                 // A mounted ConfigMap or Secret: its files are links through `..data`, which was just replaced.
-                if let Place::Mount(folder) = place {
-                    self.walk_part(&folder, &mut scan);
+                Some(Place::Mount(folder)) => moved.push(folder.into()),
+                Some(Place::Shown(name)) if self.look_at(&name, path, *touched, &mut scan.found) => {
+                    moved.push(name);
                 }
-                continue;
-            };
-            if *touched == Touched::Mode && !self.unreadable.contains(&*name) {
-                continue;
+                Some(Place::Shown(_)) => {}
             }
-            match fs::metadata(path) {
-                Ok(meta) if meta.is_dir() => {
-                    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
-                        self.walk_part(&name, &mut scan);
-                    }
+        }
+        if is_more || !moved.is_empty() {
+            self.compare(Patience::Written, moved, &mut scan)?;
+        }
+        Ok(scan)
+    }
+
+    /// Looks at one path. True where that is not enough.
+    fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut Found) -> bool {
+        let is_folder = self.folders.contains(name) || self.unread.contains(name);
+        if touched == Touched::Mode {
+            let has_failed = self.known.get(name).is_some_and(|known| known.stamp.is_none());
+            if has_failed {
+                self.read(name, found);
+            }
+            return self.unread.contains(name);
+        }
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_file() && !is_folder => {
+                if is_manifest(name) {
+                    self.read(name, found);
                 }
-                Ok(_) if is_manifest(path) => self.read(name, path, &mut scan.found),
+                false
+            }
+            Ok(meta) => meta.is_dir() || meta.is_symlink() || is_folder || is_manifest(name),
+            Err(error) if is_absent(&error) && !is_folder => {
+                if self.known.remove(name).is_some() {
+                    found.insert(Path::clone(name), Raw::Gone);
+                }
+                self.trails.contains_key(name)
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// Compares all stamps. What is no more at or below the paths that `moved` is gone for certain.
+    fn compare(&mut self, patience: Patience, mut moved: Vec<Path>, scan: &mut Scan) -> io::Result<()> {
+        let watches = &mut self.watches;
+        let tree = tree::walk(&self.root, &mut |folder, id| watches.watch(folder, id))?;
+        self.watches.settle(&self.root, &tree);
+        // A link that leads elsewhere was rewritten, as a file is.
+        let turned =
+            tree.trails.iter().filter(|(at, trail)| self.trails.get(*at).is_some_and(|it| it != *trail));
+        moved.extend(turned.map(|(at, _)| Path::clone(at)));
+
+        let mut unsettled = HashMap::new();
+        for (path, stamp) in &tree.files {
+            match stamp {
+                // What a link leads to may stand where nobody tells which of its files was closed.
+                Ok(stamp)
+                    if patience == Patience::Written
+                        && tree.trails.contains_key(path)
+                        && self.differs(path, stamp) =>
+                {
+                    self.read(path, &mut scan.found);
+                }
+                Ok(stamp) if self.is_read(path, stamp, patience, &mut unsettled) => {
+                    self.read(path, &mut scan.found)
+                }
                 Ok(_) => {}
-                Err(error) if is_absent(&error) => {
-                    self.unreadable.remove(&name);
-                    scan.found.insert(name, Content::Gone);
-                }
-                Err(error) if is_manifest(path) => self.failed(name, &error, &mut scan.found),
-                Err(_) => {}
+                Err(error) => self.failed(path, error, &mut scan.found),
             }
         }
-        scan.found
-    }
-
-    /// As [`Self::walk`], where the rest of the folder goes on without.
-    fn walk_part(&mut self, folder: &str, scan: &mut Scan) {
-        match self.walk(folder, scan) {
-            Err(error) if !is_absent(&error) => {
-                tracing::warn!(
-                    "the folder {} cannot be read, what it had stays: {error}",
-                    self.root.join(folder).display()
-                );
-                self.unreadable.insert(folder.into());
-                scan.unread.insert(folder.into());
+        let mut present: BTreeSet<Path> = tree.files.keys().cloned().collect();
+        let mut known = std::mem::take(&mut self.known);
+        known.retain(|path, _| {
+            if tree.files.contains_key(path) || tree.is_unread(path) {
+                return true;
             }
-            Ok(()) | Err(_) => {
-                self.unreadable.remove(folder);
+            if moved.iter().any(|moved| is_at_or_below(path, moved)) {
+                scan.found.insert(Path::clone(path), Raw::Gone);
+                return false;
             }
+            let may_return = patience == Patience::Still && self.unsettled.get(path) != Some(&None);
+            if may_return {
+                unsettled.insert(Path::clone(path), None);
+                present.insert(Path::clone(path));
+            }
+            may_return
+        });
+        self.known = known;
+        // Of a look in between nothing can be said: it may have come just after the comparison.
+        if patience != Patience::Written {
+            self.unsettled = unsettled;
         }
-    }
-
-    /// Watches and reads a folder and those in it. `folder` is its path within the root, empty for the root.
-    fn walk(&mut self, folder: &str, scan: &mut Scan) -> io::Result<()> {
-        let at = self.root.join(folder);
-        self.watcher.watch(&at, RecursiveMode::NonRecursive).map_err(into_io)?;
-        for entry in fs::read_dir(&at)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
-                continue;
-            };
-            let path: Path = if folder.is_empty() { name.into() } else { format!("{folder}/{name}").into() };
-            if entry.file_type()?.is_dir() {
-                self.walk_part(&path, scan);
-            } else if is_manifest(&entry.path()) {
-                self.read(path, &entry.path(), &mut scan.found);
-            }
-        }
+        let Tree { folders, unread, skipped, trails, files: _ } = tree;
+        self.folders = folders.into_keys().collect();
+        self.unread = unread.keys().cloned().collect();
+        self.trails = trails;
+        scan.whole = Some(Whole { present, unread, skipped });
         Ok(())
     }
 
-    fn read(&mut self, name: Path, path: &FilePath, found: &mut Found) {
-        match read(path) {
-            Ok(Some(text)) => {
-                self.unreadable.remove(&name);
-                found.insert(name, Content::Text(document::parse(&text)));
+    fn differs(&self, path: &Path, stamp: &Stamp) -> bool {
+        self.known.get(path).is_none_or(|known| known.stamp.as_ref() != Some(stamp))
+    }
+
+    /// Whether a file is to be read now.
+    fn is_read(
+        &self,
+        path: &Path,
+        stamp: &Stamp,
+        patience: Patience,
+        unsettled: &mut HashMap<Path, Option<Stamp>>,
+    ) -> bool {
+        let known = self.known.get(path).and_then(|known| Some((known.stamp?, known.is_fresh)));
+        match (known, patience) {
+            (Some((known, is_fresh)), Patience::Still) if known == *stamp => is_fresh,
+            (Some((known, _)), _) if known == *stamp => false,
+            (_, Patience::None) => true,
+            (Some((known, _)), Patience::Written) => !known.is_of(stamp),
+            (None, Patience::Written) => true,
+            (_, Patience::Still) => {
+                let is_still = self.unsettled.get(path) == Some(&Some(*stamp));
+                if !is_still {
+                    unsettled.insert(Path::clone(path), Some(*stamp));
+                }
+                is_still
+            }
+        }
+    }
+
+    /// Reads a file, and notes it where it says something else than before.
+    fn read(&mut self, name: &Path, found: &mut Found) {
+        match read(&self.root.join(&**name)) {
+            Ok(Some((stamp, text))) => {
+                let digest = blake3::hash(text.as_bytes());
+                let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let is_fresh = i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(stamp.second()) <= TICK;
+                let known = Known { stamp: Some(stamp), digest: Some(digest), is_fresh };
+                let before = self.known.insert(Path::clone(name), known);
+                if before.and_then(|before| before.digest) != Some(digest) {
+                    found.insert(Path::clone(name), Raw::Text(text));
+                }
             }
             // No file: a folder of that name, a pipe.
             Ok(None) => {}
             Err(error) if is_absent(&error) => {
-                self.unreadable.remove(&name);
-                found.insert(name, Content::Gone);
+                self.known.remove(name);
+                found.insert(Path::clone(name), Raw::Gone);
             }
-            Err(error) => self.failed(name, &error, found),
+            Err(error) => self.failed(name, &error.to_string(), found),
         }
     }
 
-    fn failed(&mut self, name: Path, error: &io::Error, found: &mut Found) {
-        self.unreadable.insert(Path::clone(&name));
-        found.insert(name, Content::Unreadable(format!("expected a readable file: {error}")));
+    fn failed(&mut self, name: &Path, error: &str, found: &mut Found) {
+        self.known.insert(Path::clone(name), Known { stamp: None, digest: None, is_fresh: false });
+        found.insert(Path::clone(name), Raw::Unreadable(format!("expected a readable file: {error}")));
     }
 }
 
-/// Reads a file; `None` for what is none.
-fn read(path: &FilePath) -> io::Result<Option<String>> {
-    let meta = fs::metadata(path)?;
-    if !meta.is_file() {
+/// Reads a file; `None` for what is none. The stamp is that of before.
+fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
+    // A pipe would have to be waited for.
+    if !fs::metadata(path)?.is_file() {
         return Ok(None);
     }
-    if meta.len() > MAX_FILE {
-        return Err(io::Error::other(format!("it has {} bytes of at most {MAX_FILE}", meta.len())));
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0));
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other(format!("it has more than {MAX_FILE} bytes")));
     }
-    fs::read_to_string(path).map(Some)
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))?;
+    Ok(Some((Stamp::of(&meta), text)))
+}
+
+fn is_at_or_below(path: &str, folder: &str) -> bool {
+    let below = || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    folder.is_empty() || path == folder || below()
 }
 
 /// Where an event says that something happened.
@@ -202,55 +358,5 @@ fn place(root: &FilePath, path: &FilePath) -> Option<Place> {
     }
 }
 
-fn is_manifest(path: &FilePath) -> bool {
-    let extension = path.extension().and_then(|it| it.to_str());
-    matches!(extension, Some("yaml" | "yml" | "json"))
-}
-
-/// A file, a link's target, or a folder on the way to it is not there.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-fn into_io(error: notify::Error) -> io::Error {
-    match error.kind {
-        notify::ErrorKind::Io(error) => error,
-        notify::ErrorKind::PathNotFound => io::Error::from(ErrorKind::NotFound),
-        notify::ErrorKind::MaxFilesWatch => {
-            io::Error::other("the limit of watches is reached: raise fs.inotify.max_user_watches")
-        }
-        _ => io::Error::other(error),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places() {
-        let root = FilePath::new("/srv/.hidden/conf");
-        let shown = |path: &str| match place(root, FilePath::new(path)) {
-            Some(Place::Shown(name)) => Some(name.to_string()),
-            Some(Place::Mount(folder)) => Some(format!("{folder}!")),
-            None => None,
-        };
-        assert_eq!(shown("/srv/.hidden/conf/a/b.yaml").as_deref(), Some("a/b.yaml"));
-        assert_eq!(shown("/srv/.hidden/conf/.b.yaml.tmp"), None);
-        assert_eq!(shown("/srv/.hidden/conf/.git/b.yaml"), None);
-        assert_eq!(shown("/srv/.hidden/conf"), None);
-        assert_eq!(shown("/srv/other"), None);
-        assert_eq!(shown("/srv/.hidden/conf/m/..data").as_deref(), Some("m!"));
-        assert_eq!(shown("/srv/.hidden/conf/..data").as_deref(), Some("!"));
-        assert_eq!(shown("/srv/.hidden/conf/..data_tmp"), None);
-    }
-
-    #[test]
-    fn extensions() {
-        for (name, read) in
-            [("a.yaml", true), ("a.yml", true), ("a.json", true), ("a.yaml.tmp", false), ("yaml", false)]
-        {
-            assert_eq!(is_manifest(FilePath::new(name)), read, "{name}");
-        }
-    }
-}
+mod tests;

@@ -12,12 +12,25 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::name::ObjectName;
 
-use super::defaults;
+use super::{defaults, legacy};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{self, Object, ObjectKind, ObjectRef};
 
 /// How deep lists may stand in lists.
 const MAX_DEPTH: usize = 4;
+
+/// A longer document of YAML, in bytes, is not read: that takes a second for each 8 MiB, and twenty times their memory.
+/// JSON, which needs neither, may be as long as a file.
+const MAX_YAML: usize = 8 << 20;
+
+/// Nodes of one document of YAML.
+const MAX_NODES: usize = 1_000_000;
+
+/// A longer key is not repeated.
+const MAX_KEY: usize = 100;
+
+/// What all aliases of one document may come to, in bytes, each of them as long as the document at worst.
+const MAX_ALIASED: usize = 64 << 20;
 
 /// What a file says.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -28,6 +41,8 @@ pub(super) struct Parsed {
     pub(super) broken: Vec<(ObjectRef, Fault)>,
     /// Documents of which not even that can be said.
     pub(super) faults: Vec<Fault>,
+    /// What the owners of good objects should know.
+    pub(super) remarks: Vec<(ObjectRef, Fault)>,
     /// API version and kind of what is not read.
     pub(super) ignored: BTreeSet<String>,
 }
@@ -41,6 +56,11 @@ pub(super) struct Fault {
     pub(super) field: String,
     /// What was expected and what came.
     pub(super) reason: String,
+}
+
+/// Whether there is no document in a file.
+pub(super) fn is_void(text: &str) -> bool {
+    split(text.strip_prefix('\u{feff}').unwrap_or(text)).next().is_none()
 }
 
 /// Reads a file.
@@ -113,34 +133,44 @@ impl Parsed {
     }
 
     fn read_yaml(&mut self, document: &str, line: usize, json: Option<&serde_json::Error>) {
-        match serde_saphyr::from_str_with_options::<Value>(document, yaml_options()) {
-            Ok(Value::Null) => {}
-            Ok(value) => {
-                self.read_value(
-                    &value.to_string(),
-                    &Place { line, yaml: Some(document) },
-                    &Head::default(),
-                    0,
-                );
-            }
-            Err(error) => {
-                let (within, reason) = match json {
-                    Some(json) => {
-                        (json.line(), format!("expected JSON: {}", DecodeError::new(json, "", true)))
-                    }
-                    None => {
-                        let within = error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1));
-                        (within, format!("expected YAML: {}", yaml_reason(&error)))
-                    }
-                };
-                let line = line + within.saturating_sub(1);
-                self.faults.push(Fault { line, field: String::new(), reason });
-            }
+        if document.len() > MAX_YAML {
+            let reason = format!(
+                "expected a document of at most {MAX_YAML} bytes of YAML, got {}: part it by `---`, or write it as JSON",
+                document.len()
+            );
+            return self.faults.push(Fault { line, field: String::new(), reason });
         }
+        let (within, reason) = match serde_saphyr::from_str_with_options::<Value>(
+            document,
+            yaml_options(document),
+        ) {
+            Ok(Value::Null) => return,
+            Ok(value) => {
+                let place = Place { line, yaml: Some(document) };
+                return self.read_value(&value.to_string(), &place, &Head::default(), 0);
+            }
+            Err(error) => match (template_line(document), json) {
+                (Some(at), _) => (
+                    at,
+                    "expected a manifest, got a template with `{{`: render it first, as `helm template` does"
+                        .to_owned(),
+                ),
+                (None, Some(json)) => {
+                    (json.line(), "expected JSON, or YAML in braces, got neither".to_owned())
+                }
+                (None, None) => (yaml_line_of(&error), format!("expected YAML, {}", yaml_words(&error))),
+            },
+        };
+        let line = line + within.saturating_sub(1);
+        self.faults.push(Fault { line, field: String::new(), reason });
     }
 
     /// One object, or a list of them. `outer` is what the list around it says.
     fn read_value(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
+        if !text.starts_with('{') {
+            let reason = "expected a mapping with apiVersion and kind, got something else".to_owned();
+            return self.faults.push(Fault { line: place.line, field: String::new(), reason });
+        }
         let head: Head<'_> = match serde_json::from_str(text) {
             Ok(head) => head,
             Err(error) => {
@@ -159,6 +189,9 @@ impl Parsed {
         }
         match ObjectKind::parse(api_version, kind) {
             Some(kind) => self.read_object(kind, text, place),
+            None if legacy::kind(api_version, kind).is_some() => {
+                self.read_old(api_version, kind, text, place)
+            }
             // Namespaces are in most folders, and nothing is missing without them.
             None if kind == "Namespace" => {}
             None => {
@@ -190,13 +223,43 @@ impl Parsed {
         }
     }
 
+    /// An object of a version that is no more.
+    fn read_old(&mut self, api_version: &str, kind: &str, text: &str, place: &Place<'_>) {
+        let Some(kind) = legacy::kind(api_version, kind) else { return };
+        let known = self.objects.len();
+        match legacy::convert(kind, text) {
+            // It is another text now, and only its first line is known.
+            Some(text) => self.read_object(kind, &text, &Place { line: place.line, yaml: place.yaml }),
+            None => self.read_object(kind, text, place),
+        }
+        if let Some((object, line)) = self.objects.get(known) {
+            let (line, field) = (*line, "apiVersion".to_owned());
+            let reason = legacy::remark(api_version, kind);
+            self.remarks.push((object.reference(), Fault { line, field, reason }));
+        }
+    }
+
     fn read_object(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
-        let error = match json::decode(kind, text).and_then(|object| defaults::fill(object, text)) {
+        let decoded = match (kind, legacy::old_backend(text)) {
+            (ObjectKind::Ingress, Some(field)) => Err(DecodeError {
+                field,
+                reason: "expected service.name and service.port, got serviceName and servicePort, which only v1beta1 had"
+                    .to_owned(),
+                line: 1,
+            }),
+            _ => json::decode(kind, text),
+        };
+        let error = match decoded.and_then(|object| defaults::fill(object, text)) {
             Ok(object) => return self.objects.push((object, place.line)),
             Err(error) => error,
         };
         let line = match place.yaml {
-            Some(document) => place.line + yaml_line(kind, document).unwrap_or(1) - 1,
+            Some(document) => {
+                let old = || {
+                    line_with(document, |line| line.contains("serviceName") || line.contains("servicePort"))
+                };
+                place.line + yaml_line(kind, document).or_else(old).unwrap_or(1) - 1
+            }
             None => place.line + error.line - 1,
         };
         let fault = Fault { line, field: error.field, reason: error.reason };
@@ -245,7 +308,7 @@ fn fault(error: &DecodeError, line: usize) -> Fault {
 /// The line of the first value in a YAML document that is not what the kind has there, from 1.
 fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
     fn of<'a, T: Deserialize<'a>>(document: &'a str) -> Option<usize> {
-        let error = serde_saphyr::from_str_with_options::<T>(document, yaml_options()).err()?;
+        let error = serde_saphyr::from_str_with_options::<T>(document, yaml_options(document)).err()?;
         usize::try_from(error.location()?.line()).ok().filter(|line| *line > 0)
     }
     match kind {
@@ -258,23 +321,63 @@ fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
     }
 }
 
-/// The reader's budgets are made for small files of strangers; these are big ones of the operator.
-fn yaml_options() -> serde_saphyr::Options {
+/// The first line, from 1, of which that is so.
+fn line_with(document: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> {
+    document.lines().position(is_it).map(|at| at + 1)
+}
+
+/// The line of a template's first action, if it is one.
+fn template_line(document: &str) -> Option<usize> {
+    line_with(document, |line| line.contains("{{") && !line.trim_start().starts_with('#'))
+}
+
+/// The reader's budgets, for the files of an operator and against those of a tenant: what a document costs is a
+/// multiple of its length, aliases included.
+fn yaml_options(document: &str) -> serde_saphyr::Options {
+    let aliased = (MAX_ALIASED / document.len().max(1)).clamp(16, 50_000);
     serde_saphyr::options! {
         // As in YAML 1.2 and for `y` and `n` as in kubectl: a Service may be called that.
         strict_booleans: true,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: aliased,
+            max_replay_stack_depth: 16,
+        },
         budget: serde_saphyr::budget! {
-            max_events: 50_000_000,
-            max_nodes: 20_000_000,
-            max_total_scalar_bytes: 512 << 20,
+            max_events: 4 * MAX_NODES,
+            max_nodes: MAX_NODES,
+            max_aliases: aliased,
+            max_total_scalar_bytes: MAX_YAML + MAX_ALIASED,
         },
     }
 }
 
-/// The first line of what the YAML reader says, without the text that it quotes: that may be a Secret's.
-fn yaml_reason(error: &serde_saphyr::Error) -> String {
-    let said = error.without_snippet().to_string();
-    said.lines().next().unwrap_or("it cannot be read").to_owned()
+fn yaml_line_of(error: &serde_saphyr::Error) -> usize {
+    error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1))
+}
+
+/// What is wrong with a document, without any of its text: that may be a Secret's.
+fn yaml_words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    let told = match error.without_snippet() {
+        Error::DuplicateMappingKey { key: Some(key), .. } if key.len() <= MAX_KEY => {
+            return format!("got the key {key:?} twice in one mapping");
+        }
+        Error::DuplicateMappingKey { .. } => "got a key twice in one mapping",
+        Error::Eof { .. } => "and it ends too early",
+        Error::UnknownAnchor { .. } => {
+            "got an alias (`*name`) of an anchor that is not there: text that begins with `*` needs quotes"
+        }
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasError { .. } => "got more aliases (`*name`) than a document of its length may have",
+        Error::Budget { .. } => "got more values or aliases (`*name`) than a document may have",
+        Error::InvalidUtf8Input => "got text that is not UTF-8",
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of what is no mapping",
+        _ => "got what is none: an indentation, a quote or a bracket does not fit",
+    };
+    told.to_owned()
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 //! and a change costs the objects of the files that it names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use super::document::{Fault, Parsed};
 use crate::event::Event;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{Problem, Severity};
+use crate::problem::{Problem, Severity, Subject};
 use crate::removal;
 
 /// A file, as its path within the folder: `a/web.yaml`. Ordered by bytes.
@@ -19,7 +18,7 @@ pub(super) type Path = Arc<str>;
 /// What a look at a path found.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Content {
-    /// Nothing: the file, or the folder of that name with all its files, is no more.
+    /// Nothing: the file is no more.
     Gone,
     /// A file that is text.
     Text(Parsed),
@@ -30,11 +29,26 @@ pub(super) enum Content {
 /// All files and their objects.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
-    files: BTreeMap<Path, Entries>,
+    files: BTreeMap<Path, File>,
     /// The files that have an object; the first wins.
     owners: HashMap<ObjectRef, BTreeSet<Path>>,
     /// Objects that are on hold, by the file that had them: what a file that is bad from the start may have.
     remembered: BTreeMap<Path, Vec<ObjectRef>>,
+    /// What looks as if it were to be read and is not, and why.
+    skipped: BTreeMap<Path, String>,
+    /// What was told of files.
+    noted: BTreeMap<Path, Vec<Problem>>,
+}
+
+/// More problems of one file than this are only counted.
+const MAX_NOTES: usize = 100;
+
+/// What one file says.
+#[derive(Debug, Default)]
+struct File {
+    entries: Entries,
+    /// What no entry tells.
+    problems: Vec<Problem>,
 }
 
 type Entries = BTreeMap<ObjectRef, Entry>;
@@ -47,7 +61,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// Whether nothing changed that anybody has to hear of. A line that moved is nothing.
+    /// Whether nothing changed but, perhaps, the line of a good one.
     fn says_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Good { object: a, .. }, Self::Good { object: b, .. }) => a == b,
@@ -55,15 +69,20 @@ impl Entry {
             _ => false,
         }
     }
+
+    fn location(&self) -> &str {
+        match self {
+            Self::Good { location, .. } => location,
+            Self::Bad(problem) => &problem.location,
+        }
+    }
 }
 
 /// What came of a change.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// For the index, in order of the objects.
+    /// For the index: objects in their order, then files.
     pub(super) events: Vec<Event>,
-    /// For the log: what no event can say.
-    pub(super) warnings: Vec<String>,
     /// API version and kind of what is not read.
     pub(super) ignored: BTreeSet<String>,
 }
@@ -78,28 +97,89 @@ impl Folder {
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = (Path, Content)>) -> Outcome {
         let mut outcome = Outcome::default();
         let mut before = BTreeMap::new();
+        let mut touched = BTreeSet::new();
         for (path, content) in found {
-            match content {
+            let parsed = match content {
                 Content::Gone => {
-                    for file in self.at_or_below(&path) {
-                        self.replace(&file, None, &mut before, &mut outcome);
-                    }
+                    self.replace(&path, None, &mut before, &mut touched);
+                    continue;
                 }
-                Content::Text(parsed) => {
-                    let entries = self.entries(&path, parsed, &mut outcome);
-                    self.replace(&path, Some(entries), &mut before, &mut outcome);
-                }
+                Content::Text(parsed) => parsed,
                 Content::Unreadable(reason) => {
                     let fault = Fault { line: 1, field: String::new(), reason };
-                    let parsed = Parsed { faults: vec![fault], ..Parsed::default() };
-                    let entries = self.entries(&path, parsed, &mut outcome);
-                    self.replace(&path, Some(entries), &mut before, &mut outcome);
+                    Parsed { faults: vec![fault], ..Parsed::default() }
                 }
-            }
+            };
+            outcome.ignored.extend(parsed.ignored.iter().cloned());
+            let file = self.file(&path, parsed);
+            self.replace(&path, Some(file), &mut before, &mut touched);
         }
         outcome.events =
             before.into_iter().filter_map(|(object, before)| self.event(object, before.as_ref())).collect();
+        outcome.events.extend(touched.into_iter().filter_map(|file| self.note(file)));
         outcome
+    }
+
+    /// Takes in what looks as if it were to be read and is not.
+    pub(super) fn skip(&mut self, skipped: BTreeMap<Path, String>) -> Vec<Event> {
+        let before = std::mem::replace(&mut self.skipped, skipped);
+        let files: BTreeSet<_> = before.into_keys().chain(self.skipped.keys().cloned()).collect();
+        files.into_iter().filter_map(|file| self.note(file)).collect()
+    }
+
+    /// What is wrong with a file, where that is something else than was told.
+    fn note(&mut self, path: Path) -> Option<Event> {
+        let mut problems = Vec::new();
+        if let Some(reason) = self.skipped.get(&path) {
+            let reason = format!("is not read: {reason}");
+            problems.push(Problem {
+                object: Subject::File(Arc::clone(&path)),
+                field: String::new(),
+                severity: Severity::Warning,
+                reason,
+                location: path.to_string(),
+            });
+        }
+        if let Some(file) = self.files.get(&path) {
+            problems.extend(file.problems.iter().cloned());
+            problems
+                .extend(file.entries.iter().filter_map(|(name, entry)| self.overridden(&path, name, entry)));
+        }
+        if problems.len() > MAX_NOTES {
+            let more = problems.len() - MAX_NOTES;
+            problems.truncate(MAX_NOTES);
+            problems.push(Problem {
+                object: Subject::File(Arc::clone(&path)),
+                field: String::new(),
+                severity: Severity::Warning,
+                reason: format!("{more} more problems are in it"),
+                location: path.to_string(),
+            });
+        }
+        if self.noted.get(&path).map_or(problems.is_empty(), |noted| *noted == problems) {
+            return None;
+        }
+        match problems.is_empty() {
+            true => self.noted.remove(&path),
+            false => self.noted.insert(Arc::clone(&path), problems.clone()),
+        };
+        Some(Event::Noted { file: path, problems })
+    }
+
+    /// That an object of a file stands in another one too, which comes first.
+    fn overridden(&self, path: &Path, name: &ObjectRef, entry: &Entry) -> Option<Problem> {
+        let first = self.file_of(name).filter(|first| *first != path)?;
+        let location = match entry {
+            Entry::Good { location, .. } => location.to_string(),
+            Entry::Bad(problem) => problem.location.clone(),
+        };
+        Some(Problem {
+            object: name.clone().into(),
+            field: String::new(),
+            severity: Severity::Overridden,
+            reason: format!("it stands in {first} too, which comes first by name: that one counts"),
+            location,
+        })
     }
 
     /// The known files that a scan of the whole folder did not find.
@@ -129,78 +209,93 @@ impl Folder {
     }
 
     /// What a file has, given what it had: what a bad document had stays, as bad.
-    fn entries(&self, path: &Path, parsed: Parsed, outcome: &mut Outcome) -> Entries {
-        let Parsed { objects, broken, faults, ignored } = parsed;
-        outcome.ignored.extend(ignored);
-        let mut entries = Entries::new();
+    fn file(&self, path: &Path, parsed: Parsed) -> File {
+        let Parsed { objects, broken, mut faults, remarks, ignored: _ } = parsed;
+        let mut file = File::default();
+        let entries = &mut file.entries;
         for (object, line) in objects {
             let name = object.reference();
-            if entries.contains_key(&name) {
-                outcome.warnings.push(format!(
-                    "{name} stands twice in {path}, the second on line {line}: the first is taken"
-                ));
-                continue;
+            let location = location(path, line);
+            match entries.get(&name) {
+                Some(Entry::Good { location: first, .. }) => file.problems.push(Problem {
+                    object: name.into(),
+                    field: String::new(),
+                    severity: Severity::Overridden,
+                    reason: format!("it stands twice in this file, first at {first}: that one counts"),
+                    location: location.to_string(),
+                }),
+                _ => drop(entries.insert(name, Entry::Good { object, location })),
             }
-            entries.insert(name, Entry::Good { object, location: location(path, line) });
         }
         for (name, fault) in broken {
-            let bad = Entry::Bad(problem(&name, path, &fault));
-            entries.entry(name).or_insert(bad);
-        }
-        for Fault { line, field, reason } in &faults {
-            let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
-            outcome.warnings.push(format!("{path}:{line}: {field}{reason}"));
-        }
-        if let Some(fault) = faults.first() {
-            // Nobody can tell which object the bad document is: whatever the file had and no longer shows may be it.
-            let had = self.files.get(path).map(|had| had.keys().cloned().collect());
-            let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
-            for name in had {
-                let bad = Entry::Bad(problem(&name, path, fault));
-                entries.entry(name).or_insert(bad);
+            let bad = problem(name.clone().into(), Severity::Rejected, path, &fault);
+            match entries.contains_key(&name) {
+                true => file.problems.push(bad),
+                false => drop(entries.insert(name, Entry::Bad(bad))),
             }
         }
-        entries
+        let remarks =
+            remarks.iter().map(|(name, fault)| problem(name.clone().into(), Severity::Warning, path, fault));
+        file.problems.extend(remarks);
+        if let Some(fault) = faults.first() {
+            // Nobody can tell which object the bad document is: whatever the file had and no longer shows may be it.
+            let had = self.files.get(path).map(|had| had.entries.keys().cloned().collect());
+            let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
+            let mut is_told = false;
+            for name in had {
+                let bad = || Entry::Bad(problem(name.clone().into(), Severity::Rejected, path, fault));
+                entries.entry(name.clone()).or_insert_with(|| {
+                    is_told = true;
+                    bad()
+                });
+            }
+            if is_told {
+                faults.remove(0);
+            }
+        }
+        let of_file = || Subject::File(Arc::clone(path));
+        file.problems.extend(faults.iter().map(|fault| problem(of_file(), Severity::Rejected, path, fault)));
+        file
     }
 
-    /// Gives a file new entries and notes what each object that changes in it was before.
+    /// Gives a file what it has now, and notes what each object that changes in it was before, and which files have
+    /// something new to tell.
     fn replace(
         &mut self,
         path: &Path,
-        entries: Option<Entries>,
+        file: Option<File>,
         before: &mut BTreeMap<ObjectRef, Option<Entry>>,
-        outcome: &mut Outcome,
+        touched: &mut BTreeSet<Path>,
     ) {
+        touched.insert(Arc::clone(path));
         // Once a file was read, what it has is known from it alone.
         self.remembered.remove(path);
-        let old = self.files.remove(path).unwrap_or_default();
-        let new = entries.unwrap_or_default();
+        let old = self.files.remove(path).unwrap_or_default().entries;
+        let file = file.unwrap_or_default();
+        let new = &file.entries;
         let names: BTreeSet<_> = old.keys().chain(new.keys()).cloned().collect();
         for name in names {
             let (was, is) = (old.get(&name), new.get(&name));
             if let (Some(was), Some(is)) = (was, is)
                 && was.says_the_same(is)
+                && was.location() == is.location()
             {
                 continue;
             }
             before.entry(name.clone()).or_insert_with(|| {
                 let first = self.owners.get(&name).and_then(BTreeSet::first)?;
-                if first == path { was.cloned() } else { self.files.get(first)?.get(&name).cloned() }
+                if first == path { was.cloned() } else { self.files.get(first)?.entries.get(&name).cloned() }
             });
             match (was, is) {
                 (None, Some(_)) => {
                     let owners = self.owners.entry(name.clone()).or_default();
                     owners.insert(Arc::clone(path));
-                    if owners.len() > 1 {
-                        let listed: Vec<_> = owners.iter().map(|path| &**path).collect();
-                        outcome
-                            .warnings
-                            .push(format!("{name} is in {}: the first is taken", listed.join(" and ")));
-                    }
+                    touched.extend(owners.iter().cloned());
                 }
                 (Some(_), None) => {
                     if let Some(owners) = self.owners.get_mut(&name) {
                         owners.remove(path);
+                        touched.extend(owners.iter().cloned());
                         if owners.is_empty() {
                             self.owners.remove(&name);
                         }
@@ -209,17 +304,20 @@ impl Folder {
                 _ => {}
             }
         }
-        if !new.is_empty() {
-            self.files.insert(Arc::clone(path), new);
+        if !new.is_empty() || !file.problems.is_empty() {
+            self.files.insert(Arc::clone(path), file);
         }
     }
 
     /// What to tell of an object that was `before`.
     fn event(&self, object: ObjectRef, before: Option<&Entry>) -> Option<Event> {
-        let after = self.file_of(&object).and_then(|file| self.files.get(file)?.get(&object));
+        let after = self.file_of(&object).and_then(|file| self.files.get(file)?.entries.get(&object));
         match (before, after) {
             (None, None) => None,
-            (Some(before), Some(after)) if before.says_the_same(after) => None,
+            (Some(before), Some(after)) if before.says_the_same(after) => {
+                let (was, location) = (before.location(), after.location());
+                (was != location).then(|| Event::Moved { object, location: location.into() })
+            }
             (_, Some(Entry::Good { object, location })) => {
                 Some(Event::Applied { object: object.clone(), location: Arc::clone(location) })
             }
@@ -230,33 +328,16 @@ impl Folder {
             (Some(_), None) => Some(Event::Deleted(object)),
         }
     }
-
-    /// The file of that path, or all files in the folder of that path.
-    fn at_or_below(&self, path: &Path) -> Vec<Path> {
-        let below = format!("{path}/");
-        self.files
-            .range::<str, _>((Bound::Included(&**path), Bound::Unbounded))
-            .map(|(file, _)| file)
-            // What sorts between a path and what is below it has a byte before '/' there: `web-2` before `web/a`.
-            .take_while(|file| file.starts_with(&**path))
-            .filter(|file| *file == path || file.starts_with(&below))
-            .cloned()
-            .collect()
-    }
 }
 
 fn location(path: &Path, line: usize) -> Arc<str> {
     format!("{path}:{line}").into()
 }
 
-fn problem(object: &ObjectRef, path: &Path, fault: &Fault) -> Problem {
-    Problem {
-        object: object.clone(),
-        field: fault.field.clone(),
-        severity: Severity::Rejected,
-        reason: fault.reason.clone(),
-        location: location(path, fault.line).to_string(),
-    }
+fn problem(object: Subject, severity: Severity, path: &Path, fault: &Fault) -> Problem {
+    let Fault { line, field, reason } = fault;
+    let location = location(path, *line).to_string();
+    Problem { object, field: field.clone(), severity, reason: reason.clone(), location }
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use shared::clock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::FolderError;
-use super::disk::{Disk, Found, Scan};
-use super::document::Parsed;
-use super::folder::{self, Content, Folder, Outcome};
+use super::backlog::{self, Backlog};
+use super::disk::{Disk, Found, Raw, Scan, Whole};
+use super::document;
+use super::folder::{self, Folder, Outcome};
 use super::notice::{Notice, Pending, Touched};
 use super::record::Records;
+use super::{Companion, FolderError};
 use crate::event::Inputs;
 use crate::event::{Event, HoldRequest, Input};
 use crate::freshness::Freshness;
@@ -25,8 +26,11 @@ use crate::removal::SECOND_LOOK;
 /// Kinds without which a folder counts as not there yet.
 const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
-/// Files that were not found, and when to look again.
-type Absent = (BTreeSet<folder::Path>, Instant);
+/// How often all stamps are compared, told of changes or not. A folder of 10,000 files takes some 20 ms.
+pub(super) const PACE: Duration = Duration::from_secs(2);
+
+/// The comparison takes at most one part in so many of the time.
+const SHARE: u32 = 50;
 
 /// Who replaces a file without renaming (git, `cp`, some editors) removes or empties it first and writes it a moment
 /// later. Only the clock can tell that from a file that goes: nothing says whether more will come.
@@ -43,11 +47,17 @@ pub(super) struct Reader {
     folder: Folder,
     freshness: Freshness,
     inputs: Inputs,
-    /// Files that a scan of the whole folder did not find, and when to look again.
-    absent: Option<Absent>,
+    /// Files that a look at the whole folder did not find, and from when on another such look is believed.
+    absent: BTreeMap<folder::Path, Instant>,
+    backlog: Backlog,
+    companion: Option<Companion>,
+    /// Whether all of the folder could be read.
+    is_whole: bool,
+    /// When to compare stamps.
+    poll: Option<Instant>,
     /// What was said to be ignored, once.
     ignored: BTreeSet<String>,
-    /// Until when a folder that is empty at first is not believed.
+    /// Until when a folder that is empty at first, or cannot be read as a whole, is not believed.
     empty_until: Option<Instant>,
     /// Requests that the disk refused, and when to ask again.
     unfulfilled: BTreeMap<ObjectRef, HoldRequest>,
@@ -74,7 +84,11 @@ impl Reader {
             folder,
             freshness,
             inputs,
-            absent: None,
+            absent: BTreeMap::new(),
+            backlog: Backlog::default(),
+            companion: None,
+            is_whole: false,
+            poll: None,
             ignored: BTreeSet::new(),
             empty_until: None,
             unfulfilled: BTreeMap::new(),
@@ -83,48 +97,73 @@ impl Reader {
         }
     }
 
+    /// Who hears what the folder says from now on.
+    pub(super) fn set_companion(&mut self, companion: Option<Companion>) {
+        self.companion = companion;
+    }
+
     /// Reads everything for the first time.
     pub(super) async fn start(&mut self, on_record: Vec<Event>) -> Result<(), FolderError> {
         let scan = self
             .scan()
             .await?
             .map_err(|source| FolderError::Unreadable { path: self.dir.clone(), source })?;
-        let Outcome { events, .. } = self.take_in(scan.found);
         // Holds first: an object that is rejected has its last good version at hand.
-        self.send([on_record, events].concat()).await?;
+        self.send(on_record).await?;
+        let parsed = blocking(move || backlog::parse(scan.found)).await?;
+        self.tell(parsed).await?;
+        self.note(scan.whole.unwrap_or_default()).await?;
+        if self.companion.is_some() {
+            let first = added(&mut self.companion).await;
+            self.send(first).await?;
+        }
         // A folder that is not mounted yet, or not filled yet, looks like one that has nothing, and proxies may have
         // more. It is filled as a whole, so it is doubted as a whole: one essential object and it is taken at its word.
-        if self.folder.has_any(&ESSENTIAL) {
+        if self.is_whole && self.folder.has_any(&ESSENTIAL) {
             return self.say_synced().await;
         }
-        tracing::info!(
-            "the folder {} has no Ingress, Service or EndpointSlice: it is read again in 5 s",
-            self.dir.display()
-        );
+        if self.is_whole {
+            tracing::info!(
+                "the folder {} has no Ingress, Service or EndpointSlice: it is read again in 5 s",
+                self.dir.display()
+            );
+        } else {
+            tracing::error!(
+                "a part of the folder {} cannot be read, and nothing is served before it was: it is read again in 5 s",
+                self.dir.display()
+            );
+        }
         self.empty_until = Some(Instant::now() + SECOND_LOOK);
         Ok(())
     }
 
     /// Looks, and does what is asked and due, for ever.
-    pub(super) async fn follow(&mut self, mut holds: mpsc::Receiver<HoldRequest>) -> Result<(), FolderError> {
+    pub(super) async fn follow(
+        &mut self,
+        mut holds: mpsc::Receiver<HoldRequest>,
+        pace: Option<Duration>,
+    ) -> Result<(), FolderError> {
         let notice = self.notice.clone();
         let mut asked = true;
+        self.poll = pace.map(|pace| Instant::now() + pace);
         loop {
-            let due = [self.empty_until, self.absent.as_ref().map(|(_, at)| *at), self.retry];
+            let due = [self.empty_until, self.absent.values().min().copied(), self.retry, self.poll];
             let due = due.into_iter().flatten().min();
             tokio::select! {
                 () = notice.some() => self.look(notice.take()).await?,
+                parsed = self.backlog.next() => self.tell(parsed).await?,
+                added = added(&mut self.companion) => self.send(added).await?,
                 request = holds.recv(), if asked => match request {
                     Some(request) => self.fulfil(request).await?,
                     None => asked = false,
                 },
-                () = sleep_until(due) => self.due(Instant::now()).await?,
+                () = sleep_until(due) => self.due(Instant::now(), pace).await?,
             }
         }
     }
 
     /// Does what is due by the clock.
-    async fn due(&mut self, now: Instant) -> Result<(), FolderError> {
+    async fn due(&mut self, now: Instant, pace: Option<Duration>) -> Result<(), FolderError> {
         if self.retry.is_some_and(|at| at <= now) {
             self.retry = None;
             for request in std::mem::take(&mut self.unfulfilled).into_values() {
@@ -132,14 +171,36 @@ impl Reader {
             }
         }
         let empty = self.empty_until.is_some_and(|at| at <= now);
-        if empty || self.absent.as_ref().is_some_and(|(_, at)| *at <= now) {
-            let is_whole = self.rescan(now).await?;
-            if empty && (is_whole || self.folder.has_any(&ESSENTIAL)) {
+        if empty || self.absent.values().any(|at| *at <= now) {
+            self.rescan(now).await?;
+            if empty && self.is_whole {
                 self.say_synced().await?;
             } else if empty {
-                // Nobody knows whether it is empty.
+                // Nobody knows what it has.
                 self.empty_until = Some(now + SECOND_LOOK);
             }
+        }
+        if self.poll.is_some_and(|at| at <= now) {
+            let began = clock::now();
+            self.compare_stamps(now).await?;
+            self.poll = pace.map(|pace| Instant::now() + pace.max(SHARE * began.elapsed()));
+        }
+        Ok(())
+    }
+
+    /// Finds what changed and nobody told of.
+    async fn compare_stamps(&mut self, now: Instant) -> Result<(), FolderError> {
+        match self.disk(Disk::poll).await? {
+            Ok(scan) => self.compare(scan, now).await?,
+            Err(error) => self.lost_sight(&error),
+        }
+        self.believe().await
+    }
+
+    /// Ends the doubt about a folder that has something.
+    async fn believe(&mut self) -> Result<(), FolderError> {
+        if self.empty_until.is_some() && self.is_whole && self.folder.has_any(&ESSENTIAL) {
+            self.say_synced().await?;
         }
         Ok(())
     }
@@ -151,74 +212,89 @@ impl Reader {
         }
         let mut paths = pending.paths;
         let touched = paths.clone();
-        let mut found = self.blocking(move |disk| disk.look(&touched)).await?;
+        let mut scan = match self.disk(move |disk| disk.look(&touched)).await? {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.lost_sight(&error);
+                return Ok(());
+            }
+        };
         // A file that was renamed goes here and comes there, in two events, and one that is replaced is gone or empty for
         // a moment. What is known a little later counts as one change, so that its objects do not go in between.
-        if found.values().any(is_void) {
+        if scan.found.values().any(is_void) {
             tokio::time::sleep(REPLACED).await;
             let more = self.notice.take();
-            if let Some(reason) = more.lost {
-                return self.lost(&reason).await;
-            }
             paths.extend(more.paths);
             // All of it, for a folder may have come or gone over what was found before.
             paths.values_mut().for_each(|touched| *touched = Touched::Content);
-            found = self.blocking(move |disk| disk.look(&paths)).await?;
+            match self.disk(move |disk| disk.look(&paths)).await? {
+                Ok(later) => {
+                    scan.found.extend(later.found);
+                    scan.whole = later.whole.or(scan.whole);
+                }
+                Err(error) => self.lost_sight(&error),
+            }
+            if let Some(reason) = more.lost {
+                self.compare(scan, Instant::now()).await?;
+                return self.lost(&reason).await;
+            }
         }
-        let Outcome { events, .. } = self.take_in(found);
-        self.send(events).await?;
-        if self.empty_until.is_some() && self.folder.has_any(&ESSENTIAL) {
-            self.say_synced().await?;
-        }
-        Ok(())
+        self.compare(scan, Instant::now()).await?;
+        self.believe().await
     }
 
     /// Some notices were not heard.
     async fn lost(&mut self, reason: &str) -> Result<(), FolderError> {
         tracing::warn!("the folder {} is read anew: {reason}", self.dir.display());
-        self.rescan(Instant::now()).await.map(|_| ())
+        self.rescan(Instant::now()).await
     }
 
-    /// Reads the whole folder; true where that was possible for all of it. What is absent from it goes at once where it is little, and else when a second look, a
-    /// little later, does not find it either.
-    async fn rescan(&mut self, now: Instant) -> Result<bool, FolderError> {
-        let doubted = self.absent.take().filter(|(_, at)| *at <= now);
+    /// Reads all of the folder that differs.
+    async fn rescan(&mut self, now: Instant) -> Result<(), FolderError> {
         match self.scan().await? {
-            Ok(scan) => self.compare(scan, doubted, now).await,
+            Ok(scan) => self.compare(scan, now).await,
             Err(error) => {
-                tracing::error!(
-                    "the folder {} cannot be read, what it had stays: {error}",
-                    self.dir.display()
-                );
-                self.absent = Some((BTreeSet::new(), now + SECOND_LOOK));
-                Ok(false)
+                self.lost_sight(&error);
+                // Whoever doubts goes on doubting, and looks again.
+                self.absent.values_mut().for_each(|at| *at = now + SECOND_LOOK);
+                Ok(())
             }
         }
     }
 
-    /// Takes in what a scan found and did not find; `doubted` are files that one a little earlier did not find.
-    async fn compare(
-        &mut self,
-        mut scan: Scan,
-        doubted: Option<Absent>,
-        now: Instant,
-    ) -> Result<bool, FolderError> {
-        let present = scan.found.keys().cloned().collect();
-        let mut absent = self.folder.absent(&present);
-        absent.retain(|file| !scan.is_unread(file));
-        let doubted_before =
-            |path: &folder::Path| doubted.as_ref().is_some_and(|(paths, _)| paths.contains(path));
-        let (mut gone, fresh): (Vec<_>, Vec<_>) = absent.into_iter().partition(doubted_before);
-        if self.folder.is_doubtful(&fresh) {
-            tracing::warn!(
-                "{} files are gone from {} all at once, {} the first: a second look in 5 s decides",
-                fresh.len(),
-                self.dir.display(),
-                fresh.first().map_or("", |path| path),
-            );
-            self.absent = Some((fresh.into_iter().collect(), now + SECOND_LOOK));
+    /// The folder itself cannot be read. Said once, until it can.
+    fn lost_sight(&mut self, error: &io::Error) {
+        if std::mem::replace(&mut self.is_whole, false) {
+            tracing::error!("the folder {} cannot be read, what it had stays: {error}", self.dir.display());
+        }
+    }
+
+    /// Takes in what a look found and, where it was at the whole folder, did not find. What is absent goes at once where
+    /// it is little, and else when another look, a little later, does not find it either.
+    async fn compare(&mut self, scan: Scan, now: Instant) -> Result<(), FolderError> {
+        let Scan { mut found, whole } = scan;
+        let Some(whole) = whole else {
+            return self.take_in(found).await;
+        };
+        let mut absent = self.folder.absent(&whole.present);
+        absent.retain(|file| !whole.is_unread(file) && !found.contains_key(file));
+        let doubted = std::mem::take(&mut self.absent);
+        let (mut gone, left): (Vec<_>, Vec<_>) =
+            absent.into_iter().partition(|file| doubted.get(file).is_some_and(|at| *at <= now));
+        if self.folder.is_doubtful(&left) {
+            let is_news = left.iter().any(|file| !doubted.contains_key(file));
+            if is_news {
+                tracing::warn!(
+                    "{} files are gone from {} all at once, {} the first: a second look in 5 s decides",
+                    left.len(),
+                    self.dir.display(),
+                    left.first().map_or("", |path| path),
+                );
+            }
+            let until = |file: &folder::Path| doubted.get(file).copied().unwrap_or(now + SECOND_LOOK);
+            self.absent = left.into_iter().map(|file| (folder::Path::clone(&file), until(&file))).collect();
         } else {
-            gone.extend(fresh);
+            gone.extend(left);
         }
         if !gone.is_empty() {
             tracing::warn!(
@@ -227,19 +303,33 @@ impl Reader {
                 self.dir.display()
             );
         }
-        let gone = gone.into_iter().map(|path| (path, Content::Gone));
-        scan.found.extend(gone);
-        let Outcome { events, .. } = self.take_in(scan.found);
-        self.send(events).await?;
-        Ok(scan.unread.is_empty())
+        found.extend(gone.into_iter().map(|path| (path, Raw::Gone)));
+        self.take_in(found).await?;
+        self.note(whole).await
     }
 
-    fn take_in(&mut self, found: Found) -> Outcome {
-        let outcome = self.folder.update(found);
-        for warning in &outcome.warnings {
-            tracing::warn!("{warning}");
-        }
-        for ignored in &outcome.ignored {
+    /// Notes what of the folder is not read.
+    async fn note(&mut self, whole: Whole) -> Result<(), FolderError> {
+        let Whole { present: _, unread, mut skipped } = whole;
+        self.is_whole = unread.is_empty();
+        skipped.extend(unread.into_iter().map(|(folder, error)| {
+            (folder, format!("the folder cannot be read, what it had stays: {error}"))
+        }));
+        let events = self.folder.skip(skipped);
+        self.send(events).await
+    }
+
+    async fn take_in(&mut self, found: Found) -> Result<(), FolderError> {
+        let Some(small) = self.backlog.take(found) else {
+            return Ok(());
+        };
+        let parsed = blocking(move || backlog::parse(small)).await?;
+        self.tell(parsed).await
+    }
+
+    async fn tell(&mut self, parsed: backlog::Parsed) -> Result<(), FolderError> {
+        let Outcome { events, ignored } = self.folder.update(parsed);
+        for ignored in ignored {
             if self.ignored.insert(ignored.clone()) {
                 tracing::info!("objects of kind {ignored} are in the folder and are not read");
             }
@@ -247,7 +337,18 @@ impl Reader {
         for kind in ObjectKind::ALL {
             self.freshness.note_heard(kind);
         }
-        outcome
+        // What was answered is taken first: so it always has room for an answer, and never waits for who waits for it.
+        let mut answers = Vec::new();
+        if let Some(companion) = &mut self.companion {
+            while let Ok(added) = companion.added.try_recv() {
+                answers.extend(added);
+            }
+            // It is gone only where the process is ending.
+            let _ = companion.heard.send(events.clone()).await;
+        }
+        self.send(answers).await?;
+        self.send(events).await?;
+        self.believe().await
     }
 
     async fn send(&mut self, events: Vec<Event>) -> Result<(), FolderError> {
@@ -259,8 +360,10 @@ impl Reader {
                     self.freshness.note_broken(object.kind);
                     object.kind == ObjectKind::EndpointSlice
                 }
-                Event::Deleted(object) => object.kind == ObjectKind::EndpointSlice,
-                Event::Held(_) | Event::Released(_) => false,
+                Event::Deleted(object) | Event::Moved { object, .. } => {
+                    object.kind == ObjectKind::EndpointSlice
+                }
+                Event::Held(_) | Event::Released(_) | Event::Noted { .. } => false,
             };
             if slice { endpoints.push(event) } else { objects.push(event) }
         }
@@ -318,7 +421,7 @@ impl Reader {
             self.freshness.note_relist(kind);
         }
         let began = clock::now();
-        let scan = self.blocking(Disk::scan).await?;
+        let scan = self.disk(Disk::scan).await?;
         if let Ok(scan) = &scan {
             tracing::debug!(files = scan.found.len(), took = ?began.elapsed(), "the folder was read");
         }
@@ -326,7 +429,7 @@ impl Reader {
     }
 
     /// Lets a thread that may block look at the disk.
-    async fn blocking<T: Send + 'static>(
+    async fn disk<T: Send + 'static>(
         &mut self,
         look: impl FnOnce(&mut Disk) -> T + Send + 'static,
     ) -> Result<T, FolderError> {
@@ -343,12 +446,28 @@ impl Reader {
     }
 }
 
+/// What the companion adds next. Pending where there is none, and where it is gone.
+async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
+    match companion {
+        Some(companion) => match companion.added.recv().await {
+            Some(events) => events,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// Lets a thread that may block do something.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, FolderError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| FolderError::Closed)
+}
+
 /// Whether it may be a file that is about to be replaced: it is gone, or has no documents.
-fn is_void(content: &Content) -> bool {
-    match content {
-        Content::Gone => true,
-        Content::Text(parsed) => *parsed == Parsed::default(),
-        Content::Unreadable(_) => false,
+fn is_void(raw: &Raw) -> bool {
+    match raw {
+        Raw::Gone => true,
+        Raw::Text(text) => document::is_void(text),
+        Raw::Unreadable(_) => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,13 @@ use super::*;
 use crate::event::Hold;
 use crate::objects::{Object, ObjectKind};
 use crate::removal::SECOND_LOOK;
+
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    ByKernel,
+    ByNobody,
+}
 
 /// A running source and what it has said so far.
 struct World {
@@ -26,13 +34,28 @@ struct World {
     seen: BTreeMap<String, (Option<Object>, bool)>,
     synced: BTreeSet<&'static str>,
     held: BTreeMap<String, Hold>,
+    noted: BTreeMap<String, Vec<String>>,
     batches: Vec<usize>,
     source: tokio::task::JoinSet<Result<(), FolderError>>,
 }
 
 impl World {
     fn start(dir: tempfile::TempDir, state: tempfile::TempDir) -> Self {
-        let source = FolderSource::open(dir.path().into(), Some(state.path().into())).unwrap();
+        let root = dir.path().to_owned();
+        Self::start_at(root, dir, state, Told::ByKernel)
+    }
+
+    /// With `root` as the folder, which is in `dir` or leads there.
+    fn start_at(root: PathBuf, dir: tempfile::TempDir, state: tempfile::TempDir, told: Told) -> Self {
+        let mut source = FolderSource::open(root.clone(), Some(state.path().into())).unwrap();
+        match told {
+            // Nothing is found by looking again: what the kernel tells has to do.
+            Told::ByKernel => source.pace = None,
+            Told::ByNobody => {
+                source.disk = Disk::new(root, None);
+                source.pace = Some(Duration::from_millis(20));
+            }
+        }
         let (to_endpoints, endpoints) = mpsc::channel(8);
         let (to_objects, objects) = mpsc::channel(8);
         let (holds, asked) = mpsc::channel(8);
@@ -49,6 +72,7 @@ impl World {
             seen: BTreeMap::new(),
             synced: BTreeSet::new(),
             held: BTreeMap::new(),
+            noted: BTreeMap::new(),
             batches: Vec::new(),
             source: tasks,
         }
@@ -131,6 +155,16 @@ impl World {
                 self.held.remove(&object.to_string());
                 return;
             }
+            Event::Moved { object, location } => {
+                assert!(location.contains(':'));
+                let kind = object.kind;
+                (object, kind)
+            }
+            Event::Noted { file, problems } => {
+                assert!(!on_endpoints);
+                self.noted.insert(file.to_string(), problems.iter().map(ToString::to_string).collect());
+                return;
+            }
         };
         assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice, "{name}");
     }
@@ -145,6 +179,182 @@ impl World {
     fn is_broken(&self, name: &str) -> bool {
         self.seen.get(&format!("Ingress default/{name}")).is_some_and(|(_, good)| !good)
     }
+}
+
+/// A folder below another one, with one Ingress, so that it is not taken for one that is not there yet.
+async fn below(told: Told) -> (PathBuf, World) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    write(&root, "still.yaml", &ingress("still", "a.test"));
+    let mut world = World::start_at(root.clone(), dir, tempfile::tempdir().unwrap(), told);
+    world.until(|it| it.synced.len() == 6).await;
+    (root, world)
+}
+
+/// Runs a test both with a kernel that tells of changes and without one.
+macro_rules! both_ways {
+    ($($name:ident: $test:ident;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn told_by_the_kernel() {
+                $test(Told::ByKernel).await;
+            }
+
+            #[tokio::test]
+            async fn told_by_nobody() {
+                $test(Told::ByNobody).await;
+            }
+        })*
+    };
+}
+
+both_ways! {
+    a_sub_folder_is_replaced_by_rename: replaced;
+    a_folder_gives_way_to_a_link_and_to_a_file: gave_way;
+    the_folder_is_a_link_that_is_swapped: swapped;
+    a_way_to_the_folder_is_swapped: way_swapped;
+    a_link_to_a_file_is_followed: file_link;
+    a_link_to_a_folder_is_followed: folder_link;
+    a_volume_with_folders_in_it_is_followed: deep_volume;
+}
+
+async fn replaced(told: Told) {
+    let (root, mut world) = below(told).await;
+    for (folder, files) in [("sub", ["one", "both"]), (".next", ["two", "both"])] {
+        fs::create_dir(root.join(folder)).unwrap();
+        for file in files {
+            write(
+                &root.join(folder),
+                &format!("{file}.yaml"),
+                &ingress(file, &format!("{file}{folder}.test")),
+            );
+        }
+    }
+    world.until(|it| it.host("one").is_some() && it.host("both") == Some("bothsub.test")).await;
+    fs::rename(root.join("sub"), root.join(".prev")).unwrap();
+    fs::rename(root.join(".next"), root.join("sub")).unwrap();
+    world.until(|it| it.host("one").is_none() && it.host("two").is_some()).await;
+    assert_eq!(world.host("both"), Some("both.next.test"));
+    write(&root.join("sub"), "two.yaml", &ingress("two", "later.test"));
+    world.until(|it| it.host("two") == Some("later.test")).await;
+    write(&root.join(".prev"), "one.yaml", &ingress("one", "x.test"));
+    fs::remove_dir_all(root.join("sub")).unwrap();
+    world.until(|it| it.host("two").is_none() && it.host("both").is_none()).await;
+    assert_eq!((world.host("one"), world.host("still")), (None, Some("a.test")));
+}
+
+async fn gave_way(told: Told) {
+    let (root, mut world) = below(told).await;
+    fs::create_dir_all(root.join("sub")).unwrap();
+    fs::create_dir_all(root.join(".other")).unwrap();
+    write(&root.join("sub"), "one.yaml", &ingress("one", "one.test"));
+    write(&root.join(".other"), "two.yaml", &ingress("two", "two.test"));
+    world.until(|it| it.host("one").is_some()).await;
+    fs::rename(root.join("sub"), root.join(".sub")).unwrap();
+    symlink(".other", root.join("sub")).unwrap();
+    world.until(|it| it.host("one").is_none() && it.host("two").is_some()).await;
+    fs::remove_file(root.join("sub")).unwrap();
+    write(&root, "sub", "no manifest by its name");
+    world.until(|it| it.host("two").is_none()).await;
+}
+
+/// Two trees beside the root, which is a link to the first.
+async fn releases(told: Told, within: &str) -> (PathBuf, World) {
+    let dir = tempfile::tempdir().unwrap();
+    for release in ["1", "2"] {
+        let tree = dir.path().join(release).join(within);
+        fs::create_dir_all(&tree).unwrap();
+        write(&tree, "still.yaml", &ingress("still", "a.test"));
+        write(&tree, "web.yaml", &ingress("web", &format!("r{release}.test")));
+        write(&tree, &format!("only{release}.yaml"), &ingress(&format!("only{release}"), "o.test"));
+    }
+    symlink("1", dir.path().join("now")).unwrap();
+    let (base, root) = (dir.path().to_owned(), dir.path().join("now").join(within));
+    let mut world = World::start_at(root, dir, tempfile::tempdir().unwrap(), told);
+    world.until(|it| it.synced.len() == 6 && it.host("web") == Some("r1.test")).await;
+    (base, world)
+}
+
+async fn swap(base: PathBuf, within: &str, mut world: World) {
+    symlink("2", base.join("next")).unwrap();
+    fs::rename(base.join("next"), base.join("now")).unwrap();
+    world.until(|it| it.host("web") == Some("r2.test") && it.host("only1").is_none()).await;
+    assert_eq!(world.host("only2"), Some("o.test"));
+    write(&base.join("2").join(within), "web.yaml", &ingress("web", "edited.test"));
+    world.until(|it| it.host("web") == Some("edited.test")).await;
+    write(&base.join("1").join(within), "web.yaml", &ingress("web", "old.test"));
+    write(&base.join("2").join(within), "mark.yaml", &ingress("mark", "m.test"));
+    world.until(|it| it.host("mark").is_some()).await;
+    assert_eq!(world.host("web"), Some("edited.test"), "the old tree is nothing any more");
+}
+
+async fn swapped(told: Told) {
+    let (base, world) = releases(told, "").await;
+    swap(base, "", world).await;
+}
+
+async fn way_swapped(told: Told) {
+    let (base, world) = releases(told, "deep/er").await;
+    swap(base, "deep/er", world).await;
+}
+
+async fn file_link(told: Told) {
+    let (root, mut world) = below(told).await;
+    let outside = root.parent().unwrap().join("outside");
+    fs::create_dir(&outside).unwrap();
+    write(&outside, "web.yaml", &ingress("web", "b.test"));
+    symlink("../outside/web.yaml", root.join("link.yaml")).unwrap();
+    world.until(|it| it.host("web") == Some("b.test")).await;
+    write(&outside, "web.yaml", &ingress("web", "c.test"));
+    world.until(|it| it.host("web") == Some("c.test")).await;
+    fs::write(outside.join("web.yaml"), ingress("web", "d.test")).unwrap();
+    world.until(|it| it.host("web") == Some("d.test")).await;
+    fs::remove_file(outside.join("web.yaml")).unwrap();
+    world.until(|it| it.host("web").is_none() && it.noted.contains_key("link.yaml")).await;
+    assert_eq!(
+        world.noted["link.yaml"],
+        ["file link.yaml: is not read: it is a link to nothing (warning) [link.yaml]"]
+    );
+}
+
+async fn folder_link(told: Told) {
+    let (root, mut world) = below(told).await;
+    let outside = root.parent().unwrap().join("outside");
+    fs::create_dir_all(outside.join("in")).unwrap();
+    write(&outside.join("in"), "web.yaml", &ingress("web", "b.test"));
+    symlink("..", outside.join("in/circle")).unwrap();
+    symlink("../outside", root.join("link")).unwrap();
+    world.until(|it| it.host("web") == Some("b.test") && !it.noted.is_empty()).await;
+    assert_eq!(
+        world.noted["link/in/circle"],
+        [
+            "file link/in/circle: is not read: it leads to link, which is read already (warning) [link/in/circle]"
+        ]
+    );
+    write(&outside.join("in"), "web.yaml", &ingress("web", "c.test"));
+    world.until(|it| it.host("web") == Some("c.test")).await;
+    fs::remove_file(root.join("link")).unwrap();
+    world.until(|it| it.host("web").is_none()).await;
+}
+
+/// A ConfigMap volume with `items[].path: deep/web.yaml`: the folder is a link through `..data`.
+async fn deep_volume(told: Told) {
+    let (root, mut world) = below(told).await;
+    let mount = root.join("mount");
+    for (version, host) in [("..1", "b.test"), ("..2", "c.test")] {
+        fs::create_dir_all(mount.join(version).join("deep")).unwrap();
+        write(&mount.join(version).join("deep"), "web.yaml", &ingress("web", host));
+    }
+    symlink("..1", mount.join("..data")).unwrap();
+    symlink("..data/deep", mount.join("deep")).unwrap();
+    world.until(|it| it.host("web") == Some("b.test")).await;
+    symlink("..2", mount.join("..data_tmp")).unwrap();
+    fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+    fs::remove_dir_all(mount.join("..1")).unwrap();
+    world.until(|it| it.host("web") == Some("c.test")).await;
 }
 
 fn ingress(name: &str, host: &str) -> String {
@@ -235,12 +445,12 @@ async fn a_mounted_config_map_is_followed() {
     let mount = world.path().join("mount");
     fs::create_dir_all(mount.join("..1")).unwrap();
     write(&mount.join("..1"), "web.yaml", &ingress("web", "b.test"));
-    std::os::unix::fs::symlink("..1", mount.join("..data")).unwrap();
-    std::os::unix::fs::symlink("..data/web.yaml", mount.join("web.yaml")).unwrap();
+    symlink("..1", mount.join("..data")).unwrap();
+    symlink("..data/web.yaml", mount.join("web.yaml")).unwrap();
     world.until(|it| it.host("web") == Some("b.test")).await;
     fs::create_dir(mount.join("..2")).unwrap();
     write(&mount.join("..2"), "web.yaml", &ingress("web", "c.test"));
-    std::os::unix::fs::symlink("..2", mount.join("..data_tmp")).unwrap();
+    symlink("..2", mount.join("..data_tmp")).unwrap();
     fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
     world.until(|it| it.host("web") == Some("c.test")).await;
     fs::remove_file(mount.join("web.yaml")).unwrap();

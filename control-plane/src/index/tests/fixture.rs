@@ -12,7 +12,7 @@ use shared::snapshot::Snapshot;
 use super::super::*;
 use crate::annotations::PREFIX;
 use crate::objects::{Object, ObjectRef, Secret};
-use crate::problem::Severity;
+use crate::problem::{Severity, Subject};
 
 pub(super) fn options() -> Options {
     Options {
@@ -294,7 +294,7 @@ impl World {
 
     /// The problems of an object: `overridden spec.rules[0].http.paths[0]`.
     pub(super) fn problems(&self, kind: ObjectKind, object: &str) -> Vec<String> {
-        let problems = self.index.problems().get(&reference(kind, object));
+        let problems = self.index.problems().get(&Subject::Object(reference(kind, object)));
         let all = problems.iter().flat_map(|problems| problems.iter());
         all.map(|problem| format!("{} {}", problem.severity.as_str(), problem.field)).collect()
     }
@@ -307,7 +307,7 @@ impl World {
     }
 
     pub(super) fn severities(&self, kind: ObjectKind, object: &str) -> Vec<Severity> {
-        let problems = self.index.problems().get(&reference(kind, object));
+        let problems = self.index.problems().get(&Subject::Object(reference(kind, object)));
         problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.severity).collect()
     }
 }

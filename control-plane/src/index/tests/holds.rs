@@ -5,7 +5,7 @@ use serde_json::json;
 use super::fixture::*;
 use crate::event::{Event, Hold, HoldRequest};
 use crate::objects::{Object, ObjectKind};
-use crate::problem::{Problem, Severity};
+use crate::problem::{Problem, Severity, Subject};
 
 fn good() -> Ing {
     ingress("web").rule("a.test", &[("/", "one")])
@@ -28,7 +28,7 @@ fn broken(uid: &str) -> Event {
         object: reference(ObjectKind::Ingress, "web"),
         uid: uid.into(),
         problem: Problem {
-            object: reference(ObjectKind::Ingress, "web"),
+            object: reference(ObjectKind::Ingress, "web").into(),
             field: "spec.rules".into(),
             severity: Severity::Rejected,
             reason: "expected a list, got a number".into(),
@@ -154,7 +154,7 @@ fn every_kind_may_be_broken() {
     for (kind, name) in [(ObjectKind::Service, "one"), (ObjectKind::EndpointSlice, "one-1")] {
         let object = reference(kind, name);
         let Event::Broken { mut problem, .. } = broken("") else { unreachable!() };
-        problem.object = object.clone();
+        problem.object = object.clone().into();
         let commit = world.events([Event::Broken { object, uid: "".into(), problem }]);
         assert!(matches!(commit.holds.as_slice(), [HoldRequest::Write(_)]), "{kind:?}");
     }
@@ -199,7 +199,8 @@ fn what_another_replica_put_on_record_is_taken_over() {
 fn locations_are_told() {
     let mut world = World::default();
     world.events([Event::Applied { object: Object::from(bad()), location: "web.yaml:7".into() }]);
-    let problems = world.index.problems().get(&reference(ObjectKind::Ingress, "web")).unwrap();
+    let problems =
+        world.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, "web"))).unwrap();
     assert_eq!(problems[0].location, "web.yaml:7");
 }
 

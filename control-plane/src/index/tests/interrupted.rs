@@ -75,7 +75,11 @@ fn reference_of(event: &Event) -> ObjectRef {
     match event {
         Event::Applied { object, .. } => object.reference(),
         Event::Held(hold) => hold.object.reference(),
-        Event::Broken { object, .. } | Event::Deleted(object) | Event::Released(object) => object.clone(),
+        Event::Broken { object, .. }
+        | Event::Moved { object, .. }
+        | Event::Deleted(object)
+        | Event::Released(object) => object.clone(),
+        Event::Noted { .. } => unreachable!("no step notes files"),
     }
 }
 

@@ -155,7 +155,7 @@ fn break_off(object: &Object) -> Event {
         object: object.reference(),
         uid: object.metadata().uid.clone(),
         problem: Problem {
-            object: object.reference(),
+            object: object.reference().into(),
             field: String::new(),
             severity: Severity::Rejected,
             reason: "cannot be read".into(),

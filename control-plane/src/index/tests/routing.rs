@@ -6,6 +6,7 @@ use shared::resource::{Backend, PortRule, Resource};
 
 use super::fixture::*;
 use crate::objects::ObjectKind;
+use crate::problem::Subject;
 
 /// What is there when nothing else is.
 #[test]
@@ -175,7 +176,8 @@ fn losers_are_told_by_whom() {
         world.told("new"),
         ["overridden spec.defaultBackend", "overridden spec.rules[0].http.paths[0]"]
     );
-    let problems = world.index.problems().get(&reference(ObjectKind::Ingress, "new")).unwrap();
+    let problems =
+        world.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, "new"))).unwrap();
     assert!(problems.iter().any(|it| it.reason.contains("Ingress default/old")), "{problems:?}");
     assert_eq!(world.told("old"), Vec::<String>::new());
 

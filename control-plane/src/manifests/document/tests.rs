@@ -1,4 +1,4 @@
-use crate::objects::{IntOrString, Secret};
+use crate::objects::{IngressPathType, IntOrString, Secret};
 
 use super::*;
 
@@ -85,8 +85,9 @@ fn what_is_not_read_is_said_and_namespaces_are_not() {
          ---\nmetadata: {name: x}\n",
     );
     let ignored: Vec<_> = parsed.ignored.iter().map(String::as_str).collect();
-    assert_eq!(ignored, ["extensions/v1beta1 Ingress", "v1 Pod"]);
-    assert_eq!(parsed.faults.len(), 1, "no kind is a fault");
+    assert_eq!(ignored, ["v1 Pod"]);
+    // Nor has the old Ingress a name.
+    assert_eq!(parsed.faults.len(), 2, "no kind is a fault");
 }
 
 #[test]
@@ -147,4 +148,130 @@ fn a_line_end_of_windows_and_an_empty_file_are_fine() {
         "apiVersion: v1\r\nkind: Service\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: Service\r\nmetadata: {name: b}\r\n",
     );
     assert_eq!(parsed.objects.len(), 2, "{parsed:?}");
+}
+
+#[test]
+fn old_versions_are_converted_and_that_is_said() {
+    let paths = "[{path: /, backend: {serviceName: web, servicePort: 80}}, {backend: {serviceName: web, servicePort: http}}, \
+                 {path: /x, pathType: Exact, backend: {serviceName: web, servicePort: '81'}}]";
+    for version in ["extensions/v1beta1", "networking.k8s.io/v1beta1"] {
+        let parsed = parse(&format!(
+            "# old\napiVersion: {version}\nkind: Ingress\nmetadata: {{name: a}}\nspec:\n  backend: {{serviceName: rest, servicePort: 8080}}\n  \
+             rules: [{{host: a.test, http: {{paths: {paths}}}}}]\n"
+        ));
+        let Object::Ingress(ingress) = &parsed.objects[0].0 else { panic!("{parsed:?}") };
+        let shown = |backend: &objects::IngressBackend| {
+            backend.service.as_ref().map(|service| format!("{}:{}", service.name, service.port)).unwrap()
+        };
+        assert_eq!(ingress.spec.default_backend.as_ref().map(shown).as_deref(), Some("rest:8080"));
+        let paths = &ingress.spec.rules[0].http.as_ref().unwrap().paths;
+        let paths: Vec<_> = paths.iter().map(|it| (it.path_type.unwrap(), shown(&it.backend))).collect();
+        let kinds = [
+            IngressPathType::ImplementationSpecific,
+            IngressPathType::ImplementationSpecific,
+            IngressPathType::Exact,
+        ];
+        assert_eq!(
+            paths,
+            kinds.into_iter().zip(["web:80", "web:http", "web:81"].map(str::to_owned)).collect::<Vec<_>>()
+        );
+        let [(object, fault)] = &parsed.remarks[..] else { panic!("{parsed:?}") };
+        assert_eq!(
+            (object.to_string().as_str(), fault.line, fault.field.as_str()),
+            ("Ingress default/a", 2, "apiVersion")
+        );
+        assert!(fault.reason.starts_with(&format!("no API server of today takes {version}")), "{fault:?}");
+    }
+    let list = parse(
+        "{\"apiVersion\":\"extensions/v1beta1\",\"kind\":\"IngressList\",\"items\":[{\"metadata\":{\"name\":\"b\"}}]}",
+    );
+    assert_eq!((names(&list).len(), list.remarks.len()), (1, 1), "{list:?}");
+    let bad = parse("apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: a}\nspec: {rules: 7}\n");
+    assert_eq!((bad.broken.len(), bad.remarks.len()), (1, 0), "{bad:?}");
+}
+
+#[test]
+fn field_names_of_v1beta1_under_v1_are_said() {
+    let parsed = parse(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec:\n  rules:\n  - http:\n      paths:\n      - path: /\n        \
+         backend:\n          serviceName: web\n          servicePort: 80\n",
+    );
+    let [(object, fault)] = &parsed.broken[..] else { panic!("{parsed:?}") };
+    assert_eq!(object.to_string(), "Ingress default/a");
+    assert_eq!((fault.line, fault.field.as_str()), (10, "spec.rules[0].http.paths[0].backend"));
+    assert!(fault.reason.contains("serviceName") && fault.reason.contains("v1beta1"), "{fault:?}");
+    let annotated = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a, annotations: {serviceName: x}}\n";
+    assert_eq!(parse(annotated).objects.len(), 1, "elsewhere it is anybody's word");
+}
+
+/// The words of whoever reads for us, and second numbers of lines, are no help.
+#[test]
+fn faults_are_said_in_our_words_with_one_line() {
+    let ingress = |spec: &str| {
+        format!("apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: a}}\nspec:\n{spec}")
+    };
+    let table = [
+        ("apiVersion: v1\nkind: Service\nkind: Service\n".to_owned(), 3, "the key \"kind\" twice"),
+        (ingress("  rules:\n  - host: {{ .Values.host }}\n"), 6, "got a template with `{{`"),
+        ("{{- if .Values.on }}\napiVersion: v1\nkind: Service\n{{- end }}\n".to_owned(), 1, "got a template"),
+        ("# {{ no template }}\napiVersion: [v1\n".to_owned(), 2, "expected YAML"),
+        ("apiVersion: v1\n\tkind: Service\n".to_owned(), 1, "expected YAML"),
+        ("apiVersion: v1\nmetadata: *gone\n".to_owned(), 2, "an alias (`*name`) of an anchor"),
+        (
+            "{\"apiVersion\": \"v1\",\n \"kind\" \"Service\"}".to_owned(),
+            2,
+            "expected JSON, or YAML in braces",
+        ),
+        (ingress("  defaultBackend:\n    service: web\n"), 6, "expected a mapping, got \"web\""),
+        (ingress("  rules: yes\n"), 5, "expected a list"),
+        (
+            ingress("  rules:\n  - http:\n      paths:\n      - pathType: Regex\n"),
+            8,
+            "Exact, Prefix, ImplementationSpecific",
+        ),
+        (
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: [a]\n".to_owned(),
+            4,
+            "expected a mapping, got a list",
+        ),
+        ("- a\n- b\n".to_owned(), 1, "expected a mapping with apiVersion"),
+        ("just words\n".to_owned(), 1, "expected a mapping with apiVersion"),
+    ];
+    for (text, line, expected) in table {
+        let parsed = parse(&text);
+        let faults: Vec<_> = parsed.broken.iter().map(|(_, fault)| fault).chain(&parsed.faults).collect();
+        let [fault] = faults[..] else { panic!("{text}: {parsed:?}") };
+        assert!(fault.reason.contains(expected), "{text}: {fault:?}");
+        assert_eq!(fault.line, line, "{text}: {fault:?}");
+        for word in ["struct", "enum", "i32", "line ", "column", "Options", "invalid type", "EOF", "sequence"]
+        {
+            assert!(!fault.reason.contains(word), "{text}: {fault:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_document_may_cost_is_bounded() {
+    // Each level is ten of the one before.
+    let mut laughs =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+            .to_owned();
+    for level in 1..9 {
+        let before = format!("*a{}", level - 1);
+        laughs += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
+    }
+    // One long value, many times.
+    let long = format!("data:\n  a: &a {}\n  b: [{}]\n", "x".repeat(80 << 10), ["*a"; 20_000].join(", "));
+    for text in [laughs, long] {
+        let parsed = parse(&text);
+        assert_eq!(parsed.objects.len(), 0);
+        assert!(parsed.faults[0].reason.contains("aliases"), "{:?}", parsed.faults);
+    }
+    let flow = format!("[{}]", "a, ".repeat(MAX_YAML / 2));
+    assert!(parse(&flow).faults[0].reason.contains("bytes of YAML"));
+    let nodes = format!("a: [{}]", "a,".repeat(MAX_NODES + 1));
+    assert!(parse(&nodes).faults[0].reason.contains("more values"), "{:?}", parse(&nodes).faults);
+    // What people really use aliases for.
+    let labels = "apiVersion: v1\nkind: Service\nmetadata: {name: a, labels: &l {app: web}}\nspec: {selector: *l, ports: [{port: 80}]}\n";
+    assert_eq!(parse(labels).objects.len(), 1);
 }

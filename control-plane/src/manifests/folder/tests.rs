@@ -24,6 +24,8 @@ fn say(events: &[Event]) -> Vec<String> {
             }
             Event::Broken { object, .. } => format!("!{}", name(object)),
             Event::Deleted(object) => format!("-{}", name(object)),
+            Event::Noted { file, problems } => format!("?{file}*{}", problems.len()),
+            Event::Moved { object, location } => format!(">{}@{location}", name(object)),
             other => format!("{other:?}"),
         })
         .collect()
@@ -39,8 +41,8 @@ fn only_what_differs_is_told() {
     assert_eq!(update(&mut folder, [("f", text(&(map("a", "1") + &map("b", "1"))))]), ["+a=1", "+b=1"]);
     assert_eq!(
         update(&mut folder, [("f", text(&(map("b", "1") + &map("a", "2"))))]),
-        ["+a=2"],
-        "order is nothing"
+        ["+a=2", ">b@f:1"],
+        "order is a place, and nothing else"
     );
     assert_eq!(update(&mut folder, [("f", text(&map("b", "1")))]), ["-a"]);
     assert_eq!(update(&mut folder, [("f", text(""))]), ["-b"], "an empty file has none");
@@ -50,8 +52,11 @@ fn only_what_differs_is_told() {
 fn a_renamed_file_is_no_change() {
     let mut folder = Folder::default();
     update(&mut folder, [("f", text(&map("a", "1")))]);
-    let none: [&str; 0] = [];
-    assert_eq!(update(&mut folder, [("f", Content::Gone), ("g", text(&map("a", "1")))]), none);
+    assert_eq!(
+        update(&mut folder, [("f", Content::Gone), ("g", text(&map("a", "1")))]),
+        [">a@g:1"],
+        "but for where it stands"
+    );
     assert_eq!(
         folder.file_of(&parse(&map("a", "1")).objects[0].0.reference()).map(|path| &**path),
         Some("g")
@@ -64,11 +69,61 @@ fn of_two_files_the_first_path_wins_aloud() {
     let mut folder = Folder::default();
     update(&mut folder, [("m", text(&map("a", "m")))]);
     let outcome = folder.update([("z".into(), text(&map("a", "z")))]);
-    assert_eq!((outcome.events.len(), outcome.warnings.len()), (0, 1), "{outcome:?}");
-    assert_eq!(update(&mut folder, [("b", text(&map("a", "b")))]), ["+a=b"]);
-    assert_eq!(update(&mut folder, [("b", Content::Gone)]), ["+a=m"], "the next takes over");
-    assert_eq!(update(&mut folder, [("m", Content::Gone)]), ["+a=z"]);
+    let [Event::Noted { file, problems }] = &outcome.events[..] else { panic!("{outcome:?}") };
+    assert_eq!(&**file, "z");
+    assert_eq!(
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "ConfigMap default/a: it stands in m too, which comes first by name: that one counts (overridden) [z:1]"
+        ]
+    );
+    assert_eq!(update(&mut folder, [("b", text(&map("a", "b")))]), ["+a=b", "?m*1", "?z*1"]);
+    assert_eq!(update(&mut folder, [("b", Content::Gone)]), ["+a=m", "?m*0", "?z*1"], "the next takes over");
+    assert_eq!(update(&mut folder, [("m", Content::Gone)]), ["+a=z", "?z*0"]);
     assert_eq!(update(&mut folder, [("z", Content::Gone)]), ["-a"]);
+}
+
+#[test]
+fn twice_in_a_file_is_said_and_so_is_its_end() {
+    let mut folder = Folder::default();
+    assert_eq!(update(&mut folder, [("f", text(&(map("a", "1") + &map("a", "2"))))]), ["+a=1", "?f*1"]);
+    let Some(noted) = folder.noted.get("f") else { panic!("{folder:?}") };
+    assert_eq!((noted[0].location.as_str(), noted[0].severity), ("f:2", Severity::Overridden));
+    assert_eq!(update(&mut folder, [("f", text(&map("a", "2")))]), ["+a=2", "?f*0"]);
+}
+
+#[test]
+fn a_file_that_never_had_an_object_is_said() {
+    let mut folder = Folder::default();
+    assert_eq!(update(&mut folder, [("f", text("a: [\n"))]), ["?f*1"]);
+    let Some(noted) = folder.noted.get("f") else { panic!("{folder:?}") };
+    assert!(noted[0].to_string().starts_with("file f: expected YAML"), "{noted:?}");
+    assert_eq!(folder.absent(&BTreeSet::new()).len(), 1);
+    assert_eq!(update(&mut folder, [("f", Content::Gone)]), ["?f*0"]);
+    let many = "---\nkind: 7\n".repeat(3 * MAX_NOTES);
+    folder.update([("f".into(), text(&many))]);
+    assert_eq!(folder.noted["f"].len(), MAX_NOTES + 1, "they are counted past a point");
+}
+
+#[test]
+fn lines_that_move_are_told() {
+    let mut folder = Folder::default();
+    let (a, b) = (map("a", "1"), map("b", "1"));
+    update(&mut folder, [("f", text(&format!("{a}{b}")))]);
+    assert_eq!(update(&mut folder, [("f", text(&format!("{a}\n\n{b}")))]), [">b@f:4"]);
+    let bad = b.replace("\"1\"", "[2]");
+    assert_eq!(update(&mut folder, [("f", text(&format!("{a}{bad}")))]), ["!b"]);
+    assert_eq!(update(&mut folder, [("f", text(&format!("\n{a}{bad}")))]), [">a@f:2", "!b"]);
+}
+
+#[test]
+fn what_is_skipped_is_said() {
+    let mut folder = Folder::default();
+    let skipped = BTreeMap::from([("l.yaml".into(), "it is a link to nothing".to_owned())]);
+    assert_eq!(say(&folder.skip(skipped.clone())), ["?l.yaml*1"]);
+    assert_eq!(say(&folder.skip(skipped)), [""; 0]);
+    assert_eq!(update(&mut folder, [("l.yaml", text("a: [\n"))]), ["?l.yaml*2"]);
+    assert_eq!(say(&folder.skip(BTreeMap::new())), ["?l.yaml*1"]);
 }
 
 #[test]
@@ -107,10 +162,9 @@ fn a_named_bad_document_is_that_object_alone() {
 fn a_file_that_is_bad_from_the_start_shows_what_is_on_hold() {
     let held = parse(&map("a", "1")).objects[0].0.reference();
     let mut folder = Folder::new(BTreeMap::from([("f".into(), vec![held])]));
-    assert_eq!(update(&mut folder, [("f", text("{")), ("g", text("{"))]), ["!a"]);
+    assert_eq!(update(&mut folder, [("f", text("{")), ("g", text("{"))]), ["!a", "?g*1"]);
     assert_eq!(update(&mut folder, [("f", text(""))]), ["-a"]);
-    let none: [&str; 0] = [];
-    assert_eq!(update(&mut folder, [("f", text("{"))]), none, "it is remembered no longer");
+    assert_eq!(update(&mut folder, [("f", text("{"))]), ["?f*1"], "it is remembered no longer");
 }
 
 #[test]
@@ -120,7 +174,8 @@ fn a_folder_goes_with_its_files() {
         &mut folder,
         [("web/a", text(&map("a", "1"))), ("web-2", text(&map("b", "1"))), ("web/c/d", text(&map("d", "1")))],
     );
-    assert_eq!(update(&mut folder, [("web", Content::Gone)]), ["-a", "-d"]);
+    let gone = [("web/a", Content::Gone), ("web/c/d", Content::Gone)];
+    assert_eq!(update(&mut folder, gone), ["-a", "-d"]);
 }
 
 #[test]
@@ -157,6 +212,7 @@ proptest! {
                 match event {
                     Event::Applied { object, .. } => prop_assert_ne!(seen.insert(object.reference(), object.clone()), Some(object)),
                     Event::Deleted(object) => prop_assert!(seen.remove(&object).is_some()),
+                    Event::Noted { .. } | Event::Moved { .. } => {}
                     other => prop_assert!(false, "{:?}", other),
                 }
             }

@@ -1,0 +1,129 @@
+//! What was read and is not parsed yet: small changes at once, large ones beside the others.
+//!
+//! **Invariant:** what was read last of a file counts, however long parsing what was read before takes; what was read
+//! together is told together.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use tokio::task::JoinSet;
+
+use super::disk::{Found, Raw};
+use super::document;
+use super::folder::{Content, Path};
+
+/// Of so little text, in bytes, nobody notices that it is parsed.
+const SMALL: usize = 512 << 10;
+
+/// Contents of files that were read together.
+pub(super) type Parsed = BTreeMap<Path, Content>;
+
+/// What waits to be parsed.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Counts what came.
+    number: u64,
+    /// By file, the last that came of it, as long as anything waits.
+    newest: HashMap<Path, u64>,
+    waiting: VecDeque<(u64, Found)>,
+    /// One at a time: neither memory nor processors are theirs alone.
+    running: JoinSet<(u64, Parsed)>,
+}
+
+impl Backlog {
+    /// Takes in what was read. Gives it back where parsing it takes no time.
+    pub(super) fn take(&mut self, found: Found) -> Option<Found> {
+        self.number += 1;
+        let is_small = found.values().map(length).sum::<usize>() <= SMALL;
+        if is_small && self.is_idle() {
+            return Some(found);
+        }
+        for path in found.keys() {
+            self.newest.insert(Path::clone(path), self.number);
+        }
+        if is_small {
+            return Some(found);
+        }
+        self.waiting.push_back((self.number, found));
+        self.start();
+        None
+    }
+
+    /// The next that is parsed, without what a later look found otherwise. Pending where nothing waits.
+    pub(super) async fn next(&mut self) -> Parsed {
+        loop {
+            let Some(done) = self.running.join_next().await else {
+                return std::future::pending().await;
+            };
+            self.start();
+            // A file that makes the reader panic costs itself.
+            let Ok((number, mut parsed)) = done else {
+                continue;
+            };
+            parsed.retain(|path, _| self.newest.get(path) == Some(&number));
+            if self.is_idle() {
+                self.newest.clear();
+            }
+            return parsed;
+        }
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    fn start(&mut self) {
+        if self.running.is_empty()
+            && let Some((number, found)) = self.waiting.pop_front()
+        {
+            self.running.spawn_blocking(move || (number, parse(found)));
+        }
+    }
+}
+
+fn length(raw: &Raw) -> usize {
+    match raw {
+        Raw::Text(text) => text.len(),
+        Raw::Gone | Raw::Unreadable(_) => 0,
+    }
+}
+
+/// Parses all of it.
+pub(super) fn parse(found: Found) -> Parsed {
+    let content = |raw| match raw {
+        Raw::Gone => Content::Gone,
+        Raw::Text(text) => Content::Text(document::parse(&text)),
+        Raw::Unreadable(reason) => Content::Unreadable(reason),
+    };
+    found.into_iter().map(|(path, raw)| (path, content(raw))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, length: usize) -> Raw {
+        let head = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n");
+        Raw::Text(head + &format!("  a: \"{}\"\n", "x".repeat(length)))
+    }
+
+    fn found<const N: usize>(files: [(&str, Raw); N]) -> Found {
+        files.into_iter().map(|(path, raw)| (path.into(), raw)).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_small_does_not_wait_and_what_came_last_counts() {
+        let mut backlog = Backlog::default();
+        assert!(backlog.take(found([("small", text("a", 1))])).is_some());
+        assert!(backlog.take(found([("large", text("b", SMALL)), ("beside", text("c", 1))])).is_none());
+        assert!(backlog.take(found([("large", text("d", SMALL + 1))])).is_none());
+        let small = backlog.take(found([("small", text("e", 1)), ("beside", Raw::Gone)])).unwrap();
+        assert_eq!(small["beside"], Raw::Gone, "it overtakes");
+        let first = backlog.next().await;
+        assert_eq!(first, Parsed::new(), "all of it was read again since");
+        let second = backlog.next().await;
+        let Content::Text(parsed) = &second["large"] else { panic!("{second:?}") };
+        assert_eq!(&*parsed.objects[0].0.metadata().name, "d");
+        assert!(backlog.is_idle() && backlog.newest.is_empty());
+    }
+}
