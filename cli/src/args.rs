@@ -21,11 +21,13 @@ Everything that is asked here is also there for grpcurl:
   grpcurl -plaintext 127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
 
 const UP_EXAMPLES: &str = "\
-Endpoints of EndpointSlices with the annotation `firth.dev/demo: \"true\"` are played by built-in demo
-backends, on loopback addresses only: a folder can be tried with nothing behind it.
+A Service that an Ingress leads to and that has no EndpointSlice is played by a built-in demo backend, on
+a loopback address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a
+folder can be tried with nothing behind it. A Service that stands in no file answers 503.
 
 Examples:
   firth up examples/canary
+  firth up my-manifests --no-demo
   firth up . --http 127.0.0.1:8081 --https 127.0.0.1:8444 --listen 127.0.0.1:15011
   firth up manifests --access-log stdout --log info";
 
@@ -134,6 +136,21 @@ pub(crate) struct UpArgs {
     /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only, it is not encrypted
     #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
+    /// Play nothing: Services without EndpointSlices answer 503, and so do endpoints that are marked as demos
+    #[arg(
+        long, env = "FIRTH_NO_DEMO", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub(crate) no_demo: bool,
+    /// The class that counts as ours where the folder has no IngressClass, and the annotation's value that does
+    #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
+    pub(crate) ingress_class: String,
+    /// Serve Ingresses that name no class, too, where no IngressClass is the default
+    #[arg(
+        long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "true", default_missing_value = "true"
+    )]
+    pub(crate) watch_ingress_without_class: bool,
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
     pub(crate) access_log: String,

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
+use control_plane::manifests::Companion;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
 use shared::proto::inspect;
@@ -59,13 +60,22 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
     let ports = Ports::claim(&args)?;
     let state = State::new(args.state_dir.as_deref())?;
-    let mut backends = Backends::follow(&args.dir);
+    let (mut backends, companion) = Backends::new(!args.no_demo);
 
-    let mut control = start_control(&args, &ports)?;
+    let mut control = start_control(&args, &ports, companion)?;
     let mut data = start_data(&args, &ports, state.path())?;
     let server = format!("http://{}", ports.listen);
+    let dir = output::printable(&args.dir.display().to_string());
+    let starting = async {
+        if !backends.first().await {
+            output::print(&format!(
+                "{dir} has no Ingress yet: waiting for one in a *.yaml, *.yml or *.json file\n"
+            ))?;
+        }
+        tokio::time::timeout(START, started(&server, &mut backends)).await.map_err(anyhow::Error::from)
+    };
     let started = tokio::select! {
-        started = tokio::time::timeout(START, started(&server)) => started,
+        started = starting => started,
         ended = control.ended() => return Err(ended),
         ended = data.ended() => return Err(ended),
         () = signals.next() => return stop(data, control).await,
@@ -81,7 +91,6 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let served = Served::ask(&mut inspect).await.map_err(failed)?;
     output::print(&served.render(&args.dir, &ports, &program()))?;
     output::print(&backends.render())?;
-    let dir = output::printable(&args.dir.display().to_string());
     output::print(&format!("edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"))?;
     loop {
         let line = tokio::select! {
@@ -114,15 +123,17 @@ async fn stop(data: Plane, control: Plane) -> anyhow::Result<()> {
     control.stop().await
 }
 
-fn start_control(args: &UpArgs, ports: &Ports) -> anyhow::Result<Plane> {
+fn start_control(args: &UpArgs, ports: &Ports, companion: Companion) -> anyhow::Result<Plane> {
     let mut words =
         vec!["firth-control-plane".into(), "--manifests".into(), args.dir.clone().into_os_string()];
     words.extend(["--insecure".into(), "--listen".into(), ports.listen.to_string().into()]);
+    words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
+    words.extend(["--ingress-class".into(), args.ingress_class.clone().into()]);
     if let Some(dir) = &args.state_dir {
         words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
     }
     let args = control_plane::args::Args::try_parse_from(words)?;
-    Plane::start("control plane", move |stop| control_plane::app::run(args, stop))
+    Plane::start("control plane", move |stop| control_plane::app::run_beside(args, companion, stop))
 }
 
 fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plane> {
@@ -143,8 +154,19 @@ fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plan
     Plane::start("data plane", move |stop| data_plane::app::run(args, stop))
 }
 
-/// Returns when a proxy is connected and serves the newest version.
-async fn started(server: &str) -> anyhow::Result<Inspect> {
+/// Returns when a proxy is connected and serves the newest version. Meanwhile the backends go on.
+async fn started(server: &str, backends: &mut Backends) -> anyhow::Result<Inspect> {
+    tokio::select! {
+        inspect = connected(server) => inspect,
+        never = async {
+            loop {
+                backends.work().await;
+            }
+        } => never,
+    }
+}
+
+async fn connected(server: &str) -> anyhow::Result<Inspect> {
     loop {
         if let Ok(mut inspect) = client::connect(server).await {
             // Before the first lists are complete the control plane may well refuse to answer: asked again.

@@ -22,10 +22,15 @@ struct Up {
 
 impl Up {
     fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[])
+    }
+
+    fn start_with(dir: &Path, flags: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
             .arg("up")
             .arg(dir)
             .args(["--http=127.0.0.1:0", "--https=127.0.0.1:0", "--listen=127.0.0.1:0"])
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -133,6 +138,111 @@ fn the_example_is_served_and_follows_its_files() {
     assert!(interrupted.success());
     up.line("stopping");
     assert!(up.process.wait().unwrap().success());
+}
+
+/// What somebody has who runs this in a cluster: a Deployment, its Service, an Ingress; no class, no endpoints.
+const OWN: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec: {selector: {matchLabels: {app: shop}}, template: {metadata: {labels: {app: shop}}, spec: {containers: [{name: shop, image: shop}]}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {type: ClusterIP, clusterIP: null, selector: {app: shop}, ports: [{name: web, port: 8080, targetPort: http}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop}
+spec:
+  ingressClassName: nginx
+  rules:
+    - host: canary.test.com
+      http:
+        paths:
+          - {path: /, pathType: Prefix, backend: {service: {name: shop, port: {name: web}}}}
+          - {path: /cart, pathType: Exact, backend: {service: {name: SERVICE, port: {number: 80}}}}
+"#;
+
+/// Where HTTP is served.
+fn http(up: &mut Up) -> String {
+    let addresses = up.line("http://");
+    addresses.split_whitespace().next().unwrap().strip_prefix("http://").unwrap().to_owned()
+}
+
+#[test]
+fn manifests_of_ones_own_answer_and_what_is_missing_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |service: &str| {
+        let text = OWN.replace("SERVICE", service);
+        fs::write(dir.path().join(".draft"), text).unwrap();
+        fs::rename(dir.path().join(".draft"), dir.path().join("own.yaml")).unwrap();
+    };
+    write("shop");
+    let mut up = Up::start(dir.path());
+    let http = http(&mut up);
+    let row = up.line("default/shop:web");
+    assert!(row.contains("1 endpoint"), "{row}");
+    let played = up.line("(it has no EndpointSlice)");
+    let address = played.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().to_owned();
+    // The path with port 80, which the Service does not have, is said; the other one answers.
+    up.line("Service default/shop has no TCP port 80");
+    up.line("no IngressClass is in the folder");
+    write("nowhere");
+    up.line("default/nowhere does not exist");
+    assert!(get(&http, "").starts_with("HTTP/1.1 503 "));
+
+    let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
+    fs::write(dir.path().join("own.yaml"), text).unwrap();
+    let played = format!("default/shop at {address}");
+    let end = Instant::now() + DEADLINE;
+    while !get(&http, "").contains(&played) {
+        assert!(Instant::now() < end, "{played} does not answer");
+    }
+
+    // Real endpoints are never shadowed by what is played.
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let slice = format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: shop-1, labels: {{kubernetes.io/service-name: shop}}}}\n\
+         addressType: IPv4\nports: [{{name: web, port: {port}}}]\nendpoints: [{{addresses: [127.0.0.1]}}]\n"
+    );
+    fs::write(dir.path().join("slice.yaml"), slice).unwrap();
+    up.line(&format!("{address} has ended"));
+    let asked = thread::spawn(move || get(&http, ""));
+    let (mut stream, _) = origin.accept().unwrap();
+    let mut head = [0; 4096];
+    assert!(stream.read(&mut head).unwrap() > 0);
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nreal").unwrap();
+    assert!(asked.join().unwrap().ends_with("real"));
+}
+
+#[test]
+fn without_demos_a_service_without_endpoints_answers_503() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop").replace("number: 80", "name: web"))
+        .unwrap();
+    let mut up = Up::start_with(dir.path(), &["--no-demo"]);
+    let http = http(&mut up);
+    let row = up.line("default/shop:web");
+    assert!(row.contains("no endpoints"), "{row}");
+    up.line("Ctrl-C stops");
+    assert!(get(&http, "").starts_with("HTTP/1.1 503 "));
+    assert!(!up.seen.iter().any(|line| line.contains("demo backend")), "{:?}", up.seen);
+}
+
+#[test]
+fn an_empty_folder_says_what_it_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Up::start(dir.path());
+    up.line("has no Ingress yet: waiting for one in a *.yaml, *.yml or *.json file");
+    assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
+    fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop").replace("number: 80", "name: web"))
+        .unwrap();
+    let http = http(&mut up);
+    up.line("Ctrl-C stops");
+    assert!(get(&http, "").contains("default/shop at 127.0.0.1:"));
 }
 
 #[test]

@@ -1,34 +1,48 @@
-//! The demo backends of a folder: started, renamed and ended as its EndpointSlices come and go.
+//! The demo backends of a folder: started, renamed and ended as its Services and EndpointSlices come and go.
 
-mod folder;
-mod slices;
+mod cast;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use control_plane::event::Event;
+use control_plane::manifests::Companion;
+use control_plane::objects::{EndpointSlice, Object, ObjectKind, ObjectRef};
+use shared::name::ObjectName;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use self::folder::Folder;
-use self::slices::Demo;
+use self::cast::Cast;
 use super::demo;
 use crate::columns::Columns;
 
 /// How long a backend stays after its endpoint is gone, as a pod does: the proxy hears of it at the same moment.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How far the folder may be ahead of the backends, in readings.
+const AHEAD: usize = 64;
+
+/// More Services than this are not played: each takes a socket.
+const MAX_PLAYED: usize = 200;
+
 /// The backends that run.
 pub(super) struct Backends {
-    folder: Folder,
+    heard: mpsc::Receiver<Vec<Event>>,
+    slices: mpsc::Sender<Vec<Event>>,
+    /// Whether anything is played.
+    is_on: bool,
+    cast: Cast,
+    /// The Services that are played, and what the control plane was told of where.
+    played: BTreeMap<ObjectName, (SocketAddr, EndpointSlice)>,
     running: BTreeMap<SocketAddr, Running>,
     tasks: JoinSet<()>,
     lines: VecDeque<String>,
-    /// What was wrong with the folder when it was read last, so that it is told once.
+    /// What was in the way last, so that it is told once.
     complaints: BTreeSet<String>,
 }
 
@@ -40,19 +54,33 @@ struct Running {
 }
 
 impl Backends {
-    /// Starts those that the folder asks for, and follows it from then on.
-    pub(super) fn follow(dir: &Path) -> Self {
-        let mut backends = Self {
-            folder: Folder::open(dir),
+    /// None yet, and how a control plane tells of what its folder has. Without `is_on` nothing is played.
+    pub(super) fn new(is_on: bool) -> (Self, Companion) {
+        let (tell, heard) = mpsc::channel(AHEAD);
+        let (slices, added) = mpsc::channel(AHEAD);
+        let backends = Self {
+            heard,
+            slices,
+            is_on,
+            cast: Cast::default(),
+            played: BTreeMap::new(),
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             lines: VecDeque::new(),
             complaints: BTreeSet::new(),
         };
-        backends.update();
+        (backends, Companion { heard: tell, added })
+    }
+
+    /// Returns when the folder was read for the first time and what it asks for runs: whether it has an Ingress.
+    pub(super) async fn first(&mut self) -> bool {
+        let slices = self.slices.clone();
+        let (events, answer) = next_heard(&mut self.heard, &slices).await;
+        let added = self.hear(events);
+        answer.send(added);
         // Those of the start are shown together.
-        backends.lines.retain(|line| !line.ends_with(ANSWERS));
-        backends
+        self.lines.retain(|line| !line.ends_with(ANSWERS));
+        self.cast.has_ingress()
     }
 
     /// What runs, for the start; empty where nothing does.
@@ -65,9 +93,11 @@ impl Backends {
             let name = Arc::clone(&running.name.borrow());
             names.entry(name).or_default().push(addr.to_string());
         }
+        let is_played = |name: &str| self.played.keys().any(|played| played.to_string() == name);
         let mut columns = Columns::new(["SERVICE", "ADDRESSES"]);
         for (name, addrs) in names {
-            columns.push([name.to_string(), addrs.join(", ")]);
+            let why = if is_played(&name) { " (it has no EndpointSlice)" } else { "" };
+            columns.push([name.to_string(), format!("{}{why}", addrs.join(", "))]);
         }
         format!("built-in demo backends, on loopback only:\n{}\n", columns.render(2))
     }
@@ -78,19 +108,79 @@ impl Backends {
             if let Some(line) = self.lines.pop_front() {
                 return line;
             }
-            let next_end = self.running.values().filter_map(|running| running.until).min();
-            tokio::select! {
-                () = self.folder.changed() => self.update(),
-                () = until(next_end) => self.end(Instant::now()),
-            }
+            self.work().await;
         }
     }
 
-    /// Brings what runs in line with the folder.
-    fn update(&mut self) {
-        let read = self.folder.read();
-        let mut complaints: BTreeSet<String> = read.problems.into_iter().collect();
-        let wanted = choose(read.demos, &mut complaints);
+    /// Does the next thing that is to be done. Nothing is lost when the future is dropped.
+    pub(super) async fn work(&mut self) {
+        let next_end = self.running.values().filter_map(|running| running.until).min();
+        let slices = self.slices.clone();
+        let heard = &mut self.heard;
+        tokio::select! {
+            (events, answer) = next_heard(heard, &slices) => {
+                let added = self.hear(events);
+                answer.send(added);
+            }
+            () = until(next_end) => self.end(Instant::now()),
+        }
+    }
+
+    /// Brings what runs in line with the folder, and answers with what that adds to it.
+    fn hear(&mut self, events: Vec<Event>) -> Vec<Event> {
+        self.cast.hear(events);
+        let mut complaints = BTreeSet::new();
+        let mut added = Vec::new();
+        if self.is_on {
+            added = self.play(&mut complaints);
+            let mut wanted = choose(self.cast.marked(), &mut complaints);
+            wanted.extend(self.played.iter().map(|(name, (addr, _))| (*addr, name.to_string().into())));
+            self.run(wanted, &mut complaints);
+        }
+        let news = complaints.difference(&self.complaints).cloned();
+        self.lines.extend(news);
+        self.complaints = complaints;
+        added
+    }
+
+    /// Plays the Services that nobody runs, and no others; what the folder is told of them.
+    fn play(&mut self, complaints: &mut BTreeSet<String>) -> Vec<Event> {
+        let mut added = Vec::new();
+        let mut before = std::mem::take(&mut self.played);
+        let absent: Vec<_> = self.cast.absent().map(Arc::clone).collect();
+        if absent.len() > MAX_PLAYED {
+            complaints.insert(format!(
+                "{} Services have no EndpointSlice: only the first {MAX_PLAYED} of them are played",
+                absent.len()
+            ));
+        }
+        for service in absent.iter().take(MAX_PLAYED) {
+            let name = service.metadata.object_name();
+            let known = before.remove(&name);
+            let addr = match &known {
+                Some((addr, _)) => *addr,
+                None => match self.start_anywhere(&name) {
+                    Ok(addr) => addr,
+                    Err(complaint) => {
+                        complaints.insert(complaint);
+                        continue;
+                    }
+                },
+            };
+            let slice = cast::slice(service, addr);
+            if known.is_none_or(|(_, known)| known != slice) {
+                let object = Object::EndpointSlice(Arc::new(slice.clone()));
+                added.push(Event::Applied { object, location: "".into() });
+            }
+            self.played.insert(name, (addr, slice));
+        }
+        let ended = before.into_values().map(|(_, slice)| slice.metadata.object_name());
+        added.extend(ended.map(|name| Event::Deleted(ObjectRef { kind: ObjectKind::EndpointSlice, name })));
+        added
+    }
+
+    /// Has exactly the wanted ones run; others linger.
+    fn run(&mut self, wanted: BTreeMap<SocketAddr, Arc<str>>, complaints: &mut BTreeSet<String>) {
         for (addr, running) in &mut self.running {
             if !wanted.contains_key(addr) && running.until.is_none() {
                 running.until = Some(Instant::now() + LINGER);
@@ -102,33 +192,29 @@ impl Backends {
                     running.until = None;
                     running.name.send_replace(name);
                 }
-                None => match self.start(addr, name) {
-                    Ok(line) => self.lines.push_back(line),
+                None => match bind(addr, &name) {
+                    Ok(listener) => self.start(listener, addr, name),
                     Err(complaint) => {
                         complaints.insert(complaint);
                     }
                 },
             }
         }
-        let news = complaints.difference(&self.complaints).cloned();
-        self.lines.extend(news);
-        self.complaints = complaints;
     }
 
-    /// Starts one; what happened, or what is in the way.
-    fn start(&mut self, addr: SocketAddr, name: Arc<str>) -> Result<String, String> {
-        let listener = demo::bind(addr).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => {
-                format!("demo backend of {name}: {addr} is in use; change the port in its EndpointSlice")
-            }
-            _ => format!("demo backend of {name}: {addr} cannot be bound: {error}"),
-        })?;
-        let line = format!("demo backend of {name}: {addr}{ANSWERS}");
+    fn start_anywhere(&mut self, service: &ObjectName) -> Result<SocketAddr, String> {
+        let name: Arc<str> = service.to_string().into();
+        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &name)?;
+        let addr = listener.local_addr().map_err(|error| format!("demo backend of {name}: {error}"))?;
+        self.start(listener, addr, name);
+        Ok(addr)
+    }
+
+    fn start(&mut self, listener: TcpListener, addr: SocketAddr, name: Arc<str>) {
+        self.lines.push_back(format!("demo backend of {name}: {addr}{ANSWERS}"));
         let (name, names) = watch::channel(name);
         let task = self.tasks.spawn(demo::serve(listener, addr, names));
-        let until = None;
-        self.running.insert(addr, Running { name, task, until });
-        Ok(line)
+        self.running.insert(addr, Running { name, task, until: None });
     }
 
     /// Ends those whose time is over.
@@ -148,12 +234,40 @@ impl Backends {
     }
 }
 
+/// The next that is heard, and where its answer goes. Nothing is lost when the future is dropped; pending where the
+/// control plane has ended, which it tells by itself.
+async fn next_heard<'a>(
+    heard: &mut mpsc::Receiver<Vec<Event>>,
+    slices: &'a mpsc::Sender<Vec<Event>>,
+) -> (Vec<Event>, mpsc::Permit<'a, Vec<Event>>) {
+    if let Ok(answer) = slices.reserve().await
+        && let Some(events) = heard.recv().await
+    {
+        return (events, answer);
+    }
+    std::future::pending().await
+}
+
 const ANSWERS: &str = " answers";
 
-/// One Service an address: the first by file and place in it.
-fn choose(demos: Vec<Demo>, complaints: &mut BTreeSet<String>) -> BTreeMap<SocketAddr, Arc<str>> {
+/// Binds an address for a Service; what is in the way, else.
+fn bind(addr: SocketAddr, name: &str) -> Result<TcpListener, String> {
+    demo::bind(addr).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            format!("demo backend of {name}: {addr} is in use; change the port in its EndpointSlice")
+        }
+        _ => format!("demo backend of {name}: {addr} cannot be bound: {error}"),
+    })
+}
+
+/// One Service an address: the first by the name of the slice and place in it.
+fn choose<'a>(
+    marked: impl Iterator<Item = (&'a ObjectName, SocketAddr)>,
+    complaints: &mut BTreeSet<String>,
+) -> BTreeMap<SocketAddr, Arc<str>> {
     let mut wanted: BTreeMap<SocketAddr, Arc<str>> = BTreeMap::new();
-    for Demo { service, addr } in demos {
+    for (service, addr) in marked {
+        let service: Arc<str> = service.to_string().into();
         if !addr.ip().is_loopback() {
             complaints.insert(format!(
                 "demo backend of {service}: {addr} is no loopback address, nothing answers there"
@@ -177,7 +291,7 @@ async fn until(time: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use control_plane::objects::json;
 
     use super::*;
 
@@ -186,43 +300,94 @@ mod tests {
         listener.local_addr().unwrap()
     }
 
-    fn slice(service: &str, addr: SocketAddr) -> String {
-        format!(
-            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {service}-1\n  labels: {{kubernetes.io/service-name: {service}}}\n  \
-             annotations: {{firth.dev/demo: \"true\"}}\naddressType: IPv4\nports: [{{port: {}}}]\nendpoints: [{{addresses: [\"{}\"]}}]\n",
-            addr.port(),
-            addr.ip()
-        )
+    fn applied(kind: ObjectKind, text: &str) -> Event {
+        Event::Applied { object: json::decode(kind, text).unwrap(), location: "a.yaml:1".into() }
+    }
+
+    fn slice(service: &str, addr: SocketAddr) -> Event {
+        let (ip, port) = (addr.ip(), addr.port());
+        let text = format!(
+            r#"{{"metadata":{{"name":"{service}-1","namespace":"default","labels":{{"kubernetes.io/service-name":"{service}"}},
+                "annotations":{{"firth.dev/demo":"true"}}}},"ports":[{{"port":{port}}}],"endpoints":[{{"addresses":["{ip}"]}}]}}"#
+        );
+        applied(ObjectKind::EndpointSlice, &text)
+    }
+
+    fn web() -> Vec<Event> {
+        let metadata = r#""metadata":{"name":"web","namespace":"default"}"#;
+        let backend = r#"{"service":{"name":"web","port":{"number":80}}}"#;
+        vec![
+            applied(
+                ObjectKind::Service,
+                &format!(r#"{{{metadata},"spec":{{"ports":[{{"name":"http","port":80}}]}}}}"#),
+            ),
+            applied(ObjectKind::Ingress, &format!(r#"{{{metadata},"spec":{{"defaultBackend":{backend}}}}}"#)),
+        ]
     }
 
     #[tokio::test(start_paused = true)]
-    async fn backends_follow_the_folder() {
-        let dir = tempfile::tempdir().unwrap();
+    async fn marked_endpoints_are_played_while_they_are_there() {
+        let (mut backends, mut companion) = Backends::new(true);
         let (first, second) = (free(), free());
-        fs::write(dir.path().join("a.yaml"), slice("web", first)).unwrap();
-        let mut backends = Backends::follow(dir.path());
+        companion.heard.try_send(vec![slice("web", first)]).unwrap();
+        assert!(!backends.first().await);
         assert_eq!(
             backends.render(),
             format!(
                 "built-in demo backends, on loopback only:\n  SERVICE      ADDRESSES\n  default/web  {first}\n\n"
             )
         );
+        assert_eq!(companion.added.recv().await, Some(vec![]));
 
-        fs::write(dir.path().join("b.yaml"), slice("canary", second)).unwrap();
+        companion.heard.try_send(vec![slice("canary", second)]).unwrap();
         assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} answers"));
         tokio::net::TcpStream::connect(second).await.unwrap();
 
-        fs::remove_file(dir.path().join("b.yaml")).unwrap();
+        let gone =
+            ObjectRef { kind: ObjectKind::EndpointSlice, name: ObjectName::new("default", "canary-1") };
+        companion.heard.try_send(vec![Event::Deleted(gone)]).unwrap();
         assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} has ended"));
         tokio::net::TcpStream::connect(first).await.unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_nobody_runs_is_played_until_somebody_does() {
+        let (mut backends, mut companion) = Backends::new(true);
+        companion.heard.try_send(web()).unwrap();
+        assert!(backends.first().await);
+        let added = companion.added.recv().await.unwrap();
+        let [Event::Applied { object: Object::EndpointSlice(played), .. }] = &added[..] else {
+            panic!("{added:?}")
+        };
+        let port = u16::try_from(played.ports[0].port.unwrap()).unwrap();
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        assert!(backends.render().contains("(it has no EndpointSlice)"), "{}", backends.render());
+        companion.heard.try_send(web()).unwrap();
+        backends.work().await;
+        assert_eq!(companion.added.recv().await, Some(vec![]), "nothing new");
+
+        let real = slice("web", free());
+        companion.heard.try_send(vec![real]).unwrap();
+        backends.work().await;
+        let name = played.metadata.object_name();
+        let ended = Event::Deleted(ObjectRef { kind: ObjectKind::EndpointSlice, name });
+        assert_eq!(companion.added.recv().await, Some(vec![ended]));
+    }
+
+    #[tokio::test]
+    async fn without_demos_nothing_is_played() {
+        let (mut backends, mut companion) = Backends::new(false);
+        companion.heard.try_send([web(), vec![slice("other", free())]].concat()).unwrap();
+        assert!(backends.first().await);
+        assert_eq!((companion.added.recv().await, backends.render()), (Some(vec![]), String::new()));
+    }
+
     #[tokio::test]
     async fn an_address_in_use_is_said() {
-        let dir = tempfile::tempdir().unwrap();
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        fs::write(dir.path().join("a.yaml"), slice("web", taken.local_addr().unwrap())).unwrap();
-        let mut backends = Backends::follow(dir.path());
+        let (mut backends, companion) = Backends::new(true);
+        companion.heard.try_send(vec![slice("web", taken.local_addr().unwrap())]).unwrap();
+        backends.first().await;
         assert_eq!(backends.render(), "");
         assert!(backends.next().await.contains("is in use"));
     }
