@@ -175,4 +175,6 @@ async fn settle(mut wants: watch::Receiver<Wants>, objects: mpsc::Sender<Input>)
 }
 
 #[cfg(test)]
+mod real;
+#[cfg(test)]
 mod tests;
