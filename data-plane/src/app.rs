@@ -39,8 +39,8 @@ use crate::{access_log, tls};
 use metrics::TableMetrics;
 use threads::Threads;
 
-/// File descriptors of a proxied connection, and those that the process needs anyway.
-const DESCRIPTORS: (u64, u64) = (2, 256);
+/// File descriptors that the process needs beside those of connections.
+const DESCRIPTORS: u64 = 256;
 
 /// Runs until `shutdown` is over, then lets the connections go.
 ///
@@ -105,9 +105,9 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     }
     // The standard library reads the limits of the control group, and rounds them down.
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
-    let limits = Limits::of_connections(max_connections.get().min(descriptors()).div_ceil(workers));
+    let mut budgets = Budgets::default().with_connections(max_connections.get(), descriptors());
+    let limits = Limits::of_connections(budgets.connections.limit().div_ceil(workers));
 
-    let mut budgets = Budgets::default();
     if let Some(dir) = &state_dir {
         budgets.spill = Spill::into_dir(dir.clone());
     }
@@ -226,15 +226,14 @@ fn prepare(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)
 }
 
-/// Raises the limit of open files as far as it goes. Gives the connections that fit below it.
+/// Raises the limit of open files as far as it goes. Gives those that connections may have.
 fn descriptors() -> usize {
-    let (each, others) = DESCRIPTORS;
     let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
-    let fit = limit.saturating_sub(others) / each;
-    if fit < 4096 {
+    let fit = limit.saturating_sub(DESCRIPTORS).max(4);
+    if fit < 8192 {
         warn!(limit, connections = fit, "few files may be open at once; raise the limit (ulimit -n)");
     }
-    usize::try_from(fit).unwrap_or(usize::MAX).max(1)
+    usize::try_from(fit).unwrap_or(usize::MAX)
 }
 
 fn bound(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {

@@ -55,7 +55,7 @@ pub struct Args {
     /// The fleet this proxy belongs to; a control plane serves one
     #[arg(long, env = "FIRTH_GROUP", value_name = "NAME", default_value = "default")]
     pub group: String,
-    /// Client connections open at once, on all workers together; more are closed as they come
+    /// Client connections open at once, on all workers together; when there are more, the longest idle ones are closed
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
     /// On the way out: how long new connections are still taken while /readyz says no

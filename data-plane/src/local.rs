@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use shared::budget::Budget;
 use shared::drain::Phase;
 
 use crate::access_log;
@@ -36,6 +37,8 @@ pub(crate) struct Local {
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
+    /// Descriptors of connections.
+    pub(crate) descriptors: Budget,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
@@ -57,6 +60,7 @@ impl Local {
             limits,
             quota: Quota::new(budgets.bytes.clone()),
             spill: budgets.spill.clone(),
+            descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
             metrics,
             log: RefCell::new(log),

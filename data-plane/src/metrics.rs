@@ -42,6 +42,8 @@ pub struct WorkerMetrics {
     pub accepted: Counter,
     /// Connections closed at once because too many were open.
     pub refused: Counter,
+    /// Idle connections closed to make room for others.
+    pub shed: Counter,
     /// Failed accepts.
     pub accept_errors: Counter,
     /// Connections open now.

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
+use shared::budget::Held;
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
@@ -28,6 +29,9 @@ use crate::local::timer::TICK;
 use crate::local::{Budgets, Limits, Local};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
+
+/// Idle connections that make room at a time.
+const SHED: usize = 8;
 
 /// What a worker is made of.
 #[derive(Debug)]
@@ -69,27 +73,70 @@ pub fn spawn(config: WorkerConfig) -> io::Result<thread::JoinHandle<io::Result<(
 /// The thread's own: what its connections use, and how many there are.
 struct Worker {
     server: Rc<Server>,
+    budgets: Budgets,
     open: Cell<usize>,
+    /// Connections that were told to make room and have not ended yet.
+    ending: Cell<usize>,
+    /// Connections that were let in for those, and have no place yet.
+    owed: Cell<usize>,
+    /// Places of connections that have ended, each for one that was let in without.
+    paid: RefCell<Vec<Place>>,
 }
+
+/// A place among all connections, with its descriptor.
+type Place = (Held, Held);
 
 /// Counts a connection as open until dropped.
 struct Open {
     worker: Rc<Worker>,
+    /// `None` for one that was let in for another.
+    place: Option<Place>,
 }
 
 impl Open {
-    /// One more.
-    fn new(worker: &Rc<Worker>) -> Self {
-        worker.open.set(worker.open.get() + 1);
-        worker.server.local.metrics.open.set(worker.open.get() as u64);
-        Self { worker: Rc::clone(worker) }
+    /// One more, if there is a place for it or one can be made: the connections that have been without a request for
+    /// longest go, some at a time, because looking for them means to look at all.
+    fn new(worker: &Rc<Worker>) -> Option<Self> {
+        let Budgets { connections, descriptors, .. } = &worker.budgets;
+        let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
+        if place.is_none() {
+            if worker.owed.get() >= worker.ending.get() {
+                let shed = worker.server.local.timers.shed(SHED);
+                worker.server.local.metrics.shed.add(shed as u64);
+                worker.ending.set(worker.ending.get() + shed);
+            }
+            if worker.owed.get() >= worker.ending.get() {
+                return None;
+            }
+            worker.owed.set(worker.owed.get() + 1);
+        }
+        worker.count(1);
+        Some(Self { worker: Rc::clone(worker), place })
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.worker.open.set(self.worker.open.get() - 1);
-        self.worker.server.local.metrics.open.set(self.worker.open.get() as u64);
+        let Worker { ending, owed, paid, .. } = &*self.worker;
+        ending.set(ending.get().saturating_sub(1));
+        match self.place.take() {
+            Some(place) if owed.get() > 0 => {
+                owed.set(owed.get() - 1);
+                paid.borrow_mut().push(place);
+            }
+            Some(_) => {}
+            None if paid.borrow_mut().pop().is_some() => {}
+            None => owed.set(owed.get().saturating_sub(1)),
+        }
+        self.worker.count(-1);
+    }
+}
+
+impl Worker {
+    /// So many connections more.
+    fn count(&self, more: isize) {
+        self.open.set(self.open.get().saturating_add_signed(more));
+        self.server.local.metrics.open.set(self.open.get() as u64);
     }
 }
 
@@ -135,7 +182,14 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     } = config;
     let lines = access_log.lines(Arc::clone(&metrics));
     let local = Local::new(limits, &budgets, metrics, lines);
-    let worker = Rc::new(Worker { server: Rc::new(Server::new(local, &tables, tls)), open: Cell::new(0) });
+    let worker = Rc::new(Worker {
+        server: Rc::new(Server::new(local, &tables, tls)),
+        budgets,
+        open: Cell::new(0),
+        ending: Cell::new(0),
+        owed: Cell::new(0),
+        paid: RefCell::default(),
+    });
     let local = Rc::clone(&worker.server.local);
     let ticking = own.spawn("the clock", tick(Rc::clone(&worker.server)));
     let begun = tokio::select! {
@@ -209,16 +263,15 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
     }
 }
 
-/// Gives a connection its task, or closes it when there are too many.
+/// Gives a connection its task, or closes it when there are too many and none of them is idle.
 fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Scheme) {
     worker.server.local.metrics.accepted.add(1);
-    if worker.open.get() >= worker.server.local.limits.max_connections {
+    let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
         return;
-    }
+    };
     let local_port = stream.local_addr().map_or(0, |local| local.port());
     let peer = Peer::new(address, scheme, local_port);
-    let open = Open::new(worker);
     let server = Rc::clone(&worker.server);
     spawn_local(async move {
         let _open = open;

@@ -39,6 +39,7 @@ async fn plain(server: Rc<Server>, stream: TcpStream, peer: Peer) {
 /// TLS; the client's choice by ALPN tells.
 async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
     let timer = server.local.timers.timer();
+    timer.idle(true);
     let handshake = async {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first != TLS_HANDSHAKE {

@@ -179,6 +179,7 @@ impl<S: Stream> Serving<S> {
             return;
         }
         self.waits = waits;
+        self.timer.idle(waits == Waits::Request);
         match limit {
             Some(limit) => self.timer.arm(limit),
             None => self.timer.disarm(),

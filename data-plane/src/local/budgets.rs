@@ -9,22 +9,57 @@ use super::spill::Spill;
 pub struct Budgets {
     /// Bytes held for clients: heads, bodies in hand, answers that were not taken yet.
     pub bytes: Budget,
+    /// Connections of clients.
+    pub connections: Budget,
+    /// Descriptors of connections, to clients and to endpoints.
+    pub descriptors: Budget,
     /// Bodies of requests on disk.
     pub spill: Spill,
 }
+
+/// Connections of clients where nobody says how many.
+const CONNECTIONS: usize = 65_536;
 
 impl Budgets {
     /// Those of a process that may use so much memory. The rest of it is for tables, connections and the allocator.
     pub fn of_memory(bytes: u64) -> Self {
         Self {
             bytes: Budget::new(usize::try_from(bytes / 2).unwrap_or(usize::MAX)),
+            connections: Budget::new(CONNECTIONS),
+            descriptors: Budget::new(4 * CONNECTIONS),
             spill: Spill::into_dir(std::env::temp_dir()),
         }
+    }
+}
+
+impl Budgets {
+    /// So many connections of clients, below so many descriptors: a quarter of those is kept for connections to
+    /// endpoints, so that a request that was taken can be sent.
+    #[must_use]
+    pub fn with_connections(self, connections: usize, descriptors: usize) -> Self {
+        let clients = connections.min(descriptors / 4 * 3).max(1);
+        Self { connections: Budget::new(clients), descriptors: Budget::new(descriptors), ..self }
     }
 }
 
 impl Default for Budgets {
     fn default() -> Self {
         Self::of_memory(memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_descriptors_for_endpoints() {
+        for (wanted, descriptors, clients) in [(65_536, 1_000_000, 65_536), (65_536, 1_744, 1_308), (1, 3, 1)]
+        {
+            let budgets = Budgets::of_memory(1 << 30).with_connections(wanted, descriptors);
+            assert_eq!((budgets.connections.limit(), budgets.descriptors.limit()), (clients, descriptors));
+        }
+        assert_eq!(Budgets::of_memory(2 << 30).bytes.limit(), 1 << 30, "half of it");
+        assert_eq!(Budgets::default().connections.limit(), CONNECTIONS);
     }
 }

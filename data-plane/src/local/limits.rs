@@ -7,8 +7,6 @@ use crate::table::{Sizes, Timeouts};
 /// Sizes and times. Times are held to within a tenth of a second, never cut short.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections open at once on one worker; more are closed when they come.
-    pub max_connections: usize,
     /// TLS handshake.
     pub handshake: Duration,
     /// A whole request head, from its first byte.
@@ -55,14 +53,13 @@ fn idle_upstreams(max_connections: usize) -> usize {
 impl Limits {
     /// The defaults for so many connections on one worker.
     pub fn of_connections(max_connections: usize) -> Self {
-        Self { max_connections, idle_upstreams: idle_upstreams(max_connections), ..Self::default() }
+        Self { idle_upstreams: idle_upstreams(max_connections), ..Self::default() }
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_connections: MAX_CONNECTIONS,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),

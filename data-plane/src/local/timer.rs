@@ -37,7 +37,17 @@ pub(crate) struct Timers {
 struct Slot {
     /// Milliseconds after `start`.
     deadline: u64,
+    /// Since when its connection has no request, likewise; `NEVER` while it has one.
+    idle: u64,
+    /// Whether it has to make room.
+    shed: bool,
     waker: Option<Waker>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { deadline: NEVER, idle: NEVER, shed: false, waker: None }
+    }
 }
 
 impl fmt::Debug for Timers {
@@ -60,7 +70,7 @@ impl Timers {
 
     /// A timer for the calling task.
     pub(crate) fn timer(self: &Rc<Self>) -> Timer {
-        let slot = Slot { deadline: NEVER, waker: None };
+        let slot = Slot::default();
         let mut slots = self.slots.borrow_mut();
         let index = match self.free.borrow_mut().pop() {
             Some(index) => {
@@ -108,6 +118,25 @@ impl Timers {
         }
     }
 
+    /// Ends the connections that have been without a request for longest, so many at most. Gives how many there are.
+    pub(crate) fn shed(&self, count: usize) -> usize {
+        let mut slots = self.slots.borrow_mut();
+        let idle = slots.iter().enumerate().filter(|(_, slot)| slot.idle != NEVER && !slot.shed);
+        let mut idle: Vec<(u64, usize)> = idle.map(|(index, slot)| (slot.idle, index)).collect();
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+            idle.truncate(count);
+        }
+        for (_, index) in &idle {
+            let slot = &mut slots[*index];
+            slot.shed = true;
+            if let Some(waker) = slot.waker.take() {
+                waker.wake();
+            }
+        }
+        idle.len()
+    }
+
     fn millis(&self, at: Instant) -> u64 {
         u64::try_from(at.duration_since(self.start).as_millis()).unwrap_or(NEVER - 1)
     }
@@ -133,11 +162,21 @@ impl Timer {
         self.timers.slots.borrow_mut()[self.index].deadline = NEVER;
     }
 
+    /// Says whether the task's connection is without a request: then it may be ended to make room for another one.
+    pub(crate) fn idle(&self, idle: bool) {
+        let now = self.timers.millis(self.timers.now.get());
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        match idle {
+            true => slot.idle = slot.idle.min(now),
+            false => (slot.idle, slot.shed) = (NEVER, false),
+        }
+    }
+
     /// Ready when the deadline is over; else the task is woken then, and when the worker enters another phase.
     pub(crate) fn poll_elapsed(&self, cx: &mut Context<'_>) -> Poll<Elapsed> {
         let now = self.timers.millis(self.timers.now.get());
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
-        if slot.deadline <= now {
+        if slot.deadline <= now || slot.shed {
             return Poll::Ready(Elapsed);
         }
         match &mut slot.waker {
@@ -178,7 +217,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         let mut slots = self.timers.slots.borrow_mut();
-        slots[self.index] = Slot { deadline: NEVER, waker: None };
+        slots[self.index] = Slot::default();
         self.timers.free.borrow_mut().push(self.index);
     }
 }
@@ -215,6 +254,28 @@ mod tests {
         assert!(futures::poll!(stuck.as_mut()).is_pending());
         timers.tick(start + Duration::from_secs(2));
         assert_eq!(futures::poll!(stuck.as_mut()), Poll::Ready(Err(Elapsed)));
+    }
+
+    #[test]
+    fn the_longest_idle_make_room() {
+        let start = shared::clock::now();
+        let timers = Timers::new(start);
+        let connections: Vec<Timer> = (0..5).map(|_| timers.timer()).collect();
+        for (second, number) in [3, 1, 4, 0].into_iter().enumerate() {
+            timers.tick(start + Duration::from_secs(second as u64));
+            connections[number].idle(true);
+            // Said twice, it counts from the first time.
+            connections[3].idle(true);
+        }
+        connections[4].idle(false);
+        assert_eq!(timers.shed(2), 2);
+        let shed = || -> Vec<usize> { (0..5).filter(|number| polled(&connections[*number])).collect() };
+        assert_eq!(shed(), [1, 3]);
+        assert_eq!((timers.shed(2), shed()), (1, vec![0, 1, 3]));
+        assert_eq!(timers.shed(2), 0, "nobody else is idle");
+        // A request that came in time is served.
+        connections[0].idle(false);
+        assert_eq!(shed(), [1, 3]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use shared::budget::Held;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -34,6 +35,7 @@ pub(crate) struct Link {
     pub(crate) reused: bool,
     room: usize,
     wear: Wear,
+    _descriptor: Held,
 }
 
 impl Link {
@@ -41,7 +43,7 @@ impl Link {
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn connect(address: SocketAddr, descriptor: Held) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -50,6 +52,7 @@ impl Link {
             reused: false,
             room: ROOM,
             wear: Wear::new(shared::clock::now()),
+            _descriptor: descriptor,
         })
     }
 

@@ -1,7 +1,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use data_plane::local::Limits;
+use data_plane::local::{Budgets, Limits};
+use shared::budget::Budget;
+use shared::resource::PathType;
 
 use super::harness::*;
 
@@ -90,19 +92,93 @@ fn a_slow_head_is_cut_and_an_idle_connection_closed() {
     assert!(idle.ended());
 }
 
+/// Budgets with places for so many clients, and descriptors for so many connections of both sides.
+fn places(connections: usize, descriptors: usize) -> Budgets {
+    Budgets {
+        connections: Budget::new(connections),
+        descriptors: Budget::new(descriptors),
+        ..Budgets::default()
+    }
+}
+
 #[test]
-fn too_many_connections_are_closed() {
-    let limits = Limits { max_connections: 1, ..Limits::default() };
-    let proxy = Proxy::with(limits);
-    let mut first = Client::new(proxy.http);
-    assert_eq!(first.get("/").status, 404);
-    let mut second = Client::new(proxy.http);
-    assert!(second.ended());
+fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
+    let budgets = places(100, 1_000);
+    let proxy = Proxy::within(Limits::default(), budgets.clone());
+    // Some have had a request, some have not, some have begun one.
+    let mut idle: Vec<Client> = (0..100).map(|_| Client::new(proxy.http)).collect();
+    for (number, client) in idle.iter_mut().enumerate() {
+        match number % 3 {
+            0 => assert_eq!(client.get("/").status, 404),
+            1 => client.send("GET / HTTP/1.1\r\nHo"),
+            _ => {}
+        }
+    }
+    eventually("all are in", || proxy.metrics.open() == 100);
+    for _ in 0..300 {
+        assert_eq!(Client::new(proxy.http).get("/").status, 404, "nobody is locked out");
+    }
+    let metrics = proxy.metrics.worker(0);
+    assert_eq!(metrics.refused.value(), 0);
+    assert!(metrics.shed.value() > 0);
+    drop(idle);
+    eventually("all are gone", || proxy.metrics.open() == 0);
+    assert_eq!((budgets.connections.used(), budgets.descriptors.used()), (0, 0), "every place is free again");
+}
+
+#[test]
+fn a_client_with_a_request_does_not_make_room() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        (ok("done"), true)
+    });
+    let mut proxy = Proxy::within(Limits::default(), places(1, 10));
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut busy = Client::new(proxy.http);
+    busy.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    eventually("the backend has it", || origin.seen().len() == 1);
+    assert!(Client::new(proxy.http).ended());
     assert_eq!(proxy.metrics.worker(0).refused.value(), 1);
-    assert_eq!(first.get("/").status, 404);
-    drop(first);
-    eventually("the place is free", || proxy.metrics.open() == 0);
-    assert_eq!(Client::new(proxy.http).get("/").status, 404);
+    go.send(()).unwrap();
+    assert_eq!(busy.receive(false).unwrap().text(), "done");
+}
+
+#[test]
+fn places_are_those_of_all_workers_together() {
+    let budgets = places(2, 10);
+    let proxies = [(); 2].map(|()| Proxy::within(Limits::default(), budgets.clone()));
+    let clients = proxies.each_ref().map(|proxy| {
+        let mut client = Client::new(proxy.http);
+        assert_eq!(client.get("/").status, 404);
+        client
+    });
+    assert_eq!(budgets.connections.used(), 2);
+    let mut third = Client::new(proxies[0].http);
+    assert_eq!(third.get("/").status, 404);
+    eventually("one made room", || budgets.connections.used() == 2 && proxies[0].metrics.open() == 1);
+    drop(clients);
+}
+
+#[test]
+fn endpoints_without_a_descriptor_are_503_and_kept_ones_make_room() {
+    let origins = [Origin::says("one"), Origin::says("two")];
+    let budgets = places(10, 2);
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    for (host, origin) in ["a.test", "b.test"].into_iter().zip(&origins) {
+        proxy.host(host, false, &[("/", PathType::Prefix, host)]);
+        proxy.endpoints(host, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").text(), "one");
+        // The kept connection to the other one goes.
+        assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").text(), "two");
+    }
+    let held = budgets.descriptors.take(1);
+    assert!(held.is_none(), "both are in use: the client's, and one that is kept");
 }
 
 #[test]

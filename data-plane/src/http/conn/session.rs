@@ -103,7 +103,7 @@ impl<S: Stream> Session<S> {
         if self.input.is_empty() && !self.begin().await {
             return Next::End;
         }
-        // From its first byte on a head has so long in all, however it dribbles in.
+        // From its first byte on a head has so long in all, however it dribbles in. Until it is whole there is no request.
         self.timer.arm(self.server.local.limits.head);
         let next = loop {
             if self.sniff {
@@ -133,6 +133,7 @@ impl<S: Stream> Session<S> {
             }
         };
         self.timer.disarm();
+        self.timer.idle(false);
         next
     }
 
@@ -142,6 +143,7 @@ impl<S: Stream> Session<S> {
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
         timer.arm(if *served > 0 { limits.idle } else { limits.head });
+        timer.idle(true);
         let mut last_chance = false;
         let begun = poll_fn(|cx| {
             *input = server.local.buffers.input();

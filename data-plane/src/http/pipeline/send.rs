@@ -152,7 +152,14 @@ async fn link(
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    let connecting = timer.limit(limit, Link::connect(endpoint.address));
+    // Idle connections to endpoints are worth less than a request.
+    let descriptors = &server.local.descriptors;
+    let descriptor = descriptors.take(1).or_else(|| {
+        server.upstreams.borrow_mut().shed();
+        descriptors.take(1)
+    });
+    let descriptor = descriptor.ok_or(Kind::NoRoom)?;
+    let connecting = timer.limit(limit, Link::connect(endpoint.address, descriptor));
     match connecting.await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
