@@ -62,8 +62,8 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
         | Known::XOriginalMethod
         | Known::XOriginalForwardedFor
         | Known::XOriginalForwardedHost => true,
-        Known::Other => begins(name, b"x-original-") || begins(name, b"ssl-client-"),
-        _ => false,
+        // Whether the name is one of those that have a number must make no difference.
+        _ => begins(name, b"x-original-") || begins(name, b"ssl-client-"),
     }
 }
 
