@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::codec::error::Kind;
+pub use crate::codec::error::Kind;
 
 mod collect;
 

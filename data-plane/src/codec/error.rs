@@ -38,7 +38,7 @@ pub enum Kind {
 
 /// When a failed request may be sent to another endpoint (balancing.md 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// Nothing of it was sent.
     Always,
     /// It may have been acted upon.
@@ -82,7 +82,7 @@ impl Kind {
     }
 
     /// Whether another endpoint may be asked: ingress-nginx' default `error timeout`.
-    pub fn retry(self) -> Retry {
+    pub(crate) fn retry(self) -> Retry {
         match self {
             Self::ConnectFailed | Self::ConnectTimeout => Retry::Always,
             Self::Closed | Self::SendTimeout | Self::ReadTimeout => Retry::IfIdempotent,

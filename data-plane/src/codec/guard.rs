@@ -96,26 +96,6 @@ impl HeadError {
             _ => 400,
         }
     }
-
-    /// A short name for logs and metric labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::StartLine => "start_line",
-            Self::LineEnd => "line_end",
-            Self::Field => "field",
-            Self::TooManyFields => "too_many_fields",
-            Self::StartLineTooLong => "start_line_too_long",
-            Self::HeadTooLong => "head_too_long",
-            Self::Version => "version",
-            Self::Method => "method",
-            Self::Target => "target",
-            Self::Host => "host",
-            Self::ContentLength => "content_length",
-            Self::Framing => "framing",
-            Self::TransferCoding => "transfer_coding",
-            Self::Status => "status",
-        }
-    }
 }
 
 /// Whether the octet may stand in a token (RFC 9110 section 5.6.2).

@@ -17,7 +17,7 @@ mod read;
 mod scan;
 mod write;
 
-pub use body::{Body, BodyError, BodyReader};
+pub use body::{Body, BodyReader};
 pub use read::{RequestReader, ResponseReader};
 pub use write::{BodyWriter, Client, Frame, write_continue, write_request, write_response};
 

@@ -14,10 +14,10 @@ mod request;
 mod response;
 mod start;
 
+pub(crate) use fields::Fields;
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;
-pub use fields::{Fields, Iter, Values};
-pub use name::{FieldName, Known};
+pub(crate) use name::Known;
 pub use request::RequestHead;
 pub(crate) use request::RequestParts;
 pub(crate) use response::ResponseParts;

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 pub use normal::normalise;
-pub use reading::{Reading, Verdict, forward, readings};
+pub use reading::{Verdict, forward};
 
 /// A path in the form in which routes are matched.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use data_plane::codec::error::Kind;
 use data_plane::local::{Budgets, Limits, Spill};
+use data_plane::metrics::Kind;
 use data_plane::table::Sizes;
 use shared::resource::PathType;
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use data_plane::codec::error::Kind;
 use data_plane::local::Limits;
+use data_plane::metrics::Kind;
 use data_plane::table::Sizes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};

@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use data_plane::codec::error::Kind;
 use data_plane::local::Limits;
+use data_plane::metrics::Kind;
 use data_plane::table::Timeouts;
 
 use super::harness::*;

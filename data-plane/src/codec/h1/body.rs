@@ -106,13 +106,4 @@ impl BodyReader {
             State::Closed => true,
         }
     }
-
-    /// The number of bytes to come, if that is known.
-    pub fn left(&self) -> Option<u64> {
-        match &self.state {
-            State::Left(left) => Some(*left),
-            State::Chunks(_) | State::UntilClose => self.is_done().then_some(0),
-            State::Closed => Some(0),
-        }
-    }
 }

@@ -201,7 +201,7 @@ impl Frame {
 /// Gives only the bytes around each piece, so that the piece itself can go out by writev without a copy.
 #[derive(Debug, Clone)]
 pub struct BodyWriter {
-    framing: Framing,
+    pub(super) framing: Framing,
     /// What may still be written, when the length is known.
     left: u64,
 }
@@ -213,11 +213,6 @@ impl BodyWriter {
             _ => 0,
         };
         Self { framing, left }
-    }
-
-    /// How the body is framed on this connection.
-    pub fn framing(&self) -> Framing {
-        self.framing
     }
 
     /// Whether the message has no body: whatever the other side sends as one is not passed on.
@@ -251,17 +246,5 @@ impl BodyWriter {
             Framing::Length(_) if self.left > 0 => Err(BodyError::Length),
             _ => Ok(b""),
         }
-    }
-
-    /// Copies a framed piece: [`BodyWriter::frame`] for small ones.
-    ///
-    /// # Errors
-    /// As [`BodyWriter::frame`].
-    pub fn write(&mut self, out: &mut impl BufMut, piece: &[u8]) -> Result<(), BodyError> {
-        let frame = self.frame(piece.len())?;
-        out.put_slice(frame.before());
-        out.put_slice(piece);
-        out.put_slice(frame.after());
-        Ok(())
     }
 }

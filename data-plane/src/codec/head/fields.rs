@@ -41,7 +41,7 @@ struct Added {
 ///
 /// **Invariant:** the spans are in order, do not overlap, and the line of each ends where the next one's begins.
 #[derive(Debug, Clone, Default)]
-pub struct Fields {
+pub(crate) struct Fields {
     bytes: Bytes,
     spans: SmallVec<[Span; 32]>,
     /// Where the last field line ends, its CRLF included.
@@ -66,16 +66,6 @@ impl Fields {
     /// Name as sent and value of every field.
     pub fn iter(&self) -> Iter<'_> {
         Iter(self.entries())
-    }
-
-    /// The number of fields.
-    pub fn len(&self) -> usize {
-        self.spans.iter().filter(|span| !span.dropped).count() + self.added.len()
-    }
-
-    /// Whether there is no field.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The value of the first field of that name.
@@ -249,7 +239,7 @@ impl<'a> Iterator for Entries<'a> {
 
 /// Iterates name as sent and value: [`Fields::iter`].
 #[derive(Debug, Clone)]
-pub struct Iter<'a>(Entries<'a>);
+pub(crate) struct Iter<'a>(Entries<'a>);
 
 impl<'a> Iterator for Iter<'a> {
     type Item = (&'a [u8], &'a [u8]);
@@ -270,7 +260,7 @@ impl<'a> IntoIterator for &'a Fields {
 
 /// Iterates the values of one name: [`Fields::all`].
 #[derive(Debug, Clone)]
-pub struct Values<'a, N> {
+pub(crate) struct Values<'a, N> {
     entries: Entries<'a>,
     name: N,
 }

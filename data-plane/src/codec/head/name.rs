@@ -7,7 +7,7 @@ macro_rules! known {
         /// A field name that something here acts on. Every other name is [`Known::Other`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Known {
+        pub(crate) enum Known {
             $(#[doc = concat!("`", $text, "`")] $variant,)*
             /// A name that nothing here acts on.
             Other,
@@ -218,7 +218,7 @@ impl From<Known> for Bytes {
 }
 
 /// What a field can be looked up by: a [`Known`] name (one compare a field) or any text, in any case.
-pub trait FieldName: Copy {
+pub(crate) trait FieldName: Copy {
     /// Whether a field of this tag and name is meant.
     fn is(self, known: Known, name: &[u8]) -> bool;
 

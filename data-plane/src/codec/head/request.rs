@@ -34,8 +34,6 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// The value of `Upgrade`, if it may be asked of a backend: never HTTP/2, never with a body.
     pub upgrade: Option<Bytes>,
-    /// Whether the client said `TE: trailers`, which gRPC backends want to hear again.
-    pub te_trailers: bool,
     method_len: usize,
     /// Where the target stands in the bytes of the head, as it was sent.
     raw: Range<usize>,
@@ -78,7 +76,6 @@ impl RequestHead {
         }
         let expect_continue = version >= Version::Http11
             && fields.get(Known::Expect).is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
-        let te_trailers = fields.get(Known::Te).is_some_and(|te| te.eq_ignore_ascii_case(b"trailers"));
         let upgrade =
             if version == Version::Http11 && framing.is_empty() { hop::upgrade(&fields) } else { None };
         let options = hop::strip(&mut fields)?;
@@ -97,7 +94,6 @@ impl RequestHead {
             keep_alive,
             expect_continue,
             upgrade,
-            te_trailers,
             method_len,
             raw,
             origin,

@@ -15,8 +15,6 @@ use crate::codec::guard::HeadError;
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
-    /// The version that the backend speaks.
-    pub version: Version,
     /// How the body ends.
     pub framing: Framing,
     /// The length that a response without a body declares: to HEAD, or 304.
@@ -43,7 +41,6 @@ impl ResponseHead {
     pub fn new(status: u16) -> Self {
         Self {
             status,
-            version: Version::Http11,
             framing: Framing::None,
             declared_length: None,
             fields: Fields::default(),
@@ -84,7 +81,7 @@ impl ResponseHead {
             keep_alive = false;
         }
         let declared_length = if matches!(status, 100..=199 | 204) { None } else { length };
-        Ok(Self { status, version, framing, declared_length, fields, keep_alive, upgrade, reason })
+        Ok(Self { status, framing, declared_length, fields, keep_alive, upgrade, reason })
     }
 
     /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::reading::readings;
 use super::*;
 
 fn normal(raw: &str) -> Result<String, PathError> {
