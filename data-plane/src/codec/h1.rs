@@ -13,6 +13,7 @@
 
 mod body;
 mod chunk;
+mod mend;
 mod read;
 mod scan;
 mod write;

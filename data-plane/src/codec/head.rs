@@ -8,7 +8,7 @@
 
 mod fields;
 mod framing;
-mod hop;
+pub(crate) mod hop;
 mod name;
 mod request;
 mod response;

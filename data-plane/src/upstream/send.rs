@@ -11,7 +11,7 @@ use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::Limits as HeadLimits;
 use crate::codec::h1::{BodyWriter, ResponseReader};
-use crate::codec::head::ResponseHead;
+use crate::codec::head::{ResponseHead, hop};
 use crate::codec::outgoing::Outgoing;
 use crate::local::Local;
 use crate::local::timer::Timer;
@@ -30,8 +30,8 @@ pub(crate) struct Request<'a> {
     pub(crate) writer: BodyWriter,
     /// Whether it is HEAD.
     pub(crate) to_head: bool,
-    /// Whether it asks for another protocol.
-    pub(crate) upgrade: bool,
+    /// The protocols that it asks for instead of HTTP.
+    pub(crate) upgrade: Option<&'a [u8]>,
     /// How long it waits.
     pub(crate) timeouts: Timeouts,
 }
@@ -252,7 +252,9 @@ impl Answer {
                     Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::InvalidHead, error))),
                 };
                 if !head.is_interim() {
-                    let unasked = head.status == 101 && !request.upgrade;
+                    let given = head.upgrade.as_deref().unwrap_or_default();
+                    let asked = |asked| hop::was_asked(asked, given);
+                    let unasked = head.status == 101 && !request.upgrade.is_some_and(asked);
                     return Poll::Ready(if unasked { Err(Kind::InvalidHead.into()) } else { Ok(head) });
                 }
                 self.interim += 1;

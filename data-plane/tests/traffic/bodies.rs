@@ -355,3 +355,23 @@ fn a_body_without_room_is_503_and_harms_nobody_else() {
         assert_eq!(spill.used(), 0);
     }
 }
+
+#[test]
+fn a_backend_that_is_merely_odd_is_understood_and_put_right() {
+    for odd in [
+        "HTTP/1.1 200 OK\nX-A: b\nContent-Length: 2\n\nok",
+        "HTTP/1.1 200 OK\r\nno colon here\r\nX-A: b\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nX-A: \u{1}b\r\nContent-Length: 2\r\n\r\nok",
+    ] {
+        let origin = Origin::new(move |_| (odd.into(), true));
+        let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+        let mut client = Client::new(proxy.http);
+        for _ in 0..2 {
+            let response = client.get("/");
+            assert_eq!((response.status, response.text()), (200, "ok"), "{odd:?}");
+            assert_eq!(response.all("x-a")[0].trim(), "b");
+            assert!(response.head.lines().count() > 3 && !response.head.replace("\r\n", "").contains('\n'));
+        }
+        assert!(origin.seen().iter().all(|seen| seen.connection == 0), "its connection goes on");
+    }
+}

@@ -109,3 +109,25 @@ fn a_tunnel_that_is_cut_at_the_deadline_is_logged_with_its_bytes() {
     let log = proxy.stop(Duration::ZERO, Duration::ZERO);
     assert!(log.contains("\" 101 100000 "), "{log}");
 }
+
+#[test]
+fn a_switch_to_what_was_not_asked_for_is_no_answer() {
+    let origin = Origin::new(|_| {
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+        (switch.into(), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 502);
+    // Another draft of HTTP/2 is HTTP/2.
+    let response = client_asking(&proxy, "h2c-14");
+    assert_eq!(response.status, 502, "an unasked switch");
+    assert_eq!(origin.seen()[1].all("upgrade"), [""; 0]);
+}
+
+fn client_asking(proxy: &Proxy, protocol: &str) -> Response {
+    let request =
+        format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
+    Client::new(proxy.http).ask(&request)
+}

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 
+use super::mend::mend;
 use super::scan::{Kind, Scan};
 use crate::codec::guard::{HeadError, Limits, MAX_FIELDS, is_plain_name};
 use crate::codec::head::{
@@ -89,37 +90,58 @@ impl ResponseReader {
         let Some(length) = self.scan.advance(buffer, Kind::Response, &self.limits)? else {
             return Ok(None);
         };
-        let found = {
-            let bytes = &buffer[..length];
-            let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-            let mut response = httparse::Response::new(&mut []);
-            let limit = self.limits.fields.min(MAX_FIELDS);
-            let config = httparse::ParserConfig::default();
-            match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots[..limit]) {
-                Ok(httparse::Status::Complete(end)) if end == length => {}
-                Ok(_) => return Err(HeadError::Field),
-                Err(error) => return Err(grammar(error)),
+        // httparse takes line ends that we do not pass on.
+        let strict =
+            if self.scan.bare { Err(HeadError::LineEnd) } else { found(&buffer[..length], &self.limits) };
+        let (found, bytes) = match strict {
+            Ok(found) => (found, buffer.split_to(length).freeze()),
+            Err(error @ (HeadError::LineEnd | HeadError::Field)) => {
+                let bytes = mend(&buffer[..length]).ok_or(error)?.freeze();
+                let found = found(&bytes, &self.limits)?;
+                buffer.advance(length);
+                (found, bytes)
             }
-            let reason = response.reason.unwrap_or_default();
-            let status = response.code.unwrap_or_default();
-            (
-                status,
-                place(bytes, reason.as_bytes()),
-                version(response.version)?,
-                spans(bytes, response.headers, Kind::Response)?,
-            )
+            Err(error) => return Err(error),
         };
-        let (status, (reason, reason_len), version, spans) = found;
-        let bytes = buffer.split_to(length).freeze();
         self.scan = Scan::default();
+        let Found { status, reason: (reason, reason_len), version, spans } = found;
+        let end = bytes.len() - 2;
         let parts = ResponseParts {
             status,
             reason: if reason_len == 0 { Bytes::new() } else { bytes.slice(reason..reason + reason_len) },
             version,
-            fields: Fields::new(bytes, spans, length - 2),
+            fields: Fields::new(bytes, spans, end),
         };
         ResponseHead::judge(parts, to_head).map(Some)
     }
+}
+
+/// What stands where in a response's head.
+struct Found {
+    status: u16,
+    reason: (usize, usize),
+    version: Version,
+    spans: SmallVec<[Span; 32]>,
+}
+
+/// # Errors
+/// What is wrong with the head.
+fn found(bytes: &[u8], limits: &Limits) -> Result<Found, HeadError> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut response = httparse::Response::new(&mut []);
+    let limit = limits.fields.min(MAX_FIELDS);
+    let config = httparse::ParserConfig::default();
+    match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots[..limit]) {
+        Ok(httparse::Status::Complete(end)) if end == bytes.len() => {}
+        Ok(_) => return Err(HeadError::Field),
+        Err(error) => return Err(grammar(error)),
+    }
+    Ok(Found {
+        status: response.code.unwrap_or_default(),
+        reason: place(bytes, response.reason.unwrap_or_default().as_bytes()),
+        version: version(response.version)?,
+        spans: spans(bytes, response.headers, Kind::Response)?,
+    })
 }
 
 fn grammar(error: httparse::Error) -> HeadError {

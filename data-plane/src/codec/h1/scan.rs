@@ -26,6 +26,8 @@ pub(super) struct Scan {
     line: usize,
     /// Complete lines.
     lines: usize,
+    /// Whether a line ended in LF alone.
+    pub(super) bare: bool,
     /// Empty lines that were skipped before the head.
     skipped: usize,
 }
@@ -73,7 +75,16 @@ impl Scan {
         while let Some(found) = memchr(b'\n', &buffer[self.seen..]) {
             let lf = self.seen + found;
             self.check_length(lf + 1, limits)?;
-            let line = buffer[self.line..lf].strip_suffix(b"\r").ok_or(HeadError::LineEnd)?;
+            let line = &buffer[self.line..lf];
+            let line = match line.strip_suffix(b"\r") {
+                Some(line) => line,
+                // A backend may: its head is mended.
+                None if kind == Kind::Response => {
+                    self.bare = true;
+                    line
+                }
+                None => return Err(HeadError::LineEnd),
+            };
             if self.lines == 0 {
                 if kind == Kind::Request {
                     check_version(line)?;

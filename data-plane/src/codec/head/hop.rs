@@ -68,11 +68,48 @@ fn may_be_asked(protocol: &[u8]) -> bool {
     let mut parts = protocol.splitn(2, |&b| b == b'/');
     let name = parts.next().unwrap_or_default();
     let version = parts.next();
-    let is_http = [&b"h2c"[..], b"h2", b"h3", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http));
+    // By how it begins: `h2c-14` and `HTTP2` are HTTP, too, and no other protocol's name begins so.
+    let begins = |http: &&[u8]| name.get(..http.len()).is_some_and(|start| start.eq_ignore_ascii_case(http));
+    let is_http = [&b"h2"[..], b"h3", b"http"].iter().any(begins);
     guard::is_name(name) && version.is_none_or(guard::is_name) && !is_http
+}
+
+/// Whether a backend that switches to these protocols was asked for them. One that names none has taken what it was asked.
+pub(crate) fn was_asked(asked: &[u8], given: &[u8]) -> bool {
+    list(given).all(|protocol| list(asked).any(|asked| asked.eq_ignore_ascii_case(protocol)))
 }
 
 /// The elements of a comma-separated list, empty ones left out (RFC 9110 section 5.6.1).
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_asked_of_no_backend_in_any_spelling() {
+        for http in ["h2c", "H2C", "h2", "h2c-14", "h2-16", "h3", "h3-29", "HTTP/2.0", "http", "HTTP2"] {
+            assert!(!may_be_asked(http.as_bytes()), "{http}");
+        }
+        for other in ["websocket", "WebSocket", "tcp", "SPDY/3.1", "foo/1", "hub"] {
+            assert!(may_be_asked(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_to_what_was_asked() {
+        for (asked, given, fits) in [
+            ("websocket", "websocket", true),
+            ("WebSocket", "websocket", true),
+            ("a/1, b", "b", true),
+            ("websocket", "", true),
+            ("websocket", "h2c", false),
+            ("websocket", "websocket, h2c", false),
+            ("a/1", "a/2", false),
+        ] {
+            assert_eq!(was_asked(asked.as_bytes(), given.as_bytes()), fits, "{asked} {given}");
+        }
+    }
 }

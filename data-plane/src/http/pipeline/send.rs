@@ -67,7 +67,7 @@ async fn attempt<B: RequestBody>(
         head: text,
         writer,
         to_head: head.method == Method::Head,
-        upgrade: head.upgrade.is_some(),
+        upgrade: head.upgrade.as_deref(),
         timeouts,
     };
     let idempotent = head.method.is_retriable();
