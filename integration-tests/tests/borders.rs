@@ -92,6 +92,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),
     ("data-plane/src/codec/stream.rs", &[Tokio]),
     ("data-plane/src/codec*", &[Http]),
+    // Files are written by threads that may block, which the runtime has.
+    ("data-plane/src/local/spill.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),
