@@ -1,7 +1,11 @@
 //! Redirects that the proxy answers itself (annotations.md 5.1, 6.3, 6.4).
 
-use super::row::{Act, Bad, Of, Reach, Risk, Row, Scope};
-use super::value::{BOOL, INT, PATH, URL};
+use shared::policy::TextList;
+
+use super::draft::Draft;
+use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::value::{BOOL, Grammar, INT, PATH, TEXT_LIST, URL};
+use crate::problem::Severity;
 
 /// `force-ssl-redirect`.
 pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
@@ -13,14 +17,32 @@ pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
     ..Row::NEW
 };
 
+/// `http-redirect-code`, a key alone.
+pub(crate) static HTTP_REDIRECT_CODE: Row = Row {
+    name: "http-redirect-code",
+    value: &Of(CODE_OF_FLEET, Act::Sets(|to, it| to.location.http_redirect_code = Some(it))),
+    default: "308",
+    doc: "Status of the redirects to https and between www names",
+    ..Row::NEW
+};
+
+/// `no-tls-redirect-locations`, a key alone.
+pub(crate) static NO_TLS_REDIRECT_LOCATIONS: Row = Row {
+    name: "no-tls-redirect-locations",
+    value: &Of(
+        TEXT_LIST,
+        Act::Sets(|to, values| to.location.no_tls_redirect_locations = Some(TextList { values })),
+    ),
+    default: "/.well-known/acme-challenge",
+    doc: "Locations whose path begins with one of these are never sent to https",
+    ..Row::NEW
+};
+
 /// `preserve-trailing-slash`.
 pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
     name: "preserve-trailing-slash",
     risk: Risk::Medium,
-    value: &Of(
-        BOOL,
-        Act::Differs { unless: |it| !*it, without: "the redirect to https drops a slash at the end" },
-    ),
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.preserve_trailing_slash = Some(it))),
     default: "false",
     doc: "The redirect to https keeps a slash at the end",
     ..Row::NEW
@@ -29,10 +51,11 @@ pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
 /// `relative-redirects`.
 pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     name: "relative-redirects",
-    value: &Of(BOOL, Act::Differs { unless: |it| !*it, without: "redirects name scheme and host" }),
+    // What the fleet says cannot be undone: nginx is told of it once, for all.
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
     bad: Bad::Reject,
     default: "false",
-    doc: "Redirects name no host",
+    doc: "Redirects to places on the same host name neither scheme nor host; `false` does not undo the ConfigMap's `true`",
     ..Row::NEW
 };
 
@@ -48,7 +71,7 @@ pub(crate) static SSL_REDIRECT: Row = Row {
 /// `use-port-in-redirects`.
 pub(crate) static USE_PORT_IN_REDIRECTS: Row = Row {
     name: "use-port-in-redirects",
-    value: &Of(BOOL, Act::Differs { unless: |it| !*it, without: "redirects carry no port" }),
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_port_in_redirects = Some(it))),
     default: "false",
     doc: "Redirects carry the port",
     ..Row::NEW
@@ -58,8 +81,8 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "app-root",
         risk: Risk::Medium,
-        value: &Of(PATH, Act::Denies { unless: |_| false, reach: Reach::Paths }),
-        doc: "`GET /` is redirected to this path",
+        value: &Of(APP_ROOT, Act::Sets(|to, it| to.location.app_root = Some(it))),
+        doc: "Requests for `/` of its hosts are redirected to this path",
         ..Row::NEW
     },
     &FORCE_SSL_REDIRECT,
@@ -78,7 +101,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "permanent-redirect",
         risk: Risk::Medium,
-        value: &Of(URL, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(URL, Act::Sets(|to, it| to.location.permanent_redirect = Some(it))),
         bad: Bad::Reject,
         group: "redirects",
         doc: "Every request is redirected to this URL",
@@ -86,12 +109,15 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "permanent-redirect-code",
-        value: &Of(INT, Act::Differs { unless: |it| *it == 301, without: "" }),
+        value: &Of(
+            INT,
+            Act::Sets(|to, it| to.location.permanent_redirect_code = Some(code(to, it, 308, 301))),
+        ),
         bad: Bad::Reject,
         needs: Some("permanent-redirect"),
         group: "redirects",
         default: "301",
-        doc: "Status of that redirect",
+        doc: "Status of that redirect: 300 to 308",
         ..Row::NEW
     },
     &PRESERVE_TRAILING_SLASH,
@@ -100,13 +126,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "temporal-redirect",
         risk: Risk::Medium,
-        value: &Of(
-            URL,
-            Act::Denies {
-                unless: |it| !it.starts_with("http://") && !it.starts_with("https://"),
-                reach: Reach::Paths,
-            },
-        ),
+        value: &Of(URL, Act::Sets(temporal)),
         bad: Bad::Reject,
         group: "redirects",
         doc: "Every request is redirected to this URL; comes before `permanent-redirect`",
@@ -114,13 +134,107 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "temporal-redirect-code",
-        value: &Of(INT, Act::Differs { unless: |it| *it == 302, without: "" }),
+        value: &Of(
+            INT,
+            Act::Sets(|to, it| to.location.temporal_redirect_code = Some(code(to, it, 307, 302))),
+        ),
         bad: Bad::Reject,
         needs: Some("temporal-redirect"),
         group: "redirects",
         default: "302",
-        doc: "Status of that redirect",
+        doc: "Status of that redirect: 300 to 307",
         ..Row::NEW
     },
     &USE_PORT_IN_REDIRECTS,
 ];
+
+/// A whole URL. Anything else takes the other redirect with it: outcome G for a text that the grammar takes.
+fn temporal(to: &mut Draft<'_>, url: String) {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        to.location.temporal_redirect = Some(url);
+    } else {
+        // Annotations come in ascending order: the permanent one has been put in.
+        to.location.permanent_redirect = None;
+        let reason = "expected a URL with http:// or https://: nothing of the redirects counts";
+        to.fault(Severity::Warning, reason);
+    }
+}
+
+/// A status in a range of redirects; any other number counts as the usual one.
+fn code(to: &mut Draft<'_>, said: i64, most: u32, usual: u32) -> u32 {
+    let code = u32::try_from(said).ok().filter(|code| (300..=most).contains(code));
+    code.unwrap_or_else(|| {
+        to.fault(
+            Severity::Warning,
+            format!("expected a status from 300 to {most}, got {said}: {usual} counts"),
+        );
+        usual
+    })
+}
+
+/// A path on the same host, which nginx puts behind scheme and host.
+const APP_ROOT: Grammar<String> = Grammar {
+    words: "a path: a slash, then letters, digits and / - . _ ~ : $",
+    read: |text| (PATH.read)(text).filter(|path| path.starts_with('/')),
+    good: &["/app", "/a/b"],
+    bad: &["app", "http://x.test/", "/x?y=1", "x\ny"],
+};
+
+/// What nginx takes as the status of a redirect.
+const CODE_OF_FLEET: Grammar<u32> = Grammar {
+    words: "301, 302, 307 or 308",
+    read: |text| text.parse().ok().filter(|code| matches!(code, 301 | 302 | 307 | 308)),
+    good: &["301", "308"],
+    bad: &["300", "303", "200", "x"],
+};
+
+#[cfg(test)]
+mod tests {
+    use shared::name::ObjectName;
+
+    use crate::annotations::{PREFIX, Parsed, read};
+    use crate::problem::Severity;
+
+    fn parsed(said: &[(&str, &str)]) -> Parsed {
+        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+        read(&ObjectName::new("default", "web"), &annotations.collect())
+    }
+
+    #[test]
+    fn codes_out_of_range_are_the_usual_ones() {
+        for (text, permanent, temporal) in
+            [("308", 308, 302), ("307", 307, 307), ("300", 300, 300), ("200", 301, 302), ("-1", 301, 302)]
+        {
+            let it = parsed(&[
+                ("permanent-redirect", "https://x.test"),
+                ("permanent-redirect-code", text),
+                ("temporal-redirect", "https://y.test"),
+                ("temporal-redirect-code", text),
+            ]);
+            let location = it.serving.location;
+            assert_eq!(location.permanent_redirect_code, Some(permanent), "{text}");
+            assert_eq!(location.temporal_redirect_code, Some(temporal), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_temporal_redirect_that_is_no_url_takes_the_other_with_it() {
+        let it = parsed(&[("permanent-redirect", "https://x.test"), ("temporal-redirect", "/new")]);
+        assert_eq!(it.serving.location.permanent_redirect, None);
+        assert_eq!(it.serving.location.temporal_redirect, None);
+        assert_eq!(it.faults.len(), 1);
+        assert_eq!(it.faults[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn relative_redirects_are_not_undone() {
+        assert_eq!(parsed(&[("relative-redirects", "false")]).serving.location.relative_redirects, None);
+        assert_eq!(parsed(&[("relative-redirects", "true")]).serving.location.relative_redirects, Some(true));
+    }
+
+    #[test]
+    fn an_app_root_is_a_path() {
+        assert_eq!(parsed(&[("app-root", "/app")]).serving.location.app_root.as_deref(), Some("/app"));
+        assert_eq!(parsed(&[("app-root", "http://x.test/app")]).serving.location.app_root, None);
+    }
+}

@@ -65,6 +65,14 @@ pub const SWITCH: Grammar<bool> = Grammar {
 pub const ANY: Grammar<String> =
     Grammar { words: "text", read: |text| Some(text.to_owned()), good: &["x"], bad: &[] };
 
+/// A comma-separated list without any rule; an empty one too.
+pub const TEXT_LIST: Grammar<Vec<String>> = Grammar {
+    words: "a list with commas between its items",
+    read: |text| Some(list(text).map(str::to_owned).collect()),
+    good: &["/a, /b"],
+    bad: &[],
+};
+
 /// BASIC of annotations.md 1.3, spaces allowed.
 pub const BASIC: Grammar<String> = Grammar {
     words: "letters, digits, spaces and / - . _ ~ :",

@@ -14,6 +14,8 @@ pub struct HostEntry {
     name: Arc<str>,
     certificates: Option<Box<[Arc<CertificateCell>]>>,
     router: Router,
+    /// Where requests for "/" are sent, before a location is looked for.
+    app_root: Option<Box<str>>,
 }
 
 impl HostEntry {
@@ -23,7 +25,9 @@ impl HostEntry {
         certificates: Option<Box<[Arc<CertificateCell>]>>,
         paths: impl IntoIterator<Item = Declared>,
     ) -> Self {
-        Self { name, certificates, router: Router::new(paths) }
+        let router = Router::new(paths);
+        let app_root = app_root(router.declared());
+        Self { name, certificates, router, app_root }
     }
 
     /// Without paths and TLS.
@@ -39,6 +43,12 @@ impl HostEntry {
     /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
     pub fn route(&self, path: &[u8]) -> Match<'_> {
         self.router.route(path)
+    }
+
+    /// The path that requests for "/" are sent to. Of several locations that have one, the first of nginx' list decides,
+    /// whoever has "/" (ingress-nginx behaviour, annotations.md 2.4).
+    pub fn app_root(&self) -> Option<&str> {
+        self.app_root.as_deref()
     }
 
     /// Whether an Ingress has a TLS section for it.
@@ -63,13 +73,21 @@ impl HostEntry {
     }
 }
 
+/// nginx' list of locations: the longest text first, of one length the greatest (annotations.md 3.1).
+fn app_root(declared: &[Declared]) -> Option<Box<str>> {
+    let texts = declared
+        .iter()
+        .filter_map(|it| Some((&*it.entry.declared, it.entry.policy.redirect.app_root.as_ref()?)));
+    texts.max_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b))).map(|(_, path)| path.clone())
+}
+
 /// What a path of a request matches.
 #[derive(Debug)]
 pub enum Match<'a> {
     /// A declared path.
     Path(&'a Arc<PathEntry>),
-    /// Nothing equals it, and it was declared with a slash at the end: 301 (annotations.md 3.2).
-    AddSlash,
+    /// Nothing equals it, and this one was declared with a slash at the end: 301 (annotations.md 3.2).
+    AddSlash(&'a Arc<PathEntry>),
     /// No declared path: the default backend.
     None,
 }
@@ -86,7 +104,7 @@ pub struct PathEntry {
     pub action: Action,
     /// How its requests are treated: what its Route says over what the fleet says.
     pub policy: Arc<Policy>,
-    /// A path of ACME challenges: its requests are not sent to https, whatever the policy says (annotations.md 6.3).
+    /// Its requests are not sent to https, whatever the policy says: `no-tls-redirect-locations` (annotations.md 6.3).
     pub stays_plain: bool,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,

@@ -35,7 +35,8 @@ pub struct Router {
 #[derive(Clone, Copy, Debug)]
 enum Equal {
     Entry(usize),
-    AddSlash,
+    /// Of the location that has the slash.
+    AddSlash(usize),
 }
 
 impl Router {
@@ -51,13 +52,19 @@ impl Router {
             }
         }
         // nginx redirects `/foo` where only `/foo/` is a location, exact or prefix, whatever prefix matches it.
-        let with_slash: Vec<Box<[u8]>> = router.equal.keys().chain(router.prefixes.keys()).cloned().collect();
-        for path in with_slash {
+        let equal = router.equal.iter().filter_map(|(path, it)| match it {
+            Equal::Entry(index) => Some((path, *index)),
+            Equal::AddSlash(_) => None,
+        });
+        let prefixes = router.prefixes.iter().map(|(path, index)| (path, *index));
+        let with_slash: Vec<(Box<[u8]>, usize)> =
+            equal.chain(prefixes).map(|(path, index)| (path.clone(), index)).collect();
+        for (path, index) in with_slash {
             // A path with two slashes at the end is never asked for: a redirect to it would come back for ever.
             if let Some(bare) =
                 path.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !bare.ends_with(b"/"))
             {
-                router.equal.entry(bare.into()).or_insert(Equal::AddSlash);
+                router.equal.entry(bare.into()).or_insert(Equal::AddSlash(index));
             }
         }
         let mut lengths: Vec<usize> = router.prefixes.keys().map(|prefix| prefix.len()).collect();
@@ -71,7 +78,7 @@ impl Router {
     pub fn route(&self, path: &[u8]) -> Match<'_> {
         match self.equal.get(path) {
             Some(Equal::Entry(index)) => return Match::Path(&self.declared[*index].entry),
-            Some(Equal::AddSlash) => return Match::AddSlash,
+            Some(Equal::AddSlash(index)) => return Match::AddSlash(&self.declared[*index].entry),
             None => {}
         }
         for length in &self.lengths {

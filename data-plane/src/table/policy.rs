@@ -34,7 +34,7 @@ impl Policy {
     /// # Errors
     /// Where a field cannot be served as it is said.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        Ok(Self { redirect: Redirect::compile(said) })
+        Ok(Self { redirect: Redirect::compile(said)? })
     }
 }
 

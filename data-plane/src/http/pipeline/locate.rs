@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{Exchange, Step, redirect};
 use crate::codec::head::RequestHead;
 use crate::codec::path::{self, Normalised, Verdict};
+use crate::http::peer::Peer;
 use crate::http::reply::Reply;
 use crate::listen::Scheme;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry};
@@ -23,6 +24,8 @@ enum Found {
         target: Option<Vec<u8>>,
         has_tls: bool,
     },
+    /// Requests for "/" of the host are sent to this path.
+    AppRoot(Box<str>),
     /// A location whose path has a slash more: this is its URL.
     AddSlash(Vec<u8>),
     /// None: the default backend. The log is spared the catch-all's (controller.md 8).
@@ -56,9 +59,9 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path),
     };
-    let scheme = exchange.call.peer.scheme();
+    let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
-    let found = server.with_table(|table| find(table, scheme, exchange.head, &normal));
+    let found = server.with_table(|table| find(table, peer, exchange.head, &normal));
     match found {
         Found::Location { entry, target, has_tls } => {
             exchange.target = target;
@@ -68,6 +71,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             *exchange.location = Some(entry);
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
+        Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
         Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
         Found::DefaultBackend { silent } => {
             exchange.tally.silent = silent;
@@ -86,7 +90,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-fn find(table: &HostTable, scheme: Scheme, head: &RequestHead, normal: &Normalised<'_>) -> Found {
+fn find(table: &HostTable, peer: &Peer, head: &RequestHead, normal: &Normalised<'_>) -> Found {
     let name = head.host.name();
     // The catch-all stands in the table.
     let Some(host) = table.host(name) else {
@@ -99,15 +103,19 @@ fn find(table: &HostTable, scheme: Scheme, head: &RequestHead, normal: &Normalis
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
     let is_health_check = catch_all && normal.path.starts_with(HEALTH);
+    if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
+        return Found::AppRoot(app_root.into());
+    }
     match host.route(&normal.path) {
-        Match::AddSlash => {
+        Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
-            Found::AddSlash(redirect::with_slash(scheme, &head.host, &path, head.query()))
+            let redirect = &entry.policy.redirect;
+            Found::AddSlash(redirect::with_slash(peer, redirect, &head.host, &path, head.query()))
         }
         Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
             entry: Arc::clone(entry),
             target,
-            has_tls: scheme == Scheme::Http && table.redirects_to_tls(name),
+            has_tls: peer.scheme() == Scheme::Http && table.redirects_to_tls(name),
         },
         _ if is_health_check => Found::HealthCheck,
         _ => Found::DefaultBackend { silent: catch_all },
@@ -122,7 +130,7 @@ fn takes_health_checks(entry: &PathEntry) -> bool {
 fn location(host: &HostEntry, path: &[u8]) -> Location {
     match host.route(path) {
         Match::Path(entry) => Location::Path(Arc::as_ptr(entry)),
-        Match::AddSlash => Location::AddSlash,
+        Match::AddSlash(_) => Location::AddSlash,
         Match::None => Location::None,
     }
 }

@@ -15,9 +15,6 @@ use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathE
 use crate::table::paths::Declared;
 use crate::table::policy::Policy;
 
-/// Requests for ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
-const NEVER_TO_TLS: &str = "/.well-known/acme-challenge";
-
 /// A compiled host and the Backends that it names, canaries and missing ones included.
 pub(super) struct Built {
     pub(super) entry: HostEntry,
@@ -102,7 +99,7 @@ impl<'a> Builder<'a> {
             action,
             upstream_name,
             policy: Arc::clone(policy),
-            stays_plain: path.path.starts_with(NEVER_TO_TLS),
+            stays_plain: policy.redirect.stays_plain(&path.path),
             owner: Arc::clone(owner),
             service: service.into(),
             port: port.into(),

@@ -50,7 +50,7 @@ fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str>
             Action::Denied(_) => Err("denied"),
             Action::Unavailable => Err("unavailable"),
         },
-        Match::AddSlash => Err("add slash"),
+        Match::AddSlash(_) => Err("add slash"),
         Match::None => Err("none"),
     }
 }

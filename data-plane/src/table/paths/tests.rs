@@ -68,7 +68,7 @@ fn fast<'a>(router: &'a Router, request: &str) -> Slow<'a> {
             let found = router.declared().iter().find(same).unwrap();
             Slow::Path(&found.entry.declared, found.kind)
         }
-        Match::AddSlash => Slow::AddSlash,
+        Match::AddSlash(_) => Slow::AddSlash,
         Match::None => Slow::None,
     }
 }

@@ -1,28 +1,140 @@
-//! Redirects to https (ingress-nginx behaviour, annotations.md 6.3).
+//! Redirects that the proxy answers itself (ingress-nginx behaviour, annotations.md 5.1, 6.3).
 
 use shared::policy::LocationPolicy;
 
-/// Where plain requests are sent.
+use super::Refused;
+
+/// Locations of ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
+const ACME: &str = "/.well-known/acme-challenge";
+
+/// ingress-nginx' default `http-redirect-code`.
+const TO_TLS: u16 = 308;
+
+/// Where requests are sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redirect {
     /// To https where the host has TLS.
     pub ssl: bool,
     /// To https in any case.
     pub force_ssl: bool,
+    /// Status of redirects to https.
+    pub to_tls: u16,
+    /// Those keep a slash at the very end.
+    pub preserves_slash: bool,
+    /// To places on the same host, without scheme and host.
+    pub relative: bool,
+    /// With the port.
+    pub with_port: bool,
+    /// Every request.
+    pub elsewhere: Option<Elsewhere>,
+    /// Requests for "/" of the host.
+    pub app_root: Option<Box<str>>,
+    /// Declared paths that begin with one of these are never sent to https.
+    pub plain: Box<[String]>,
+}
+
+/// Where every request of a location is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Elsewhere {
+    /// 300 to 308.
+    pub status: u16,
+    /// As it is sent.
+    pub url: Box<str>,
 }
 
 impl Default for Redirect {
     fn default() -> Self {
-        Self { ssl: true, force_ssl: false }
+        Self {
+            ssl: true,
+            force_ssl: false,
+            to_tls: TO_TLS,
+            preserves_slash: false,
+            relative: false,
+            with_port: false,
+            elsewhere: None,
+            app_root: None,
+            plain: [ACME.to_owned()].into(),
+        }
     }
 }
 
 impl Redirect {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let default = Self::default();
-        Self {
+        let status = |field, said: Option<u32>, usual: u16| match said.map(u16::try_from) {
+            None => Ok(usual),
+            Some(Ok(status)) if (300..=308).contains(&status) => Ok(status),
+            Some(_) => {
+                let problem = format!("expected a status of a redirect, got {}", said.unwrap_or_default());
+                Err(Refused { field, problem })
+            }
+        };
+        let to =
+            |url: &Option<String>, status| url.as_deref().map(|url| Elsewhere { status, url: url.into() });
+        let permanent = status("permanent_redirect_code", said.permanent_redirect_code, 301)?;
+        let temporal = status("temporal_redirect_code", said.temporal_redirect_code, 302)?;
+        Ok(Self {
             ssl: said.ssl_redirect.unwrap_or(default.ssl),
             force_ssl: said.force_ssl_redirect.unwrap_or(default.force_ssl),
+            to_tls: status("http_redirect_code", said.http_redirect_code, default.to_tls)?,
+            preserves_slash: said.preserve_trailing_slash.unwrap_or(default.preserves_slash),
+            relative: said.relative_redirects.unwrap_or(default.relative),
+            with_port: said.use_port_in_redirects.unwrap_or(default.with_port),
+            elsewhere: to(&said.temporal_redirect, temporal)
+                .or_else(|| to(&said.permanent_redirect, permanent)),
+            app_root: said.app_root.as_deref().map(Into::into),
+            plain: match &said.no_tls_redirect_locations {
+                Some(list) => list.values.iter().filter(|path| !path.is_empty()).cloned().collect(),
+                None => default.plain,
+            },
+        })
+    }
+
+    /// Whether requests of a declared path stay plain, whatever else is said: its text decides, not the request's.
+    pub fn stays_plain(&self, declared: &str) -> bool {
+        self.plain.iter().any(|prefix| declared.starts_with(prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    #[test]
+    fn the_temporal_one_comes_first() {
+        let said = LocationPolicy {
+            permanent_redirect: Some("https://p.test".into()),
+            temporal_redirect: Some("https://t.test".into()),
+            temporal_redirect_code: Some(307),
+            ..LocationPolicy::default()
+        };
+        let elsewhere = Redirect::compile(&said).unwrap().elsewhere.unwrap();
+        assert_eq!((elsewhere.status, &*elsewhere.url), (307, "https://t.test"));
+    }
+
+    #[test]
+    fn a_status_that_is_no_redirect_s_is_refused() {
+        for code in [0, 200, 299, 309, 70_000] {
+            let said = LocationPolicy { http_redirect_code: Some(code), ..LocationPolicy::default() };
+            assert_eq!(Redirect::compile(&said).unwrap_err().field, "http_redirect_code");
         }
+    }
+
+    #[test]
+    fn some_locations_stay_plain() {
+        let plain = |said: Option<&[&str]>, path: &str| {
+            let values =
+                |list: &[&str]| TextList { values: list.iter().map(|it| (*it).to_owned()).collect() };
+            let said =
+                LocationPolicy { no_tls_redirect_locations: said.map(values), ..LocationPolicy::default() };
+            Redirect::compile(&said).unwrap().stays_plain(path)
+        };
+        assert!(plain(None, "/.well-known/acme-challenge/x"));
+        assert!(!plain(None, "/"));
+        assert!(!plain(Some(&[]), "/.well-known/acme-challenge"));
+        assert!(plain(Some(&["", "/match"]), "/matchmaker"));
+        assert!(!plain(Some(&["", "/match"]), "/other"));
     }
 }
