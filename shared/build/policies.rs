@@ -16,8 +16,8 @@ use protox::prost_reflect::{
 
 const PACKAGE: &str = "firth.config.v1";
 /// The bodies of all kinds.
-const BODIES: [&str; 8] =
-    ["Settings", "Listener", "Host", "Route", "Backend", "Endpoints", "Certificate", "Chain"];
+const BODIES: [&str; 9] =
+    ["Settings", "Listener", "Host", "Route", "Backend", "Endpoints", "Certificate", "Chain", "Material"];
 const POLICIES: [&str; 3] = ["LocationPolicy", "HostPolicy", "BackendPolicy"];
 
 const DIFFERS: &str = "

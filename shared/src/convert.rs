@@ -1,5 +1,6 @@
 //! Between typed resources and their encoded bodies. An error says which field is wrong and what came.
 
+use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use bytes::Bytes;
@@ -10,8 +11,8 @@ use crate::kind::Kind;
 use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use crate::proto::config;
 use crate::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path, PathType,
-    PortRule, Protocol, Resource, Route, Settings, Tls,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
+    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
 };
 
 mod wire;
@@ -69,6 +70,7 @@ impl Resource {
             Self::Endpoints(it) => say!(Endpoints, it),
             Self::Certificate(it) => say!(Certificate, it),
             Self::Chain(it) => say!(Chain, it),
+            Self::Material(it) => say!(Material, it),
         }
     }
 
@@ -86,7 +88,8 @@ impl Resource {
             Kind::Endpoints => Self::Endpoints(message::<config::Endpoints>(kind, body)?.try_into()?),
             Kind::Certificate => Self::Certificate(message::<config::Certificate>(kind, body)?.try_into()?),
             Kind::Chain => Self::Chain(message::<config::Chain>(kind, body)?.into()),
-            Kind::Material | Kind::Later(_) => return Err(ConvertError::UnknownKind { kind }),
+            Kind::Material => Self::Material(message::<config::Material>(kind, body)?.try_into()?),
+            Kind::Later(_) => return Err(ConvertError::UnknownKind { kind }),
         })
     }
 }
@@ -398,5 +401,33 @@ impl From<&Chain> for config::Chain {
 impl From<config::Chain> for Chain {
     fn from(it: config::Chain) -> Self {
         Self { certificates: it.certificates }
+    }
+}
+
+// --- material ----------------------------------------------------------------------------------------------------
+
+impl From<&Material> for config::Material {
+    fn from(it: &Material) -> Self {
+        let Material::Users(users) = it;
+        let user = |User { name, hash }: &User| config::User { name: name.clone(), hash: hash.clone() };
+        Self { users: Some(config::Users { users: users.iter().map(user).collect() }) }
+    }
+}
+
+impl TryFrom<config::Material> for Material {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Material) -> Result<Self, ConvertError> {
+        let Some(config::Users { users }) = it.users else {
+            return Err(invalid("users", "expected a use that this build knows, got none"));
+        };
+        let mut names = HashSet::new();
+        for (i, user) in users.iter().enumerate() {
+            if user.name.is_empty() || user.name.contains(':') || !names.insert(user.name.as_str()) {
+                let field = format!("users[{i}].name");
+                return Err(invalid(field, "expected a name without a colon that stands there once"));
+            }
+        }
+        Ok(Self::Users(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect()))
     }
 }

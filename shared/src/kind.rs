@@ -95,7 +95,7 @@ kinds! {
     /// Intermediate certificates.
     Chain = 18 "chain", body Some("Chain"), secret false;
     /// Users, certificate authorities, ticket keys.
-    Material = 19 "material", body None, secret true;
+    Material = 19 "material", body Some("Material"), secret true;
 }
 
 impl Kind {

@@ -28,6 +28,7 @@ pub enum Resource {
     Endpoints(Endpoints),
     Certificate(Certificate),
     Chain(Chain),
+    Material(Material),
 }
 
 impl Resource {
@@ -42,6 +43,7 @@ impl Resource {
             Self::Endpoints(_) => Kind::Endpoints,
             Self::Certificate(_) => Kind::Certificate,
             Self::Chain(_) => Kind::Chain,
+            Self::Material(_) => Kind::Material,
         }
     }
 }
@@ -217,5 +219,28 @@ impl Chain {
             hasher.update(certificate);
         }
         crate::version::Version(crate::version::first_half(&hasher.finalize())).to_string()
+    }
+}
+
+/// What a Secret gives for one use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Material {
+    /// Who may pass.
+    Users(Vec<User>),
+}
+
+/// A user and what the password hashes to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct User {
+    /// Without a colon, and unique.
+    pub name: String,
+    /// As in an htpasswd file.
+    pub hash: String,
+}
+
+/// Says nothing of the hash.
+impl std::fmt::Debug for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
     }
 }

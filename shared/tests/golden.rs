@@ -22,8 +22,8 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::proto::DESCRIPTORS;
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path, PathType,
-    PortRule, Protocol, Resource, Route, Settings, Tls,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
+    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
 };
 use shared::schema::COMPILE_REVISION;
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
@@ -109,6 +109,10 @@ fn samples() -> Vec<(&'static str, Resource)> {
             Resource::Chain(Chain {
                 certificates: vec![Bytes::from_static(b"first"), Bytes::from_static(b"second")],
             }),
+        ),
+        (
+            "default/users/auth-file",
+            Resource::Material(Material::Users(vec![User { name: text("ann"), hash: text("{SHA}x") }])),
         ),
     ]
 }
@@ -285,8 +289,7 @@ fn the_bytes_are_those_of_the_compile_revision() {
 #[test]
 fn every_kind_has_a_sample() {
     let samples = samples();
-    // Nothing of the kind Material is made yet.
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Material) {
+    for kind in Kind::ALL {
         assert!(samples.iter().any(|(_, it)| it.kind() == kind), "no sample of {kind}");
     }
 }

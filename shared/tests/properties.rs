@@ -13,8 +13,8 @@ use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Path, PathType,
-    PortRule, Protocol, Resource, Route, Settings, Tls,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
+    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
 };
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
 use shared::{proto, schema};
@@ -119,8 +119,16 @@ fn chain() -> impl Strategy<Value = Resource> {
     collection::vec(bytes(0), 0..4).prop_map(|certificates| Resource::Chain(Chain { certificates }))
 }
 
+fn material() -> impl Strategy<Value = Resource> {
+    collection::btree_map("[a-z]{1,4}", text(), 0..4).prop_map(|users| {
+        let users = users.into_iter().map(|(name, hash)| User { name, hash });
+        Resource::Material(Material::Users(users.collect()))
+    })
+}
+
 fn resource() -> impl Strategy<Value = Resource> {
-    prop_oneof![settings(), listener(), host(), route(), backend(), endpoints(), certificate(), chain()]
+    let secret = prop_oneof![certificate(), chain(), material()];
+    prop_oneof![settings(), listener(), host(), route(), backend(), endpoints(), secret]
 }
 
 proptest! {

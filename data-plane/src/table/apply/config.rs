@@ -86,7 +86,10 @@ impl Config {
             Resource::Backend(backend) => self.set_backend(key, Some(backend)),
             // Sockets are bound by flags; nothing of a listener can be set yet.
             Resource::Listener(_) => {}
-            Resource::Endpoints(_) | Resource::Certificate(_) | Resource::Chain(_) => {}
+            Resource::Endpoints(_)
+            | Resource::Certificate(_)
+            | Resource::Chain(_)
+            | Resource::Material(_) => {}
         }
     }
 

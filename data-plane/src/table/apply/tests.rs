@@ -249,7 +249,7 @@ fn a_refused_resource_keeps_its_last_good() {
         refused(&writer, Lane::Live),
         [
             ("endpoints ns/e1".to_owned(), Code::Invalid, true),
-            ("material ns/m".to_owned(), Code::UnknownKind, false),
+            ("material ns/m".to_owned(), Code::Invalid, false),
         ]
     );
     assert_eq!((endpoints(&writer, "a.test"), endpoints(&writer, "b.test")), (vec![1], vec![2]));
