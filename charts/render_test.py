@@ -185,7 +185,7 @@ class Rights(unittest.TestCase):
     def test_exactly_what_is_watched(self):
         objects = render()
         watch = self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")
-        kinds = [("networking.k8s.io", "ingresses"), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "secrets")]
+        kinds = [("networking.k8s.io", "ingresses"), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "secrets"), ("", "configmaps")]
         self.assertEqual(watch, {kind: (self.WATCH, None) for kind in kinds})
         rest = self.rules(objects, "ClusterRole", "shore-firth-control-plane")
         names = ["ingress-nginx-controller", "tcp-services", "udp-services"]
@@ -201,6 +201,14 @@ class Rights(unittest.TestCase):
         self.assertEqual(role["metadata"]["namespace"], "shop")
         self.assertNotIn(("ClusterRole", "shore-firth-control-plane-watch"), objects)
         self.assertNotIn("secrets", str([o["rules"] for (kind, _), o in objects.items() if kind == "ClusterRole"]))
+
+    def test_the_default_certificate_of_another_namespace_may_be_read(self):
+        objects = render("watchNamespace=shop", "defaultCertificate=certs/wildcard")
+        role = objects["Role", "firth-control-plane-default-certificate"]
+        self.assertEqual(role["metadata"]["namespace"], "certs")
+        self.assertEqual(self.rules(objects, "Role", "firth-control-plane-default-certificate"), {("", "secrets"): (["get"], ["wildcard"])})
+        for values in (["watchNamespace=shop", "defaultCertificate=shop/wildcard"], ["defaultCertificate=certs/wildcard"], ["watchNamespace=shop"]):
+            self.assertNotIn(("Role", "firth-control-plane-default-certificate"), render(*values))
 
     def test_bindings_name_roles_that_exist(self):
         for values in ([], ["watchNamespace=shop"], ["serviceAccount.name=mine"]):

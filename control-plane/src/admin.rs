@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::freshness::Freshness;
 use crate::metrics::Metrics;
+use crate::pipeline::Awaited;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
@@ -25,6 +26,8 @@ pub struct ControlPages {
     pub metrics: Arc<Metrics>,
     /// How fresh the source's objects are.
     pub source: Freshness,
+    /// What is missing before anything is offered.
+    pub awaited: watch::Receiver<Option<Awaited>>,
     /// Whether the process is on its way out.
     pub leaving: watch::Receiver<bool>,
 }
@@ -36,7 +39,8 @@ impl ControlPages {
         } else if self.published.head().is_ready() {
             None
         } else {
-            Some("the first lists are not complete yet".to_owned())
+            let awaited = self.awaited.borrow();
+            Some(awaited.as_ref().map_or_else(|| "nothing was read yet".to_owned(), ToString::to_string))
         }
     }
 }

@@ -46,6 +46,7 @@ use shared::resource::Denial;
 use self::draft::Draft;
 use self::row::{Bad, Empty, Row, Saying, Status};
 use crate::problem::{Fault, Severity, bounded, shown};
+use crate::reference::Reference;
 
 /// What the names of ingress-nginx' annotations begin with.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";
@@ -71,6 +72,8 @@ pub struct Parsed {
     pub serving: Serving,
     /// What the backends are compiled from that it decides on.
     pub backend: BackendPolicy,
+    /// The objects that it refers to, and the field that does.
+    pub refs: BTreeMap<Reference, String>,
     /// What its owner should know. One that is [`Severity::Rejected`] takes the Ingress out of service as a whole.
     pub faults: Vec<Fault>,
 }

@@ -121,6 +121,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
         folder: manifests.is_some(),
+        // A folder is read whole.
+        on_demand: manifests.is_none(),
     });
     let ports = PortConfigMaps::new(tcp_services_configmap.clone(), udp_services_configmap.clone());
 
@@ -132,7 +134,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         Some(dir) => {
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
             let freshness = source.freshness();
-            tasks.spawn("manifests", source.run(inputs, wanted, asked));
+            tasks.spawn("manifests", source.run(inputs, asked));
             freshness
         }
         None => {
@@ -152,7 +154,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             freshness
         }
     };
-    let outputs = Outputs { wants, holds, problems };
+    let (awaited, awaits) = watch::channel(None);
+    let outputs = Outputs { wants, awaited, holds, problems };
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
@@ -162,7 +165,15 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let listen = listener.local_addr()?;
     let served =
         spawn_server(&mut tasks, listener, service, Routes::new(inspect.into_server()), leaves.clone());
-    let pages = ControlPages { published, registry, problems: known, metrics, source, leaving: leaves };
+    let pages = ControlPages {
+        published,
+        registry,
+        problems: known,
+        metrics,
+        source,
+        awaited: awaits,
+        leaving: leaves,
+    };
     let admin = spawn_admin(&mut tasks, admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
     Ok(Running { listen, admin, tasks, leaving, served })

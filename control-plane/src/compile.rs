@@ -11,5 +11,7 @@ pub mod certificate;
 pub mod claim;
 pub mod endpoints;
 pub mod host;
+pub mod material;
+pub mod referred;
 pub mod rejection;
 pub mod settings;

@@ -6,7 +6,6 @@ mod inputs;
 use std::sync::Arc;
 
 use imbl::OrdSet;
-use shared::name::ObjectName;
 
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::Problem;
@@ -45,12 +44,37 @@ pub enum Event {
         /// All that is wrong.
         problems: Vec<Problem>,
     },
-    /// The object is no more.
+    /// The object is no more, or was asked for and is not there.
     Deleted(ObjectRef),
+    /// The object was asked for and could not be read. It is tried again until it can.
+    Unreadable {
+        /// Which object.
+        object: ObjectRef,
+        /// What came instead.
+        reason: Arc<str>,
+    },
+    /// Nobody asks for the object any more, and the source knows nothing of it from now on.
+    Dropped(ObjectRef),
     /// A hold is on record.
     Held(Hold),
     /// No hold of this object is on record any more.
     Released(ObjectRef),
+}
+
+impl Event {
+    /// The object that it is about; `None`: a file.
+    pub fn object(&self) -> Option<ObjectRef> {
+        match self {
+            Self::Applied { object, .. } | Self::Held(Hold { object }) => Some(object.reference()),
+            Self::Broken { object, .. }
+            | Self::Moved { object, .. }
+            | Self::Deleted(object)
+            | Self::Unreadable { object, .. }
+            | Self::Dropped(object)
+            | Self::Released(object) => Some(object.clone()),
+            Self::Noted { .. } => None,
+        }
+    }
 }
 
 /// A decision: this object stays at its last good version while its present one is rejected.
@@ -76,20 +100,14 @@ pub enum HoldRequest {
 pub enum Input {
     /// Things that happened, in order. They are committed together.
     Events(Vec<Event>),
-    /// The first list of a kind is complete (ConfigMaps: decisions included). Before all are, nobody is served.
+    /// The first list of a kind is complete (ConfigMaps: decisions included; Secrets: which there are). Before all are,
+    /// and whatever follows from them was read, nobody is served.
     Synced(ObjectKind),
-    /// Every Secret of the wants with this number ([`Wants`]) was read and sent, or does not exist, or
-    /// could not be read for now.
-    Settled(u64),
 }
 
-/// What the index wants the source to read: offered over a watch channel, before the first commit too.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wants {
-    /// Secrets whose contents are needed, whether they exist or not.
-    pub secrets: OrdSet<ObjectName>,
-    /// Whether they follow from complete first lists of all other kinds: at the start, whether they are all there are.
-    pub others_synced: bool,
-    /// Counts up with each change. The source answers with it: [`Input::Settled`].
-    pub number: u64,
-}
+/// The objects whose contents are needed, whether they exist or not: published over a watch channel, before the first
+/// commit too.
+///
+/// A source that reads on demand answers for each of them, and again when it changes: [`Event::Applied`],
+/// [`Event::Broken`] or [`Event::Deleted`] once it knows, [`Event::Unreadable`] while it does not. A clone is cheap.
+pub type Wants = OrdSet<ObjectRef>;

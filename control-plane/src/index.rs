@@ -16,16 +16,19 @@ mod classes;
 mod dirty;
 mod hosts;
 mod ingresses;
-mod live;
 mod objects;
 mod problems;
 mod published;
+mod refs;
+mod secrets;
+mod settings;
+mod slices;
 mod slot;
 mod steps;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use imbl::OrdSet;
 use shared::delta::Delta;
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
@@ -35,12 +38,15 @@ use self::classes::Classes;
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
-use self::live::{Secrets, Slices};
 use self::objects::Objects;
 use self::published::Published;
+use self::refs::{Choice, Refs, Site, User};
+use self::secrets::Secrets;
+use self::slices::Slices;
+use self::slot::Slot;
 use crate::compile::claim::BackendKey;
-use crate::event::{Event, HoldRequest};
-use crate::objects::ObjectKind;
+use crate::event::{Event, HoldRequest, Wants};
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problems};
 
 /// What the index must know that no object says.
@@ -58,6 +64,8 @@ pub struct Options {
     pub configmap: ObjectName,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
+    /// The source sends what is referred to only once it is asked for.
+    pub on_demand: bool,
 }
 
 /// What the events since the last commit changed.
@@ -90,13 +98,14 @@ pub struct Index {
     backends: HashMap<BackendKey, BackendState>,
     services: HashMap<ObjectName, ServiceState>,
     slices: Slices,
+    refs: Refs,
     secrets: Secrets,
     settings_faults: Vec<Fault>,
     published: Published,
     problems: Problems,
     problems_changed: bool,
     /// What [`Index::wants`] was after the last commit.
-    wanted: OrdSet<ObjectName>,
+    wanted: Wants,
     touched: Touched,
     dirty: Dirty,
 }
@@ -113,12 +122,13 @@ impl Index {
             backends: HashMap::new(),
             services: HashMap::new(),
             slices: Slices::default(),
+            refs: Refs::default(),
             secrets: Secrets::default(),
             settings_faults: Vec::new(),
             published: Published::default(),
             problems: Problems::new(),
             problems_changed: false,
-            wanted: OrdSet::new(),
+            wanted: Wants::new(),
             touched: Touched::default(),
             dirty: Dirty::default(),
         };
@@ -133,18 +143,23 @@ impl Index {
     ///
     /// While a compile is under way, whatever happens becomes part of it.
     pub fn apply(&mut self, event: Event) {
-        let reference = match &event {
+        match &event {
             Event::Moved { object, location } => return self.note_place(object, location),
             Event::Noted { file, problems } => return self.note_file(file, problems),
-            Event::Applied { object, .. } | Event::Held(crate::event::Hold { object }) => object.reference(),
-            Event::Broken { object, .. } | Event::Deleted(object) | Event::Released(object) => object.clone(),
+            _ => {}
+        }
+        let Some(reference) = event.object() else {
+            return;
         };
+        if !self.hear_of(&reference, &event) {
+            return;
+        }
         let slot = self.objects.slot(&reference);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
             Event::Applied { object, location } => slot.apply(object, location),
             Event::Broken { uid, problem, .. } => slot.break_off(uid, problem),
-            Event::Deleted(_) => slot.delete(),
+            Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(),
             Event::Held(hold) => slot.held(hold.object),
             Event::Released(_) => slot.released(),
             Event::Moved { .. } | Event::Noted { .. } => false,
@@ -159,6 +174,47 @@ impl Index {
             self.refresh_slice(&reference.name);
         }
         self.dirty.objects.insert(reference);
+    }
+
+    /// What an event means for those who refer to the object. False where it means nothing else.
+    fn hear_of(&mut self, object: &ObjectRef, event: &Event) -> bool {
+        let sites = match event {
+            Event::Held(_) | Event::Released(_) | Event::Moved { .. } | Event::Noted { .. } => return true,
+            // Asked for again meanwhile: the source reads it again, and until then what was read counts.
+            Event::Dropped(_) => return !self.refs.wants().contains(object),
+            Event::Unreadable { reason, .. } => self.refs.failed(object, reason),
+            Event::Applied { .. } | Event::Broken { .. } | Event::Deleted(_) => self.refs.read(object),
+        };
+        for site in sites {
+            self.look_again(site);
+        }
+        !matches!(event, Event::Unreadable { .. })
+    }
+
+    /// A site has something new to look at.
+    fn look_again(&mut self, Site { user, .. }: Site) {
+        match user {
+            User::Host(host) => {
+                self.dirty.hosts.insert(host);
+            }
+            User::Ingress(name) => {
+                self.dirty.ingresses.insert(name);
+            }
+            User::Fleet => self.dirty.settings = true,
+        }
+    }
+
+    /// Sets what a site refers to, and says what it may use now.
+    fn refer(&mut self, site: &Site, to: BTreeSet<ObjectRef>) -> Choice {
+        let (objects, on_demand) = (&self.objects, self.options.on_demand);
+        let is_there = |object: &ObjectRef| !on_demand || objects.get(object).is_some_and(Slot::is_there);
+        let choice = self.refs.set(site, to, is_there);
+        for object in self.refs.take_turned() {
+            if object.kind == ObjectKind::Secret {
+                self.dirty.secrets.insert(object.name);
+            }
+        }
+        choice
     }
 
     /// Says that the first lists of all kinds were taken in: a hold whose object is in none of them outlived it, and the
@@ -181,9 +237,9 @@ impl Index {
         for object in touched.all() {
             self.objects.forget_if_void(object);
         }
-        let wants_changed = self.wanted != self.secrets.wants;
+        let wants_changed = self.wanted.diff(self.refs.wants()).next().is_some();
         if wants_changed {
-            self.wanted = self.secrets.wants.clone();
+            self.wanted = self.refs.wants().clone();
         }
         Commit {
             config,
@@ -231,9 +287,14 @@ impl Index {
         &self.problems
     }
 
-    /// The Secrets whose contents are needed, whether they exist or not. A clone is cheap.
-    pub fn wants(&self) -> &OrdSet<ObjectName> {
-        &self.secrets.wants
+    /// The objects whose contents are needed, whether they exist or not. A clone is cheap.
+    pub fn wants(&self) -> &Wants {
+        self.refs.wants()
+    }
+
+    /// Those of them that the source has not answered for, and why not, where that was tried.
+    pub fn awaited(&self) -> &BTreeMap<ObjectRef, Option<Arc<str>>> {
+        self.refs.awaited()
     }
 
     fn hold_requests(&mut self) -> Vec<HoldRequest> {

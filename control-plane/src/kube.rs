@@ -1,8 +1,8 @@
 //! The source that watches a cluster. The only module tree that knows kube.
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
-//! what is asked, `wire` what is answered, `sink` what the index hears. Secrets go their own way (`secrets`), for
-//! only those that somebody refers to are read; `decisions` are ConfigMaps and Secrets of our own.
+//! what is asked, `wire` what is answered, `sink` what the index hears. Secrets and ConfigMaps are read where
+//! somebody refers to them (`demand`); `decisions` are ConfigMaps and Secrets of our own.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
@@ -17,18 +17,18 @@ use tokio::sync::{mpsc, watch as channel};
 
 use self::collection::Collection;
 use self::decisions::Records;
+use self::demand::{Metadata, Scope};
 use self::follow::{Follow, Sink};
-use self::secrets::Metadata;
 use self::sink::{Objects, Sender};
 use self::wire::{Decode, MetadataOnly, Whole};
 use crate::event::{HoldRequest, Inputs, Wants};
 use crate::freshness::Freshness;
-use crate::objects::ObjectKind;
+use crate::objects::{ObjectKind, ObjectRef};
 
 mod collection;
 mod decisions;
+mod demand;
 mod follow;
-mod secrets;
 mod sink;
 mod watch;
 mod wire;
@@ -172,11 +172,21 @@ impl KubeSource {
             follower.follow("decisions", collection, Whole(kind), Records::new(configmaps.clone()), false);
         }
 
-        let (seen, sees) = mpsc::channel(64);
-        let secrets = Collection::all(ObjectKind::Secret, namespace).metadata_only().fields(NOT_HELM);
-        follower.follow("secret metadata", secrets, MetadataOnly, Metadata(seen), false);
+        let (to, seen) = mpsc::channel(64);
+        for (kind, name) in
+            [(ObjectKind::Secret, "secret metadata"), (ObjectKind::ConfigMap, "configmap metadata")]
+        {
+            let mut all = Collection::all(kind, namespace).metadata_only();
+            if kind == ObjectKind::Secret {
+                all = all.fields(NOT_HELM);
+            }
+            follower.follow(name, all, MetadataOnly, Metadata { kind, to: to.clone() }, false);
+        }
+        let fixed = options.configmaps.iter();
+        let fixed = fixed.map(|name| ObjectRef { kind: ObjectKind::ConfigMap, name: name.clone() });
+        let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
         let mut tasks = follower.tasks;
-        tasks.spawn("secrets", secrets::run(client.clone(), sender, sees, wants));
+        tasks.spawn("demand", demand::run(client.clone(), sender, scope, seen, wants));
         tasks.spawn("holds", decisions::write(client, options.decisions_namespace.into(), holds));
 
         match tasks.failed().await {

@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod objects;
 pub mod pipeline;
 pub mod problem;
+pub mod reference;
 pub mod removal;
 pub mod serve;
 pub mod store;

@@ -12,15 +12,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use self::disk::Disk;
 use self::folder::Folder;
 use self::notice::Notice;
 use self::reader::Reader;
 use self::record::Records;
-use crate::event::{Event, HoldRequest, Input};
-use crate::event::{Inputs, Wants};
+use crate::event::{Event, HoldRequest, Inputs};
 use crate::freshness::Freshness;
 
 mod backlog;
@@ -135,42 +134,17 @@ impl FolderSource {
     ///
     /// # Errors
     /// Where the folder cannot be read at the start, or nobody reads the events any more.
-    pub async fn run(
-        self,
-        inputs: Inputs,
-        wants: watch::Receiver<Wants>,
-        holds: mpsc::Receiver<HoldRequest>,
-    ) -> Result<(), FolderError> {
+    pub async fn run(self, inputs: Inputs, holds: mpsc::Receiver<HoldRequest>) -> Result<(), FolderError> {
         let Self { dir, disk, notice, records, folder, on_record, companion, pace, freshness } = self;
         if !records.are_kept() {
             tracing::info!(
                 "without a state folder holds end with the process: a restart starts from what is on disk"
             );
         }
-        let objects = inputs.objects.clone();
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
         reader.set_companion(companion);
         reader.start(on_record).await?;
-        tokio::select! {
-            ended = reader.follow(holds, pace) => ended,
-            ended = settle(wants, objects) => ended,
-        }
-    }
-}
-
-/// Says of all wants that they are settled: what the folder has of Secrets was sent, wanted or not.
-async fn settle(mut wants: watch::Receiver<Wants>, objects: mpsc::Sender<Input>) -> Result<(), FolderError> {
-    let mut settled = 0;
-    loop {
-        let number = wants.borrow_and_update().number;
-        if number != settled {
-            settled = number;
-            let told = objects.send(Input::Settled(number)).await;
-            told.map_err(|_| FolderError::Closed)?;
-        }
-        if wants.changed().await.is_err() {
-            return std::future::pending().await;
-        }
+        reader.follow(holds, pace).await
     }
 }
 

@@ -3,20 +3,19 @@
 //! It takes what is ready (endpoints first), compiles what that touched, commits once, and begins again: whatever came
 //! in meanwhile is the next commit, and there is no timer. Nothing is offered before the first lists of all kinds are in.
 //! A compile that takes longer than a turn makes way for endpoints: what they change for the configuration that is
-//! offered is committed at once, all else waits for the compile's own commit. Configuration that names Secrets which
-//! nobody wanted before is offered once the source has read them, or after a second.
+//! offered is committed at once, all else waits for the compile's own commit. Nor is anything offered before every object
+//! that the first lists refer to was read, or is known to be absent: later on the index keeps what it has until then.
 //!
 //! **Invariant:** one writer. Everybody else reads what it publishes: heads, problems, wants.
 
 mod holds;
 mod notices;
-mod stash;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use imbl::ordset::DiffItem;
 use shared::clock;
 use shared::delta::Delta;
 use thiserror::Error;
@@ -26,21 +25,58 @@ use tracing::{debug, info};
 use crate::event::{Event, HoldRequest, Input, Receivers, Wants};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
-use crate::objects::ObjectKind;
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::Problems;
 use crate::store::{Changes, Store};
 use holds::Holds;
 pub use notices::PortConfigMaps;
-use stash::{Stash, squash};
 
+/// Objects that are waited for and named, at most.
+const SHOWN: usize = 3;
 /// Work goes on at most this long before others on the thread get their turn and endpoints are looked at again.
 const TURN: Duration = Duration::from_millis(1);
+
+/// What is missing before anything is offered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Awaited {
+    /// Kinds whose first list is not complete.
+    kinds: Vec<ObjectKind>,
+    /// The first of the objects that are referred to and were not read, with what came instead.
+    objects: Vec<(ObjectRef, Option<Arc<str>>)>,
+    /// How many of them there are.
+    count: usize,
+}
+
+/// `waiting for the first list of: Secret`, or for objects: `Secret default/web (503: etcd changed its leader)`.
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kinds, objects, count } = self;
+        if !kinds.is_empty() {
+            let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+            return write!(f, "the first lists are not complete yet: waiting for {}", kinds.join(", "));
+        }
+        write!(f, "not everything that is referred to was read yet: waiting for ")?;
+        for (at, (object, failing)) in objects.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            write!(f, "{separator}{object}")?;
+            if let Some(reason) = failing {
+                write!(f, " ({reason})")?;
+            }
+        }
+        match count - objects.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
 
 /// What the pipeline publishes beside the store.
 #[derive(Debug)]
 pub struct Outputs {
-    /// Secrets to be read.
+    /// Objects to be read.
     pub wants: watch::Sender<Wants>,
+    /// What is missing before anything is offered; `None` once something is.
+    pub awaited: watch::Sender<Option<Awaited>>,
     /// Decisions to be put on record.
     pub holds: mpsc::Sender<HoldRequest>,
     /// What is wrong with objects.
@@ -70,10 +106,6 @@ pub struct Pipeline {
     unsynced: Vec<ObjectKind>,
     /// What was compiled before all first lists were complete.
     first: Option<Changes>,
-    /// What waits for Secrets.
-    stash: Option<Stash>,
-    /// The newest wants that the source has settled.
-    settled: u64,
     /// What the log said of problems.
     said: Problems,
     /// A first list was completed since the last commit.
@@ -101,8 +133,6 @@ impl Pipeline {
             ports,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
-            stash: None,
-            settled: 0,
             said: Problems::default(),
             list_completed: false,
             turn: clock::now(),
@@ -115,16 +145,11 @@ impl Pipeline {
     /// Where the source is gone.
     pub async fn run(mut self) -> Result<Infallible, PipelineError> {
         loop {
-            let patience = self.stash.as_ref().map(Stash::until);
             let input = tokio::select! {
                 biased;
                 input = self.inputs.endpoints.recv() => input,
                 input = self.inputs.objects.recv() => input,
                 () = self.holds.room(&self.outputs.holds) => continue,
-                () = sleep_until(patience) => {
-                    self.release_stash();
-                    continue;
-                }
             };
             let input = input.ok_or(PipelineError::SourceGone)?;
             let begun = clock::now();
@@ -132,7 +157,7 @@ impl Pipeline {
             self.take(input).await;
             self.take_ready().await;
             // Before all lists are in, each list is compiled once it is complete, for the wants that follow from it.
-            if self.first.is_none() || std::mem::take(&mut self.list_completed) {
+            if self.first.is_none() || self.unsynced.is_empty() || std::mem::take(&mut self.list_completed) {
                 self.compile().await;
                 self.commit(begun);
             }
@@ -194,9 +219,6 @@ impl Pipeline {
         self.take_endpoints().await;
         let Commit { live, cause, compiled, .. } = self.index.commit_live();
         if !live.is_empty() {
-            if let Some(stash) = &mut self.stash {
-                stash.overtaken_by(&live);
-            }
             let config = Delta::default();
             self.publish(Changes { config, live, cause }, compiled, begun);
         }
@@ -212,10 +234,6 @@ impl Pipeline {
                 if self.first.is_some() && self.unsynced.is_empty() {
                     self.index.lists_complete();
                 }
-                Vec::new()
-            }
-            Input::Settled(wants) => {
-                self.settled = self.settled.max(wants);
                 Vec::new()
             }
         }
@@ -238,7 +256,9 @@ impl Pipeline {
     fn commit(&mut self, begun: Instant) {
         let Commit { config, live, cause, holds, problems_changed, wants_changed, compiled } =
             self.index.commit();
-        let wants_more = self.publish_wants(wants_changed);
+        if wants_changed {
+            self.outputs.wants.send_replace(self.index.wants().clone());
+        }
         if problems_changed {
             self.outputs.problems.send_replace(self.index.problems().clone());
         }
@@ -246,13 +266,14 @@ impl Pipeline {
         let mut changes = Changes { config, live, cause };
         if let Some(first) = self.first.take() {
             changes = squash(first, changes);
-            if !self.unsynced.is_empty() {
+            let awaited = self.awaited();
+            let is_ready = awaited.is_none();
+            self.outputs.awaited.send_replace(awaited);
+            if !is_ready {
                 self.first = Some(changes);
                 return;
             }
             changes.cause = format!("start: {} resources", changes.config.len() + changes.live.len());
-        } else {
-            changes = self.make_wait(changes, wants_more);
         }
         // Not before: what misses a list that is on its way may have nothing wrong with it.
         notices::log_new(&self.said, self.index.problems());
@@ -260,49 +281,15 @@ impl Pipeline {
         self.publish(changes, compiled, begun);
     }
 
-    /// Tells the source what it is to read. Whether that is more than before: less needs no reading.
-    fn publish_wants(&mut self, changed: bool) -> bool {
-        let others_synced = self.unsynced.iter().all(|kind| *kind == ObjectKind::Secret);
-        let secrets = self.index.wants().clone();
-        let (number, wants_more) = {
-            let before = self.outputs.wants.borrow();
-            if !changed && others_synced == before.others_synced {
-                return false;
-            }
-            let wants_more = before.secrets.diff(&secrets).any(|item| matches!(item, DiffItem::Add(_)));
-            (before.number + 1, wants_more)
-        };
-        self.outputs.wants.send_replace(Wants { secrets, others_synced, number });
-        wants_more
-    }
-
-    /// Stashes of `changes` what must wait for Secrets, and gives what is to be offered now.
-    fn make_wait(&mut self, changes: Changes, wants_more: bool) -> Changes {
-        let now = tokio::time::Instant::now();
-        let wants = self.outputs.wants.borrow().number;
-        let mut stash = match self.stash.take() {
-            Some(mut stash) => {
-                if wants_more {
-                    stash.also_await(wants);
-                }
-                stash
-            }
-            None if wants_more => Stash::new(wants, now),
-            None => return changes,
-        };
-        if stash.is_over(self.settled, now) {
-            return stash.release(changes);
-        }
-        let ahead = stash.keep(changes);
-        self.stash = Some(stash);
-        ahead
-    }
-
-    fn release_stash(&mut self) {
-        if let Some(stash) = self.stash.take() {
-            debug!("some Secrets were not read in time for the configuration that names them");
-            self.publish(stash.release(Changes::default()), 0, clock::now());
-        }
+    /// What is missing before the first commit; `None`: nothing is.
+    fn awaited(&self) -> Option<Awaited> {
+        let objects = self.index.awaited();
+        let is_all_there = self.unsynced.is_empty() && objects.is_empty();
+        (!is_all_there).then(|| Awaited {
+            kinds: self.unsynced.clone(),
+            objects: objects.iter().take(SHOWN).map(|(object, why)| (object.clone(), why.clone())).collect(),
+            count: objects.len(),
+        })
     }
 
     fn publish(&mut self, changes: Changes, compiled: usize, begun: Instant) {
@@ -324,11 +311,10 @@ impl Pipeline {
     }
 }
 
-async fn sleep_until(at: Option<tokio::time::Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+/// Both as one.
+fn squash(first: Changes, then: Changes) -> Changes {
+    let cause = if then.cause.is_empty() { first.cause } else { then.cause };
+    Changes { config: first.config.squash(then.config), live: first.live.squash(then.live), cause }
 }
 
 #[cfg(test)]

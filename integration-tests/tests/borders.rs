@@ -169,6 +169,7 @@ const CONTROL_PLANE: &[&str] = &[
     // The language of all of them.
     "objects",
     "problem",
+    "reference",
     "event",
     "freshness",
     "hold",

@@ -3,6 +3,7 @@
 
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
 use super::value::{BASIC, BOOL, Grammar, HEADERS, INT, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of};
+use crate::reference::Use;
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -114,7 +115,17 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-secret",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(
+            BASIC,
+            Act::Deferred(
+                |draft, text| {
+                    let is_map = draft.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
+                    draft.refer(if is_map { Use::UsersMap } else { Use::UsersFile }, &text);
+                    draft.not_enforced(Reach::Paths);
+                },
+                Reach::Paths,
+            ),
+        ),
         bad: Bad::Deny(Reach::Paths),
         doc: "Secret with users and passwords",
         ..Row::NEW

@@ -1,5 +1,8 @@
 //! What the annotations of one object come to while they are put in, one after the other.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use shared::name::ObjectName;
 use shared::resource::Denial;
 
@@ -8,6 +11,7 @@ use super::{
     BackendPolicy, Fault, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Regex, Said, Serving, Severity,
     bounded, field, shown, value,
 };
+use crate::reference::{Reference, Use};
 
 /// What setters write to: the policies, and what is to be said.
 pub struct Draft<'a> {
@@ -17,6 +21,7 @@ pub struct Draft<'a> {
     pub backend: BackendPolicy,
     /// What makes a host match by regular expressions.
     pub regex: Regex,
+    refs: BTreeMap<Reference, String>,
     /// The object that says it; its namespace is that of the objects that it may refer to.
     pub object: &'a ObjectName,
     said: &'a [Said<'a>],
@@ -35,6 +40,7 @@ impl<'a> Draft<'a> {
             location: LocationPolicy::default(),
             backend: BackendPolicy::default(),
             regex: Regex::default(),
+            refs: BTreeMap::new(),
             object,
             said,
             now: None,
@@ -77,6 +83,21 @@ impl<'a> Draft<'a> {
 
     fn field(&self) -> String {
         field(self.now.map_or("", |(_, written)| written))
+    }
+
+    /// Refers to an object, because of the present annotation: `name`, or `namespace/name`. It is asked for, waited for
+    /// and followed from now on: see [`crate::reference`]. False for one of another namespace, which nobody may refer to
+    /// (annotations.md 1.5).
+    pub fn refer(&mut self, what: Use, text: &str) -> bool {
+        let text = text.trim();
+        let name = ObjectName::parse(text)
+            .unwrap_or_else(|| ObjectName::new(Arc::clone(&self.object.namespace), text));
+        let is_ours = name.namespace == self.object.namespace;
+        if is_ours {
+            let field = self.field();
+            self.refs.insert(Reference::new(what, name), field);
+        }
+        is_ours
     }
 
     /// Denies, because of the present annotation. The first reason counts; annotations come in ascending order.
@@ -129,7 +150,7 @@ impl<'a> Draft<'a> {
 
     /// All of it. What is different where paths are served is not said where they are not.
     pub(super) fn finish(self) -> Parsed {
-        let Self { location, backend, regex, denied, hosts_denied, mut faults, differences, .. } = self;
+        let Self { location, backend, regex, refs, denied, hosts_denied, mut faults, differences, .. } = self;
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {
             let is_told = is_served && !without.is_empty();
@@ -139,6 +160,6 @@ impl<'a> Draft<'a> {
         }
         let is_canary = backend.canary.is_some();
         let serving = Serving { is_canary, location, regex, denied, hosts_denied };
-        Parsed { serving, backend, faults: bounded(faults, MOST_FAULTS) }
+        Parsed { serving, backend, refs, faults: bounded(faults, MOST_FAULTS) }
     }
 }

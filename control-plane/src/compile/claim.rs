@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shared::name::{HostName, ObjectName};
 use shared::resource::PathType;
 
+use super::referred::AllReferred;
 use crate::annotations::Parsed;
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
 use crate::problem::{Fault, Severity};
@@ -99,16 +100,21 @@ pub struct Claim {
     pub tls: Vec<ClaimedTls>,
     /// What its annotations come to.
     pub parsed: Arc<Parsed>,
+    /// What the objects are that its annotations refer to.
+    pub referred: AllReferred,
     /// What is wrong with it apart from its annotations, whatever other objects there are.
     pub faults: Vec<Fault>,
 }
 
 impl Claim {
     /// Reads an Ingress that is not rejected.
-    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>) -> Self {
+    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred) -> Self {
         let name = ingress.metadata.object_name();
         let spec = &ingress.spec;
-        let mut faults = Vec::new();
+        let told = parsed.refs.iter();
+        let mut faults: Vec<_> = told
+            .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
+            .collect();
         let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
         for (i, rule) in spec.rules.iter().enumerate() {
             let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
@@ -151,6 +157,7 @@ impl Claim {
             has_rules: !spec.rules.is_empty(),
             tls: tls.collect(),
             parsed,
+            referred,
             faults,
             name,
         }
@@ -190,7 +197,7 @@ impl Claim {
 
     /// Whether a host cannot tell it from `other`: both ask for the same there.
     pub fn is_same_for(&self, other: &Self, host: &HostName) -> bool {
-        let Self { name, age, hosts: _, default_backend, has_rules, tls, parsed, faults: _ } = self;
+        let Self { name, age, hosts: _, default_backend, has_rules, tls, parsed, referred, faults: _ } = self;
         *name == other.name
             && *age == other.age
             && *default_backend == other.default_backend
@@ -198,6 +205,7 @@ impl Claim {
             && *tls == other.tls
             // As a whole: what a host is not compiled from stands elsewhere in it.
             && parsed.serving == other.parsed.serving
+            && *referred == other.referred
             && self.hosts.get(host) == other.hosts.get(host)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
 
-use super::live::Chains;
+use super::secrets::Chains;
 use crate::compile::claim::BackendKey;
 use crate::objects::{Object, ObjectKind, ObjectRef};
 

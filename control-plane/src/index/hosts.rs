@@ -9,9 +9,11 @@ use shared::resource::{CATCH_ALL, Resource};
 
 use super::Index;
 use super::objects::reference;
+use super::refs::{Choice, Site, User};
 use crate::compile::claim::{Age, Claim};
 use crate::compile::host::{self, Outcome};
 use crate::objects::ObjectKind;
+use crate::reference::Use;
 
 /// One host.
 #[derive(Debug, Default)]
@@ -52,9 +54,10 @@ impl Index {
     pub(super) fn compile_host(&mut self, host: &HostName) {
         let state = self.hosts.entry(host.clone()).or_default();
         let members: Vec<&Claim> = state.members.values().map(|claim| &**claim).collect();
-        let outcome = host::compile(host, &members);
+        let mut outcome = host::compile(host, &members);
         let is_used = !members.is_empty() || host.as_str() == CATCH_ALL;
         let before = std::mem::take(&mut state.outcome);
+        self.choose_certificates(host, &before, &mut outcome);
 
         match &outcome.host {
             Some(it) => self.published.put(host.as_str(), &Resource::Host(it.clone())),
@@ -78,12 +81,6 @@ impl Index {
         for new in outcome.attachments.difference(&before.attachments) {
             self.attach(new, host);
         }
-        for secret in before.secrets.difference(&outcome.secrets) {
-            self.drop_secret(secret, host);
-        }
-        for secret in outcome.secrets.difference(&before.secrets) {
-            self.want_secret(secret, host);
-        }
 
         let names = before.faults.keys().chain(outcome.faults.keys());
         let told = names.filter(|name| before.faults.get(*name) != outcome.faults.get(*name));
@@ -96,6 +93,28 @@ impl Index {
             _ => {
                 self.hosts.remove(host);
             }
+        }
+    }
+
+    /// Shows the certificates that were shown before until those that take their place are read: all else of the host
+    /// goes on. A host that was never shown waits for its certificates, unless they cannot be read for now.
+    fn choose_certificates(&mut self, host: &HostName, before: &Outcome, outcome: &mut Outcome) {
+        let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
+        let wanted = outcome.secrets.iter().map(|name| reference(ObjectKind::Secret, name)).collect();
+        let choice = self.refer(&site, wanted);
+        if choice == Choice::Newest {
+            return;
+        }
+        match (&before.host, &mut outcome.host) {
+            (Some(shown), Some(now)) => {
+                now.tls.clone_from(&shown.tls);
+                outcome.secrets.clone_from(&before.secrets);
+            }
+            (None, _) if self.refs.awaited_by(&site).any(|(_, failing)| failing.is_none()) => {
+                outcome.host = None;
+                outcome.routes.clear();
+            }
+            _ => {}
         }
     }
 }

@@ -9,8 +9,12 @@ use shared::name::ObjectName;
 use super::Index;
 use super::classes;
 use super::objects::reference;
+use super::refs::{Choice, Site, User};
+use crate::annotations::Parsed;
 use crate::compile::claim::Claim;
+use crate::compile::referred::{self, AllReferred, Referred};
 use crate::objects::{Object, ObjectKind};
+use crate::reference::Reference;
 
 /// The claims of all Ingresses that are ours.
 #[derive(Debug, Default)]
@@ -69,12 +73,14 @@ impl Index {
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
         let in_use =
             slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.version_in_use());
-        let after = match in_use.map(|version| (&**version, version.parsed())) {
+        let ours = match in_use.map(|version| (&**version, version.parsed())) {
             Some((Object::Ingress(ingress), Some(parsed))) if self.is_ours(ingress) => {
-                Some(Arc::new(Claim::of(ingress, Arc::clone(parsed))))
+                Some((Arc::clone(ingress), Arc::clone(parsed)))
             }
             _ => None,
         };
+        let referred = self.follow_references(name, ours.as_ref().map(|(_, parsed)| &**parsed));
+        let after = ours.map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred)));
         self.ingresses.set_classes(name, classes);
         let before = match &after {
             Some(claim) => self.ingresses.claims.insert(name.clone(), Arc::clone(claim)),
@@ -86,5 +92,42 @@ impl Index {
         self.touched.mark(object);
         self.replace_member(before.as_ref(), after.as_ref());
         self.replace_referrer(before.as_ref(), after.as_ref());
+    }
+
+    /// Follows what the annotations of an Ingress refer to from now on, and lets go of what they no longer do. What each
+    /// reference leads to now: where what it names was not read yet, that is what was named before.
+    fn follow_references(&mut self, name: &ObjectName, parsed: Option<&Parsed>) -> AllReferred {
+        let site = |what| Site { user: User::Ingress(name.clone()), what };
+        let before = self.ingresses.claims.get(name).map(|claim| Arc::clone(&claim.parsed));
+        let refs = || parsed.into_iter().flat_map(|parsed| parsed.refs.keys());
+        let dropped = before.iter().flat_map(|parsed| parsed.refs.keys()).map(|reference| reference.what);
+        for what in dropped.filter(|what| refs().all(|reference| reference.what != *what)) {
+            self.refer(&site(what), BTreeSet::new());
+        }
+        let mut all = AllReferred::new();
+        for reference in refs() {
+            let site = site(reference.what);
+            let choice = self.refer(&site, [reference.object()].into());
+            let used = match choice {
+                Choice::Newest => Some(reference.object()),
+                Choice::Earlier => self.refs.in_use(&site).next().cloned(),
+                Choice::Nothing => None,
+            };
+            let found = match used {
+                Some(object) => {
+                    let slot = self.objects.get(&object);
+                    // A Secret is in use as a certificate alone, whatever that says of its other uses.
+                    let version = slot.and_then(|slot| match object.kind {
+                        ObjectKind::Secret => slot.newest(),
+                        _ => slot.in_use(),
+                    });
+                    let reference = Reference::new(reference.what, object.name);
+                    referred::referred(&reference, version)
+                }
+                None => Referred::Awaited,
+            };
+            all.insert(reference.what, found);
+        }
+        all
     }
 }

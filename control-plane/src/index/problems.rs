@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use shared::name::ObjectName;
+use shared::name::{HostName, ObjectName};
 use shared::pem;
 
 use super::Index;
+use super::refs::{Site, User};
 use super::slot::{Present, Slot};
 use crate::compile::claim::Claim;
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
+use crate::reference::Use;
 
 /// How many problems of one object are listed.
 const MOST: usize = 100;
@@ -58,7 +60,7 @@ impl Index {
         };
         let is_asked_for = |version: &Object| match version {
             Object::Ingress(ingress) => self.is_ours(ingress),
-            Object::Secret(_) => self.secrets.is_wanted(&object.name),
+            Object::Secret(_) => self.refs.is_used(object, Use::is_certificate),
             _ => true,
         };
         match &slot.present {
@@ -148,7 +150,7 @@ impl Index {
             };
             faults.extend(state.outcome.faults.get(name).into_iter().flatten().cloned());
             if state.outcome.tls_decided_by.as_ref() == Some(name) {
-                self.judge_certificates(claim, host.as_str(), &state.outcome.secrets, &mut faults);
+                self.judge_certificates(claim, &host, &state.outcome.secrets, &mut faults);
             }
             if claim.is_canary() {
                 let mine = state.outcome.attachments.iter().filter(|it| it.age == claim.age);
@@ -176,26 +178,42 @@ impl Index {
     fn judge_certificates<'a>(
         &self,
         claim: &Claim,
-        host: &str,
+        host: &HostName,
         secrets: impl IntoIterator<Item = &'a ObjectName>,
         faults: &mut Vec<Fault>,
     ) {
+        let field = |secret: &ObjectName| {
+            let fits = |entry: &crate::compile::claim::ClaimedTls| entry.secret.as_ref() == Some(secret);
+            format!("spec.tls[{}].secretName", claim.tls.iter().position(fits).unwrap_or_default())
+        };
+        let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
+        let mut is_awaited = false;
+        for (secret, failing) in self.refs.awaited_by(&site) {
+            is_awaited = true;
+            if let Some(failing) = failing {
+                let name = &secret.name;
+                let reason = format!(
+                    "Secret {name} could not be read, and is tried again: what was shown before is shown until then: {failing}"
+                );
+                faults.push(Fault::new(Severity::Warning, field(name), reason));
+            }
+        }
+        if is_awaited {
+            return;
+        }
         let mut is_covered = true;
         let mut are_there = true;
         for secret in secrets {
             match self.secrets.names(secret) {
                 Some(names) => {
-                    let covers = pem::covers(names, host);
+                    let covers = pem::covers(names, host.as_str());
                     is_covered = if are_there && is_covered { covers } else { is_covered || covers };
                 }
                 None => {
                     are_there = false;
-                    let fits =
-                        |entry: &crate::compile::claim::ClaimedTls| entry.secret.as_ref() == Some(secret);
-                    let place = claim.tls.iter().position(fits).unwrap_or_default();
                     faults.push(Fault::new(
                         Severity::Warning,
-                        format!("spec.tls[{place}].secretName"),
+                        field(secret),
                         format!("Secret {secret} has no certificate that can be used: the default certificate is shown"),
                     ));
                 }

@@ -226,6 +226,11 @@ impl Slot {
         }
     }
 
+    /// Whether it exists, as far as anybody knows.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self.present, Present::Unknown | Present::Deleted)
+    }
+
     /// Every version that may come into use.
     pub(super) fn versions(&self) -> impl Iterator<Item = &Object> {
         let record = self.record.as_ref().map(|(object, _)| object);

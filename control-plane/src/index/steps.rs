@@ -58,13 +58,27 @@ impl Index {
             ObjectKind::Service => self.refresh_service(name),
             ObjectKind::Secret => {
                 self.dirty.secrets.insert(name.clone());
+                self.tell_users(&object);
             }
-            ObjectKind::ConfigMap => self.dirty.settings |= *name == self.options.configmap,
+            ObjectKind::ConfigMap => {
+                self.dirty.settings |= *name == self.options.configmap;
+                self.tell_users(&object);
+            }
             // Done when it was heard of.
             ObjectKind::EndpointSlice => {}
         }
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object);
+    }
+
+    /// What was made of an object is made again where it is part of an Ingress or of the settings. A certificate is a
+    /// resource of its own.
+    fn tell_users(&mut self, object: &ObjectRef) {
+        let users: Vec<_> =
+            self.refs.sites_of(object).filter(|site| !site.what.is_certificate()).cloned().collect();
+        for site in users {
+            self.look_again(site);
+        }
     }
 
     /// Goes on to the next Ingress of a class that changed. False where there is no such class.

@@ -10,6 +10,7 @@ mod interrupted;
 mod original;
 mod price;
 mod properties;
+mod references;
 mod restrictions;
 mod routing;
 mod tls;

@@ -30,10 +30,21 @@ pub(super) trait Sink<T>: Send {
     /// The first list is complete.
     fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
 
-    /// The server does not allow the list. Whether that is as good as an empty list.
-    fn is_empty_when_forbidden(&self) -> bool {
-        false
+    /// The server does not allow the list. What becomes of the kind then.
+    fn forbidden(&mut self) -> impl Future<Output = Result<Without, KubeError>> + Send {
+        async { Ok(Without::Waits) }
     }
+}
+
+/// What becomes of a kind that may not be listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Without {
+    /// Nobody is served: whatever is missing would change what is.
+    Waits,
+    /// There are none of it.
+    IsEmpty,
+    /// Those that somebody refers to are asked for one by one.
+    Polls,
 }
 
 /// One watch.
@@ -113,11 +124,9 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                         restored.mark_unchanged();
                     }
                     Said::Forbidden(reason) => {
+                        let without = self.sink.forbidden().await?;
                         if !std::mem::replace(&mut forbidden, true) {
-                            self.say_forbidden(&reason);
-                        }
-                        if self.sink.is_empty_when_forbidden() {
-                            self.sink.synced().await?;
+                            self.say_forbidden(without, &reason);
                         }
                     }
                     Said::Warning(reason) => {
@@ -128,15 +137,19 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         }
     }
 
-    fn say_forbidden(&self, reason: &str) {
+    fn say_forbidden(&self, without: Without, reason: &str) {
         let kind = self.collection.kind.as_str();
-        if self.sink.is_empty_when_forbidden() {
-            tracing::warn!(kind, "may not be read, so there are none: {reason}");
-        } else {
-            tracing::error!(
+        match without {
+            Without::IsEmpty => tracing::warn!(kind, "may not be read, so there are none: {reason}"),
+            Without::Polls => tracing::warn!(
+                kind,
+                "may not be listed: those that are referred to are asked for every {} s: {reason}",
+                super::demand::AGAIN.1.as_secs()
+            ),
+            Without::Waits => tracing::error!(
                 kind,
                 "may not be read, and nothing is served without: grant get, list and watch: {reason}"
-            );
+            ),
         }
     }
 

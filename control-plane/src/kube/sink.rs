@@ -7,7 +7,7 @@ use shared::name::ObjectName;
 use tokio::sync::mpsc;
 
 use super::KubeError;
-use super::follow::Sink;
+use super::follow::{Sink, Without};
 use super::watch::{Change, Item};
 use super::wire::Decoded;
 use crate::event::Inputs;
@@ -44,11 +44,6 @@ impl Sender {
         self.channel(kind).send(Input::Synced(kind)).await.map_err(|_| KubeError::Closed)?;
         self.freshness.note_synced(kind);
         Ok(())
-    }
-
-    /// Tells that the wants of this number are settled, after everything of Secrets that was told before.
-    pub(super) async fn settled(&self, wants: u64) -> Result<(), KubeError> {
-        self.channel(ObjectKind::Secret).send(Input::Settled(wants)).await.map_err(|_| KubeError::Closed)
     }
 
     fn channel(&self, kind: ObjectKind) -> &mpsc::Sender<Input> {
@@ -118,7 +113,11 @@ impl Sink<Decoded> for Objects {
 
     /// Without IngressClasses Ingresses are taken by annotation alone, as ingress-nginx does (controller.md 1). Whatever
     /// else is missing would change what is served.
-    fn is_empty_when_forbidden(&self) -> bool {
-        self.kind == ObjectKind::IngressClass
+    async fn forbidden(&mut self) -> Result<Without, KubeError> {
+        if self.kind != ObjectKind::IngressClass {
+            return Ok(Without::Waits);
+        }
+        self.synced().await?;
+        Ok(Without::IsEmpty)
     }
 }

@@ -360,9 +360,10 @@ impl Reader {
                     self.freshness.note_broken(object.kind);
                     object.kind == ObjectKind::EndpointSlice
                 }
-                Event::Deleted(object) | Event::Moved { object, .. } => {
-                    object.kind == ObjectKind::EndpointSlice
-                }
+                Event::Deleted(object)
+                | Event::Moved { object, .. }
+                | Event::Dropped(object)
+                | Event::Unreadable { object, .. } => object.kind == ObjectKind::EndpointSlice,
                 Event::Held(_) | Event::Released(_) | Event::Noted { .. } => false,
             };
             if slice { endpoints.push(event) } else { objects.push(event) }

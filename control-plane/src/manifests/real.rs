@@ -40,6 +40,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         folder: true,
+        on_demand: false,
     });
     events.iter().cloned().for_each(|event| index.apply(event));
     let commit = index.commit();

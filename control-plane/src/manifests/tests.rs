@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::event::Hold;
+use crate::event::{Hold, Input};
 use crate::objects::{Object, ObjectKind};
 use crate::removal::SECOND_LOOK;
 
@@ -29,7 +29,6 @@ struct World {
     endpoints: mpsc::Receiver<Input>,
     objects: mpsc::Receiver<Input>,
     holds: mpsc::Sender<HoldRequest>,
-    _wants: watch::Sender<Wants>,
     /// As the index would have it: `true` is good, `false` is broken.
     seen: BTreeMap<String, (Option<Object>, bool)>,
     synced: BTreeSet<&'static str>,
@@ -59,16 +58,14 @@ impl World {
         let (to_endpoints, endpoints) = mpsc::channel(8);
         let (to_objects, objects) = mpsc::channel(8);
         let (holds, asked) = mpsc::channel(8);
-        let (wants, wanted) = watch::channel(Wants::default());
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, wanted, asked));
+        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, asked));
         Self {
             dir,
             state,
             endpoints,
             objects,
             holds,
-            _wants: wants,
             seen: BTreeMap::new(),
             synced: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -115,7 +112,6 @@ impl World {
                     assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice);
                     assert!(self.synced.insert(kind.as_str()));
                 }
-                Input::Settled(_) => panic!("nothing was wanted"),
                 Input::Events(events) => {
                     self.batches.push(events.len());
                     for event in events {
@@ -145,6 +141,9 @@ impl World {
                 let kind = object.kind;
                 assert!(self.seen.remove(&object.to_string()).is_some());
                 (object, kind)
+            }
+            Event::Unreadable { .. } | Event::Dropped(_) => {
+                panic!("a folder is not read on demand: {event:?}")
             }
             Event::Held(hold) => {
                 assert!(!on_endpoints);

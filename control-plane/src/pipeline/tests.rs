@@ -18,6 +18,7 @@ struct Bench {
     inputs: Inputs,
     published: Published,
     wants: watch::Receiver<Wants>,
+    awaits: watch::Receiver<Option<Awaited>>,
     pipeline: Pipeline,
 }
 
@@ -33,14 +34,17 @@ fn bench() -> Bench {
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         folder: true,
+        on_demand: true,
         watch_without_class: false,
     });
-    let outputs = Outputs { wants, holds, problems };
+    let (awaited, awaits) = watch::channel(None);
+    let outputs = Outputs { wants, awaited, holds, problems };
     let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));
     Bench {
         inputs,
         published,
         wants: wanted,
+        awaits,
         pipeline: Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new())),
     }
 }
@@ -86,29 +90,46 @@ fn turn(run: &mut std::pin::Pin<&mut impl Future<Output = Result<Infallible, Pip
     }
 }
 
+fn secret(name: &str) -> ObjectRef {
+    ObjectRef { kind: ObjectKind::Secret, name: ObjectName::new("default", name) }
+}
+
 #[tokio::test]
-async fn nothing_is_offered_before_all_lists_are_in_but_wants_are() {
-    let Bench { inputs, published, wants, pipeline } = bench();
+async fn nothing_is_offered_before_all_that_is_referred_to_was_read() {
+    let Bench { inputs, published, wants, awaits, pipeline } = bench();
     let mut run = pin!(pipeline.run());
+    let waits = |what: &str| {
+        assert!(!published.head().is_ready());
+        let awaited = awaits.borrow().as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(awaited.contains(what), "{awaited:?} has {what:?}");
+    };
     inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
     for kind in ObjectKind::ALL.into_iter().filter(|kind| *kind != ObjectKind::Secret) {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
     }
     turn(&mut run);
-    assert!(!published.head().is_ready());
-    assert!(wants.borrow().secrets.contains(&ObjectName::new("default", "cert")));
+    waits("waiting for Secret");
+    assert!(wants.borrow().contains(&secret("cert")));
 
     inputs.objects.send(Input::Synced(ObjectKind::Secret)).await.unwrap();
     turn(&mut run);
+    waits("Secret default/cert");
+    let failed = Event::Unreadable { object: secret("cert"), reason: "503: no leader".into() };
+    inputs.objects.send(Input::Events(vec![failed])).await.unwrap();
+    turn(&mut run);
+    waits("Secret default/cert (503: no leader)");
+
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+    turn(&mut run);
     let head = published.head();
-    assert!(head.is_ready());
+    assert!(head.is_ready() && awaits.borrow().is_none());
     assert_eq!(head.history.len(), 1, "one first version, whatever came before it");
-    assert!(!head.config.snapshot.is_empty());
+    assert_eq!(head.config.count(Kind::Host), 2);
 }
 
 #[tokio::test]
 async fn what_waits_becomes_one_commit() {
-    let Bench { inputs, published, wants: _wants, pipeline } = bench();
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     for kind in ObjectKind::ALL {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
@@ -133,13 +154,15 @@ async fn what_waits_becomes_one_commit() {
 
 #[tokio::test]
 async fn endpoints_overtake_a_long_compile() {
-    let Bench { inputs, published, wants: _wants, pipeline } = bench();
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
     inputs.objects.send(Input::Events(first)).await.unwrap();
     for kind in ObjectKind::ALL {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
     }
+    turn(&mut run);
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
     turn(&mut run);
     let before = published.head();
     assert_eq!(before.live.count(Kind::Endpoints), 1);
@@ -171,65 +194,6 @@ async fn endpoints_overtake_a_long_compile() {
     let now = published.head();
     assert_eq!(now.config.seq, before.config.seq.next(), "one commit of all");
     assert_eq!(now.config.count(Kind::Host), before.config.count(Kind::Host) + 2_000);
-}
-
-/// All first lists, with one Ingress that is served, then the same with another Secret.
-async fn change_secret(
-    inputs: &Inputs,
-    run: &mut std::pin::Pin<&mut impl Future<Output = Result<Infallible, PipelineError>>>,
-) {
-    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
-    inputs.objects.send(Input::Events(first)).await.unwrap();
-    for kind in ObjectKind::ALL {
-        inputs.objects.send(Input::Synced(kind)).await.unwrap();
-    }
-    turn(run);
-    let Object::Ingress(web) = ingress_with_secret() else { unreachable!() };
-    let mut web = (*web).clone();
-    web.spec.tls[0].secret_name = "other".to_owned();
-    let changed = applied(Object::Ingress(Arc::new(web)));
-    inputs.objects.send(Input::Events(vec![changed])).await.unwrap();
-}
-
-#[tokio::test]
-async fn configuration_waits_for_secrets_and_endpoints_do_not() {
-    let Bench { inputs, published, wants, pipeline } = bench();
-    let mut run = pin!(pipeline.run());
-    change_secret(&inputs, &mut run).await;
-    let (before, number) = (published.head(), wants.borrow().number);
-    turn(&mut run);
-    let wanted = wants.borrow().clone();
-    assert!(wanted.secrets.contains(&ObjectName::new("default", "other")));
-    assert!(wanted.others_synced && wanted.number == number + 1);
-    let event = applied(slice("10.0.0.2"));
-    inputs.endpoints.send(Input::Events(vec![event])).await.unwrap();
-    inputs.objects.send(Input::Settled(number)).await.unwrap();
-    turn(&mut run);
-    let head = published.head();
-    assert_eq!(head.config.seq, before.config.seq, "these are older wants");
-    assert_eq!(head.live.seq, before.live.seq.next());
-
-    inputs.objects.send(Input::Settled(number + 1)).await.unwrap();
-    turn(&mut run);
-    let head = published.head();
-    assert_eq!(head.config.seq, before.config.seq.next());
-    assert_ne!(head.config.snapshot.root(), before.config.snapshot.root());
-}
-
-#[tokio::test]
-async fn configuration_that_waited_long_enough_is_offered() {
-    let Bench { inputs: _inputs, published, wants: _wants, mut pipeline } = bench();
-    pipeline.unsynced.clear();
-    pipeline.commit(clock::now());
-    let before = published.head().config.seq;
-    pipeline.apply(applied(ingress_with_secret()));
-    pipeline.commit(clock::now());
-    assert_eq!(published.head().config.seq, before);
-    let until = pipeline.stash.as_ref().map(Stash::until).unwrap();
-    assert!(until <= tokio::time::Instant::now() + stash::PATIENCE);
-    pipeline.release_stash();
-    assert_eq!(published.head().config.seq, before.next());
-    assert!(pipeline.stash.is_none());
 }
 
 #[tokio::test]

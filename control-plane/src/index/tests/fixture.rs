@@ -21,6 +21,7 @@ pub(super) fn options() -> Options {
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         folder: false,
+        on_demand: false,
         watch_without_class: false,
     }
 }

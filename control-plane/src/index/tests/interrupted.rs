@@ -12,7 +12,7 @@ use super::properties::{Step, Truth, assert_same, steps_with};
 use crate::compile::endpoints;
 use crate::event::Event;
 use crate::index::Commit;
-use crate::objects::{ObjectKind, ObjectRef};
+use crate::objects::ObjectKind;
 
 impl World {
     /// Goes on for so many pieces; whether that was all.
@@ -46,8 +46,8 @@ impl World {
     /// As [`World::events`], in pieces: endpoints come in between.
     fn interrupted(&mut self, events: Vec<Event>, cuts: &mut impl Iterator<Item = usize>) -> Commit {
         let mut cut = || cuts.next().unwrap_or_default();
-        let (endpoints, objects): (Vec<_>, Vec<_>) =
-            (events.into_iter()).partition(|event| reference_of(event).kind == ObjectKind::EndpointSlice);
+        let (endpoints, objects): (Vec<_>, Vec<_>) = (events.into_iter())
+            .partition(|event| event.object().is_some_and(|it| it.kind == ObjectKind::EndpointSlice));
         let mut endpoints = endpoints.into_iter();
         for event in endpoints.by_ref().take(cut() % 2).chain(objects) {
             self.index.apply(event);
@@ -68,18 +68,6 @@ impl World {
         let commit = self.events([]);
         self.has_what_is_needed();
         commit
-    }
-}
-
-fn reference_of(event: &Event) -> ObjectRef {
-    match event {
-        Event::Applied { object, .. } => object.reference(),
-        Event::Held(hold) => hold.object.reference(),
-        Event::Broken { object, .. }
-        | Event::Moved { object, .. }
-        | Event::Deleted(object)
-        | Event::Released(object) => object.clone(),
-        Event::Noted { .. } => unreachable!("no step notes files"),
     }
 }
 

@@ -245,7 +245,7 @@ pub(super) fn assert_same(world: &World, fresh: &World) {
 
 impl World {
     fn dump(&self) -> Vec<String> {
-        let kinds = shared::kind::Kind::ALL.into_iter().filter(|kind| *kind != shared::kind::Kind::Material);
+        let kinds = shared::kind::Kind::ALL.into_iter();
         kinds.flat_map(|kind| self.all(kind)).map(|(key, resource)| format!("{key}: {resource:?}")).collect()
     }
 }

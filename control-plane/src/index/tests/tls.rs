@@ -75,7 +75,7 @@ fn secrets_are_wanted_and_become_certificates() {
     assert!(world.live.is_empty(), "nobody names it");
     let commit = world.apply(secure());
     assert!(commit.wants_changed);
-    assert!(world.index.wants().contains(&name("cert")));
+    assert!(world.index.wants().contains(&reference(ObjectKind::Secret, "cert")));
     assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
     assert_eq!(world.told("web"), Vec::<String>::new());
 

@@ -151,7 +151,7 @@ mod tests {
         queue.add(HoldRequest::Erase(object("c")), now);
         assert_eq!(ready(&mut queue, now).unwrap().0, object("c"));
         let Next::Wait(Some(at)) = queue.next(now) else { panic!("the failed one waits") };
-        assert!(at <= now + Duration::from_millis(101));
+        assert!(at <= now + Duration::from_millis(201));
         assert_eq!(ready(&mut queue, at).unwrap().0, object("a"));
         assert!(matches!(queue.next(at), Next::Wait(None)));
     }

@@ -1,0 +1,131 @@
+//! Users and their password hashes out of Secrets (annotations.md 6.7).
+//!
+//! **Invariant:** nothing that a Secret holds gets into a fault.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use shared::name::ObjectName;
+use shared::resource::{Material, User};
+
+use crate::objects::Secret;
+use crate::problem::{Fault, Severity};
+use crate::reference::Use;
+
+/// The key of the htpasswd lines.
+const FILE: &str = "auth";
+
+/// The key of what a Secret gives for a use; `None` where that is no Material.
+pub fn key(secret: &ObjectName, what: Use) -> Option<String> {
+    let what = match what {
+        Use::UsersFile => "auth-file",
+        Use::UsersMap => "auth-map",
+        _ => return None,
+    };
+    Some(format!("{secret}/{what}"))
+}
+
+/// What a Secret gives for a use.
+///
+/// As in ingress-nginx, a line or value that is no hash only keeps its user out.
+///
+/// # Errors
+/// Where it cannot be used for that. There is no last good version then: whoever was taken off the list stays off it.
+pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
+    let mut seen = HashSet::new();
+    let mut users = Vec::new();
+    let mut add = |name: &str, rest: &str| {
+        // What follows a second colon, or a line break, is no part of the hash (nginx' auth_basic_user_file).
+        let hash = rest.split([':', '\r', '\n']).next().unwrap_or_default();
+        if !name.is_empty() && seen.insert(name.to_owned()) {
+            users.push(User { name: name.to_owned(), hash: hash.to_owned() });
+        }
+    };
+    if what == Use::UsersMap {
+        for (name, text) in &secret.data {
+            // A name that is not text, or has a colon, can never be sent by a client.
+            if let Ok(hash) = String::from_utf8(decoded(name, text)?)
+                && !name.contains(':')
+            {
+                add(name, &hash);
+            }
+        }
+    } else {
+        let text = secret
+            .data
+            .get(FILE)
+            .ok_or_else(|| rejected(FILE, "expected htpasswd lines, got no such key"))?;
+        let file = decoded(FILE, text)?;
+        let lines = file.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            if let Some((name, rest)) = line.split_once(':') {
+                add(name, rest);
+            }
+        }
+    }
+    Ok(Material::Users(users))
+}
+
+fn decoded(key: &str, text: &str) -> Result<Vec<u8>, Fault> {
+    // Manifests break long lines.
+    let text: String = text.split_ascii_whitespace().collect();
+    STANDARD.decode(text).map_err(|_| rejected(key, "expected base64"))
+}
+
+fn rejected(key: &str, reason: &str) -> Fault {
+    Fault::new(Severity::Rejected, format!("data[{key}]"), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(data: &[(&str, &str)]) -> Secret {
+        let data = data.iter().map(|(key, text)| ((*key).to_owned(), STANDARD.encode(text))).collect();
+        Secret { data, ..Secret::default() }
+    }
+
+    fn users(secret: &Secret, what: Use) -> Vec<(String, String)> {
+        let Material::Users(users) = compile(secret, what).unwrap();
+        users.into_iter().map(|user| (user.name, user.hash)).collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, hash)| ((*name).to_owned(), (*hash).to_owned())).collect()
+    }
+
+    #[test]
+    fn lines_of_a_file() {
+        let file = "ann:$apr1$x$y\r\n# note: this\n\nbob:{SHA}z:Bob the Builder\nno colon\n:nobody\nann:later\nempty:\n";
+        assert_eq!(
+            users(&secret(&[("auth", file), ("other", "x:y")]), Use::UsersFile),
+            pairs(&[("ann", "$apr1$x$y"), ("bob", "{SHA}z"), ("empty", "")])
+        );
+        assert_eq!(users(&secret(&[("auth", "")]), Use::UsersFile), []);
+    }
+
+    #[test]
+    fn keys_of_a_map() {
+        assert_eq!(
+            users(&secret(&[("bob", "{SHA}z\n"), ("ann", "$2y$x\nroot:{PLAIN}evil")]), Use::UsersMap),
+            pairs(&[("ann", "$2y$x"), ("bob", "{SHA}z")])
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_told_without_a_word_of_the_rest() {
+        let fault = compile(&secret(&[("users", "ann:hunter2")]), Use::UsersFile).unwrap_err();
+        assert_eq!((fault.field.as_str(), fault.severity), ("data[auth]", Severity::Rejected));
+        assert!(!fault.reason.contains("hunter2"));
+        let mut broken = secret(&[]);
+        broken.data.insert("ann".into(), "%%%".into());
+        assert_eq!(compile(&broken, Use::UsersMap).unwrap_err().field, "data[ann]");
+    }
+
+    #[test]
+    fn hashes_are_not_shown() {
+        let material = compile(&secret(&[("auth", "ann:hunter2")]), Use::UsersFile).unwrap();
+        assert!(!format!("{material:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What Secrets give to those who refer to them: certificates with their chains.
+//!
+//! A Secret is judged by its use: as a certificate only where somebody shows it as one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use shared::kind::Kind;
+use shared::name::ObjectName;
+use shared::resource::{Chain, Resource};
+
+use super::Index;
+use super::objects::reference;
+use super::refs::{Site, User};
+use crate::compile::{certificate, material};
+use crate::objects::{Object, ObjectKind};
+use crate::reference::Use;
+
+/// What was made of Secrets.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    /// The names that a published certificate is good for.
+    names: HashMap<ObjectName, Vec<String>>,
+    /// The chain of a published certificate, and the Secrets of a published chain.
+    chain_of: HashMap<ObjectName, String>,
+    chained: HashMap<String, BTreeSet<ObjectName>>,
+}
+
+impl Secrets {
+    /// The names of a certificate; `None`: there is none.
+    pub(super) fn names(&self, name: &ObjectName) -> Option<&[String]> {
+        self.names.get(name).map(Vec::as_slice)
+    }
+}
+
+/// What happened to chains: the contents of those that may be new.
+pub(super) type Chains = BTreeMap<String, Option<Chain>>;
+
+impl Index {
+    /// Compiles again what a Secret gives to those who refer to it.
+    pub(super) fn compile_secret(&mut self, name: &ObjectName) {
+        self.compile_material(name, Use::UsersFile);
+        self.compile_material(name, Use::UsersMap);
+        self.compile_certificate(name);
+    }
+
+    /// Compiles what it gives for a use that is none as a certificate. A version that cannot be used has none: whoever was
+    /// taken off a list stays off it.
+    fn compile_material(&mut self, name: &ObjectName, what: Use) {
+        let object = reference(ObjectKind::Secret, name);
+        let Some(key) = material::key(name, what) else {
+            return;
+        };
+        let is_wanted = self.refs.is_used(&object, |it| it == what);
+        let material = match self.objects.get(&object).and_then(|slot| slot.newest()) {
+            Some(Object::Secret(secret)) if is_wanted => material::compile(secret, what).ok(),
+            _ => None,
+        };
+        if material.is_none() && self.is_deleted(name) && self.refs.is_kept(&object) {
+            return;
+        }
+        let is_changed = match material {
+            Some(material) => self.published.put(key, &Resource::Material(material)),
+            None => self.published.remove(Kind::Material, key, is_wanted || self.is_deleted(name)),
+        };
+        if is_changed {
+            self.touched.mark(object);
+        }
+    }
+
+    /// Compiles the certificate of a Secret again.
+    fn compile_certificate(&mut self, name: &ObjectName) {
+        let object = reference(ObjectKind::Secret, name);
+        let is_wanted = self.refs.is_used(&object, Use::is_certificate);
+        if is_wanted && let Some(slot) = self.objects.get_mut(&object) {
+            slot.check();
+        }
+        let pair = match self.objects.get(&object).and_then(|slot| slot.in_use()) {
+            Some(Object::Secret(secret)) if is_wanted => certificate::compile(secret).ok(),
+            _ => None,
+        };
+        if pair.is_none() && self.is_deleted(name) && self.refs.is_kept(&object) {
+            // It went before what takes its place was read: shown until then.
+            return;
+        }
+        let (certificate, chain, names) = match pair {
+            Some(pair) => (Some(pair.certificate), pair.chain, Some(pair.names)),
+            None => (None, None, None),
+        };
+        let chain_key = certificate.as_ref().and_then(|it| it.chain.clone());
+        self.replace_chain(name, chain_key.as_ref(), chain);
+        let is_changed = match certificate {
+            Some(certificate) => self.published.put(name.to_string(), &Resource::Certificate(certificate)),
+            // Whoever still wants it has lost it: the Secret is no more, or another one of its name.
+            None => {
+                self.published.remove(Kind::Certificate, name.to_string(), is_wanted || self.is_deleted(name))
+            }
+        };
+        if is_changed {
+            self.touched.mark(object.clone());
+        }
+        match names {
+            Some(names) => self.secrets.names.insert(name.clone(), names),
+            None => self.secrets.names.remove(name),
+        };
+
+        let hosts = self.refs.sites_of(&object).filter_map(|site| match site {
+            Site { user: User::Host(host), what: Use::Certificate } => self.hosts.get(host),
+            _ => None,
+        });
+        let deciders = hosts.filter_map(|host| host.outcome.tls_decided_by.as_ref());
+        let ingresses = deciders.map(|ingress| reference(ObjectKind::Ingress, ingress));
+        self.dirty.problems.extend(ingresses);
+        self.dirty.problems.insert(object.clone());
+        self.dirty.holds.insert(object);
+    }
+
+    fn is_deleted(&self, secret: &ObjectName) -> bool {
+        let slot = self.objects.get(&reference(ObjectKind::Secret, secret));
+        slot.is_none_or(|slot| slot.newest().is_none() && slot.in_use().is_none())
+    }
+
+    fn replace_chain(&mut self, secret: &ObjectName, key: Option<&String>, chain: Option<Chain>) {
+        let before = match key {
+            Some(key) => self.secrets.chain_of.insert(secret.clone(), key.clone()),
+            None => self.secrets.chain_of.remove(secret),
+        };
+        if before.as_ref() == key {
+            return;
+        }
+        if let Some(before) = before {
+            if let Some(users) = self.secrets.chained.get_mut(&before) {
+                users.remove(secret);
+            }
+            self.dirty.chains.entry(before).or_default();
+        }
+        if let Some(key) = key {
+            self.secrets.chained.entry(key.clone()).or_default().insert(secret.clone());
+            self.dirty.chains.insert(key.clone(), chain);
+        }
+    }
+
+    /// Publishes a chain that has a first user, takes back one that lost its last.
+    pub(super) fn compile_chain(&mut self, key: String, chain: Option<Chain>) {
+        let users = self.secrets.chained.get(&key);
+        let is_used = users.is_some_and(|users| !users.is_empty());
+        match chain {
+            Some(chain) if is_used => {
+                self.published.put(key, &Resource::Chain(chain));
+            }
+            _ if is_used => {}
+            _ => {
+                self.secrets.chained.remove(&key);
+                // Whoever shows it goes with a certificate of its own; it never was an object.
+                self.published.remove(Kind::Chain, key, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What is read on demand: who asks, who waits, what is used meanwhile.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use shared::kind::Kind;
+use shared::resource::{Material, Resource};
+
+use super::super::Options;
+use super::fixture::*;
+use crate::compile::referred::Referred;
+use crate::event::Event;
+use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
+
+/// A world whose Secrets come when they are asked for.
+fn on_demand() -> World {
+    World::with(Options { on_demand: true, ..options() })
+}
+
+fn certificates(world: &World, host: &str) -> Option<Vec<String>> {
+    match world.get(Kind::Host, host)? {
+        Resource::Host(it) => Some(it.tls.map(|tls| tls.certificates).unwrap_or_default()),
+        other => panic!("{host} is {other:?}"),
+    }
+}
+
+fn web(secret: &str) -> Ing {
+    ingress("web").rule("a.test", &[("/", "echo")]).tls(&["a.test"], secret)
+}
+
+fn cert(name: &str) -> ObjectRef {
+    reference(ObjectKind::Secret, name)
+}
+
+fn unreadable(name: &str, reason: &str) -> Event {
+    Event::Unreadable { object: cert(name), reason: reason.into() }
+}
+
+fn awaited(world: &World) -> Vec<String> {
+    world.index.awaited().keys().map(|object| object.name.name.to_string()).collect()
+}
+
+/// A host with a certificate that is shown.
+fn with_old() -> World {
+    let mut world = on_demand();
+    world.events([applied(web("old")), applied(secret("old", 0))]);
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+    world
+}
+
+#[test]
+fn a_new_host_waits_for_its_certificate() {
+    let mut world = on_demand();
+    world.events([applied(web("cert")), applied(ingress("two").rule("b.test", &[("/", "echo")]))]);
+    assert_eq!(certificates(&world, "a.test"), None);
+    assert!(world.get(Kind::Host, "b.test").is_some(), "nobody else waits");
+    assert_eq!(awaited(&world), ["cert"]);
+    let commit = world.apply(secret("cert", 0));
+    assert_eq!((commit.live.up.len(), awaited(&world).len()), (1, 0));
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/cert".into()]));
+}
+
+#[test]
+fn a_new_host_does_not_wait_for_what_cannot_be_read() {
+    let mut world = on_demand();
+    world.apply(web("cert"));
+    world.events([unreadable("cert", "403")]);
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/cert".into()]));
+    assert_eq!(awaited(&world), ["cert"], "an error settles nothing");
+    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    world.apply(secret("cert", 0));
+    assert_eq!(world.told("web"), Vec::<String>::new());
+}
+
+#[test]
+fn another_secret_shows_once_it_was_read() {
+    let mut world = with_old();
+    // All else of the same Ingress flows.
+    let commit =
+        world.apply(web("new").rule("a.test", &[("/x", "echo")]).annotation("ssl-redirect", "false"));
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+    assert_eq!(world.keys(Kind::Certificate), ["default/old"]);
+    assert!(commit.config.up.iter().any(|entry| entry.kind() == Kind::Route));
+    assert!(world.index.wants().contains(&cert("new")) && world.index.wants().contains(&cert("old")));
+
+    world.events([unreadable("new", "503")]);
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+
+    let commit = world.apply(secret("new", 1));
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/new".into()]));
+    assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
+    assert!(!commit.live.removed[0].gone, "it is there still, and nobody shows it");
+    assert!(!world.index.wants().contains(&cert("old")));
+    assert_eq!(world.told("web"), Vec::<String>::new());
+}
+
+#[test]
+fn absence_is_an_answer_and_so_is_what_cannot_be_decoded() {
+    let mut world = with_old();
+    world.apply(web("new"));
+    world.events([Event::Deleted(cert("new"))]);
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/new".into()]));
+    assert_eq!(awaited(&world).len(), 0);
+
+    let mut world = with_old();
+    world.events([applied(web("new")), applied(secret_with("new", "no", "certificate"))]);
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/new".into()]));
+}
+
+#[test]
+fn the_old_one_is_shown_even_where_it_went() {
+    let mut world = with_old();
+    world.events([applied(web("new")), unreadable("new", "503")]);
+    world.delete(ObjectKind::Secret, "old");
+    assert_eq!(world.keys(Kind::Certificate), ["default/old"]);
+    world.apply(secret("new", 1));
+    assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
+    // Without anything in its place it goes at once.
+    world.delete(ObjectKind::Secret, "new");
+    assert_eq!(world.keys(Kind::Certificate), Vec::<String>::new());
+}
+
+#[test]
+fn a_change_of_mind_goes_back_at_once() {
+    let mut world = with_old();
+    world.apply(web("new"));
+    let commit = world.apply(web("old"));
+    assert!(commit.live.is_empty());
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+    assert_eq!((awaited(&world).len(), world.index.wants().len()), (0, 1));
+    let commit = world.apply(web("newer"));
+    assert!(commit.config.is_empty() && commit.wants_changed);
+    world.delete(ObjectKind::Ingress, "web");
+    assert!(world.index.wants().is_empty() && awaited(&world).is_empty());
+}
+
+#[test]
+fn what_is_dropped_while_it_is_wanted_again_stays() {
+    let mut world = with_old();
+    let commit = world.events([Event::Dropped(cert("old"))]);
+    assert!(commit.live.is_empty());
+    world.delete(ObjectKind::Ingress, "web");
+    world.events([Event::Dropped(cert("old"))]);
+    world.apply(web("old"));
+    assert_eq!(awaited(&world), ["old"], "it is read again");
+}
+
+#[test]
+fn a_secret_is_shared_by_those_who_wait_for_it() {
+    let mut world = on_demand();
+    let hosts = ["a.test", "b.a.test", "c.a.test"];
+    world.events(hosts.map(|host| {
+        let name = format!("i-{}", &host[..1]);
+        applied(ingress(&name).rule(host, &[("/", "echo")]).tls(&[host], "cert"))
+    }));
+    assert!(hosts.iter().all(|host| certificates(&world, host).is_none()));
+    world.apply(secret("cert", 0));
+    assert!(hosts.iter().all(|host| certificates(&world, host).is_some()));
+}
+
+fn htpasswd(name: &str, lines: &str) -> Object {
+    let mut secret = Secret::default();
+    secret.metadata.namespace = "default".into();
+    secret.metadata.name = name.into();
+    secret.data.insert("auth".into(), STANDARD.encode(lines));
+    Object::Secret(secret.into())
+}
+
+fn guarded(secret: &str) -> Ing {
+    ingress("web")
+        .rule("a.test", &[("/", "echo")])
+        .annotation("auth-type", "basic")
+        .annotation("auth-secret", secret)
+}
+
+fn users(world: &World, key: &str) -> Option<Vec<String>> {
+    match world.get(Kind::Material, key)? {
+        Resource::Material(Material::Users(users)) => Some(users.into_iter().map(|it| it.name).collect()),
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+fn referred(world: &World) -> Option<Referred> {
+    world.index.ingresses.claims.get(&name("web"))?.referred.values().next().cloned()
+}
+
+#[test]
+fn a_secret_of_users_is_judged_as_one() {
+    let mut world = on_demand();
+    world.events([applied(guarded("users")), applied(htpasswd("users", "ann:x\nbob:y\n"))]);
+    assert_eq!(users(&world, "default/users/auth-file"), Some(vec!["ann".into(), "bob".into()]));
+    assert_eq!(referred(&world), Some(Referred::Material("default/users/auth-file".into())));
+    assert_eq!(
+        world.problems(ObjectKind::Secret, "users"),
+        Vec::<String>::new(),
+        "it is no faulty certificate"
+    );
+
+    let commit = world.apply(htpasswd("users", "bob:y\n"));
+    assert_eq!((commit.live.up.len(), commit.config.len()), (1, 0), "one resource");
+    assert!(commit.holds.is_empty());
+    // What cannot be used has no last good version: ann stays out.
+    world.apply(secret_with("users", "no", "users"));
+    assert_eq!(users(&world, "default/users/auth-file"), None);
+    assert!(matches!(referred(&world), Some(Referred::Faulty(_))));
+    let commit = world.delete(ObjectKind::Ingress, "web");
+    assert!(commit.wants_changed && world.index.wants().is_empty());
+}
+
+#[test]
+fn one_secret_of_two_uses_is_judged_twice() {
+    let mut world = on_demand();
+    world.events([applied(guarded("both").tls(&["a.test"], "both")), applied(secret("both", 0))]);
+    assert_eq!(world.keys(Kind::Certificate), ["default/both"]);
+    assert_eq!(world.keys(Kind::Material), Vec::<String>::new());
+    assert_eq!(world.problems(ObjectKind::Secret, "both"), Vec::<String>::new());
+    let Object::Secret(pair) = secret("both", 0) else { unreachable!() };
+    let mut pair = (*pair).clone();
+    pair.data.insert("auth".into(), STANDARD.encode("ann:x"));
+    world.apply(Object::Secret(pair.into()));
+    assert_eq!((world.keys(Kind::Certificate).len(), world.keys(Kind::Material).len()), (1, 1));
+}
+
+#[test]
+fn other_users_count_once_they_were_read() {
+    let mut world = on_demand();
+    world.events([applied(guarded("old")), applied(htpasswd("old", "ann:x"))]);
+    world.apply(guarded("new"));
+    assert_eq!(referred(&world), Some(Referred::Material("default/old/auth-file".into())));
+    world.events([unreadable("new", "503")]);
+    world.delete(ObjectKind::Secret, "old");
+    assert_eq!(users(&world, "default/old/auth-file"), Some(vec!["ann".into()]));
+    world.apply(htpasswd("new", "bob:y"));
+    assert_eq!(referred(&world), Some(Referred::Material("default/new/auth-file".into())));
+    assert_eq!(world.keys(Kind::Material), ["default/new/auth-file"]);
+    world.delete(ObjectKind::Secret, "new");
+    assert_eq!(referred(&world), Some(Referred::Absent));
+}
+
+#[test]
+fn users_that_were_never_read_are_awaited() {
+    let mut world = on_demand();
+    world.apply(guarded("users"));
+    assert_eq!((referred(&world), awaited(&world).len()), (Some(Referred::Awaited), 1));
+    world.apply(guarded("other/users"));
+    assert_eq!((referred(&world), world.index.wants().len()), (None, 0), "of another namespace");
+}

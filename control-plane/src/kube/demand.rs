@@ -1,0 +1,446 @@
+//! What is read on demand: Secrets and ConfigMaps that somebody refers to. Which there are is watched by metadata
+//! alone; those that the index wants are read whole, and again when they change.
+//!
+//! Each want is answered: with the object, with its absence, or with what keeps it from being read, for as long as that
+//! lasts. What no watch tells of (objects of another namespace than the one that is watched, Helm's Secrets, ConfigMaps
+//! that may not be listed) is asked for again every now and then.
+//!
+//! **Invariant:** no Secret that nobody refers to is in memory, but for a minute after the last reference went. An
+//! object is absent when the API server said so to a request for it, never because of time or an error.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use imbl::ordset::DiffItem;
+use kube::Client;
+use shared::backoff::Backoff;
+use shared::clock;
+use tokio::sync::{mpsc, watch};
+
+use super::KubeError;
+use super::collection;
+use super::follow::{Sink, Without, chain};
+use super::sink::{self, Sender};
+use super::watch::{Change, Item, Revision};
+use super::wire::{Decode as _, Decoded, Whole};
+use crate::event::{Event, Wants};
+use crate::objects::{ObjectKind, ObjectRef};
+
+/// Reads under way at once.
+const MAX_READS: usize = 16;
+/// A read without an answer for so long has none.
+const ANSWER: Duration = Duration::from_secs(10);
+/// What is no longer wanted is kept so long: a reference that moves to and fro costs nothing.
+const KEEP: Duration = Duration::from_secs(60);
+/// Reads under way at once of names that were read before and may give nothing new: those that hang leave room for
+/// others.
+const MAX_RETRIES: usize = 4;
+/// The first and the longest time between two reads of one that no watch tells of, or that could not be read.
+pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// What a metadata watch tells the task that reads.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// Changes of a kind, and whether revisions of before mean nothing.
+    Changes(ObjectKind, Vec<Change<()>>, bool),
+    /// The first list of a kind is complete.
+    Synced(ObjectKind),
+    /// A kind may not be listed.
+    Blind(ObjectKind),
+}
+
+/// Carries it there.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) kind: ObjectKind,
+    pub(super) to: mpsc::Sender<Seen>,
+}
+
+impl Sink<()> for Metadata {
+    async fn changes(&mut self, changes: Vec<Change<()>>, afresh: bool) -> Result<(), KubeError> {
+        let seen = Seen::Changes(self.kind, changes, afresh);
+        self.to.send(seen).await.map_err(|_| KubeError::Closed)
+    }
+
+    async fn synced(&mut self) -> Result<(), KubeError> {
+        self.to.send(Seen::Synced(self.kind)).await.map_err(|_| KubeError::Closed)
+    }
+
+    /// Most fleets refer to no ConfigMap, and those that are referred to can be asked for one by one.
+    async fn forbidden(&mut self) -> Result<Without, KubeError> {
+        if self.kind != ObjectKind::ConfigMap {
+            return Ok(Without::Waits);
+        }
+        self.to.send(Seen::Blind(self.kind)).await.map_err(|_| KubeError::Closed)?;
+        Ok(Without::Polls)
+    }
+}
+
+/// Which objects there are, are wanted, are had. Sans-I/O.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// All that the watches know, at their newest revision.
+    known: HashMap<ObjectRef, Revision>,
+    wanted: Wants,
+    /// What the index has, at which revision; `None` where that is to be read again whatever it is.
+    had: HashMap<ObjectRef, Option<Revision>>,
+    /// Reads under way, and whether what they find still counts.
+    reading: BTreeMap<ObjectRef, bool>,
+    /// To be read as soon as there is room.
+    due: BTreeSet<ObjectRef>,
+    /// Kinds of which all that exist are known.
+    listed: BTreeSet<ObjectKind>,
+    /// Kinds that no watch tells of.
+    blind: BTreeSet<ObjectKind>,
+    /// The only namespace that the watches tell of, where there is one.
+    namespace: Option<Arc<str>>,
+    /// Objects that are watched by name: never taken back.
+    fixed: BTreeSet<ObjectRef>,
+    /// To be read again after a while.
+    again: HashMap<ObjectRef, Again>,
+    /// Those of them whose time has come.
+    ready: BTreeSet<ObjectRef>,
+    /// Had and no longer wanted: until when it is kept.
+    idle: HashMap<ObjectRef, Instant>,
+    /// When to look at one of `again` or `idle`.
+    times: BTreeSet<(Instant, ObjectRef)>,
+    /// Reads under way of those in `again`.
+    retries: usize,
+}
+
+/// An object that is to be read again.
+#[derive(Debug)]
+struct Again {
+    /// When; another time means nothing.
+    at: Instant,
+    backoff: Backoff,
+    /// Why the last read failed, if it did.
+    failure: Option<Arc<str>>,
+}
+
+impl Ledger {
+    /// A watch tells of a change.
+    fn change(&mut self, kind: ObjectKind, change: Change<()>) -> Option<Event> {
+        match change {
+            Change::Put(Item { name, revision, .. }) => {
+                let object = ObjectRef { kind, name };
+                self.known.insert(object.clone(), revision);
+                if !self.is_failing(&object) {
+                    self.rest(&object);
+                }
+                self.consider(&object);
+                None
+            }
+            Change::Gone(name) => {
+                let object = ObjectRef { kind, name };
+                self.known.remove(&object);
+                // What is being read may be what went.
+                self.reading.entry(object.clone()).and_modify(|counts| *counts = false);
+                self.rest(&object);
+                self.due.remove(&object);
+                let is_wanted = self.wanted.contains(&object);
+                self.idle.remove(&object);
+                let was_had = self.had.remove(&object).is_some();
+                ((was_had || is_wanted) && !self.fixed.contains(&object)).then_some(Event::Deleted(object))
+            }
+        }
+    }
+
+    /// Revisions of a kind from before mean nothing.
+    fn afresh(&mut self, kind: ObjectKind) {
+        self.had
+            .iter_mut()
+            .filter(|(object, _)| object.kind == kind)
+            .for_each(|(_, revision)| *revision = None);
+    }
+
+    /// A kind may not be listed: each that is wanted is asked for.
+    fn list_forbidden(&mut self, kind: ObjectKind) {
+        self.list_complete(kind);
+        self.blind.insert(kind);
+    }
+
+    /// All objects of a kind are known: what is wanted and not among them is asked for.
+    fn list_complete(&mut self, kind: ObjectKind) {
+        self.listed.insert(kind);
+        self.blind.remove(&kind);
+        for object in self.wanted.clone().iter().filter(|object| object.kind == kind) {
+            self.consider(object);
+        }
+    }
+
+    fn want(&mut self, wanted: Wants, now: Instant) {
+        let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        for change in before.diff(&wanted) {
+            match change {
+                DiffItem::Remove(object) => {
+                    self.due.remove(object);
+                    self.rest(object);
+                    if self.had.contains_key(object) {
+                        let until = now + KEEP;
+                        self.idle.insert(object.clone(), until);
+                        self.times.insert((until, object.clone()));
+                    }
+                }
+                DiffItem::Add(object) => {
+                    let was_kept = self.idle.remove(object).is_some();
+                    if was_kept && !self.is_watched(object) {
+                        self.due.insert(object.clone());
+                    }
+                    self.consider(object);
+                }
+            }
+        }
+    }
+
+    /// Whether a watch tells of everything that happens to an object of this name.
+    fn is_watched(&self, object: &ObjectRef) -> bool {
+        let is_within = self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace);
+        self.known.contains_key(object) || (is_within && !self.blind.contains(&object.kind))
+    }
+
+    fn is_failing(&self, object: &ObjectRef) -> bool {
+        self.again.get(object).is_some_and(|again| again.failure.is_some())
+    }
+
+    /// Whether an object is to be read.
+    fn consider(&mut self, object: &ObjectRef) {
+        if !self.wanted.contains(object) || self.is_failing(object) {
+            return;
+        }
+        let had = self.had.get(object);
+        let is_due = match self.known.get(object) {
+            // A read may be newer than the watch, which will come to it.
+            Some(known) => {
+                let had = had.and_then(Option::as_ref);
+                !had.is_some_and(|had| had == known || had.number() > known.number())
+            }
+            // A watch may be behind the one that led to the want.
+            None => self.listed.contains(&object.kind) && had.is_none(),
+        };
+        if is_due {
+            self.due.insert(object.clone());
+        }
+    }
+
+    /// The next to be read, which then is. Those that were read before come last.
+    fn next(&mut self) -> Option<ObjectRef> {
+        let is_free = |object: &&ObjectRef| !self.reading.contains_key(*object);
+        let due = self.due.iter().find(is_free).cloned();
+        let object = due.or_else(|| {
+            let may_retry = self.retries < MAX_RETRIES;
+            self.ready.iter().filter(|_| may_retry).find(is_free).cloned()
+        })?;
+        self.due.remove(&object);
+        self.ready.remove(&object);
+        self.retries += usize::from(self.again.contains_key(&object));
+        self.reading.insert(object.clone(), true);
+        Some(object)
+    }
+
+    /// What a read found; `None` for nothing.
+    fn read(&mut self, object: &ObjectRef, found: Option<Item<Decoded>>, now: Instant) -> Option<Event> {
+        let counts = self.end_read(object);
+        if !self.wanted.contains(object) {
+            return None;
+        }
+        if !counts {
+            self.consider(object);
+            return None;
+        }
+        let is_confirmed = self.known.contains_key(object) == found.is_some() && self.is_watched(object);
+        if is_confirmed {
+            self.rest(object);
+        } else {
+            // The watch is on its way, or there is none for it.
+            self.read_again(object, None, now);
+        }
+        match found {
+            Some(item) => {
+                let revision = Some(item.revision.clone());
+                let is_same = self.had.insert(object.clone(), revision.clone()) == Some(revision);
+                self.consider(object);
+                (!is_same).then(|| sink::event(object.kind, Change::Put(item)))
+            }
+            None => {
+                self.had.remove(object);
+                Some(Event::Deleted(object.clone()))
+            }
+        }
+    }
+
+    /// A read failed: it is tried again after a while. What is to be said, where that is news, and whether it is the
+    /// first time.
+    fn failed(&mut self, object: &ObjectRef, reason: String, now: Instant) -> Option<(Event, bool)> {
+        self.end_read(object);
+        if !self.wanted.contains(object) {
+            self.rest(object);
+            return None;
+        }
+        let before = self.again.get(object).and_then(|again| again.failure.clone());
+        let reason = Arc::<str>::from(reason);
+        self.due.remove(object);
+        self.read_again(object, Some(Arc::clone(&reason)), now);
+        let is_first = before.is_none();
+        (before.as_ref() != Some(&reason))
+            .then(|| (Event::Unreadable { object: object.clone(), reason }, is_first))
+    }
+
+    /// Whether what it finds still counts.
+    fn end_read(&mut self, object: &ObjectRef) -> bool {
+        if self.again.contains_key(object) {
+            self.retries = self.retries.saturating_sub(1);
+        }
+        self.reading.remove(object).unwrap_or(false)
+    }
+
+    fn read_again(&mut self, object: &ObjectRef, failure: Option<Arc<str>>, now: Instant) {
+        let again = self.again.entry(object.clone()).or_insert_with(|| Again {
+            at: now,
+            backoff: Backoff::new(AGAIN.0, AGAIN.1),
+            failure: None,
+        });
+        again.failure = failure;
+        again.at = now + again.backoff.next_delay();
+        self.times.insert((again.at, object.clone()));
+    }
+
+    /// It need not be read again.
+    fn rest(&mut self, object: &ObjectRef) {
+        if self.again.remove(object).is_some() && self.reading.contains_key(object) {
+            self.retries = self.retries.saturating_sub(1);
+        }
+        self.ready.remove(object);
+    }
+
+    /// When something is to be done by the clock.
+    fn next_time(&self) -> Option<Instant> {
+        self.times.first().map(|(at, _)| *at)
+    }
+
+    /// What has waited long enough may be read again; what was not wanted for long enough is dropped.
+    fn wake(&mut self, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some((at, object)) = self.times.first().filter(|(at, _)| *at <= now).cloned() {
+            self.times.pop_first();
+            if self.again.get(&object).is_some_and(|again| again.at == at) {
+                self.ready.insert(object.clone());
+            }
+            if self.idle.get(&object) == Some(&at) {
+                self.idle.remove(&object);
+                self.had.remove(&object);
+                if !self.fixed.contains(&object) {
+                    events.push(Event::Dropped(object));
+                }
+            }
+        }
+        events
+    }
+}
+
+/// Which objects are read on demand, and how far the watches see.
+#[derive(Debug)]
+pub(super) struct Scope {
+    /// The only namespace that is watched.
+    pub(super) namespace: Option<String>,
+    /// Objects that are watched by name.
+    pub(super) fixed: BTreeSet<ObjectRef>,
+}
+
+/// Reads what is wanted, for ever.
+///
+/// # Errors
+/// Where a watch or the index is gone.
+pub(super) async fn run(
+    client: Client,
+    sender: Sender,
+    scope: Scope,
+    mut seen: mpsc::Receiver<Seen>,
+    mut wants: watch::Receiver<Wants>,
+) -> Result<(), KubeError> {
+    let namespace = scope.namespace.map(Arc::from);
+    let mut ledger = Ledger { namespace, fixed: scope.fixed, ..Ledger::default() };
+    let mut reads = FuturesUnordered::new();
+    let mut publishing = true;
+    wants.mark_changed();
+    loop {
+        while reads.len() < MAX_READS {
+            let Some(object) = ledger.next() else { break };
+            reads.push(read(client.clone(), object));
+        }
+        let (kind, events) = tokio::select! {
+            heard = seen.recv() => match heard.ok_or(KubeError::Closed)? {
+                Seen::Changes(kind, changes, afresh) => {
+                    if afresh {
+                        ledger.afresh(kind);
+                    }
+                    (kind, changes.into_iter().filter_map(|change| ledger.change(kind, change)).collect())
+                }
+                Seen::Synced(kind) => {
+                    ledger.list_complete(kind);
+                    if kind == ObjectKind::Secret {
+                        sender.synced(kind).await?;
+                    }
+                    continue;
+                }
+                Seen::Blind(kind) => {
+                    ledger.list_forbidden(kind);
+                    continue;
+                }
+            },
+            changed = wants.changed(), if publishing => {
+                publishing = changed.is_ok();
+                let now = wants.borrow_and_update().clone();
+                ledger.want(now, clock::now());
+                continue;
+            }
+            Some((object, found)) = reads.next() => match found {
+                Ok(found) => (object.kind, ledger.read(&object, found, clock::now()).into_iter().collect()),
+                Err(reason) => {
+                    let failed = ledger.failed(&object, reason.clone(), clock::now());
+                    if matches!(failed, Some((_, true))) {
+                        tracing::warn!("{object} cannot be read, and is tried again until it can: {reason}");
+                    }
+                    (object.kind, failed.map(|(event, _)| event).into_iter().collect())
+                }
+            },
+            // All kinds that are read on demand have one channel.
+            () = sleep_until(ledger.next_time()) => (ObjectKind::Secret, ledger.wake(clock::now())),
+        };
+        sender.events(kind, events).await?;
+    }
+}
+
+/// Reads one object; `None` where there is none of that name.
+async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<Item<Decoded>>, String>) {
+    let found = async {
+        let ObjectRef { kind, name } = &object;
+        let request =
+            collection::get(*kind, &name.namespace, &name.name).map_err(|error| error.to_string())?;
+        match tokio::time::timeout(ANSWER, client.request_text(request)).await {
+            // What has no name that can be read is no answer to a request for one.
+            Ok(Ok(text)) => match Whole(*kind).decode(&text) {
+                Some(item) => Ok(Some(item)),
+                None => Err("expected an object, got something without a name".to_owned()),
+            },
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(kube::Error::Api(status))) => Err(format!("{}: {}", status.code, status.message)),
+            Ok(Err(error)) => Err(chain(&error)),
+            Err(_) => Err(format!("no answer for {} s", ANSWER.as_secs())),
+        }
+    };
+    let found = found.await;
+    (object, found)
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

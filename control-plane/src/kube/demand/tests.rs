@@ -1,0 +1,275 @@
+use super::*;
+use shared::name::ObjectName;
+
+fn secret(name: &str) -> ObjectRef {
+    ObjectRef { kind: ObjectKind::Secret, name: ObjectName::new("n", name) }
+}
+
+fn put(object: &str, revision: u64) -> Change<()> {
+    let revision = Revision(revision.to_string().into());
+    Change::Put(Item { name: ObjectName::new("n", object), uid: "u".into(), revision, value: () })
+}
+
+fn found(object: &str, revision: u64) -> Option<Item<Decoded>> {
+    let text =
+        format!(r#"{{"metadata":{{"name":"{object}","namespace":"n","resourceVersion":"{revision}"}}}}"#);
+    Whole(ObjectKind::Secret).decode(&text)
+}
+
+fn is_applied(event: Option<Event>) -> bool {
+    matches!(event, Some(Event::Applied { .. }))
+}
+
+fn is_deleted(event: Option<Event>) -> bool {
+    matches!(event, Some(Event::Deleted(_)))
+}
+
+/// A ledger and its time.
+struct Bench {
+    ledger: Ledger,
+    now: Instant,
+}
+
+impl Bench {
+    /// Whose Secrets are listed: none so far.
+    fn new() -> Self {
+        let mut ledger = Ledger::default();
+        ledger.list_complete(ObjectKind::Secret);
+        Self { ledger, now: clock::now() }
+    }
+
+    fn change(&mut self, change: Change<()>) -> Option<Event> {
+        self.ledger.change(ObjectKind::Secret, change)
+    }
+
+    fn gone(&mut self, name: &str) -> Option<Event> {
+        self.change(Change::Gone(ObjectName::new("n", name)))
+    }
+
+    fn want(&mut self, names: &[&str]) {
+        self.ledger.want(names.iter().map(|name| secret(name)).collect(), self.now);
+    }
+
+    fn next(&mut self) -> Option<String> {
+        self.ledger.next().map(|object| object.name.name.to_string())
+    }
+
+    fn read(&mut self, name: &str, revision: u64) -> Option<Event> {
+        self.ledger.read(&secret(name), found(name, revision), self.now)
+    }
+
+    fn absent(&mut self, name: &str) -> Option<Event> {
+        self.ledger.read(&secret(name), None, self.now)
+    }
+
+    fn failed(&mut self, name: &str, reason: &str) -> Option<(Event, bool)> {
+        self.ledger.failed(&secret(name), reason.to_owned(), self.now)
+    }
+
+    fn pass(&mut self, time: Duration) -> Vec<Event> {
+        self.now += time;
+        self.ledger.wake(self.now)
+    }
+}
+
+#[test]
+fn only_what_is_wanted_is_read_and_again_when_it_changes() {
+    let mut bench = Bench::new();
+    for change in [put("a", 1), put("b", 2)] {
+        assert_eq!(bench.change(change), None);
+    }
+    assert_eq!(bench.next(), None);
+    bench.want(&["b"]);
+    assert_eq!(bench.next().as_deref(), Some("b"));
+    assert_eq!(bench.next(), None);
+    assert!(is_applied(bench.read("b", 2)));
+    bench.change(put("b", 2));
+    assert_eq!(bench.next(), None, "the same version again");
+    bench.change(put("b", 5));
+    assert_eq!(bench.next().as_deref(), Some("b"));
+    assert!(is_applied(bench.read("b", 7)), "a read is newer than the watch");
+    bench.change(put("b", 7));
+    assert_eq!(bench.next(), None);
+}
+
+#[test]
+fn absence_is_what_the_server_says_to_a_request() {
+    let mut bench = Bench { ledger: Ledger::default(), now: clock::now() };
+    bench.want(&["a", "b"]);
+    assert_eq!(bench.next(), None, "the list is on its way");
+    bench.ledger.list_complete(ObjectKind::Secret);
+    assert_eq!((bench.next().as_deref(), bench.next().as_deref()), (Some("a"), Some("b")));
+    assert!(is_deleted(bench.absent("a")));
+    assert_eq!(bench.pass(10 * KEEP), [], "the watch tells when it is made");
+    assert_eq!(bench.next(), None);
+    bench.change(put("a", 4));
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    assert!(is_applied(bench.read("a", 4)));
+}
+
+#[test]
+fn a_read_that_is_ahead_of_the_watch_counts_and_is_confirmed() {
+    let mut bench = Bench::new();
+    bench.want(&["a", "b"]);
+    assert_eq!((bench.next().as_deref(), bench.next().as_deref()), (Some("a"), Some("b")));
+    assert!(is_applied(bench.read("a", 3)));
+    assert!(is_applied(bench.read("b", 3)));
+    // The watch comes to one of them.
+    bench.change(put("a", 3));
+    bench.pass(2 * AGAIN.0);
+    assert_eq!(bench.next().as_deref(), Some("b"));
+    assert_eq!(bench.next(), None);
+    assert_eq!(bench.read("b", 3), None, "nothing new");
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next().as_deref(), Some("b"), "no watch tells of it, so it is asked for for ever");
+    assert!(is_deleted(bench.absent("b")));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next(), None);
+}
+
+#[test]
+fn a_namespace_that_is_not_watched_is_asked_for() {
+    let mut bench = Bench::new();
+    bench.ledger.namespace = Some("other".into());
+    bench.want(&["a"]);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    assert!(is_deleted(bench.absent("a")));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next().as_deref(), Some("a"), "nobody would tell that it was made");
+    assert!(is_applied(bench.read("a", 1)));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next().as_deref(), Some("a"), "nor that it changed");
+    assert!(is_applied(bench.read("a", 2)));
+}
+
+#[test]
+fn a_kind_that_may_not_be_listed_is_asked_for() {
+    let mut bench = Bench { ledger: Ledger::default(), now: clock::now() };
+    let map = ObjectRef { kind: ObjectKind::ConfigMap, name: ObjectName::new("n", "a") };
+    bench.ledger.want([map.clone()].into_iter().collect(), bench.now);
+    assert_eq!(bench.ledger.next(), None);
+    bench.ledger.list_forbidden(ObjectKind::ConfigMap);
+    assert_eq!(bench.ledger.next(), Some(map.clone()));
+    assert!(is_deleted(bench.ledger.read(&map, None, bench.now)));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.ledger.next(), Some(map));
+}
+
+#[test]
+fn a_change_during_a_read_is_read_again() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    bench.change(put("a", 3));
+    assert_eq!(bench.next(), None, "not twice at once");
+    assert!(is_applied(bench.read("a", 1)));
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    assert!(is_applied(bench.read("a", 3)));
+    assert_eq!(bench.next(), None);
+}
+
+#[test]
+fn what_goes_during_a_read_does_not_come_back() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    assert!(is_deleted(bench.gone("a")), "whoever waits for it hears that it is gone");
+    assert_eq!(bench.read("a", 1), None);
+    assert_eq!(bench.next().as_deref(), Some("a"), "what was read says nothing of now");
+    bench.change(put("a", 4));
+    assert!(is_applied(bench.read("a", 4)), "made again");
+    assert!(is_deleted(bench.gone("a")));
+}
+
+#[test]
+fn what_nobody_wants_is_dropped_after_a_while() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.read("a", 1);
+    bench.want(&[]);
+    assert_eq!(bench.pass(KEEP / 2), []);
+    bench.want(&["a"]);
+    assert_eq!(bench.next(), None, "wanted again, and still had");
+    assert_eq!(bench.pass(2 * KEEP), []);
+    bench.want(&[]);
+    assert_eq!(bench.pass(KEEP), [Event::Dropped(secret("a"))]);
+    bench.want(&["a"]);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+}
+
+#[test]
+fn what_is_watched_by_name_is_never_taken_back() {
+    let mut bench = Bench::new();
+    bench.ledger.fixed = [secret("a")].into();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.read("a", 1);
+    bench.want(&[]);
+    assert_eq!(bench.pass(2 * KEEP), []);
+    assert_eq!(bench.gone("a"), None);
+}
+
+#[test]
+fn after_a_step_back_all_is_read_again() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 8));
+    bench.want(&["a"]);
+    bench.next();
+    bench.read("a", 8);
+    bench.ledger.afresh(ObjectKind::Secret);
+    bench.change(put("a", 3));
+    assert_eq!(bench.next().as_deref(), Some("a"));
+}
+
+#[test]
+fn an_error_says_so_once_and_settles_nothing() {
+    let mut bench = Bench::new();
+    for change in [put("a", 1), put("b", 1)] {
+        bench.change(change);
+    }
+    bench.want(&["a", "b"]);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    let said = bench.failed("a", "503").unwrap();
+    assert_eq!(said, (Event::Unreadable { object: secret("a"), reason: "503".into() }, true));
+    assert_eq!(bench.next().as_deref(), Some("b"), "others go on");
+    assert!(is_applied(bench.read("b", 1)));
+    assert_eq!(bench.next(), None, "not before its time");
+    assert!(bench.ledger.next_time().unwrap() <= bench.now + 2 * AGAIN.0);
+    for _ in 0..20 {
+        bench.pass(AGAIN.1);
+        assert_eq!(bench.next().as_deref(), Some("a"));
+        assert_eq!(bench.failed("a", "503"), None, "said once");
+    }
+    bench.pass(AGAIN.1);
+    bench.next();
+    assert!(matches!(bench.failed("a", "no answer"), Some((Event::Unreadable { .. }, false))));
+    bench.pass(AGAIN.1);
+    bench.next();
+    assert!(is_applied(bench.read("a", 1)));
+    assert_eq!(bench.ledger.again.len(), 0);
+}
+
+#[test]
+fn reads_that_hang_again_leave_room_for_others() {
+    let mut bench = Bench::new();
+    let names: Vec<_> = (0..MAX_READS).map(|at| format!("a{at:02}")).collect();
+    let mut names: Vec<_> = names.iter().map(String::as_str).collect();
+    for it in &names {
+        bench.change(put(it, 1));
+    }
+    bench.want(&names);
+    while let Some(name) = bench.next() {
+        bench.failed(&name, "503");
+    }
+    bench.pass(AGAIN.1);
+    assert_eq!(std::iter::from_fn(|| bench.next()).count(), MAX_RETRIES);
+    bench.change(put("z", 1));
+    names.push("z");
+    bench.want(&names);
+    assert_eq!(bench.next().as_deref(), Some("z"));
+}

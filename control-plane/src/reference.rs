@@ -1,0 +1,71 @@
+//! References from one object to another, and what for: an object is judged by its use.
+//!
+//! To build on a reference: push a [`Reference`] to what the row of its annotation yields (`Parsed::refs`); say here
+//! which kind a new [`Use`] is of, and in `compile/referred.rs` what it makes of the object; read
+//! `Claim::referred` where the policy is compiled. Asking, waiting, judging, releasing and recompiling when the object
+//! changes come with it.
+
+use shared::name::ObjectName;
+
+use crate::objects::{ObjectKind, ObjectRef};
+
+/// What an object is referred to for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Use {
+    /// A Secret with the certificate of a host: `spec.tls`.
+    Certificate,
+    /// A Secret with the certificate for names that have none: `--default-ssl-certificate`.
+    DefaultCertificate,
+    /// A Secret with htpasswd lines under the key `auth`: `auth-secret`.
+    UsersFile,
+    /// A Secret with a password hash for each user name: `auth-secret` with `auth-secret-type: auth-map`.
+    UsersMap,
+    /// A ConfigMap of response headers: `custom-headers`.
+    CustomHeaders,
+    /// A ConfigMap of headers of the authentication request: `auth-proxy-set-headers`.
+    AuthProxySetHeaders,
+    /// A ConfigMap of request headers to every backend: the fleet's key `proxy-set-headers`.
+    ProxySetHeaders,
+    /// A ConfigMap of response headers of every answer: the fleet's key `add-headers`.
+    AddHeaders,
+}
+
+impl Use {
+    /// The kind of object that it is a use of.
+    pub fn kind(self) -> ObjectKind {
+        match self {
+            Self::Certificate | Self::DefaultCertificate | Self::UsersFile | Self::UsersMap => {
+                ObjectKind::Secret
+            }
+            Self::CustomHeaders | Self::AuthProxySetHeaders | Self::ProxySetHeaders | Self::AddHeaders => {
+                ObjectKind::ConfigMap
+            }
+        }
+    }
+
+    /// Whether what is used is a certificate with its key.
+    pub fn is_certificate(self) -> bool {
+        matches!(self, Self::Certificate | Self::DefaultCertificate)
+    }
+}
+
+/// One reference.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Reference {
+    /// What for.
+    pub what: Use,
+    /// Of the object.
+    pub name: ObjectName,
+}
+
+impl Reference {
+    /// A reference to an object of this name.
+    pub fn new(what: Use, name: ObjectName) -> Self {
+        Self { what, name }
+    }
+
+    /// The object.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef { kind: self.what.kind(), name: self.name.clone() }
+    }
+}
