@@ -36,7 +36,7 @@ pub(super) struct Retry {
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { failed: Backoff::new(FAILED.0, FAILED.1), wrong: Backoff::new(WRONG.0, WRONG.1) }
+        Self { failed: Backoff::new(2 * FAILED.0, FAILED.1), wrong: Backoff::new(2 * WRONG.0, WRONG.1) }
     }
 }
 
@@ -50,8 +50,8 @@ impl Retry {
             }
         }
         match end {
-            End::Failed => self.failed.next_delay(),
-            End::Wrong => self.wrong.next_delay(),
+            End::Failed => self.failed.next_delay().max(FAILED.0),
+            End::Wrong => self.wrong.next_delay().max(WRONG.0),
             End::Asked(delay) => delay.min(ASKED),
         }
     }
