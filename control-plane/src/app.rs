@@ -4,12 +4,14 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use shared::admin;
+use shared::budget;
 use shared::clock;
 use shared::tasks::Supervisor;
 use shared::version::Lineage;
@@ -28,6 +30,7 @@ use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
 use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
 use crate::problem::Problems;
+use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service};
 use crate::store::{Journal, Store};
@@ -83,6 +86,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         insecure,
         insecure_anywhere,
         admin,
+        max_connections,
+        max_connections_per_peer,
         ref group,
         ref default_ssl_certificate,
         ref ingress_class,
@@ -159,8 +164,15 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
-    let service =
-        Service::new(group, published.clone(), Arc::clone(&registry), Arc::clone(&metrics), leaves.clone());
+    let limits = stream_limits(max_connections, max_connections_per_peer);
+    let service = Service::new(
+        group,
+        published.clone(),
+        Arc::clone(&registry),
+        Arc::clone(&metrics),
+        limits,
+        leaves.clone(),
+    );
     let inspect = Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), leaves.clone())?;
     let listen = listener.local_addr()?;
     let served =
@@ -199,6 +211,25 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Raises the limit of open files as far as it goes, and sees what fits below it and into memory.
+fn stream_limits(connections: Option<NonZeroUsize>, per_peer: NonZeroUsize) -> Limits {
+    let descriptors = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
+    let mut limits = Limits::within(budget::memory(), descriptors);
+    if let Some(connections) = connections {
+        let most = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
+        limits.connections = connections.get().min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);
+        if limits.connections < connections.get() {
+            warn!(
+                descriptors,
+                connections = limits.connections,
+                "few files may be open at once; raise the limit"
+            );
+        }
+    }
+    limits.per_peer = per_peer.get();
+    limits
 }
 
 fn check_plaintext(listen: SocketAddr, insecure: bool, anywhere: bool) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 //! `--bool=true` all work.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -40,6 +41,12 @@ pub struct Args {
     /// Address for /metrics, /healthz, /readyz and /livez; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
+    /// Connections of proxies and tools at once; without it as many as memory allows, 4096 at most
+    #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N")]
+    pub max_connections: Option<NonZeroUsize>,
+    /// Connections, and streams, of one address at once; loopback is not counted
+    #[arg(long, env = "FIRTH_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value = "256")]
+    pub max_connections_per_peer: NonZeroUsize,
     /// The fleet that is served; proxies of other groups are turned away
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
     pub group: String,

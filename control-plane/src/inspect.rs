@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::problem::Problems;
+use crate::serve::door::{self, Call};
 use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
@@ -87,19 +88,21 @@ impl Service for Inspect {
 
     async fn watch_proxies(
         &self,
-        _: Request<inspect::WatchProxiesRequest>,
+        request: Request<inspect::WatchProxiesRequest>,
     ) -> Result<Response<Self::WatchProxiesStream>, Status> {
         struct Watcher {
             inspect: Inspect,
             heads: watch::Receiver<Arc<Head>>,
             changes: watch::Receiver<u64>,
             first: bool,
+            _call: Option<Arc<Call>>,
         }
         let watcher = Watcher {
             inspect: self.clone(),
             heads: self.published.heads(),
             changes: self.registry.changes(),
             first: true,
+            _call: door::call(&request),
         };
         let answers = futures::stream::unfold(watcher, async |mut it| {
             if !std::mem::take(&mut it.first) {
@@ -177,12 +180,13 @@ impl Service for Inspect {
 
     async fn watch_changes(
         &self,
-        _: Request<inspect::WatchChangesRequest>,
+        request: Request<inspect::WatchChangesRequest>,
     ) -> Result<Response<Self::WatchChangesStream>, Status> {
         let changes = Changes::new(&self.published, Arc::clone(&self.registry), self.leaving.clone());
-        let answers = futures::stream::unfold(changes, async |mut changes| {
+        let state = (changes, door::call(&request));
+        let answers = futures::stream::unfold(state, async |(mut changes, call)| {
             let change = changes.next().await?;
-            Some((Ok(change), changes))
+            Some((Ok(change), (changes, call)))
         });
         Ok(Response::new(Box::pin(answers)))
     }

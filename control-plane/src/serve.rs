@@ -3,9 +3,13 @@
 //! **Invariant:** nothing here decides what is served. Streams read the newest head; what they say goes to the registry.
 
 pub mod codec;
+pub mod door;
+pub mod limits;
 pub mod message;
+pub mod refusals;
 pub mod registry;
 pub mod session;
+mod shape;
 mod stream;
 mod wire;
 
@@ -13,18 +17,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::budget::{Budget, Held, Peers, Place};
 use shared::proto::{DESCRIPTORS, config::ProxyMessage};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::Routes;
+use tonic::service::{InterceptorLayer, Routes};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::metrics::Metrics;
 use crate::store::Published;
+use door::{Call, Caller, Door};
+use limits::Limits;
 use registry::Registry;
 use stream::{Item, Stream};
 
@@ -35,10 +41,6 @@ mod generated {
 }
 use generated::config_stream_server::{ConfigStream, ConfigStreamServer};
 
-/// Full syncs that are under way at most; the others wait.
-const FULL_SYNCS: usize = 64;
-/// Bytes of a message at most.
-const MESSAGE_MAX: usize = 4 * 1024 * 1024;
 /// Frames handed to the transport ahead of what it has sent.
 const AHEAD: usize = 4;
 
@@ -49,8 +51,21 @@ pub struct Service {
     published: Published,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
+    door: Door,
+    /// Streams at once, and those of one peer.
+    streams: Budget,
+    peers: Peers,
+    refusals: Budget,
     slots: Arc<Semaphore>,
     leaving: watch::Receiver<bool>,
+}
+
+/// One of the streams that there may be, and the call that it is.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    _stream: Held,
+    _at_peer: Option<Place>,
+    _call: Option<Arc<Call>>,
 }
 
 impl Service {
@@ -60,6 +75,7 @@ impl Service {
         published: Published,
         registry: Arc<Registry>,
         metrics: Arc<Metrics>,
+        limits: Limits,
         leaving: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -67,9 +83,27 @@ impl Service {
             published,
             registry,
             metrics,
-            slots: Arc::new(Semaphore::new(FULL_SYNCS)),
+            door: Door::new(limits),
+            streams: Budget::new(limits.connections),
+            peers: Peers::new(limits.per_peer),
+            refusals: Budget::new(limits.refusals),
+            slots: Arc::new(Semaphore::new(limits.full_syncs)),
             leaving,
         }
+    }
+
+    /// A place for one more stream, where there is one.
+    fn place(&self, caller: Option<&Caller>, call: Option<Arc<Call>>) -> Result<StreamPlace, Status> {
+        let full =
+            |what: &str| Status::resource_exhausted(format!("{what} has as many streams as it may have"));
+        let at_peer = match caller {
+            Some(caller) => {
+                Some(self.peers.enter(caller.address().ip()).ok_or_else(|| full("this address"))?)
+            }
+            None => None,
+        };
+        let stream = self.streams.take(1).ok_or_else(|| full("this control plane"))?;
+        Ok(StreamPlace { _stream: stream, _at_peer: at_peer, _call: call })
     }
 }
 
@@ -91,10 +125,11 @@ impl ConfigStream for Service {
             // An empty state must never reach a proxy that has a full one.
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
-        let address =
-            request.remote_addr().map_or_else(|| "unknown".into(), |address| address.to_string().into());
+        let caller = request.extensions().get::<Caller>();
+        let address = caller.map_or_else(|| "unknown".into(), |caller| caller.address().to_string().into());
+        let place = self.place(caller, door::call(&request))?;
         let (out, frames) = mpsc::channel(AHEAD);
-        let stream = Stream::new(self.clone(), head, address, out);
+        let stream = Stream::new(self.clone(), head, address, place, out);
         tokio::spawn(stream.run(request.into_inner(), heads));
         Ok(Response::new(Box::pin(ReceiverStream::new(frames))))
     }
@@ -120,16 +155,20 @@ pub async fn run(listener: TcpListener, service: Service, also: Routes) -> Resul
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
     let mut leaving = service.leaving.clone();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let limits = *service.door.limits();
+    let guests = service.door.clone().guests(listener);
     Server::builder()
+        .layer(InterceptorLayer::new(door::begin))
+        .max_concurrent_streams(limits.calls)
+        .http2_max_header_list_size(limits.header_list)
         // A proxy's node may vanish without a word.
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .add_routes(also)
-        .add_service(ConfigStreamServer::new(service).max_decoding_message_size(MESSAGE_MAX))
+        .add_service(ConfigStreamServer::new(service).max_decoding_message_size(Limits::MESSAGE))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(incoming, async move {
+        .serve_with_incoming_shutdown(guests, async move {
             // An error means that the process is over anyway.
             let _ = leaving.wait_for(|leaving| *leaving).await;
         })

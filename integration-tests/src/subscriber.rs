@@ -32,6 +32,7 @@ use crate::grpc;
 #[derive(Clone, Debug, Default)]
 pub struct State {
     id: String,
+    claim: Vec<u8>,
     lanes: BTreeMap<Lane, LaneState>,
 }
 
@@ -51,6 +52,7 @@ impl State {
     pub fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
+            claim: Vec::new(),
             lanes: Lane::ALL.into_iter().map(|lane| (lane, LaneState::default())).collect(),
         }
     }
@@ -86,6 +88,7 @@ impl State {
             group: "default".to_owned(),
             schema: shared::schema::CURRENT,
             resume: known.map(resume).collect(),
+            claim: self.claim.clone().into(),
             ..Hello::default()
         }
     }
@@ -142,6 +145,7 @@ impl Subscriber {
         };
         let mut subscriber =
             Self { state, welcome, received: Vec::new(), answers, messages, staged: BTreeMap::new() };
+        subscriber.state.claim = subscriber.welcome.claim.to_vec();
         subscriber.adopt();
         subscriber
     }

@@ -4,6 +4,9 @@
 //! replicas, disks and offline tools agree on it.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kind::Kind;
 
@@ -81,6 +84,37 @@ impl Lineage {
     /// A new one, for a process that starts.
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_le_bytes())
+    }
+}
+
+/// What a control plane gives a proxy with the Welcome, and nobody else: with it the proxy takes over from its own stream.
+/// Never shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Claim(pub [u8; 16]);
+
+impl Claim {
+    /// A new one, which nobody can guess.
+    pub fn random() -> Self {
+        // The standard library's keyed hash: its key is the system's randomness, and no output tells it.
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut claim = [0; 16];
+        for (half, bytes) in claim.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&KEY.hash_one((count, half)).to_le_bytes());
+        }
+        Self(claim)
+    }
+
+    /// As bytes of a message.
+    pub fn to_bytes(self) -> bytes::Bytes {
+        bytes::Bytes::copy_from_slice(&self.0)
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("claim")
     }
 }
 

@@ -43,10 +43,10 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head) -> inspect::Proxy {
 fn refused(refused: &Refused) -> inspect::Refused {
     inspect::Refused {
         kind: refused.kind.as_str().to_owned(),
-        key: refused.key.clone(),
+        key: refused.key.to_string(),
         version: refused.version.to_string(),
         code: refused.code.to_owned(),
-        reason: refused.reason.clone(),
+        reason: refused.reason.to_string(),
         serving_last_good: refused.serving_last_good,
     }
 }

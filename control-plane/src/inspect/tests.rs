@@ -5,7 +5,7 @@ use shared::clock;
 use shared::delta::Delta;
 use shared::entry::Entry;
 use shared::resource::{Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
-use shared::version::Lineage;
+use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
 use crate::problem::{Problem, Severity};
@@ -72,8 +72,9 @@ fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
         group: "default".to_owned(),
         config: Resume::default(),
         live: Resume::default(),
+        claim: None,
     };
-    registry.enter(&hello, "127.0.0.1:1", clock::wall())
+    registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap()
 }
 
 fn standing(head: &Head, lane: Lane) -> Standing {

@@ -1,29 +1,38 @@
 //! Carries frames that are encoded already: what streams share is copied to the socket, never encoded again.
 
-use bytes::BufMut as _;
+use bytes::{Buf as _, BufMut as _};
 use prost::Message as _;
 use shared::proto::config::ProxyMessage;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
+use super::limits::Limits;
+use super::shape;
 use crate::store::Frame;
 
-/// gRPC codec of `ConfigStream`: messages in, frames out.
+/// gRPC codec of `ConfigStream`: messages in, frames out. One for each stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameCodec;
+
+/// Reads what a proxy says.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The Hello was read.
+    greeted: bool,
+}
 
 impl Codec for FrameCodec {
     type Encode = Frame;
     type Decode = ProxyMessage;
     type Encoder = Self;
-    type Decoder = Self;
+    type Decoder = Reader;
 
     fn encoder(&mut self) -> Self {
         *self
     }
 
-    fn decoder(&mut self) -> Self {
-        *self
+    fn decoder(&mut self) -> Reader {
+        Reader::default()
     }
 }
 
@@ -38,11 +47,21 @@ impl Encoder for FrameCodec {
     }
 }
 
-impl Decoder for FrameCodec {
+impl Decoder for Reader {
     type Item = ProxyMessage;
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<ProxyMessage>, Status> {
+        let size = bytes.remaining();
+        if !self.greeted && size > Limits::HELLO {
+            return Err(Status::invalid_argument(format!(
+                "expected a hello of at most {} bytes, got {size}",
+                Limits::HELLO
+            )));
+        }
+        let bytes = bytes.copy_to_bytes(size);
+        shape::check(&bytes).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.greeted = true;
         match ProxyMessage::decode(bytes) {
             Ok(message) => Ok(Some(message)),
             Err(error) => Err(Status::invalid_argument(format!("no proxy message: {error}"))),

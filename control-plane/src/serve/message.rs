@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::kind::{Kind, Lane};
-use shared::version::{Lineage, Root, Seq, Version};
+use shared::version::{Claim, Lineage, Root, Seq, Version};
+
+use super::refusals::Refusals;
 
 /// Bytes of a proxy's id, node, zone or group at most.
 pub const NAME_MAX: usize = 253;
 /// Refusals that are recorded of one lane at most.
 pub const REFUSALS_MAX: usize = 256;
-/// Bytes of a refusal's reason at most.
-pub const REASON_MAX: usize = 1024;
+/// Bytes of a refusal's key, or reason, at most.
+pub const TEXT_MAX: usize = 1024;
 
 /// One message of a proxy.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,9 +47,19 @@ pub struct Hello {
     pub config: Resume,
     /// What it has on LIVE.
     pub live: Resume,
+    /// What the last Welcome gave it: with it a proxy takes over from its own stream.
+    pub claim: Option<Claim>,
 }
 
 impl Hello {
+    /// Takes out what it has on a lane.
+    pub fn take(&mut self, lane: Lane) -> Resume {
+        std::mem::take(match lane {
+            Lane::Config => &mut self.config,
+            Lane::Live => &mut self.live,
+        })
+    }
+
     /// What it has on a lane.
     pub fn lane(&self, lane: Lane) -> &Resume {
         match lane {
@@ -67,7 +79,9 @@ pub struct Resume {
     /// Over everything it has; `None`: it has nothing.
     pub root: Option<Root>,
     /// What it could not serve.
-    pub refused: Vec<Refused>,
+    pub refused: Refusals,
+    /// How many there are in all.
+    pub refused_total: u32,
 }
 
 /// The answer to a chunk.
@@ -84,7 +98,7 @@ pub struct Ack {
     /// From the last chunk to the last pointer stored.
     pub apply: Duration,
     /// What it has and cannot serve.
-    pub refused: Vec<Refused>,
+    pub refused: Refusals,
     /// How many there are in all.
     pub refused_total: u32,
 }
@@ -95,15 +109,22 @@ pub struct Refused {
     /// Its kind.
     pub kind: Kind,
     /// Its key.
-    pub key: String,
+    pub key: Box<str>,
     /// The version that is refused.
     pub version: Version,
     /// Why, for machines.
     pub code: &'static str,
     /// Why, for people.
-    pub reason: String,
+    pub reason: Box<str>,
     /// An older version of it is served meanwhile.
     pub serving_last_good: bool,
+}
+
+impl Refused {
+    /// Bytes that it takes, with what memory is handed out in.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.key.len() + self.reason.len() + 32
+    }
 }
 
 /// How a lane begins.
@@ -140,6 +161,8 @@ pub struct Welcome {
     pub heartbeat: Duration,
     /// How each lane begins, and where its log is.
     pub lanes: Vec<(Lane, Start, Seq)>,
+    /// What the proxy shows to take over from this stream.
+    pub claim: Claim,
 }
 
 /// Where a stream is on a lane.
@@ -160,8 +183,10 @@ pub enum End {
     Redirected,
     /// The proxy left.
     Gone,
-    /// Another stream with the same id took over.
+    /// Another stream of the same proxy took over.
     Replaced,
+    /// There is a stream with this id, and this one could not show that it is the same proxy's.
+    Taken,
     /// No Hello came in time.
     Silent,
     /// The proxy belongs to another group.

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use shared::kind::Lane;
+use shared::version::Claim;
 use tokio::sync::{Notify, watch};
 
 use super::message::Hello;
@@ -33,6 +34,7 @@ pub struct Proxy {
     pub config: Standing,
     /// What it has acknowledged on LIVE.
     pub live: Standing,
+    claim: Claim,
     stream: u64,
     replaced: Arc<Notify>,
 }
@@ -77,6 +79,10 @@ impl Default for Registry {
     }
 }
 
+/// The id is that of another proxy's stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken;
+
 /// A stream's place in the registry; leaving it takes the proxy out, unless another stream took over.
 #[derive(Debug)]
 pub struct Seat {
@@ -87,8 +93,19 @@ pub struct Seat {
 }
 
 impl Registry {
-    /// Takes in a proxy. A stream that has the same id is told that it was replaced.
-    pub fn enter(self: &Arc<Self>, hello: &Hello, address: &str, now: SystemTime) -> Seat {
+    /// Takes in a proxy, whose next stream shows `claim`. One that has the same id is told that it was replaced, if it is
+    /// the same proxy's: who merely knows an id, from a list of proxies perhaps, neither ends the stream of the proxy that
+    /// has it nor answers in its name. A stream whose proxy is gone without a word ends within 20 s, by its keep-alive.
+    ///
+    /// # Errors
+    /// Where the id is somebody else's.
+    pub fn enter(
+        self: &Arc<Self>,
+        hello: &Hello,
+        claim: Claim,
+        address: &str,
+        now: SystemTime,
+    ) -> Result<Seat, Taken> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let replaced = Arc::new(Notify::new());
         let proxy = Proxy {
@@ -100,14 +117,19 @@ impl Registry {
             heard: now,
             config: Standing::default(),
             live: Standing::default(),
+            claim,
             stream,
             replaced: Arc::clone(&replaced),
         };
-        if let Some(before) = self.proxies.insert(Arc::clone(&hello.id), proxy) {
-            before.replaced.notify_one();
+        match self.proxies.entry(Arc::clone(&hello.id)) {
+            Entry::Vacant(free) => {
+                free.insert(proxy);
+            }
+            Entry::Occupied(before) if hello.claim != Some(before.get().claim) => return Err(Taken),
+            Entry::Occupied(mut before) => before.insert(proxy).replaced.notify_one(),
         }
         self.touch();
-        Seat { registry: Arc::clone(self), id: Arc::clone(&hello.id), stream, replaced }
+        Ok(Seat { registry: Arc::clone(self), id: Arc::clone(&hello.id), stream, replaced })
     }
 
     /// The proxies by id.
@@ -196,7 +218,7 @@ mod tests {
     use super::*;
     use crate::serve::message::Resume;
 
-    fn hello(id: &str) -> Hello {
+    fn hello(id: &str, claim: Option<Claim>) -> Hello {
         Hello {
             id: id.into(),
             node: "node".into(),
@@ -204,19 +226,37 @@ mod tests {
             group: String::new(),
             config: Resume::default(),
             live: Resume::default(),
+            claim,
         }
     }
 
     #[tokio::test]
-    async fn a_second_stream_with_the_same_id_replaces_the_first() {
+    async fn a_second_stream_of_the_same_proxy_replaces_the_first() {
         let registry = Arc::new(Registry::default());
         let now = shared::clock::wall();
-        let first = registry.enter(&hello("a"), "1", now);
-        let second = registry.enter(&hello("a"), "2", now);
+        let [one, two] = [Claim::random(), Claim::random()];
+        let first = registry.enter(&hello("a", None), one, "1", now).unwrap();
+        let second = registry.enter(&hello("a", Some(one)), two, "2", now).unwrap();
         first.replaced().await;
         drop(first);
         assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
         drop(second);
         assert!(registry.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_only_knows_an_id_changes_nothing() {
+        let registry = Arc::new(Registry::default());
+        let now = shared::clock::wall();
+        let [one, two, three] = [Claim::random(), Claim::random(), Claim::random()];
+        let first = registry.enter(&hello("a", None), one, "1", now).unwrap();
+        for claim in [None, Some(two)] {
+            assert_eq!(registry.enter(&hello("a", claim), three, "2", now).err(), Some(Taken));
+        }
+        assert_eq!(&*registry.list()[0].address, "1");
+        let replaced = tokio::time::timeout(std::time::Duration::ZERO, first.replaced()).await;
+        assert!(replaced.is_err(), "nobody told it to go");
+        drop(first);
+        assert!(registry.enter(&hello("a", Some(two)), three, "2", now).is_ok(), "the id is free");
     }
 }

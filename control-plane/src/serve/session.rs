@@ -3,6 +3,10 @@
 //! A session is a cursor for each lane into the newest head. What to send next follows from the cursor alone, so a slow
 //! proxy skips what was overtaken meanwhile and nothing queues up for it.
 //!
+//! A full sync has a window of its own size only with a slot. Without one LIVE goes on two chunks at a time, and CONFIG
+//! waits. Slots are for proxies that answer: one that does not for two seconds gives its own to the next, and none waits
+//! for a slot that has never answered. So no number of silent streams keeps a proxy that answers from anything.
+//!
 //! **Invariants:** at most [`WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
 //! relies on; what is sent leads to a state that existed.
 
@@ -12,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::kind::Lane;
-use shared::version::Root;
+use shared::version::{Claim, Root};
 
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
 use crate::store::{Frame, Head};
@@ -25,6 +29,8 @@ const HELLO: Duration = Duration::from_secs(10);
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A stream with unanswered chunks ends after this time without an answer.
 const PROGRESS: Duration = Duration::from_secs(30);
+/// A full sync has its slot for so long without an answer; then others have it first.
+const SLOT: Duration = Duration::from_secs(2);
 /// Full syncs of a lane that may end in a wrong root before the stream is given up.
 const STRIKES: u32 = 2;
 
@@ -129,14 +135,20 @@ pub struct Session {
     hello: Option<Hello>,
     live: LaneCursor,
     config: LaneCursor,
+    /// What the proxy is given to take over from this stream.
+    claim: Claim,
     has_slot: bool,
     wants_slot: bool,
+    /// Since when the slot, if there is one, brings nothing.
+    slot_idle: Instant,
+    /// The proxy has answered a chunk since it last lost a slot, or connected.
+    answers: bool,
     last_sent: Instant,
 }
 
 impl Session {
-    /// A stream that was just opened. `head` is ready.
-    pub fn new(group: Arc<str>, head: Arc<Head>, now: Instant) -> Self {
+    /// A stream that was just opened. `head` is ready; `claim` goes to the proxy.
+    pub fn new(group: Arc<str>, head: Arc<Head>, claim: Claim, now: Instant) -> Self {
         Self {
             group,
             phase: Phase::AwaitsHello { until: now + HELLO },
@@ -144,8 +156,11 @@ impl Session {
             hello: None,
             live: LaneCursor::new(Lane::Live, now),
             config: LaneCursor::new(Lane::Config, now),
+            claim,
             has_slot: false,
             wants_slot: false,
+            slot_idle: now,
+            answers: false,
             last_sent: now,
         }
     }
@@ -173,6 +188,7 @@ impl Session {
                 .into_iter()
                 .filter_map(|lane| lane.waits_since())
                 .map(|since| since + PROGRESS)
+                .chain(self.slot_ends())
                 .fold(self.last_sent + HEARTBEAT, Instant::min),
             Phase::Over => self.last_sent + HEARTBEAT,
         }
@@ -191,11 +207,17 @@ impl Session {
         }
     }
 
+    /// When the slot goes to others, if the proxy does not answer.
+    fn slot_ends(&self) -> Option<Instant> {
+        let waits = self.live.waits_since().is_some() || self.config.waits_since().is_some();
+        (self.has_slot && waits).then(|| self.slot_idle + SLOT)
+    }
+
     fn step(&mut self, event: Event, now: Instant, actions: &mut Actions) -> Result<(), End> {
         match event {
             Event::Message(message) => self.on_message(message, now, actions)?,
             Event::Head(head) => self.head = head,
-            Event::Slot => (self.has_slot, self.wants_slot) = (true, false),
+            Event::Slot => (self.has_slot, self.wants_slot, self.slot_idle) = (true, false, now),
             Event::Tick => self.on_tick(now, actions)?,
             Event::Replaced => return Err(End::Replaced),
             Event::Leave(after) => {
@@ -226,7 +248,7 @@ impl Session {
         }
     }
 
-    fn on_hello(&mut self, hello: Hello, now: Instant, actions: &mut Actions) -> Result<(), End> {
+    fn on_hello(&mut self, mut hello: Hello, now: Instant, actions: &mut Actions) -> Result<(), End> {
         if *hello.group != *self.group {
             return Err(End::WrongGroup { served: self.group.to_string(), asked: hello.group });
         }
@@ -235,11 +257,16 @@ impl Session {
         for lane in Lane::ALL {
             let has_slot = self.has_slot;
             let start =
-                self.lane_mut(lane).resume(hello.lane(lane), head.lineage, head.lane(lane), has_slot, now);
+                self.lane_mut(lane).resume(hello.take(lane), head.lineage, head.lane(lane), has_slot, now);
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));
         }
-        actions.out.push(Out::Welcome(Welcome { lineage: head.lineage, heartbeat: HEARTBEAT, lanes }));
+        actions.out.push(Out::Welcome(Welcome {
+            lineage: head.lineage,
+            heartbeat: HEARTBEAT,
+            lanes,
+            claim: self.claim,
+        }));
         self.hello = Some(hello);
         self.phase = Phase::Streams;
         Ok(())
@@ -248,7 +275,14 @@ impl Session {
     fn on_ack(&mut self, ack: Ack, now: Instant, actions: &mut Actions) -> Result<(), End> {
         let lane = ack.lane;
         let cursor = self.lane_mut(lane);
-        match cursor.answer(ack, now)? {
+        let before = cursor.progress();
+        let answer = cursor.answer(ack, now)?;
+        let answered = cursor.progress() > before || matches!(answer, Answer::Reached { .. });
+        if answered {
+            (self.answers, self.slot_idle) = (true, now);
+        }
+        let cursor = self.lane_mut(lane);
+        match answer {
             Answer::Progress => {}
             Answer::Reached { after } => actions.reports.push(Report::Acknowledged { lane, after }),
             Answer::Diverged { expected, came } => {
@@ -272,6 +306,12 @@ impl Session {
         if lanes.iter().any(stalled) {
             return Err(End::Stalled);
         }
+        if self.slot_ends().is_some_and(|end| now >= end) {
+            // Others have it first; this stream goes on without, and asks again with the next answer.
+            (self.has_slot, self.answers) = (false, false);
+            actions.slot = Slot::Release;
+        }
+        let lanes = [&self.live, &self.config];
         if now >= self.last_sent + HEARTBEAT {
             let positions = lanes.iter().filter_map(|lane| lane.position()).collect();
             actions.out.push(Out::Heartbeat(positions));
@@ -286,10 +326,12 @@ impl Session {
         if self.live.delivered() >= head.config.relies_on {
             self.config.pump(&head.config, self.has_slot, now, &mut actions.out);
         } else {
-            self.config.pump_unfinished(&mut actions.out);
+            self.config.pump_unfinished(self.has_slot, &mut actions.out);
         }
         let needs_slot = self.live.needs_slot() || self.config.needs_slot();
-        if needs_slot && !self.has_slot && !self.wants_slot {
+        // A slot is for who answers. Who has been sent nothing yet could not.
+        let may_ask = self.answers || self.live.waits_since().is_none();
+        if needs_slot && may_ask && !self.has_slot && !self.wants_slot {
             self.wants_slot = true;
             actions.slot = Slot::Want;
         } else if !needs_slot && self.has_slot {

@@ -8,12 +8,14 @@ use std::time::Duration;
 use shared::clock;
 use shared::kind::Lane;
 use shared::proto::config::ProxyMessage;
+use shared::version::Claim;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 use tracing::{debug, info, warn};
 
 use super::Service;
-use super::message::{End, ProxyMessage as Said};
+use super::StreamPlace;
+use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::Seat;
 use super::session::{Actions, Event, Out, Report, Session, Slot};
 use super::wire;
@@ -21,6 +23,9 @@ use crate::store::{Frame, Head};
 
 /// A proxy that is told to leave comes back within this time.
 const LEAVE: Duration = Duration::from_millis(1_000);
+
+/// A proxy whose id is taken waits for so long that it becomes free.
+const TAKEN: Duration = Duration::from_secs(2);
 
 /// What goes out, or how the stream ends.
 pub(super) type Item = Result<Frame, Status>;
@@ -31,6 +36,8 @@ pub(super) struct Stream {
     session: Session,
     address: Arc<str>,
     seat: Option<Seat>,
+    claim: Claim,
+    _place: StreamPlace,
     slot: Option<OwnedSemaphorePermit>,
     wants_slot: bool,
     /// Frames that the transport has not taken yet; bounded by the session's windows.
@@ -39,12 +46,21 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(service: Service, head: Arc<Head>, address: Arc<str>, out: mpsc::Sender<Item>) -> Self {
-        let session = Session::new(Arc::clone(&service.group), head, clock::now());
+    pub(super) fn new(
+        service: Service,
+        head: Arc<Head>,
+        address: Arc<str>,
+        place: StreamPlace,
+        out: mpsc::Sender<Item>,
+    ) -> Self {
+        let claim = Claim::random();
+        let session = Session::new(Arc::clone(&service.group), head, claim, clock::now());
         Self {
             service,
             session,
             address,
+            claim,
+            _place: place,
             seat: None,
             slot: None,
             wants_slot: false,
@@ -90,7 +106,7 @@ impl Stream {
                     continue;
                 }
                 () = self.out.closed() => return End::Gone,
-                message = messages.message() => match Self::read(message) {
+                message = messages.message() => match self.read(message) {
                     Ok(said) => Event::Message(said),
                     Err(end) => return end,
                 },
@@ -109,17 +125,46 @@ impl Stream {
                 _ = leaving.wait_for(|leaving| *leaving) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
                 () = tokio::time::sleep_until(self.session.deadline().into()) => Event::Tick,
             };
+            if let Event::Message(Said::Hello(hello)) = &event
+                && self.seat.is_none()
+            {
+                // Before anything is said to a stranger.
+                match self.enter(hello).await {
+                    Ok(seat) => self.seat = Some(seat),
+                    Err(end) => return end,
+                }
+            }
             if let Some(end) = self.on(event) {
                 return end;
             }
         }
     }
 
-    fn read(message: Result<Option<ProxyMessage>, Status>) -> Result<Said, End> {
+    /// The place of a proxy in the registry. Where another stream has the id and this one cannot show that it is the same
+    /// proxy's, that stream may be on its way out: a cut connection is seen by its two ends at different times.
+    async fn enter(&self, hello: &Hello) -> Result<Seat, End> {
+        let mut changes = self.service.registry.changes();
+        let mut patience = pin!(tokio::time::sleep(TAKEN));
+        loop {
+            let seat = self.service.registry.enter(hello, self.claim, &self.address, clock::wall());
+            if let Ok(seat) = seat {
+                return Ok(seat);
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = self.out.closed() => return Err(End::Gone),
+                () = &mut patience => return Err(End::Taken),
+            }
+        }
+    }
+
+    fn read(&self, message: Result<Option<ProxyMessage>, Status>) -> Result<Said, End> {
         match message {
-            Ok(Some(message)) => wire::read(message).map_err(|error| End::Protocol(error.to_string())),
+            Ok(Some(message)) => {
+                wire::read(message, &self.service.refusals).map_err(|error| End::Protocol(error.to_string()))
+            }
             Ok(None) => Err(End::Gone),
-            Err(status) if status.code() == tonic::Code::InvalidArgument => {
+            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::OutOfRange) => {
                 Err(End::Protocol(status.message().to_owned()))
             }
             Err(status) => {
@@ -141,9 +186,7 @@ impl Stream {
         }
         let actions = self.session.on(event, clock::now());
         if is_hello && let Some(hello) = self.session.hello() {
-            let seat = self.service.registry.enter(hello, &self.address, clock::wall());
             info!(proxy = %hello.id, node = %hello.node, address = %self.address, "proxy connected");
-            self.seat = Some(seat);
         }
         if from_proxy && let Some(seat) = &self.seat {
             let [config, live] = [Lane::Config, Lane::Live].map(|lane| self.session.standing(lane));
@@ -220,7 +263,10 @@ async fn replaced(seat: Option<&Seat>) {
 fn status(end: &End) -> Option<Status> {
     Some(match end {
         End::Redirected | End::Gone => return None,
-        End::Replaced => Status::aborted("another stream with this proxy id took over"),
+        End::Replaced => Status::aborted("another stream of this proxy took over"),
+        End::Taken => Status::already_exists(
+            "another proxy is connected with this id; a proxy that comes back shows the claim of its last welcome",
+        ),
         End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
         End::WrongGroup { served, asked } => {
             Status::failed_precondition(format!("this control plane serves group {served:?}, not {asked:?}"))

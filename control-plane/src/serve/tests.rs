@@ -1,5 +1,6 @@
 //! The server over a real socket, with a client that speaks as a proxy does.
 
+use bytes::Bytes;
 use shared::clock;
 use shared::delta::Delta;
 use shared::entry::Entry;
@@ -9,9 +10,10 @@ use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::version::{Lineage, Root};
 use tokio_stream::StreamExt as _;
+use tonic::Code;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use super::*;
 use crate::store::{Changes, Store};
@@ -25,10 +27,15 @@ struct Bench {
 }
 
 async fn bench() -> Bench {
+    bench_within(Limits::within(1 << 30, 1 << 20)).await
+}
+
+async fn bench_within(limits: Limits) -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let registry = Arc::new(Registry::default());
     let (leaving, leaves) = watch::channel(false);
-    let service = Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), leaves);
+    let service =
+        Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), limits, leaves);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
@@ -49,20 +56,27 @@ impl Bench {
     }
 
     async fn connect(&self, id: &str) -> Result<Proxy, Status> {
+        self.connect_with(id, Bytes::new()).await
+    }
+
+    async fn connect_with(&self, id: &str, claim: Bytes) -> Result<Proxy, Status> {
+        self.say(hello_of(id, claim)).await
+    }
+
+    async fn say(&self, hello: config::Hello) -> Result<Proxy, Status> {
         let channel = Endpoint::from_shared(self.address.clone()).unwrap().connect().await.unwrap();
-        let mut grpc = Grpc::new(channel);
+        self.say_on(channel, hello).await
+    }
+
+    async fn say_on(&self, channel: Channel, hello: config::Hello) -> Result<Proxy, Status> {
+        let mut grpc = Grpc::new(channel.clone());
         grpc.ready().await.unwrap();
         let (say, said) = mpsc::channel(16);
-        let hello = config::Hello {
-            proxy_id: id.to_owned(),
-            group: "default".to_owned(),
-            ..config::Hello::default()
-        };
         say.send(message(FromProxy::Hello(hello))).await.unwrap();
         let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
         let codec = tonic_prost::ProstCodec::<ProxyMessage, config::ControlMessage>::default();
         let answer = grpc.streaming(Request::new(ReceiverStream::new(said)), path, codec).await?;
-        Ok(Proxy { say, hear: answer.into_inner() })
+        Ok(Proxy { say, hear: answer.into_inner(), channel })
     }
 
     async fn until(&self, done: impl Fn(&Registry) -> bool) {
@@ -73,7 +87,12 @@ impl Bench {
     }
 }
 
+fn hello_of(id: &str, claim: Bytes) -> config::Hello {
+    config::Hello { proxy_id: id.to_owned(), group: "default".to_owned(), claim, ..config::Hello::default() }
+}
+
 struct Proxy {
+    channel: Channel,
     say: mpsc::Sender<ProxyMessage>,
     hear: Streaming<config::ControlMessage>,
 }
@@ -109,7 +128,7 @@ impl Proxy {
 async fn nobody_is_served_before_there_is_a_state() {
     let mut bench = bench().await;
     let refused = bench.connect("a").await.err().unwrap();
-    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    assert_eq!(refused.code(), Code::Unavailable);
     bench.commit(Kind::Host, "_", b"");
     assert!(bench.connect("a").await.is_ok());
 }
@@ -141,20 +160,29 @@ async fn a_proxy_gets_everything_acknowledges_and_follows() {
 }
 
 #[tokio::test]
-async fn the_same_id_again_takes_over() {
+async fn only_the_same_proxy_takes_over() {
     let mut bench = bench().await;
     bench.commit(Kind::Host, "_", b"");
     let mut first = bench.connect("twin").await.unwrap();
-    first.next().await;
-    let mut second = bench.connect("twin").await.unwrap();
-    second.next().await;
+    let Control::Welcome(welcome) = first.next().await else {
+        panic!("expected a welcome first");
+    };
+    let refused = async |claim| {
+        let mut stranger = bench.connect_with("twin", claim).await.unwrap();
+        stranger.hear.next().await.unwrap().unwrap_err().code()
+    };
+    let refused = tokio::join!(refused(Bytes::new()), refused(vec![7; 16].into()));
+    assert_eq!(refused, (Code::AlreadyExists, Code::AlreadyExists));
+    bench.commit(Kind::Host, "_", b"2");
+    let mut second = bench.connect_with("twin", welcome.claim).await.unwrap();
+    assert!(matches!(second.next().await, Control::Welcome(_)));
     let ended = loop {
         match first.hear.next().await {
             Some(Ok(_)) => {}
             ended => break ended,
         }
     };
-    assert_eq!(ended.unwrap().unwrap_err().code(), tonic::Code::Aborted);
+    assert_eq!(ended.unwrap().unwrap_err().code(), Code::Aborted);
     assert_eq!(bench.registry.len(), 1);
 }
 
@@ -186,6 +214,49 @@ async fn what_is_no_proxy_message_ends_the_stream_alone() {
             ended => break ended,
         }
     };
-    assert_eq!(ended.unwrap().unwrap_err().code(), tonic::Code::InvalidArgument);
+    assert_eq!(ended.unwrap().unwrap_err().code(), Code::InvalidArgument);
     assert!(bench.connect("b").await.is_ok());
+}
+
+/// A connection that is cut is seen by its proxy before it is seen here.
+#[tokio::test]
+async fn a_proxy_without_a_claim_waits_for_its_old_stream_to_end() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut first = bench.connect("again").await.unwrap();
+    first.next().await;
+    let mut second = bench.connect("again").await.unwrap();
+    let (welcome, ()) = tokio::join!(second.next(), async { drop(first) });
+    assert!(matches!(welcome, Control::Welcome(_)), "{welcome:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_much_ends_its_stream_before_it_is_decoded() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let many = config::Hello { resume: vec![config::Resume::default(); 9], ..config::Hello::default() };
+    let large = config::Hello { zone: "x".repeat(Limits::HELLO), ..config::Hello::default() };
+    let huge = config::Hello { zone: "x".repeat(Limits::MESSAGE), ..config::Hello::default() };
+    for (hello, code) in
+        [(many, Code::InvalidArgument), (large, Code::InvalidArgument), (huge, Code::InvalidArgument)]
+    {
+        let mut proxy = bench.say(hello).await.unwrap();
+        assert_eq!(proxy.hear.next().await.unwrap().unwrap_err().code(), code);
+    }
+    assert!(bench.connect("b").await.is_ok());
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_streams() {
+    let limits = Limits { connections: 2, ..Limits::within(1 << 30, 1 << 20) };
+    let mut bench = bench_within(limits).await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut first = bench.connect("a").await.unwrap();
+    first.next().await;
+    let channel = first.channel.clone();
+    let mut second = bench.say_on(channel.clone(), hello_of("b", Bytes::new())).await.unwrap();
+    second.next().await;
+    let refused = bench.say_on(channel, hello_of("c", Bytes::new())).await.err().unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(bench.registry.len(), 2);
 }

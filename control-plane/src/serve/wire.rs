@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
+use shared::budget::Budget;
 use shared::kind::{Kind, Lane};
 use shared::proto::config;
 use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
-use shared::version::{Lineage, Root, Seq, Version};
+use shared::version::{Claim, Lineage, Root, Seq, Version};
 use thiserror::Error;
 
 use super::message::{
-    Ack, Hello, NAME_MAX, Position, ProxyMessage, REASON_MAX, REFUSALS_MAX, Refused, Resume, Start, Welcome,
+    Ack, Hello, NAME_MAX, Position, ProxyMessage, REFUSALS_MAX, Refused, Resume, Start, TEXT_MAX, Welcome,
 };
+use super::refusals::Refusals;
 use super::session::Out;
 use crate::store::Frame;
 
@@ -42,21 +44,21 @@ pub(super) enum WireError {
     },
 }
 
-/// Reads a proxy's message.
+/// Reads a proxy's message. What is kept of refusals comes out of `budget`.
 ///
 /// # Errors
 /// Where it breaks a rule of `stream.proto`.
-pub(super) fn read(message: config::ProxyMessage) -> Result<ProxyMessage, WireError> {
+pub(super) fn read(message: config::ProxyMessage, budget: &Budget) -> Result<ProxyMessage, WireError> {
     Ok(match message.message {
-        Some(FromProxy::Hello(hello)) => ProxyMessage::Hello(read_hello(hello)?),
-        Some(FromProxy::Ack(ack)) => ProxyMessage::Ack(read_ack(ack)?),
+        Some(FromProxy::Hello(hello)) => ProxyMessage::Hello(read_hello(hello, budget)?),
+        Some(FromProxy::Ack(ack)) => ProxyMessage::Ack(read_ack(ack, budget)?),
         Some(FromProxy::Inventory(_)) => ProxyMessage::Inventory,
         Some(FromProxy::Status(_)) => ProxyMessage::Status,
         None => ProxyMessage::Unknown,
     })
 }
 
-fn read_hello(hello: config::Hello) -> Result<Hello, WireError> {
+fn read_hello(hello: config::Hello, budget: &Budget) -> Result<Hello, WireError> {
     let mut read = Hello {
         id: name("proxy_id", &hello.proxy_id, 1)?.into(),
         node: name("node", &hello.node, 0)?.into(),
@@ -64,53 +66,57 @@ fn read_hello(hello: config::Hello) -> Result<Hello, WireError> {
         group: name("group", &hello.group, 0)?.to_owned(),
         config: Resume::default(),
         live: Resume::default(),
+        claim: sixteen("claim", &hello.claim)?.map(Claim),
     };
     for resume in hello.resume {
         match Lane::from_wire(resume.lane).ok_or(WireError::Lane(resume.lane))? {
-            Lane::Config => read.config = read_resume(resume)?,
-            Lane::Live => read.live = read_resume(resume)?,
+            Lane::Config => read.config = read_resume(resume, budget)?,
+            Lane::Live => read.live = read_resume(resume, budget)?,
         }
     }
     Ok(read)
 }
 
-fn read_resume(resume: config::Resume) -> Result<Resume, WireError> {
+fn read_resume(resume: config::Resume, budget: &Budget) -> Result<Resume, WireError> {
     Ok(Resume {
         lineage: sixteen("lineage", &resume.lineage)?.map(Lineage),
         seq: Seq(resume.seq),
         root: sixteen("root", &resume.root)?.map(Root),
-        refused: read_refused(resume.refused),
+        refused_total: told(&resume.refused, 0),
+        refused: read_refused(resume.refused, budget),
     })
 }
 
-fn read_ack(ack: config::Ack) -> Result<Ack, WireError> {
+fn read_ack(ack: config::Ack, budget: &Budget) -> Result<Ack, WireError> {
     Ok(Ack {
         lane: Lane::from_wire(ack.lane).ok_or(WireError::Lane(ack.lane))?,
         seq: Seq(ack.seq),
         root: sixteen("root", &ack.root)?.map(Root),
         staged: ack.staged,
         apply: Duration::from_micros(ack.apply_us),
-        refused_total: ack.refused_total.max(ack.refused.len().min(REFUSALS_MAX) as u32),
-        refused: read_refused(ack.refused),
+        refused_total: told(&ack.refused, ack.refused_total),
+        refused: read_refused(ack.refused, budget),
     })
 }
 
+/// How many refusals there are: what was said, or those that were listed.
+fn told(refused: &[config::Refusal], total: u32) -> u32 {
+    total.max(refused.len().min(REFUSALS_MAX) as u32)
+}
+
 /// Refusals of kinds that this build does not know are left out: it cannot have sent them.
-fn read_refused(refused: Vec<config::Refusal>) -> Vec<Refused> {
-    refused
-        .into_iter()
-        .take(REFUSALS_MAX)
-        .filter_map(|refusal| {
-            Some(Refused {
-                kind: Kind::from_wire(refusal.kind)?,
-                version: Version::from_slice(&refusal.version)?,
-                code: code(refusal.code),
-                key: cut(refusal.key),
-                reason: cut(refusal.reason),
-                serving_last_good: refusal.serving_last_good,
-            })
+fn read_refused(refused: Vec<config::Refusal>, budget: &Budget) -> Refusals {
+    let read = refused.into_iter().take(REFUSALS_MAX).filter_map(|refusal| {
+        Some(Refused {
+            kind: Kind::from_wire(refusal.kind)?,
+            version: Version::from_slice(&refusal.version)?,
+            code: code(refusal.code),
+            key: cut(&refusal.key),
+            reason: cut(&refusal.reason),
+            serving_last_good: refusal.serving_last_good,
         })
-        .collect()
+    });
+    Refusals::keep(read, budget)
 }
 
 fn code(code: i32) -> &'static str {
@@ -126,16 +132,16 @@ fn code(code: i32) -> &'static str {
 }
 
 /// At most 1 KiB of it, and nothing that could forge a line of a log or a terminal's colours.
-fn cut(mut text: String) -> String {
-    if text.len() > REASON_MAX {
-        let end = text.floor_char_boundary(REASON_MAX);
-        text.truncate(end);
-        text.shrink_to_fit();
+fn cut(text: &str) -> Box<str> {
+    let mut kept = String::new();
+    for character in text.chars() {
+        let character = if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+        if kept.len() + character.len_utf8() > TEXT_MAX {
+            break;
+        }
+        kept.push(character);
     }
-    if text.contains(char::is_control) {
-        text = text.replace(char::is_control, "\u{fffd}");
-    }
-    text
+    kept.into()
 }
 
 fn name<'a>(field: &'static str, text: &'a str, least: usize) -> Result<&'a str, WireError> {
@@ -190,6 +196,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         // Nothing reads counters yet.
         status_interval_ms: 0,
         lanes: welcome.lanes.iter().map(lane).collect(),
+        claim: welcome.claim.to_bytes(),
     }
 }
 
@@ -214,11 +221,15 @@ mod tests {
         }
     }
 
+    fn room() -> Budget {
+        Budget::new(1 << 20)
+    }
+
     #[test]
     fn names_are_bounded_and_printable() {
-        assert!(matches!(read(hello("a-0123")), Ok(ProxyMessage::Hello(_))));
+        assert!(matches!(read(hello("a-0123"), &room()), Ok(ProxyMessage::Hello(_))));
         for bad in ["", "a b", "a\nb", "\u{1b}[31m", &"x".repeat(254)] {
-            let error = read(hello(bad)).unwrap_err();
+            let error = read(hello(bad), &room()).unwrap_err();
             assert!(matches!(error, WireError::Name { field: "proxy_id", .. }), "{bad:?}");
         }
     }
@@ -238,9 +249,10 @@ mod tests {
             refused_total: 1_000,
             ..config::Ack::default()
         };
-        let ack = read_ack(ack).unwrap();
-        assert_eq!((ack.refused.len(), ack.refused_total), (REFUSALS_MAX, 1_000));
-        assert!(ack.refused.iter().all(|refused| refused.reason.len() <= 2 * REASON_MAX));
+        let ack = read_ack(ack, &room()).unwrap();
+        assert_eq!(ack.refused_total, 1_000);
+        assert!((20..REFUSALS_MAX).contains(&ack.refused.len()), "what fits into a lane's share");
+        assert!(ack.refused.iter().all(|refused| refused.reason.len() <= TEXT_MAX), "also after replacing");
         assert!(!ack.refused[0].reason.contains('\n'));
     }
 
@@ -249,8 +261,8 @@ mod tests {
         let ack =
             config::Ack { lane: Lane::Live.to_wire(), root: vec![2; 15].into(), ..config::Ack::default() };
         let expected = WireError::Sixteen { field: "root", length: 15 };
-        assert_eq!(read_ack(ack).unwrap_err(), expected);
+        assert_eq!(read_ack(ack, &room()).unwrap_err(), expected);
         let lane = config::Ack::default();
-        assert_eq!(read_ack(lane).unwrap_err(), WireError::Lane(0));
+        assert_eq!(read_ack(lane, &room()).unwrap_err(), WireError::Lane(0));
     }
 }

@@ -19,7 +19,7 @@ use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::lane_start::Mode;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
-use shared::version::{Lineage, Root, Seq};
+use shared::version::{Claim, Lineage, Root, Seq};
 use thiserror::Error;
 use tracing::info;
 
@@ -108,6 +108,8 @@ impl LaneState {
 pub struct Session {
     identity: Identity,
     clock: fn() -> Instant,
+    /// With what this proxy takes over from its own last stream.
+    claim: Option<Claim>,
     /// The control-plane process at the other end, from its Welcome on.
     lineage: Option<Lineage>,
     heartbeat: Duration,
@@ -123,6 +125,7 @@ impl Session {
         Self {
             identity,
             clock,
+            claim: None,
             lineage: None,
             heartbeat: Duration::ZERO,
             config: LaneState::default(),
@@ -150,7 +153,7 @@ impl Session {
                 lineage: lineage.to_bytes(),
                 seq: seq.0,
                 root: writer.root(lane).to_bytes(),
-                refused: wire::refusals(writer, lane, &[]).0,
+                refused: wire::refusals(writer, lane, &[], wire::HELLO_TEXT).0,
                 staged: Vec::new(),
             }));
         }
@@ -163,6 +166,7 @@ impl Session {
             schema: schema::CURRENT,
             capabilities: Vec::new(),
             resume,
+            claim: self.claim.map(Claim::to_bytes).unwrap_or_default(),
         }))
     }
 
@@ -265,6 +269,8 @@ impl Session {
             );
         }
         self.lineage = Some(lineage);
+        // One of an earlier control plane has none.
+        self.claim = welcome.claim[..].try_into().ok().map(Claim);
         self.heartbeat = Duration::from_millis(welcome.heartbeat_ms.into());
         self.settle(writer);
         Ok(())

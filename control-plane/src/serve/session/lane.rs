@@ -8,13 +8,16 @@ use shared::kind::Lane;
 use shared::version::{Lineage, Root, Seq};
 
 use super::Out;
-use crate::serve::message::{Ack, End, Position, Refused, Resume, Start};
+use crate::serve::message::{Ack, End, Position, Resume, Start};
+use crate::serve::refusals::Refusals;
 use crate::store::{Chunks, Frame, LaneState};
 
 /// Unanswered batches of a lane at most.
 pub const WINDOW: usize = 2;
 /// Unanswered chunks of one batch at most: 1 MiB. What is not sent yet is not encoded either.
 pub const CHUNK_WINDOW: usize = 16;
+/// The same of what is encoded for one stream alone, without a slot for a full sync.
+pub(super) const CHUNK_WINDOW_ALONE: usize = 2;
 
 /// What kind of batch something belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +52,7 @@ pub struct Standing {
     /// Root there; `None`: nothing yet.
     pub root: Option<Root>,
     /// What it has and cannot serve, up to 256.
-    pub refused: Arc<[Refused]>,
+    pub refused: Refusals,
     /// How many there are in all.
     pub refused_total: u32,
     /// Its own root differed from the state's, and it has not been brought back yet.
@@ -139,15 +142,15 @@ impl LaneCursor {
     /// Decides how a lane begins (design, "Never back in time", without the barrier).
     pub(super) fn resume(
         &mut self,
-        resume: &Resume,
+        resume: Resume,
         lineage: Lineage,
         state: &LaneState,
         has_slot: bool,
         now: Instant,
     ) -> Start {
         self.progress = now;
-        self.standing.refused_total = resume.refused.len() as u32;
-        self.standing.refused = resume.refused.clone().into();
+        self.standing.refused_total = resume.refused_total;
+        self.standing.refused = resume.refused;
         let Some(root) = resume.root else {
             return self.start_full(has_slot);
         };
@@ -171,13 +174,14 @@ impl LaneCursor {
 
     fn start_full(&mut self, has_slot: bool) -> Start {
         self.needs_full = true;
-        if has_slot { Start::Full } else { Start::Wait }
+        // Endpoints and certificates wait for nobody.
+        if has_slot || self.lane == Lane::Live { Start::Full } else { Start::Wait }
     }
 
     /// Sends what the windows allow.
     pub(super) fn pump(&mut self, state: &LaneState, has_slot: bool, now: Instant, out: &mut Vec<Out>) {
         loop {
-            self.pump_unfinished(out);
+            self.pump_unfinished(has_slot, out);
             let unfinished = self.flights.back().is_some_and(|flight| !flight.complete);
             if unfinished || self.flights.len() >= WINDOW {
                 return;
@@ -194,11 +198,19 @@ impl LaneCursor {
     }
 
     /// Goes on with a batch that has begun.
-    pub(super) fn pump_unfinished(&mut self, out: &mut Vec<Out>) {
+    pub(super) fn pump_unfinished(&mut self, has_slot: bool, out: &mut Vec<Out>) {
+        let lane = self.lane;
         let Some(flight) = self.flights.back_mut().filter(|flight| !flight.complete) else {
             return;
         };
-        while !flight.complete && flight.sent - flight.answered < CHUNK_WINDOW {
+        let window = match (flight.mode, lane) {
+            // Its frames are everybody's.
+            (Mode::Commit, _) => CHUNK_WINDOW,
+            _ if has_slot => CHUNK_WINDOW,
+            (Mode::Full, Lane::Config) => 0,
+            (Mode::Full, Lane::Live) | (Mode::Coalesced, _) => CHUNK_WINDOW_ALONE,
+        };
+        while !flight.complete && flight.sent.saturating_sub(flight.answered) < window {
             let Some(frame) = flight.next() else {
                 break;
             };
@@ -235,7 +247,7 @@ impl LaneCursor {
             // The log has forgotten what came after this cursor.
             self.demand_full();
         }
-        if !has_slot {
+        if !has_slot && self.lane == Lane::Config {
             return None;
         }
         self.needs_full = false;
@@ -252,7 +264,7 @@ impl LaneCursor {
         if ack.staged > 0 {
             return self.answer_chunk(ack.staged as usize, now);
         }
-        self.standing.refused = ack.refused.into();
+        self.standing.refused = ack.refused;
         self.standing.refused_total = ack.refused_total;
         let Some(came) = ack.root else {
             return Err(End::Protocol("expected a root of 16 bytes with an ack".into()));
@@ -337,7 +349,13 @@ impl LaneCursor {
 
     /// Since when an answer is due; `None` when nothing is on the way.
     pub(super) fn waits_since(&self) -> Option<Instant> {
-        (!self.flights.is_empty()).then_some(self.progress)
+        let awaits = |flight: &Flight| flight.complete || flight.sent > flight.answered;
+        self.flights.iter().any(awaits).then_some(self.progress)
+    }
+
+    /// When an answer last brought news.
+    pub(super) fn progress(&self) -> Instant {
+        self.progress
     }
 
     /// Where a proxy is that has read all that was sent; `None` in the middle of a batch.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use prost::Message as _;
+use shared::budget::Budget;
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, ResourceKey};
@@ -14,6 +15,7 @@ use shared::version::{Lineage, Seq};
 
 use super::*;
 use crate::serve::message::{Refused, Resume};
+use crate::serve::refusals::Refusals;
 use crate::store::{Changes, Published, Store};
 
 /// What a proxy has, and what its next Hello says.
@@ -40,7 +42,7 @@ impl Proxy {
                 lineage: has.lineage,
                 seq: has.seq,
                 root: Some(has.snapshot.root()),
-                refused: Vec::new(),
+                ..Resume::default()
             })
         };
         Hello {
@@ -50,6 +52,7 @@ impl Proxy {
             group: "default".into(),
             config: resume(Lane::Config),
             live: resume(Lane::Live),
+            claim: None,
         }
     }
 
@@ -108,7 +111,7 @@ impl Proxy {
             root: Some(has.snapshot.root()),
             staged,
             apply: Duration::from_micros(7),
-            refused: Vec::new(),
+            refused: Refusals::default(),
             refused_total: 0,
         }
     }
@@ -202,7 +205,7 @@ struct Sent {
 impl Link {
     fn open(plane: &Plane, proxy: &Proxy, slot: bool, now: Instant) -> Self {
         let mut link = Self {
-            session: Session::new("default".into(), plane.published.head(), now),
+            session: Session::new("default".into(), plane.published.head(), Claim([7; 16]), now),
             down: VecDeque::new(),
             up: VecDeque::new(),
             sent: BTreeMap::new(),
@@ -429,7 +432,7 @@ fn resume_says_how_it_goes_on() {
     let mut other = reborn(&plane, &mut fastrand::Rng::with_seed(0), now);
     other.commit(entry(Kind::Host, "_", 2), Delta::default(), now);
     assert_eq!(start(&other, &proxy, true), [Start::Full, Start::Full]);
-    assert_eq!(start(&other, &proxy, false), [Start::Wait, Start::Wait]);
+    assert_eq!(start(&other, &proxy, false), [Start::Full, Start::Wait], "LIVE waits for nobody");
     assert_eq!(start(&plane, &Proxy::default(), true), [Start::Full, Start::Full]);
 }
 
@@ -443,13 +446,16 @@ fn a_divergence_is_seen_and_healed() {
         root: Some(Snapshot::default().root()),
         staged: 0,
         apply: Duration::ZERO,
-        refused: Vec::new(),
+        refused: Refusals::default(),
         refused_total: 0,
     };
     let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
     assert!(matches!(actions.reports[..], [Report::Diverged { lane: Lane::Live, .. }]));
     assert!(link.session.standing(Lane::Live).diverged);
-    assert_eq!(actions.slot, Slot::Want);
+    for out in actions.out {
+        link.check(&out, &plane);
+        link.down.push_back(out);
+    }
     settle(&mut plane, &mut link, &mut proxy, now);
     assert!(!link.session.standing(Lane::Live).diverged);
 }
@@ -467,7 +473,7 @@ fn full_syncs_that_do_not_help_end_the_stream() {
             root: Some(Root([round as u8; 16])),
             staged: 0,
             apply: Duration::ZERO,
-            refused: Vec::new(),
+            refused: Refusals::default(),
             refused_total: 0,
         };
         let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
@@ -504,6 +510,64 @@ fn silence_is_told_from_slowness() {
     assert_eq!(link.session.on(Event::Tick, now).end, Some(End::Stalled));
 }
 
+/// LIVE has 40 chunks, CONFIG one.
+fn large(now: Instant) -> Plane {
+    let mut plane = Plane::new(1, now);
+    let up = (0..40).map(|index| {
+        let key = ResourceKey::new(Kind::Endpoints, format!("big/{index}"));
+        Arc::new(Entry::from_body(key, 1, vec![1; 60_000].into()))
+    });
+    let live = Delta { up: up.collect(), removed: Vec::new() };
+    plane.commit(entry(Kind::Host, "_", 1), live, now);
+    plane
+}
+
+fn chunks(link: &Link, wanted: Lane) -> usize {
+    let of_lane = |out: &&Out| matches!(out, Out::Chunk { lane, .. } if *lane == wanted);
+    link.down.iter().filter(of_lane).count()
+}
+
+#[test]
+fn without_a_slot_live_goes_on_and_config_waits() {
+    let now = shared::clock::now();
+    let mut plane = large(now);
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(&plane, &proxy, false, now);
+    let Some(Out::Welcome(welcome)) = link.down.front() else {
+        panic!("expected a welcome first");
+    };
+    let starts: BTreeMap<_, _> = welcome.lanes.iter().map(|(lane, start, _)| (*lane, *start)).collect();
+    assert_eq!((starts[&Lane::Live], starts[&Lane::Config]), (Start::Full, Start::Wait));
+    assert_eq!(chunks(&link, Lane::Live), lane::CHUNK_WINDOW_ALONE);
+    assert!(!link.session.wants_slot, "a proxy that has never answered waits for no slot");
+    while link.deliver_down(&mut proxy) | link.deliver_up(&plane, now) {
+        assert_eq!(chunks(&link, Lane::Config), 0);
+    }
+    assert_eq!(proxy.lanes[&Lane::Live].snapshot.len(), 40);
+    assert!(link.session.wants_slot);
+    settle(&mut plane, &mut link, &mut proxy, now);
+}
+
+#[test]
+fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
+    let now = shared::clock::now();
+    let mut plane = large(now);
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(&plane, &proxy, true, now);
+    assert_eq!(chunks(&link, Lane::Live), CHUNK_WINDOW);
+    assert_eq!(link.session.deadline(), now + SLOT);
+    assert_eq!(link.session.on(Event::Tick, now + SLOT).slot, Slot::Release);
+    assert!(!link.session.wants_slot, "it asks again when the proxy answers");
+
+    let later = now + 3 * SLOT;
+    assert!(link.deliver_down(&mut proxy) && link.deliver_down(&mut proxy), "the welcome, a chunk");
+    link.deliver_up(&plane, later);
+    assert!(link.session.wants_slot);
+    link.on(Event::Slot, &plane, later);
+    assert_eq!(link.session.deadline(), later + SLOT);
+    settle(&mut plane, &mut link, &mut proxy, later);
+}
+
 #[test]
 fn a_stream_begins_with_a_hello_of_its_group_in_time() {
     let now = shared::clock::now();
@@ -512,7 +576,7 @@ fn a_stream_begins_with_a_hello_of_its_group_in_time() {
         plane.commit(entry(Kind::Host, "_", 1), Delta::default(), now);
         plane
     };
-    let open = || Session::new("default".into(), plane.published.head(), now);
+    let open = || Session::new("default".into(), plane.published.head(), Claim([7; 16]), now);
     assert_eq!(open().on(Event::Tick, now + HELLO).end, Some(End::Silent));
     let early = open().on(Event::Message(ProxyMessage::Status), now).end;
     assert!(matches!(early, Some(End::Protocol(_))));
@@ -532,10 +596,10 @@ fn what_a_proxy_refuses_is_on_record() {
     let (plane, _, mut link, now) = in_sync();
     let refused = Refused {
         kind: Kind::Host,
-        key: "_".to_owned(),
+        key: "_".into(),
         version: shared::version::Version::default(),
         code: "invalid",
-        reason: "odd".to_owned(),
+        reason: "odd".into(),
         serving_last_good: false,
     };
     let ack = Ack {
@@ -544,7 +608,7 @@ fn what_a_proxy_refuses_is_on_record() {
         root: Some(plane.published.head().config.root),
         staged: 0,
         apply: Duration::ZERO,
-        refused: vec![refused.clone()],
+        refused: Refusals::keep([refused.clone()].into_iter(), &Budget::new(1 << 10)),
         refused_total: 300,
     };
     link.on(Event::Message(ProxyMessage::Ack(ack)), &plane, now);

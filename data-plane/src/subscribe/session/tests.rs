@@ -107,6 +107,7 @@ impl Model {
             heartbeat_ms: 5000,
             status_interval_ms: 0,
             lanes,
+            claim: Bytes::new(),
         }));
         self.stream = Some(stream);
     }

@@ -15,6 +15,10 @@ use crate::table::apply::Code;
 const REFUSALS: usize = 256;
 /// Bytes of a refusal's reason, at most.
 const REASON: usize = 1024;
+/// Bytes of refusals of one lane in an answer. A control plane keeps 32 KiB, and takes messages of 256 KiB.
+const ACK_TEXT: usize = 64 * 1024;
+/// The same in a Hello, which may have 64 KiB in all.
+pub(super) const HELLO_TEXT: usize = 24 * 1024;
 
 pub(super) fn message(message: FromProxy) -> config::ProxyMessage {
     config::ProxyMessage { message: Some(message) }
@@ -37,7 +41,7 @@ pub(super) fn ack(
     corrupt: &[config::Refusal],
     writer: &Writer,
 ) -> config::ProxyMessage {
-    let (refused, refused_total) = refusals(writer, lane, corrupt);
+    let (refused, refused_total) = refusals(writer, lane, corrupt, ACK_TEXT);
     message(FromProxy::Ack(config::Ack {
         lane: lane.to_wire(),
         seq: seq.0,
@@ -50,27 +54,38 @@ pub(super) fn ack(
 }
 
 /// What the proxy cannot serve on a lane, by kind and key, and how many that are in all. What came corrupt is first.
+/// `most` bytes of them are told.
 pub(super) fn refusals(
     writer: &Writer,
     lane: Lane,
     corrupt: &[config::Refusal],
+    most: usize,
 ) -> (Vec<config::Refusal>, u32) {
-    let mut told = corrupt.to_vec();
-    let mut total = told.len();
+    let mut size = 0;
+    let mut fits = |refusal: &config::Refusal| {
+        // With tags, lengths, version and code.
+        size += refusal.key.len() + refusal.reason.len() + 48;
+        size <= most
+    };
+    let mut told: Vec<_> = corrupt.iter().take(REFUSALS).take_while(|it| fits(it)).cloned().collect();
+    let mut total = corrupt.len();
     for (key, refused) in writer.refused(lane) {
         total += 1;
-        if told.len() < REFUSALS {
-            told.push(config::Refusal {
-                kind: key.kind.to_wire(),
-                key: key.key.to_string(),
-                version: refused.version.to_bytes(),
-                code: code(refused.code),
-                reason: cut(&refused.reason),
-                serving_last_good: refused.serving_last_good,
-            });
+        if told.len() >= REFUSALS {
+            continue;
+        }
+        let refusal = config::Refusal {
+            kind: key.kind.to_wire(),
+            key: key.key.to_string(),
+            version: refused.version.to_bytes(),
+            code: code(refused.code),
+            reason: cut(&refused.reason),
+            serving_last_good: refused.serving_last_good,
+        };
+        if fits(&refusal) {
+            told.push(refusal);
         }
     }
-    told.truncate(REFUSALS);
     (told, u32::try_from(total).unwrap_or(u32::MAX))
 }
 

@@ -1,0 +1,153 @@
+//! Who is let in on the stream's address, and for how long without a call.
+//!
+//! **Invariant:** a connection without a call never keeps out one with: where there are too many, the one that has waited
+//! longest goes. No error of accept ends the server, and none makes it spin.
+
+mod guest;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::Stream;
+use shared::budget::{Budget, Held, Peers};
+use shared::clock;
+use shared::telemetry::Seldom;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tonic::{Request, Status};
+use tracing::warn;
+
+pub use guest::{Call, Caller, Guest};
+
+use super::limits::Limits;
+use guest::State;
+
+/// How long to wait after a failed accept when there is nobody to send away.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(1);
+
+/// Everybody who was let in. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct Door(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limits: Limits,
+    places: Budget,
+    peers: Peers,
+    numbers: AtomicU64,
+    /// Those without a call, by since when (and a number, where two came at once).
+    waiting: Mutex<BTreeMap<(Instant, u64), Arc<State>>>,
+}
+
+/// Notes that a call begins on its connection; goes before every service.
+#[allow(clippy::result_large_err, clippy::unnecessary_wraps, reason = "the shape of an interceptor")]
+pub(super) fn begin(mut request: Request<()>) -> Result<Request<()>, Status> {
+    if let Some(call) = request.extensions().get::<Caller>().map(Caller::call) {
+        request.extensions_mut().insert(Arc::new(call));
+    }
+    Ok(request)
+}
+
+/// The call that a request is: who answers for longer than one message keeps it for so long.
+pub fn call<T>(request: &Request<T>) -> Option<Arc<Call>> {
+    request.extensions().get::<Arc<Call>>().cloned()
+}
+
+impl Door {
+    /// With nobody behind it.
+    pub fn new(limits: Limits) -> Self {
+        Self(Arc::new(Inner {
+            limits,
+            places: Budget::new(limits.connections),
+            peers: Peers::new(limits.per_peer),
+            numbers: AtomicU64::new(0),
+            waiting: Mutex::default(),
+        }))
+    }
+
+    /// What it holds them to.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.0.places.used()
+    }
+
+    /// Those who are let in, for ever.
+    pub(super) fn guests(
+        self,
+        listener: TcpListener,
+    ) -> impl Stream<Item = Result<Guest, Infallible>> + Send {
+        let warning = Seldom::new(WARNINGS);
+        futures::stream::unfold((self, listener, warning), async |(door, listener, mut warning)| {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => match door.admit(stream, address) {
+                        Ok(guest) => return Some((Ok(guest), (door, listener, warning))),
+                        Err(why) => {
+                            if let Some(before) = warning.now(clock::now()) {
+                                warn!(%address, before, "a connection is refused: {why}");
+                            }
+                        }
+                    },
+                    Err(error) if concerns_one(&error) => {}
+                    Err(error) => {
+                        if let Some(before) = warning.now(clock::now()) {
+                            warn!(%error, before, open = door.open(), "accept failed");
+                        }
+                        // Out of descriptors or memory: who has waited longest makes room, which takes a moment.
+                        drop(door.send_away());
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        })
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Result<Guest, String> {
+        let limits = &self.0.limits;
+        let Some(at_peer) = self.0.peers.enter(peer.ip()) else {
+            return Err(format!("its address has {} (--max-connections-per-peer)", limits.per_peer));
+        };
+        let Some(place) = self.0.places.take(1).or_else(|| self.send_away()) else {
+            return Err(format!("all {} connections are in use (--max-connections)", limits.connections));
+        };
+        // A small message is not held back for the next one.
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let number = self.0.numbers.fetch_add(1, Ordering::Relaxed);
+        Ok(Guest::new(stream, State::new(self.clone(), number, peer, place), at_peer))
+    }
+
+    /// Closes the connection that has waited longest, whose place is free then. `None`: all have calls.
+    fn send_away(&self) -> Option<Held> {
+        loop {
+            let (_, longest) = self.waiting().pop_first()?;
+            // Where it went by itself a moment ago, its place went with it.
+            if let Some(place) = longest.close() {
+                return Some(place);
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<(Instant, u64), Arc<State>>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether only the connection that was to be accepted is broken.
+fn concerns_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
+}
+
+#[cfg(test)]
+mod tests;

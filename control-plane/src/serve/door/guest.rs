@@ -1,0 +1,215 @@
+//! One connection: read and written as ever, but gone when its time without a call is over, or when its place is needed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::task::AtomicWaker;
+use shared::budget::{Held, Place};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tonic::transport::server::Connected;
+
+use super::Door;
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Guest {
+    stream: TcpStream,
+    state: Arc<State>,
+    timer: Pin<Box<Sleep>>,
+    _at_peer: Place,
+}
+
+/// Who calls: what a call's handler sees of its connection.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    state: Arc<State>,
+}
+
+/// A call under way. As long as one is, its connection is not idle.
+#[derive(Debug)]
+pub struct Call {
+    state: Arc<State>,
+}
+
+/// What a connection and its calls share.
+#[derive(Debug)]
+pub(super) struct State {
+    door: Door,
+    number: u64,
+    peer: SocketAddr,
+    closed: AtomicBool,
+    reader: AtomicWaker,
+    calls: Mutex<Calls>,
+    /// Until somebody else gets it.
+    place: Mutex<Option<Held>>,
+}
+
+#[derive(Debug)]
+struct Calls {
+    open: usize,
+    /// Since when there is none.
+    since: Instant,
+    /// How long that may last.
+    patience: Duration,
+    /// The connection is no more; handlers of its calls may live on for a moment.
+    gone: bool,
+}
+
+impl State {
+    pub(super) fn new(door: Door, number: u64, peer: SocketAddr, place: Held) -> Arc<Self> {
+        let calls = Calls { open: 0, since: Instant::now(), patience: door.0.limits.first_call, gone: false };
+        let since = calls.since;
+        let state = Arc::new(Self {
+            number,
+            peer,
+            closed: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+            calls: Mutex::new(calls),
+            place: Mutex::new(Some(place)),
+            door,
+        });
+        state.door.waiting().insert((since, number), Arc::clone(&state));
+        state
+    }
+
+    /// Has the connection end at its next read, which is now. Its place is free for another one; `None`: it was already.
+    pub(super) fn close(&self) -> Option<Held> {
+        self.closed.store(true, Ordering::Release);
+        self.reader.wake();
+        self.leave()
+    }
+
+    fn leave(&self) -> Option<Held> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Until when there may be no call; `None`: there is one.
+    fn deadline(&self) -> Option<Instant> {
+        let calls = self.calls();
+        (calls.open == 0).then_some(calls.since + calls.patience)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Guest {
+    pub(super) fn new(stream: TcpStream, state: Arc<State>, at_peer: Place) -> Self {
+        let timer = Box::pin(tokio::time::sleep(state.door.0.limits.first_call));
+        Self { stream, state, timer, _at_peer: at_peer }
+    }
+
+    /// An error where the connection is to end.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.state.closed.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let next = match self.state.deadline() {
+                Some(deadline) if deadline <= Instant::now() => return Err(io::ErrorKind::TimedOut.into()),
+                Some(deadline) => deadline,
+                None => Instant::now() + self.state.door.0.limits.idle,
+            };
+            self.timer.as_mut().reset(next);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let state = &self.state;
+        let mut calls = state.calls();
+        calls.gone = true;
+        state.door.waiting().remove(&(calls.since, state.number));
+        drop(calls);
+        state.leave();
+    }
+}
+
+impl Caller {
+    /// Where it calls from.
+    pub fn address(&self) -> SocketAddr {
+        self.state.peer
+    }
+
+    /// Begins a call.
+    pub fn call(&self) -> Call {
+        let state = Arc::clone(&self.state);
+        let mut calls = state.calls();
+        calls.open += 1;
+        if calls.open == 1 {
+            state.door.waiting().remove(&(calls.since, state.number));
+        }
+        drop(calls);
+        Call { state }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let state = &self.state;
+        let mut calls = state.calls();
+        calls.open -= 1;
+        if calls.open == 0 && !calls.gone {
+            calls.since = Instant::now();
+            calls.patience = state.door.0.limits.idle;
+            state.door.waiting().insert((calls.since, state.number), Arc::clone(state));
+        }
+    }
+}
+
+impl Connected for Guest {
+    type ConnectInfo = Caller;
+
+    fn connect_info(&self) -> Caller {
+        Caller { state: Arc::clone(&self.state) }
+    }
+}
+
+impl AsyncRead for Guest {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Before the look at what it is woken for, so that nothing falls between.
+        self.state.reader.register(cx.waker());
+        self.check(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Guest {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

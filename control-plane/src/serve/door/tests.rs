@@ -1,0 +1,100 @@
+use std::pin::pin;
+
+use futures::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tonic::transport::server::Connected as _;
+
+use super::*;
+
+fn limits() -> Limits {
+    Limits { connections: 2, ..Limits::within(1 << 30, 1 << 20) }
+}
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// How the connection of a guest ends who only reads.
+async fn ends(guest: &mut Guest) -> io::ErrorKind {
+    guest.read_u8().await.unwrap_err().kind()
+}
+
+#[tokio::test]
+async fn who_has_waited_longest_without_a_call_makes_room() {
+    let (listener, address) = listener().await;
+    let door = Door::new(limits());
+    let mut guests = pin!(door.clone().guests(listener));
+    let mut clients = Vec::new();
+    let mut next = async || {
+        clients.push(TcpStream::connect(address).await.unwrap());
+        guests.next().await.unwrap().unwrap()
+    };
+    let (mut first, mut second) = (next().await, next().await);
+    let call = first.connect_info().call();
+    // The second is the only one without a call.
+    let third = next().await;
+    assert_eq!(ends(&mut second).await, io::ErrorKind::ConnectionAborted);
+    drop(second);
+    assert_eq!(door.open(), 2);
+    let other_call = third.connect_info().call();
+    // Nobody waits any more: whoever comes is refused, and takes nothing.
+    clients.push(TcpStream::connect(address).await.unwrap());
+    let mut refused = clients.pop().unwrap();
+    let mut byte = [0];
+    tokio::select! {
+        _ = guests.next() => panic!("it was let in"),
+        read = refused.read(&mut byte) => assert!(read.is_err() || read.unwrap() == 0),
+    }
+    assert_eq!(door.open(), 2);
+    drop(call);
+    clients.push(TcpStream::connect(address).await.unwrap());
+    let _fourth = guests.next().await.unwrap().unwrap();
+    assert_eq!(ends(&mut first).await, io::ErrorKind::ConnectionAborted);
+    drop((first, third, other_call));
+    assert_eq!(door.open(), 1);
+    assert_eq!(door.waiting().len(), 1, "who is gone is not remembered");
+}
+
+#[tokio::test]
+async fn a_call_that_outlives_its_connection_leaves_nothing_behind() {
+    let (listener, address) = listener().await;
+    let door = Door::new(limits());
+    let mut guests = pin!(door.clone().guests(listener));
+    let _client = TcpStream::connect(address).await.unwrap();
+    let guest = guests.next().await.unwrap().unwrap();
+    let call = guest.connect_info().call();
+    drop(guest);
+    assert_eq!(door.open(), 0);
+    drop(call);
+    assert!(door.waiting().is_empty());
+}
+
+/// Time stands still but for timers.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_call_has_its_time() {
+    let (listener, address) = listener().await;
+    let limits = limits();
+    let door = Door::new(limits);
+    let mut guests = pin!(door.clone().guests(listener));
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut guest = guests.next().await.unwrap().unwrap();
+    let begun = Instant::now();
+    assert_eq!(ends(&mut guest).await, io::ErrorKind::TimedOut);
+    assert_eq!(begun.elapsed().as_secs(), limits.first_call.as_secs());
+    drop(guest);
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut guest = guests.next().await.unwrap().unwrap();
+    let call = guest.connect_info().call();
+    tokio::time::sleep(10 * limits.idle).await;
+    client.write_u8(7).await.unwrap();
+    assert_eq!(guest.read_u8().await.unwrap(), 7, "with a call there is no limit");
+    drop(call);
+    let begun = Instant::now();
+    assert_eq!(ends(&mut guest).await, io::ErrorKind::TimedOut);
+    let waited = begun.elapsed();
+    assert!(waited >= limits.idle && waited < 2 * limits.idle, "{waited:?}");
+}
