@@ -32,6 +32,10 @@ impl Severity {
     }
 }
 
+/// Bytes of a field's path, and of a reason, at most.
+const FIELD_MAX: usize = 512;
+const REASON_MAX: usize = 1024;
+
 /// What is wrong with a field of an object: a [`Problem`] without the object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fault {
@@ -46,7 +50,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of a field.
     pub fn new(severity: Severity, field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { severity, field: field.into(), reason: reason.into() }
+        Self { severity, field: told(field.into(), FIELD_MAX), reason: told(reason.into(), REASON_MAX) }
     }
 }
 
@@ -73,6 +77,34 @@ impl fmt::Display for Subject {
             Self::File(path) => write!(f, "file {}", path.escape_debug()),
         }
     }
+}
+
+/// A text that tenants wrote parts of: on one line, not longer than `most`, and without the password of a URL.
+fn told(text: String, most: usize) -> String {
+    let is_clean = text.len() <= most && !text.contains(char::is_control) && !text.contains("://");
+    if is_clean {
+        return text;
+    }
+    let mut kept = String::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once("://") {
+        kept.push_str(before);
+        kept.push_str("://");
+        // RFC 3986 3.2.1: what stands before the last @ of an authority.
+        let end = after.find(['/', '?', '#', '"', ' ']).unwrap_or(after.len());
+        let host = after[..end].rfind('@').map_or(0, |at| at + 1);
+        if host > 0 {
+            kept.push_str("...@");
+        }
+        rest = &after[host..];
+    }
+    kept.push_str(rest);
+    let mut kept = kept.replace(char::is_control, " ");
+    if kept.len() > most {
+        kept.truncate(kept.floor_char_boundary(most - 3));
+        kept.push_str("...");
+    }
+    kept
 }
 
 /// One thing that the owner of an object should know.
@@ -154,5 +186,27 @@ mod tests {
         assert_eq!(faults[0].field, "99");
         assert_eq!(faults[9].reason, "91 more like these are not listed");
         assert_eq!(bounded((0..10).map(fault).collect(), 10).len(), 10);
+    }
+
+    fn reason(text: &str) -> String {
+        Fault::new(Severity::Warning, "", text).reason
+    }
+
+    #[test]
+    fn a_tenants_text_is_short_and_on_one_line() {
+        let long = reason(&"ä".repeat(200_000));
+        assert!(long.len() <= REASON_MAX && long.ends_with("..."));
+        assert_eq!(reason("a\nb\u{1b}[2Jc"), "a b [2Jc");
+        assert_eq!(Fault::new(Severity::Warning, "x".repeat(9_999), "").field.len(), FIELD_MAX);
+    }
+
+    #[test]
+    fn the_password_of_a_url_is_not_told() {
+        assert_eq!(
+            reason("expected a host, got \"http://user:pa@ss@a.test/b@c\""),
+            "expected a host, got \"http://...@a.test/b@c\""
+        );
+        assert_eq!(reason("http://a.test, ftp://u@b?x=y@z"), "http://a.test, ftp://...@b?x=y@z");
+        assert_eq!(reason("://"), "://");
     }
 }

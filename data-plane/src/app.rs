@@ -223,7 +223,7 @@ impl Running {
 
 /// Makes the folder. What is in it is not read or written yet.
 fn prepare(dir: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(dir)
+    shared::private::folder(dir)
 }
 
 /// Raises the limit of open files as far as it goes. Gives those that connections may have.

@@ -22,6 +22,7 @@ pub mod name;
 pub mod pattern;
 pub mod pem;
 pub mod policy;
+pub mod private;
 pub mod proto;
 pub mod resource;
 pub mod schema;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use shared::private;
 
 use super::folder::Path;
 use crate::event::{Event, Hold, HoldRequest};
@@ -128,9 +129,9 @@ fn read(path: &FilePath) -> Result<(Path, Hold), String> {
 
 /// Writes a whole file or none, and returns when it is on the disk.
 fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    private::folder(folder)?;
     let draft = folder.join(format!(".{name}.tmp"));
-    let mut file = File::create(&draft)?;
+    let mut file = private::file(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     drop(file);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use shared::private;
 use shared::snapshot::Snapshot;
 use tracing::warn;
 
@@ -48,7 +49,7 @@ impl Journal {
     /// # Errors
     /// Where the folder cannot be made, or the file not read.
     pub fn open(dir: &Path) -> io::Result<(Self, History)> {
-        fs::create_dir_all(dir)?;
+        private::folder(dir)?;
         let path = dir.join(FILE);
         let (history, is_whole) = match fs::read(&path) {
             Ok(bytes) => record::read_all(&bytes),
@@ -123,7 +124,7 @@ impl Writer {
     /// Beside the file, then into its place: a crash leaves the old one or the new one.
     fn write_anew(&mut self, history: &History) -> io::Result<()> {
         let beside = self.path.with_extension("new");
-        let mut file = io::BufWriter::new(File::create(&beside)?);
+        let mut file = io::BufWriter::new(private::file(&beside)?);
         let mut size = 0;
         for record in record::write_all(history) {
             file.write_all(&record)?;

@@ -53,3 +53,23 @@ fn raw_configuration_is_not_told() {
         "ConfigMap ingress-nginx/ingress-nginx-controller: http-snippet changed, ssl-redirect true -> false"
     );
 }
+
+#[test]
+fn values_that_may_hold_a_credential_are_not_told() {
+    let mut world = World::default();
+    world.apply(web("one"));
+    for name in
+        ["auth-url", "auth-signin", "auth-realm", "canary-by-header-value", "canary-weigth", "x-of-tomorrow"]
+    {
+        for text in ["http://user:hunter1@a.test", "http://user:hunter2@a.test"] {
+            let commit = world.apply(web("one").annotation(name, text));
+            assert!(!commit.cause.contains("hunter"), "{}", commit.cause);
+        }
+    }
+    let keys = ["ssl-session-ticket-key", "global-auth-url", "proxy-set-headers", "of-tomorrow"];
+    for text in ["hunter1", "hunter2"] {
+        let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), json!(text))).collect();
+        let commit = world.apply(configmap(data.into()));
+        assert!(!commit.cause.contains("hunter"), "{}", commit.cause);
+    }
+}
