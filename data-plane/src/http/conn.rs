@@ -72,3 +72,6 @@ async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
         Session::new(server, Box::new(stream), peer, false).run().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,3 +78,40 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number that is changed by mistake is seen here; one that is added has to be said.
+    #[test]
+    fn every_limit_has_the_default_that_is_documented() {
+        let second = Duration::from_secs;
+        let Limits {
+            handshake,
+            head,
+            idle,
+            requests,
+            client_body,
+            client_send,
+            timeouts,
+            sizes,
+            body_rate,
+            body_grace,
+            idle_upstreams,
+            upstream_idle,
+            linger,
+            discard,
+            discard_pause,
+        } = Limits::default();
+        assert_eq!((handshake, head, idle), (second(10), second(10), second(75)), "docs/adr/003-budgets.md");
+        assert_eq!((client_body, client_send), (second(60), second(60)), "client-body-timeout, send_timeout");
+        assert_eq!((requests, body_rate, body_grace), (1_000, 240, second(30)), "keep-alive-requests");
+        let Timeouts { connect, send, read, tries } = timeouts;
+        assert_eq!((connect, send, read, tries), (second(5), second(60), second(60), 3), "proxy-*-timeout");
+        assert_eq!(sizes, Sizes { body: 1_048_576, buffer: 16_384, buffering: true }, "proxy-body-size");
+        assert_eq!((idle_upstreams, upstream_idle), (1_250, second(60)), "upstream-keepalive-*");
+        assert_eq!((linger, discard, discard_pause), (second(1), second(30), second(5)), "lingering_*");
+        assert_eq!(Limits::of_connections(8).idle_upstreams, 320, "upstream-keepalive-connections");
+    }
+}

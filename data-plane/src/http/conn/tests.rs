@@ -1,0 +1,113 @@
+//! Every time that a connection may take, with its default, on a clock that moves when it is told to.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::*;
+use crate::local::Local;
+use crate::table::Writer;
+
+struct Fixture {
+    server: Rc<Server>,
+    start: Instant,
+    _writer: Writer,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let writer = Writer::new();
+        let tables = Arc::clone(writer.tables());
+        let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+        let local = Local::for_tests();
+        let start = local.timers.now();
+        Self { server: Rc::new(Server::new(local, &tables, tls)), start, _writer: writer }
+    }
+
+    /// So long after the beginning.
+    fn at(&self, seconds: f64) {
+        self.server.local.timers.tick(self.start + Duration::from_secs_f64(seconds));
+    }
+
+    fn peer(scheme: Scheme) -> Peer {
+        Peer::new(([127, 0, 0, 1], 1).into(), scheme, 80)
+    }
+
+    /// A connection of plain HTTP, and its client's end.
+    fn connection(&self) -> (Pin<Box<dyn Future<Output = bool>>>, DuplexStream) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let session = Session::new(Rc::clone(&self.server), near, Self::peer(Scheme::Http), false);
+        (Box::pin(async move { session.run().await.is_none() }), far)
+    }
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test]
+async fn a_client_that_says_nothing_has_ten_seconds() {
+    let fixture = Fixture::new();
+    let (mut connection, _client) = fixture.connection();
+    for (at, over) in [(0.0, false), (9.9, false), (10.2, true)] {
+        fixture.at(at);
+        assert_eq!(poll!(&mut connection).is_ready(), over, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_ten_seconds_in_all_however_it_dribbles_in() {
+    let fixture = Fixture::new();
+    let (mut connection, mut client) = fixture.connection();
+    for (number, byte) in REQUEST.iter().enumerate() {
+        let at = number as f64;
+        fixture.at(at);
+        let over = poll!(&mut connection).is_ready();
+        assert_eq!(over, at >= 11.0, "{at}");
+        if over {
+            return;
+        }
+        client.write_all(&[*byte]).await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+    }
+    panic!("it was waited for");
+}
+
+#[tokio::test]
+async fn a_connection_may_be_idle_for_75_seconds() {
+    let fixture = Fixture::new();
+    let (mut connection, mut client) = fixture.connection();
+    for round in [0.0, 70.0] {
+        fixture.at(round);
+        client.write_all(REQUEST).await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+        let mut answer = vec![0; 4096];
+        let count = client.read(&mut answer).await.unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 404 "));
+    }
+    for (at, over) in [(80.0, false), (144.9, false), (145.2, true)] {
+        fixture.at(at);
+        assert_eq!(poll!(&mut connection).is_ready(), over, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_tls_handshake_has_ten_seconds_in_all() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for begun in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
+        let fixture = Fixture::new();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection =
+            Box::pin(serve(Rc::clone(&fixture.server), stream, Fixture::peer(Scheme::Https)));
+        assert!(poll!(&mut connection).is_pending());
+        client.writable().await.unwrap();
+        assert_eq!(client.try_write(begun).unwrap(), begun.len());
+        for (at, over) in [(5.0, false), (9.9, false), (10.2, true)] {
+            fixture.at(at);
+            tokio::task::yield_now().await;
+            assert_eq!(poll!(&mut connection).is_ready(), over, "{at} {begun:?}");
+        }
+    }
+}
