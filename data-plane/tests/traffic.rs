@@ -18,5 +18,7 @@ mod log;
 mod retries;
 #[path = "traffic/routes.rs"]
 mod routes;
+#[path = "traffic/timeouts.rs"]
+mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;

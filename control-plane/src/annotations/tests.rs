@@ -11,6 +11,12 @@ fn all(annotations: &[(&str, &str)]) -> Parsed {
     read(&ObjectName::new("default", "web"), &annotations)
 }
 
+/// What annotations ask of the paths, and how many faults they have.
+pub(super) fn location(annotations: &[(&str, &str)]) -> (LocationPolicy, usize) {
+    let parsed = all(annotations);
+    (parsed.serving.location, parsed.faults.len())
+}
+
 fn severities(parsed: &Parsed) -> Vec<Severity> {
     parsed.faults.iter().map(|fault| fault.severity).collect()
 }

@@ -6,7 +6,7 @@ use super::value::SECONDS;
 /// `proxy-connect-timeout`.
 pub(crate) static CONNECT: Row = Row {
     name: "proxy-connect-timeout",
-    value: &Of(SECONDS, Act::Differs { unless: |it| *it == 5, without: "5 seconds count" }),
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_connect_timeout = Some(it))),
     default: "5",
     doc: "Seconds to connect to an endpoint",
     ..Row::NEW
@@ -15,7 +15,7 @@ pub(crate) static CONNECT: Row = Row {
 /// `proxy-read-timeout`.
 pub(crate) static READ: Row = Row {
     name: "proxy-read-timeout",
-    value: &Of(SECONDS, Act::Differs { unless: |it| *it == 60, without: "60 seconds count" }),
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_read_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two reads from an endpoint",
     ..Row::NEW
@@ -24,10 +24,38 @@ pub(crate) static READ: Row = Row {
 /// `proxy-send-timeout`.
 pub(crate) static SEND: Row = Row {
     name: "proxy-send-timeout",
-    value: &Of(SECONDS, Act::Differs { unless: |it| *it == 60, without: "60 seconds count" }),
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_send_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two writes to an endpoint",
     ..Row::NEW
 };
 
 pub(super) static ROWS: &[&Row] = &[&CONNECT, &READ, &SEND];
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+
+    #[test]
+    fn times_are_seconds_without_a_unit() {
+        let said = location(&[
+            ("proxy-connect-timeout", "7"),
+            ("proxy-read-timeout", "0"),
+            ("proxy-send-timeout", "+3600"),
+        ]);
+        let expected = LocationPolicy {
+            proxy_connect_timeout: Some(7),
+            proxy_read_timeout: Some(0),
+            proxy_send_timeout: Some(3600),
+            ..LocationPolicy::default()
+        };
+        assert_eq!(said, (expected, 0));
+        for text in ["60s", "-1", "1.5", "", "99999999999"] {
+            let faults = usize::from(!text.is_empty());
+            let said = location(&[("proxy-read-timeout", text)]);
+            assert_eq!(said, (LocationPolicy::default(), faults), "{text:?} falls back");
+        }
+    }
+}

@@ -5,17 +5,21 @@
 //! fields are replaced as a whole; a field is judged without looking at another feature's.
 
 pub mod redirect;
+pub mod timeouts;
 
 use shared::policy::LocationPolicy;
 use thiserror::Error;
 
 use redirect::Redirect;
+use timeouts::Said;
 
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Where plain requests are sent.
     pub redirect: Redirect,
+    /// How long endpoints have.
+    pub timeouts: Said,
 }
 
 /// Why a policy cannot be served.
@@ -34,7 +38,7 @@ impl Policy {
     /// # Errors
     /// Where a field cannot be served as it is said.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        Ok(Self { redirect: Redirect::compile(said)? })
+        Ok(Self { redirect: Redirect::compile(said)?, timeouts: Said::compile(said) })
     }
 }
 

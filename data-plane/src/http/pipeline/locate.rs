@@ -66,6 +66,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         Found::Location { entry, target, has_tls } => {
             exchange.target = target;
             exchange.has_tls = has_tls;
+            exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
             // Before any redirect.
             let denied = matches!(entry.action, Action::Denied(_));
             *exchange.location = Some(entry);

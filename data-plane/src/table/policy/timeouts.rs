@@ -1,0 +1,56 @@
+//! Times towards endpoints (ingress-nginx behaviour, annotations.md 5.5).
+
+use std::time::Duration;
+
+use shared::policy::LocationPolicy;
+
+use crate::table::Timeouts;
+
+/// The times that a location or the fleet says; the rest is the worker's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Said {
+    connect: Option<Duration>,
+    send: Option<Duration>,
+    read: Option<Duration>,
+}
+
+impl Said {
+    pub(super) fn compile(said: &LocationPolicy) -> Self {
+        let time = |seconds: Option<u32>| seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        Self {
+            connect: time(said.proxy_connect_timeout),
+            send: time(said.proxy_send_timeout),
+            read: time(said.proxy_read_timeout),
+        }
+    }
+
+    /// These, over those of the worker.
+    pub fn over(&self, worker: Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(worker.connect),
+            send: self.send.unwrap_or(worker.send),
+            read: self.read.unwrap_or(worker.read),
+            ..worker
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_is_laid_over_its_own() {
+        let seconds = Duration::from_secs;
+        let worker =
+            Timeouts { connect: seconds(1), send: seconds(2), read: seconds(3), ..Timeouts::default() };
+        let over = |said: LocationPolicy| Said::compile(&said).over(worker);
+        assert_eq!(over(LocationPolicy::default()), worker);
+        let said = LocationPolicy { proxy_connect_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(said), Timeouts { connect: seconds(9), ..worker });
+        let said = LocationPolicy { proxy_send_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(said), Timeouts { send: seconds(9), ..worker });
+        let said = LocationPolicy { proxy_read_timeout: Some(0), ..LocationPolicy::default() };
+        assert_eq!(over(said), Timeouts { read: seconds(0), ..worker });
+    }
+}
