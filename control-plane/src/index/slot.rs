@@ -260,9 +260,13 @@ impl Slot {
         }
         let is_void = match &self.present {
             Present::Deleted | Present::Fine(_) => true,
-            // Of an object that had the same name.
+            // Of an object that had the same name; or overtaken by a good version that nobody asks for, which a process
+            // that starts now would not know of: it would serve what is on record.
             Present::Faulty(..) | Present::Broken { .. } => {
-                self.record.as_ref().is_some_and(|(object, _)| !self.is_of(object))
+                self.record.as_ref().is_some_and(|(object, _)| {
+                    let is_overtaken = self.good.as_ref().is_some_and(|good| !is_same(good, object));
+                    !self.is_of(object) || (!is_rejected && is_overtaken)
+                })
             }
             // The object may be on its way.
             Present::Unknown | Present::Unchecked(_) => false,

@@ -290,3 +290,22 @@ fn complete_lists_do_not_end_the_holds_of_what_is_there() {
         assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
     }
 }
+
+#[test]
+fn a_good_version_of_somebody_else_s_ends_the_hold_even_unseen() {
+    let mut world = World::default();
+    world.apply(good());
+    let commit = world.events([broken("")]);
+    assert_eq!(commit.holds, write(good()));
+    world.events([held(good())]);
+    // Within one commit it is good and not ours, and then unreadable again.
+    let foreign =
+        good().with(|it| it["metadata"]["annotations"]["kubernetes.io/ingress.class"] = json!("other"));
+    let commit = world.events([applied(foreign), broken("")]);
+    assert_eq!(commit.holds, erase(), "a process that starts now would serve what is on record");
+    assert_eq!(world.routes(), Vec::<String>::new());
+    world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
+    let mut fresh = World::default();
+    fresh.events([broken("")]);
+    assert_eq!(fresh.config.root(), world.config.root());
+}
