@@ -88,6 +88,11 @@ fn keeps_out(key: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use shared::policy::LocationPolicy;
+
     use super::*;
 
     fn compiled(data: &[(&str, &str)]) -> (Settings, Vec<Fault>) {
@@ -185,5 +190,49 @@ mod tests {
         use Severity::{Unsupported, Warning};
         let severities: Vec<_> = faults.iter().map(|fault| fault.severity).collect();
         assert_eq!(severities, [Unsupported, Warning, Warning, Unsupported, Unsupported]);
+    }
+
+    /// Keys that are honoured and say something of locations, each with its row.
+    fn of_locations() -> Vec<(&'static str, &'static Row)> {
+        let rows = table::ROWS.iter().filter_map(|(key, status)| match status {
+            Status::Default(row) if annotations::table::find(row.name).is_some() => Some((*key, *row)),
+            _ => None,
+        });
+        let is_honoured = |row: &Row| row.value.status() == annotations::row::Status::Honoured;
+        rows.filter(|(_, row)| is_honoured(row) && row.needs.is_none()).collect()
+    }
+
+    /// What one row says of locations where this is its text.
+    fn alone(row: &'static Row, text: &str) -> LocationPolicy {
+        match row.value.read(text).filter(|_| !text.is_empty()) {
+            Some(_) => annotations::default(row, row.name, text).serving.location,
+            None => LocationPolicy::default(),
+        }
+    }
+
+    proptest! {
+        /// Annotations over the ConfigMap's keys, as the proxy lays them, are row by row what the key says, where it is
+        /// a value, and over it what the annotation says, where it is one.
+        #[test]
+        fn annotations_lie_over_keys_row_by_row(
+            texts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 64)
+        ) {
+            let rows = of_locations();
+            prop_assert!(rows.len() >= 5 && rows.len() <= texts.len());
+            let (mut data, mut said, mut slow) = (Vec::new(), BTreeMap::new(), LocationPolicy::default());
+            for ((key, row), (of_key, of_annotation)) in rows.into_iter().zip(&texts) {
+                let (good, bad) = row.value.samples();
+                let choices: Vec<&str> = good.iter().chain(bad).copied().chain([""]).collect();
+                let (global, own) = (*of_key.get(&choices), *of_annotation.get(&choices));
+                data.push((key, global));
+                said.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
+                slow.overlay(&alone(row, global.trim()));
+                slow.overlay(&alone(row, own));
+            }
+            let mut fast = compiled(&data).0.defaults;
+            let parsed = annotations::read(&ObjectName::new("default", "web"), &said);
+            fast.overlay(&parsed.serving.location);
+            prop_assert_eq!(fast, slow);
+        }
     }
 }
