@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
 
+#[path = "traffic/access.rs"]
+mod access;
 #[path = "traffic/bodies.rs"]
 mod bodies;
 #[path = "traffic/connections.rs"]

@@ -1,14 +1,16 @@
 //! Address lists (annotations.md 5.3, 6.9).
 
+use shared::policy::TextList;
+
 use super::row::{Act, Bad, Empty, Of, Reach, Risk, Row};
-use super::value::{self, CIDRS};
+use super::value::CIDRS;
 
 /// `allowlist-source-range`.
 pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
     name: "allowlist-source-range",
     alias: Some("whitelist-source-range"),
     risk: Risk::Medium,
-    value: &Of(CIDRS, Act::Denies { unless: |it| value::is_everybody(it), reach: Reach::Paths }),
+    value: &Of(CIDRS, Act::Sets(|to, values| to.location.allowlist_source_range = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
     doc: "Addresses that get in; all others get 403",
@@ -19,10 +21,19 @@ pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
 pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
     name: "denylist-source-range",
     risk: Risk::Medium,
-    value: &Of(CIDRS, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+    value: &Of(CIDRS, Act::Sets(|to, values| to.location.denylist_source_range = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
     doc: "Addresses that get 403",
+    ..Row::NEW
+};
+
+/// The ConfigMap's `block-cidrs`, which no annotation says.
+pub(crate) static BLOCK_CIDRS: Row = Row {
+    name: "block-cidrs",
+    value: &Of(CIDRS, Act::Sets(|to, values| to.location.block_cidrs = Some(TextList { values }))),
+    bad: Bad::Deny(Reach::Paths),
+    doc: "Addresses that get 403 where a location has no list of its own",
     ..Row::NEW
 };
 

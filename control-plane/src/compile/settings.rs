@@ -123,15 +123,16 @@ mod tests {
     #[test]
     fn restrictions_guard() {
         let (settings, faults) = compiled(&[
-            ("block-cidrs", "10.0.0.0/8"),
-            ("denylist-source-range", "10.0.0.0/8"),
+            ("block-user-agents", "AlphaBot"),
+            ("block-referers", "~*example"),
             ("global-auth-url", "https://auth.test"),
         ]);
         assert_eq!(settings.guards, [Guard::GlobalAuth, Guard::Addresses]);
         assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
         for (key, text) in [
-            ("whitelist-source-range", "10.0.0.0/8"),
             ("whitelist-source-range", "10.0.0.0/33"),
+            ("denylist-source-range", "office"),
+            ("block-cidrs", "10.0.0.0/8 192.0.2.1"),
             ("block-user-agents", "~*bot"),
             ("enable-modsecurity", "true"),
             ("enable-owasp-modsecurity-crs", "true"),
@@ -149,7 +150,7 @@ mod tests {
             ("enable-owasp-modsecurity-crs", "false"),
             ("limit-rate", "0"),
             ("block-cidrs", ""),
-            ("whitelist-source-range", "0.0.0.0/0, ::/0"),
+            ("whitelist-source-range", ""),
             ("global-auth-url", " "),
         ]);
         assert_eq!((settings, faults), (Settings::default(), Vec::new()));

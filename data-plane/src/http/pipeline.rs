@@ -1,8 +1,8 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
 //! ```text
-//! locate ─▶ size ─▶ redirect ─▶ pick ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
-//!    └────────┴────────┴──────────┴── a reply of our own ──┘
+//! locate ─▶ size ─▶ redirect ─▶ pick ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//!    └────────┴────────┴──────────┴───────┴───── a reply of our own ──┘
 //! ```
 //!
 //! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
@@ -21,6 +21,7 @@ use crate::local::isolated::isolated;
 pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unrouted};
 
+mod access;
 mod exchange;
 mod forwarded;
 mod locate;
@@ -54,6 +55,10 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     size::size(exchange)?;
     redirect::redirect(exchange)?;
     let cell = pick::pick(exchange)?;
+    access::access(exchange)?;
+    let Some(cell) = cell else {
+        return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));
+    };
     // Not before: a canary is chosen by what the client sent.
     forwarded::forwarded(exchange);
     ControlFlow::Continue(send::send(exchange, body, &cell).await)

@@ -4,18 +4,22 @@
 //! **Invariant:** what compiles from a Route and from the fleet's defaults alone compiles from one over the other, since
 //! fields are replaced as a whole; a field is judged without looking at another feature's.
 
+pub mod access;
 pub mod redirect;
 pub mod timeouts;
 
 use shared::policy::LocationPolicy;
 use thiserror::Error;
 
+use access::Addresses;
 use redirect::Redirect;
 use timeouts::Said;
 
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
+    /// Whose addresses get in.
+    pub addresses: Addresses,
     /// Where plain requests are sent.
     pub redirect: Redirect,
     /// How long endpoints have.
@@ -38,7 +42,11 @@ impl Policy {
     /// # Errors
     /// Where a field cannot be served as it is said.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        Ok(Self { redirect: Redirect::compile(said)?, timeouts: Said::compile(said) })
+        Ok(Self {
+            addresses: Addresses::compile(said)?,
+            redirect: Redirect::compile(said)?,
+            timeouts: Said::compile(said),
+        })
     }
 }
 

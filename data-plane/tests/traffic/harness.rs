@@ -15,7 +15,7 @@ use data_plane::tls;
 use data_plane::worker::{self, WorkerConfig};
 use shared::drain::Drain;
 use shared::entry::Entry;
-use shared::policy::{BackendPolicy, Canary};
+use shared::policy::{BackendPolicy, Canary, LocationPolicy};
 use shared::resource::{
     Backend, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route, Settings, Tls,
 };
@@ -125,6 +125,24 @@ impl Proxy {
         let key = format!("ingress/ns/web/{name}");
         self.config(vec![(name, Resource::Host(host)), (&key, Resource::Route(route))]);
         for (.., service) in paths {
+            self.service(service, Backend::default());
+        }
+    }
+
+    /// `a.test` with what is said of each path; a path leads to the Service of its name without the slash.
+    pub(crate) fn policies(&mut self, tls: bool, paths: &[(&str, LocationPolicy)]) {
+        self.config(vec![(
+            "a.test",
+            Resource::Host(Host { tls: tls.then(Tls::default), ..Host::default() }),
+        )]);
+        for (path, policy) in paths {
+            let service = path.trim_start_matches('/');
+            let route = Route {
+                paths: vec![to(path, PathType::Prefix, service)],
+                policy: policy.clone(),
+                ..Route::default()
+            };
+            self.config(vec![(&format!("ingress/ns/{service}/a.test"), Resource::Route(route))]);
             self.service(service, Backend::default());
         }
     }
@@ -363,7 +381,18 @@ impl Response {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// One that comes from another address of this machine.
+    pub(crate) fn from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream }

@@ -54,7 +54,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("bind-address", Unsupported),
     ("bind-address-ipv4", Unsupported),
     ("bind-address-ipv6", Unsupported),
-    ("block-cidrs", Guards(Guard::Addresses)),
+    ("block-cidrs", Default(&access::BLOCK_CIDRS)),
     ("block-referers", Guards(Guard::Addresses)),
     ("block-user-agents", Guards(Guard::Addresses)),
     ("brotli-level", Unsupported),

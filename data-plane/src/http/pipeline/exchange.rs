@@ -1,5 +1,6 @@
 //! A request on its way through the phases, and what they have found out about it.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -57,6 +58,11 @@ impl<'a> Exchange<'a> {
             timeouts,
             sizes,
         })
+    }
+
+    /// The address by which rules of access know the client.
+    pub(super) fn client(&self) -> IpAddr {
+        self.call.peer.address().ip()
     }
 
     /// The path by which it is routed: decoded, without dot segments and repeated slashes.

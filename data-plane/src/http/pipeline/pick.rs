@@ -10,13 +10,13 @@ use crate::codec::head::{Known, RequestHead};
 use crate::http::reply::Reply;
 use crate::table::{Action, Alternative, BackendCell};
 
-/// Chooses. Answers where there is nobody to choose.
-pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Arc<BackendCell>> {
+/// Chooses; `None` is the default backend. Answers where there is nobody to choose.
+pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>> {
     let local = &exchange.call.server.local;
     let upstream = match exchange.location.as_deref().map(|location| &location.action) {
         Some(Action::Backend(upstream)) => upstream,
         Some(Action::Denied(_) | Action::Unavailable) => return Break(Reply::page(local, 503)),
-        Some(Action::DefaultBackend) | None => return Break(Reply::page(local, 404)),
+        Some(Action::DefaultBackend) | None => return Continue(None),
     };
     // First of all: without endpoints it is 503 also for those that the canary would take.
     if upstream.cell.endpoints().list.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Arc<BackendCell>> {
         None => &upstream.cell,
     };
     local.metrics.routed.add(1);
-    Continue(Arc::clone(cell))
+    Continue(Some(Arc::clone(cell)))
 }
 
 /// Whether a canary takes a request. One without endpoints is passed over.

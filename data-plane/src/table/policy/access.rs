@@ -1,0 +1,114 @@
+//! Whose addresses get in (ingress-nginx behaviour, annotations.md 6.9).
+
+use std::net::IpAddr;
+
+use shared::address::AddressSet;
+use shared::policy::{LocationPolicy, TextList};
+
+use super::Refused;
+
+/// What address lists say of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listed {
+    /// It gets in.
+    Allowed,
+    /// It does not.
+    Denied,
+    /// Nothing.
+    Unsaid,
+}
+
+/// The address lists of a location.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Addresses {
+    /// Nobody else gets in.
+    allow: Option<AddressSet>,
+    deny: Option<AddressSet>,
+}
+
+impl Addresses {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let allow = set("allowlist_source_range", said.allowlist_source_range.as_ref())?;
+        let mut deny = set("denylist_source_range", said.denylist_source_range.as_ref())?;
+        // Judged in any case: whether a policy can be served depends on no other field.
+        let block = set("block_cidrs", said.block_cidrs.as_ref())?;
+        // nginx' access rules of a location take the place of those around it (pitfalls.md 2.8).
+        if allow.is_none() && deny.is_none() {
+            deny = block;
+        }
+        Ok(Self { allow, deny })
+    }
+
+    /// What the lists say of a client: the deny list first, and who is on no allow list is denied.
+    pub fn say(&self, client: IpAddr) -> Listed {
+        if self.deny.as_ref().is_some_and(|deny| deny.contains(client)) {
+            return Listed::Denied;
+        }
+        match &self.allow {
+            Some(allow) if allow.contains(client) => Listed::Allowed,
+            Some(_) => Listed::Denied,
+            None => Listed::Unsaid,
+        }
+    }
+}
+
+/// A list that is there and empty holds nobody.
+fn set(field: &'static str, list: Option<&TextList>) -> Result<Option<AddressSet>, Refused> {
+    let set = list.map(|list| AddressSet::parse(list.values.iter().map(String::as_str))).transpose();
+    set.map_err(|error| Refused { field, problem: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(allow: &str, deny: &str, block: &str) -> LocationPolicy {
+        let list = |text: &str| {
+            let values = text.split_whitespace().map(str::to_owned).collect();
+            (!text.is_empty()).then_some(TextList { values })
+        };
+        LocationPolicy {
+            allowlist_source_range: list(allow),
+            denylist_source_range: list(deny),
+            block_cidrs: list(block),
+            ..LocationPolicy::default()
+        }
+    }
+
+    fn say(allow: &str, deny: &str, block: &str, client: &str) -> Listed {
+        Addresses::compile(&policy(allow, deny, block)).unwrap().say(client.parse().unwrap())
+    }
+
+    #[test]
+    fn the_deny_list_comes_first_and_an_allow_list_ends_with_nobody() {
+        assert_eq!(say("", "", "", "10.0.0.1"), Listed::Unsaid);
+        assert_eq!(say("10.0.0.0/8", "", "", "10.0.0.1"), Listed::Allowed);
+        assert_eq!(say("10.0.0.0/8", "", "", "11.0.0.1"), Listed::Denied);
+        assert_eq!(say("0.0.0.0/0", "", "", "2001:db8::1"), Listed::Denied, "a list of IPv4 alone");
+        assert_eq!(say("10.0.0.0/8", "10.0.0.1", "", "10.0.0.1"), Listed::Denied);
+        assert_eq!(say("10.0.0.0/8", "10.0.0.1", "", "10.0.0.2"), Listed::Allowed);
+        assert_eq!(say("", "10.0.0.1", "", "10.0.0.1"), Listed::Denied);
+        assert_eq!(say("", "10.0.0.1", "", "10.0.0.2"), Listed::Unsaid);
+        assert_eq!(say("", "10.0.0.0/8", "", "::ffff:10.0.0.1"), Listed::Denied);
+        assert_eq!(say(" ", "", "", "10.0.0.1"), Listed::Denied, "an empty list holds nobody");
+    }
+
+    #[test]
+    fn block_cidrs_count_where_there_is_no_list() {
+        assert_eq!(say("", "", "10.0.0.0/8", "10.0.0.1"), Listed::Denied);
+        assert_eq!(say("", "", "10.0.0.0/8", "11.0.0.1"), Listed::Unsaid);
+        assert_eq!(say("10.0.0.1", "", "10.0.0.0/8", "10.0.0.1"), Listed::Allowed);
+        assert_eq!(say("", "11.0.0.1", "10.0.0.0/8", "10.0.0.1"), Listed::Unsaid);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_in_each_field() {
+        for (allow, deny, block, field) in [
+            ("office", "", "", "allowlist_source_range"),
+            ("10.0.0.1", "10.0.0.0/33", "", "denylist_source_range"),
+            ("10.0.0.1", "", "office", "block_cidrs"),
+        ] {
+            assert_eq!(Addresses::compile(&policy(allow, deny, block)).unwrap_err().field, field);
+        }
+    }
+}
