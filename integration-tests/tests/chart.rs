@@ -60,9 +60,9 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     // What it has no business with, it cannot read.
     let account = Api::new(&cluster.kubeconfig_of_account()).await;
     for path in [
-        "/api/v1/configmaps",
-        "/api/v1/namespaces/shop/configmaps",
         "/api/v1/pods",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/shop/serviceaccounts",
         "/apis/apps/v1/deployments",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     ] {
