@@ -23,6 +23,7 @@ pub mod policy;
 pub mod reader;
 pub mod retire;
 pub mod sizes;
+mod sync;
 pub mod timeouts;
 
 use std::sync::Arc;

@@ -14,14 +14,20 @@ const SERVICES: usize = 10_000;
 const PATHS_PER_HOST: usize = 10;
 
 /// What the proxy's counters call its work.
-const WORK: [&str; 3] = ["firth_hosts_rebuilt", "firth_tables_published", "firth_cells_updated"];
+const WORK: [&str; 5] = [
+    "firth_hosts_rebuilt",
+    "firth_tables_published",
+    "firth_cells_updated",
+    "firth_hosts_visited",
+    "firth_cells_filled",
+];
 
 fn counted(metrics: &Metrics, family: &str) -> f64 {
     assert!(metrics.has(family), "no {family} among {:?}", metrics.samples().keys());
     metrics.sum(family)
 }
 
-fn work(metrics: &Metrics) -> [f64; 3] {
+fn work(metrics: &Metrics) -> [f64; 5] {
     WORK.map(|family| counted(metrics, family))
 }
 
@@ -87,6 +93,8 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
     assert_eq!(after[0], before[0], "no table entry was rebuilt");
     assert_eq!(after[1], before[1], "no table was published");
     assert_eq!(after[2], before[2] + 1.0, "one set of endpoints was replaced");
+    assert_eq!(after[3], before[3], "no host was looked at");
+    assert_eq!(after[4], before[4] + 1.0, "one cell was looked at");
     let now = counted(&control.metrics().await, "firth_control_compiled_resources");
     assert!(now - compiled <= 2.0, "{} resources were compiled for one slice", now - compiled);
 
@@ -98,6 +106,8 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
     let last = work(&proxy.metrics().await);
     assert_eq!(last[0], after[0] + 1.0, "one entry was built");
     assert_eq!(last[1], after[1] + 1.0, "one table was published");
+    assert_eq!(last[3], after[3] + 1.0, "one host was looked at");
+    assert!(last[4] <= after[4] + 1.0, "{} cells were looked at", last[4] - after[4]);
     let received = &subscriber.received[1..];
     assert_eq!(received.len(), 1, "{received:?}");
     assert!(received[0].bytes < 1024, "{} bytes for one route", received[0].bytes);

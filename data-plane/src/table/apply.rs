@@ -43,6 +43,10 @@ pub use refusal::{Code, Refused};
 pub struct Counters {
     /// Hosts that were compiled.
     pub hosts_rebuilt: AtomicU64,
+    /// Hosts that were looked at, changed or not.
+    pub hosts_visited: AtomicU64,
+    /// Cells whose endpoints were put together, changed or not.
+    pub cells_filled: AtomicU64,
     /// Sets of endpoints that were put into a cell.
     pub cells_updated: AtomicU64,
     /// Certificates that were put into a cell.
@@ -302,6 +306,7 @@ impl Writer {
     }
 
     fn rebuild(&mut self, name: &Arc<str>) {
+        self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
         let built = self.config.build(name, &mut self.cells, &mut self.secrets, &mut self.policies);
         let uses = match built {
             Some(Built { entry, uses }) => {

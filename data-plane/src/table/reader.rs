@@ -1,11 +1,9 @@
 //! The way to the tables: one [`Tables`] a process, one [`TableReader`] a worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use arc_swap::{ArcSwap, Cache};
+use std::sync::PoisonError;
 
 use super::HostTable;
+use super::sync::{Arc, ArcSwap, AtomicU64, Cache, Mutex, Ordering};
 
 /// Marks a reader that is gone.
 const GONE: u64 = u64::MAX;
@@ -30,7 +28,7 @@ impl Tables {
         let seen = Arc::new(AtomicU64::new(0));
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&seen));
         let cache = Cache::new(Arc::clone(&self.hosts));
-        TableReader { cache, seen, last: 0 }
+        TableReader { cache, seen: Seen(seen), last: 0 }
     }
 
     /// The table now, for admin pages and handshakes. Requests use a [`TableReader`].
@@ -59,10 +57,15 @@ impl Tables {
 /// A worker's view of the tables: one pointer compare a request.
 #[derive(Debug)]
 pub struct TableReader {
+    // Before `seen`, and so dropped before it: who sees that a reader is gone sees that it let go of its table.
     cache: Cache<Arc<ArcSwap<HostTable>>, Arc<HostTable>>,
-    seen: Arc<AtomicU64>,
+    seen: Seen,
     last: u64,
 }
+
+/// What a reader has said about itself.
+#[derive(Debug)]
+struct Seen(Arc<AtomicU64>);
 
 impl TableReader {
     /// The newest table. A worker without requests calls it on its tick, so that old tables can go.
@@ -71,14 +74,14 @@ impl TableReader {
         if table.generation != self.last {
             self.last = table.generation;
             // Released: who sees the number sees that this cache let go of the table before.
-            self.seen.store(self.last, Ordering::Release);
+            self.seen.0.store(self.last, Ordering::Release);
         }
         table
     }
 }
 
-impl Drop for TableReader {
+impl Drop for Seen {
     fn drop(&mut self) {
-        self.seen.store(GONE, Ordering::Release);
+        self.0.store(GONE, Ordering::Release);
     }
 }

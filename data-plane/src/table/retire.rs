@@ -3,8 +3,8 @@
 //! **Invariant:** a table leaves the queue only when every reader has looked at a newer one, so this is its last owner.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
+use super::sync::Arc;
 use super::{HostTable, Tables};
 
 /// Tables that were replaced, the oldest first.

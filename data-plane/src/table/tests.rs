@@ -7,6 +7,8 @@ use shared::resource::{Resource, Settings};
 use super::world::{World, backend, certificate, entry, gone, host, route, slice};
 use super::*;
 
+mod race;
+
 fn served(names: &[(&str, Option<&[&str]>)]) -> Writer {
     let mut writer = Writer::new();
     writer.replace_config(names.iter().map(|(name, secrets)| host(name, *secrets)).collect());

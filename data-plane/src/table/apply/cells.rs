@@ -201,6 +201,7 @@ impl Cells {
         let Some(cell) = interned.cell.upgrade() else {
             return;
         };
+        self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
         let before = cell.endpoints();
         let known: HashMap<SocketAddr, &Arc<Endpoint>> =
             before.list.iter().map(|it| (it.address, it)).collect();

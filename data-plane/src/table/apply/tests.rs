@@ -66,7 +66,13 @@ fn endpoints(writer: &Writer, host: &str) -> Vec<u8> {
     set.list.iter().map(last).collect()
 }
 
-/// Hosts rebuilt, cells filled, tables published so far.
+/// Hosts looked at and cells put together so far, changed or not.
+fn work(writer: &Writer) -> [u64; 2] {
+    let Counters { hosts_visited, cells_filled, .. } = &**writer.counters();
+    [hosts_visited, cells_filled].map(|counter| counter.load(Ordering::Relaxed))
+}
+
+/// Hosts rebuilt, cells changed, tables published so far.
 fn costs(writer: &Writer) -> [u64; 3] {
     let Counters { hosts_rebuilt, cells_updated, tables_published, .. } = &**writer.counters();
     [hosts_rebuilt, cells_updated, tables_published].map(|counter| counter.load(Ordering::Relaxed))
@@ -122,11 +128,14 @@ fn one_slice_among_ten_thousand_services() {
     writer.replace_config(config.collect());
     let before = costs(&writer);
     assert_eq!(before, [10_000, 10_000, 1]);
+    let [hosts, cells] = work(&writer);
     writer.apply_live(vec![slice("ns/e77", "ns/s77", &[1, 2, 3])], &[]);
     assert_eq!(costs(&writer), [10_000, 10_001, 1]);
+    assert_eq!(work(&writer), [hosts, cells + 1]);
     assert_eq!(endpoints(&writer, "h77.test"), [1, 2, 3]);
     writer.apply_config(vec![route("ingress/ns/i5/h5.test", &[("/", "ns/s6/80")])], &[]);
     assert_eq!(costs(&writer), [10_001, 10_001, 2]);
+    assert_eq!(work(&writer), [hosts + 1, cells + 1]);
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! `reader.rs` and `retire.rs` of the proxy's tables under every interleaving of a writer and its readers.
+//!
+//! The files are the product's own. What they share memory by (`table/sync.rs`) is loom's here, and a table is a
+//! generation that knows who may free it.
+//!
+//! `cargo test --manifest-path data-plane/loom/Cargo.toml`
+
+#![allow(dead_code, missing_docs, reason = "the included files are linted where they belong")]
+
+#[path = "../../src/table/reader.rs"]
+pub mod reader;
+#[path = "../../src/table/retire.rs"]
+pub mod retire;
+pub mod sync;
+
+use loom::thread::{self, ThreadId};
+pub use reader::{TableReader, Tables};
+
+/// A table that only the writer may free.
+#[derive(Debug, Default)]
+pub struct HostTable {
+    pub generation: u64,
+    pub owner: Option<ThreadId>,
+}
+
+impl Drop for HostTable {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner {
+            assert_eq!(thread::current().id(), owner, "table {} is freed by a reader", self.generation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::retire::Retired;
+    use super::*;
+
+    fn publish(tables: &Tables, retired: &mut Retired, generation: u64) {
+        let owner = Some(thread::current().id());
+        retired.push(tables.publish(HostTable { generation, owner }));
+    }
+
+    /// A writer that publishes twice and collects after each, and a reader that looks and leaves.
+    fn race(looks: usize) {
+        loom::model(move || {
+            let tables = Tables::new();
+            let mut retired = Retired::default();
+            publish(&tables, &mut retired, 1);
+            let mut reader = tables.reader();
+            let worker = thread::spawn(move || {
+                let mut last = 0;
+                for _ in 0..looks {
+                    let generation = reader.load().generation;
+                    assert!(generation >= last, "a reader never goes back");
+                    last = generation;
+                }
+            });
+            publish(&tables, &mut retired, 2);
+            retired.collect(&tables);
+            publish(&tables, &mut retired, 3);
+            retired.collect(&tables);
+            worker.join().unwrap();
+            retired.collect(&tables);
+            assert_eq!(retired.len(), 0, "nobody looks any more");
+        });
+    }
+
+    #[test]
+    fn a_reader_that_looks_never_frees_a_table() {
+        race(2);
+    }
+
+    #[test]
+    fn a_reader_that_leaves_never_frees_a_table() {
+        race(1);
+    }
+
+    /// A worker that comes while the writer is at work.
+    #[test]
+    fn a_reader_that_comes_never_frees_a_table() {
+        loom::model(|| {
+            let tables = Tables::new();
+            let mut retired = Retired::default();
+            publish(&tables, &mut retired, 1);
+            let theirs = sync::Arc::clone(&tables);
+            let worker = thread::spawn(move || {
+                let mut reader = theirs.reader();
+                // The last look of the process at these tables is the writer's.
+                drop(theirs);
+                assert!(reader.load().generation >= 1);
+            });
+            publish(&tables, &mut retired, 2);
+            retired.collect(&tables);
+            worker.join().unwrap();
+            retired.collect(&tables);
+            assert_eq!(retired.len(), 0);
+        });
+    }
+}
