@@ -29,6 +29,8 @@ mod collection;
 mod decisions;
 mod demand;
 mod follow;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod sink;
 mod watch;
 mod wire;

@@ -19,6 +19,8 @@ mod compatibility_page;
 pub mod compile;
 pub mod event;
 pub mod freshness;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod hold;
 pub mod index;
 pub mod inspect;

@@ -27,6 +27,8 @@ mod defaults;
 mod disk;
 mod document;
 mod folder;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod legacy;
 mod notice;
 mod reader;

@@ -18,6 +18,8 @@ pub mod affinity;
 pub mod app;
 pub mod args;
 mod codec;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod http;
 pub mod listen;
 pub mod local;

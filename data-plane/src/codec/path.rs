@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 pub use normal::normalise;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use reading::readings;
 pub use reading::{Verdict, forward};
 
 /// A path in the form in which routes are matched.

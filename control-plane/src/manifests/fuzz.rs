@@ -1,0 +1,32 @@
+//! Bytes of a file: see [`crate::fuzz`].
+
+use super::document::parse;
+
+/// A Service on a line of its own.
+fn service(name: &str) -> String {
+    format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"Service\", \"metadata\": {{\"name\": \"{name}\"}}, \"spec\": {{}}}}\n"
+    )
+}
+
+/// Any file: what is wrong has a line of it and a reason, it is read the same each time, and documents before and after
+/// what cannot be read are read.
+///
+/// # Panics
+/// Where that is not so.
+pub fn document(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let parsed = parse(&text);
+    let lines = text.split('\n').count();
+    let faults = parsed.broken.iter().map(|(_, fault)| fault).chain(&parsed.faults);
+    for fault in faults {
+        assert!((1..=lines).contains(&fault.line), "{fault:?} of {lines} lines");
+        assert!(!fault.reason.is_empty(), "{fault:?}");
+    }
+    assert_eq!(parse(&text), parsed, "read in two ways");
+    let whole = parse(&format!("{}---\n{text}\n---\n{}", service("first"), service("last")));
+    for name in ["first", "last"] {
+        let is_it = |object: &crate::objects::Object| &*object.metadata().name == name;
+        assert!(whole.objects.iter().any(|(object, _)| is_it(object)), "{name} is lost: {whole:?}");
+    }
+}

@@ -1,0 +1,242 @@
+//! What must hold for any bytes at all: the bodies of the fuzz targets that the proxy owns.
+//!
+//! Each is run by `cargo test` over its corpus and seeded mutations of it, and by libFuzzer for as long as one likes
+//! (`fuzz/`). A body asserts; what it takes is the bytes and nothing else.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use shared::delta::Removal;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+
+use crate::codec::guard::Limits;
+use crate::codec::h1::{Body, BodyReader, RequestReader, write_request};
+use crate::codec::head::{Framing, RequestHead};
+use crate::codec::path::{self, Verdict};
+use crate::table::Writer;
+
+/// One request as it came out of the readers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Message {
+    method: String,
+    target: Vec<u8>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+/// A connection's bytes: however they are cut, the same requests come out; and what would be sent on for one of them is
+/// read as that one again.
+pub fn requests(data: &[u8]) {
+    let whole = read(&[data]);
+    let bytewise: Vec<&[u8]> = data.chunks(1).collect();
+    assert_eq!(read(&bytewise), whole);
+    let (first, second) = data.split_at(data.first().map_or(0, |at| usize::from(*at) % (data.len() + 1)));
+    assert_eq!(read(&[first, second]), whole);
+    for (message, head) in whole.0.iter().zip(heads(data)) {
+        let mut out = Vec::new();
+        let framing = Framing::Length(message.body.len() as u64);
+        write_request(&mut out, &head, head.target(), b"a.test", framing);
+        out.extend_from_slice(&message.body);
+        let (again, end) = read(&[&out]);
+        assert_eq!((again.len(), end.as_str()), (1, "idle"), "{message:?}");
+        assert_eq!(sent_on(&again[0]), sent_on(message));
+        assert_eq!((&again[0].target, &again[0].body), (&message.target, &message.body));
+    }
+}
+
+/// The fields that the writer does not make itself.
+fn sent_on(message: &Message) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let own = ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
+    let is_own = |name: &[u8]| own.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+    message.fields.iter().filter(|(name, _)| !is_own(name)).cloned().collect()
+}
+
+fn message(head: &RequestHead, body: Vec<u8>) -> Message {
+    Message {
+        method: head.method_name().to_owned(),
+        target: head.target().to_vec(),
+        fields: head.fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+        body,
+    }
+}
+
+/// All requests of a connection, and how it ends.
+fn read(pieces: &[&[u8]]) -> (Vec<Message>, String) {
+    let (mut buffer, mut reader) = (BytesMut::new(), RequestReader::new(Limits::REQUEST));
+    let mut open: Option<(RequestHead, BodyReader, Vec<u8>)> = None;
+    let mut messages = Vec::new();
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            let Some((head, body, bytes)) = &mut open else {
+                match reader.feed(&mut buffer) {
+                    Ok(Some(head)) => open = Some((head.clone(), BodyReader::new(head.framing), Vec::new())),
+                    Ok(None) => break,
+                    Err(error) => return (messages, format!("{error:?}")),
+                }
+                continue;
+            };
+            match body.next(&mut buffer) {
+                Ok(Body::Data(data)) => bytes.extend_from_slice(&data),
+                Ok(Body::Need) => break,
+                Ok(Body::End) => {
+                    messages.push(message(head, std::mem::take(bytes)));
+                    open = None;
+                }
+                Err(error) => return (messages, format!("{error:?}")),
+            }
+        }
+    }
+    let end = match (open.is_some(), buffer.is_empty()) {
+        (false, true) => "idle",
+        (false, false) => "within a head",
+        (true, _) => "within a body",
+    };
+    (messages, end.to_owned())
+}
+
+/// The heads of the same requests.
+fn heads(data: &[u8]) -> Vec<RequestHead> {
+    let (mut buffer, mut reader) = (BytesMut::from(data), RequestReader::new(Limits::REQUEST));
+    let mut heads = Vec::new();
+    while let Ok(Some(head)) = reader.feed(&mut buffer) {
+        let mut body = BodyReader::new(head.framing);
+        heads.push(head);
+        while matches!(body.next(&mut buffer), Ok(Body::Data(_))) {}
+        if !body.is_done() {
+            break;
+        }
+    }
+    heads
+}
+
+/// A chunked body: however it is cut, the same data comes out, and the same bytes are left behind it.
+pub fn chunks(data: &[u8]) {
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut buffer, mut reader) = (BytesMut::new(), BodyReader::new(Framing::Chunked));
+        let mut body = Vec::new();
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                match reader.next(&mut buffer) {
+                    Ok(Body::Data(data)) => {
+                        assert!(!data.is_empty(), "a piece is never empty");
+                        body.extend_from_slice(&data);
+                    }
+                    Ok(Body::Need | Body::End) => break,
+                    Err(error) => return (body, Err(format!("{error:?}"))),
+                }
+            }
+        }
+        let left = if reader.is_done() { Some(buffer.to_vec()) } else { None };
+        (body, Ok(left))
+    };
+    let whole = read(&mut std::iter::once(data));
+    assert_eq!(read(&mut data.chunks(1)), whole);
+    assert_eq!(read(&mut data.chunks(7)), whole);
+    assert!(whole.0.len() <= data.len(), "no byte is made");
+}
+
+/// A raw path: its normal form is normal, and what a backend is sent leads every reader to the route that was chosen.
+pub fn paths(data: &[u8]) {
+    // What no request line can hold never gets here.
+    if data.iter().any(|b| *b <= b' ' || *b == 0x7f || *b == b'?' || *b == b'#') {
+        return;
+    }
+    let Ok(normal) = path::normalise(data) else {
+        return;
+    };
+    let path = normal.path.to_vec();
+    assert!(path.starts_with(b"/") && !path.windows(2).any(|pair| pair == b"//"), "{path:?}");
+    assert!(!path.split(|b| *b == b'/').any(|segment| segment == b"." || segment == b".."), "{path:?}");
+    let written = path::re_encode(&path);
+    let again = path::normalise(&written).map(|it| it.path.into_owned());
+    assert_eq!(again.as_deref(), Ok(&path[..]), "what was written is read as what it was");
+    // Each path a route of its own, and routes as they are in the field: by the first two letters.
+    agree(data, &normal, |path| path.to_vec());
+    agree(data, &normal, |path| path.get(..2).map(<[u8]>::to_vec).unwrap_or_default());
+}
+
+fn agree(raw: &[u8], normal: &path::Normalised<'_>, route: impl Fn(&[u8]) -> Vec<u8>) {
+    let target = match path::forward(raw, normal, |path| route(path)) {
+        Verdict::Raw => raw.to_vec(),
+        Verdict::Normal(target) => target,
+        Verdict::Refuse => return,
+    };
+    if !normal.suspicious {
+        return;
+    }
+    for (reading, path) in path::readings(&target) {
+        assert_eq!(
+            route(&path),
+            route(&normal.path),
+            "{reading:?} of {:?}",
+            String::from_utf8_lossy(&target)
+        );
+    }
+}
+
+/// Resources of any kind with any bodies: nothing panics, roots are those of what came, and a good neighbour is served.
+pub fn resources(data: &[u8]) {
+    let good = |writer: &Writer| writer.tables().current().host("good.test").is_some();
+    let mut writer = Writer::new();
+    let neighbour = ResourceKey::new(Kind::Host, "good.test");
+    writer.apply_config(vec![Arc::new(Entry::from_body(neighbour, 1, Bytes::new()))], &[]);
+    assert!(good(&writer));
+    let (mut config, mut live) = (writer.has(Lane::Config).clone(), writer.has(Lane::Live).clone());
+    for (number, part) in data.split(|byte| *byte == 0xff).enumerate() {
+        let Some((head, body)) = part.split_first() else {
+            continue;
+        };
+        let kind = Kind::ALL[usize::from(*head) % Kind::ALL.len()];
+        let key = ResourceKey::new(kind, ["default", "ns/a/good.test", "ns/a/80", "ns/a"][number % 4]);
+        let entry = Arc::new(Entry::from_body(key.clone(), 1, Bytes::copy_from_slice(body)));
+        // Twice, and gone, and back: what it leaves behind may not depend on what was there.
+        match kind.lane() {
+            Lane::Config => {
+                config.insert(Arc::clone(&entry));
+                writer.apply_config(vec![Arc::clone(&entry)], &[]);
+                writer.apply_config(Vec::new(), &[Removal { key, gone: *head & 0x80 != 0 }]);
+                writer.apply_config(vec![entry], &[]);
+            }
+            Lane::Live => {
+                live.insert(Arc::clone(&entry));
+                writer.apply_live(vec![Arc::clone(&entry)], &[]);
+                writer.apply_live(Vec::new(), &[Removal { key, gone: *head & 0x80 != 0 }]);
+                writer.apply_live(vec![entry], &[]);
+            }
+        }
+    }
+    assert_eq!((writer.root(Lane::Config), writer.root(Lane::Live)), (config.root(), live.root()));
+    assert!(good(&writer));
+}
+
+#[cfg(test)]
+#[path = "../../fuzz/runner.rs"]
+mod runner;
+
+#[cfg(test)]
+mod tests {
+    use super::runner::run;
+
+    #[test]
+    fn any_requests() {
+        run("requests", super::requests);
+    }
+
+    #[test]
+    fn any_chunks() {
+        run("chunks", super::chunks);
+    }
+
+    #[test]
+    fn any_paths() {
+        run("paths", super::paths);
+    }
+
+    #[test]
+    fn any_resources() {
+        run("resources", super::resources);
+    }
+}
