@@ -16,6 +16,18 @@ test *arguments:
 ci:
     .ci/run
 
+# The long form of it: soak, fuzz targets, properties, sanitizer, mutants.
+nightly base="origin/main":
+    .ci/nightly {{base}}
+
+# Every interleaving of the writer and the readers of a proxy's tables.
+loom:
+    .ci/loom
+
+# One fuzz target for as long as one likes: `just fuzz paths`.
+fuzz target:
+    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}}
+
 # Formats, lints and checks the documentation.
 lint:
     cargo fmt --all

@@ -41,7 +41,9 @@ pub fn kubernetes() -> io::Result<PathBuf> {
     }
     let testbed = env::var_os("FIRTH_TESTBED").filter(|folder| !folder.is_empty());
     let testbed = testbed.map(PathBuf::from).or_else(|| Some(cache::user()?.join("firth-testbed")));
-    if let Some(folder) = testbed.map(|it| it.join("bin")).filter(|folder| complete(folder)) {
+    if let Some(folder) =
+        testbed.map(|it| it.join("bin")).filter(|folder| complete(folder) && is_ours(folder))
+    {
         return Ok(folder);
     }
     let folder = cache::folder()?.join("kubebins").join(KUBERNETES);
@@ -51,6 +53,17 @@ pub fn kubernetes() -> io::Result<PathBuf> {
 
 fn complete(folder: &Path) -> bool {
     BINARIES.iter().all(|(name, _)| folder.join(name).is_file())
+}
+
+/// Whether the API server there is of the version that these tests are written for: asked, not read off its folder.
+fn is_ours(folder: &Path) -> bool {
+    let said = Command::new(folder.join("kube-apiserver")).arg("--version").output();
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned()).unwrap_or_default();
+    let is_ours = said == format!("Kubernetes v{KUBERNETES}");
+    if !is_ours {
+        eprintln!("{} has {said:?}, not Kubernetes v{KUBERNETES}: passed over", folder.display());
+    }
+    is_ours
 }
 
 fn build(folder: &Path) -> io::Result<()> {

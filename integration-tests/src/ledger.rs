@@ -26,6 +26,9 @@ use version::Targets;
 /// The field that carries a request's number.
 pub const FIELD: &str = "X-Ledger";
 
+/// Who answers for a host that nobody has.
+const NOBODY: &str = "(nobody)";
+
 /// Problems that are kept; the others are counted.
 const KEPT: usize = 100;
 
@@ -45,6 +48,8 @@ pub struct Summary {
     pub seen: u64,
     /// Answered as they should be.
     pub answered: u64,
+    /// Of these, by the proxy itself, for hosts that nobody had.
+    pub by_nobody: u64,
     /// Attempts beyond the first that reached an origin.
     pub repeated: u64,
     /// What went wrong, in order; the first hundred.
@@ -95,6 +100,15 @@ impl Ledger {
     /// answer shows that the change has arrived.
     pub fn routes(&self, host: &str, service: &str) {
         self.book().targets.route(host, service);
+    }
+
+    /// From now on a host is nobody's: the proxy answers 404 itself.
+    pub fn nobody(&self, host: &str) {
+        let mut book = self.book();
+        if !book.targets.has(NOBODY) {
+            book.targets.endpoints(NOBODY, &[NOBODY]);
+        }
+        book.targets.route(host, NOBODY);
     }
 
     /// From now on these origins are the endpoints of a Service.
@@ -199,7 +213,8 @@ impl Summary {
             self.sent,
             &self.problems[..self.problems.len().min(10)]
         );
-        assert_eq!((self.sent, self.seen - self.repeated), (self.answered, self.answered), "{self:?}");
+        let by_origins = self.answered - self.by_nobody;
+        assert_eq!((self.sent, self.seen - self.repeated), (self.answered, by_origins), "{self:?}");
     }
 }
 
@@ -218,6 +233,11 @@ impl fmt::Display for Number {
 
 impl Book {
     fn judge(&mut self, entry: &Entry, answer: &Answer) -> Result<(), String> {
+        let is_nobody = answer.origin().is_none() && answer.status == 404 && entry.seen_by.is_empty();
+        if is_nobody && entry.answers.is_empty() {
+            self.summary.by_nobody += 1;
+            return self.prove(entry, NOBODY);
+        }
         let Some(by) = answer.origin() else {
             return Err(format!("{} by the proxy itself; seen by {:?}", answer.status, entry.seen_by));
         };
@@ -235,16 +255,20 @@ impl Book {
             return Err(format!("{} bytes were sent, others came to {by}", entry.body.len()));
         }
         if entry.answers.is_empty() {
-            let proved = self.targets.judge(&entry.host, &entry.floors, by)?;
-            let now = Instant::now();
-            self.effects.extend(proved.into_iter().map(|said| now.saturating_duration_since(said)));
-            return Ok(());
+            return self.prove(entry, by);
         }
         if entry.answers.iter().any(|name| name == by) {
             Ok(())
         } else {
             Err(format!("answered by {by}, expected one of {:?}", entry.answers))
         }
+    }
+
+    fn prove(&mut self, entry: &Entry, by: &str) -> Result<(), String> {
+        let proved = self.targets.judge(&entry.host, &entry.floors, by)?;
+        let now = Instant::now();
+        self.effects.extend(proved.into_iter().map(|said| now.saturating_duration_since(said)));
+        Ok(())
     }
 
     fn saw(&mut self, number: u64, by: &str) {

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
@@ -19,6 +19,9 @@ use crate::process::{Process, Signal};
 
 /// How often a plane gets other ports when it ends at once: somebody may be quicker.
 const TRIES: usize = 3;
+
+/// Requests for which an answer that was awaited must stay: more than there are workers.
+const STAYS: usize = 4;
 
 /// How long a plane may take to end when asked.
 const ENDING: Duration = Duration::from_secs(20);
@@ -82,12 +85,29 @@ pub fn binary(name: &str) -> PathBuf {
         test.ancestors().nth(2).expect("it lies in deps").to_owned()
     });
     let file = folder.join(name);
-    assert!(
-        file.is_file(),
-        "{} is missing: run ./test, or `cargo build --workspace --bins` first",
-        file.display()
-    );
+    let how = "run ./test, or `cargo build --workspace --bins` first";
+    let Some(built) = modified(&file) else {
+        panic!("{} is missing: {how}", file.display());
+    };
+    // Somebody who said which binaries to take knows how old they are.
+    if env::var_os("FIRTH_BIN").is_none()
+        && let Some(newer) =
+            sources(&file).into_iter().find(|source| modified(source).is_some_and(|when| when > built))
+    {
+        panic!("{} is older than {}: {how}", file.display(), newer.display());
+    }
     file
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    file.metadata().ok()?.modified().ok()
+}
+
+/// What a binary was made of, as cargo notes it beside it.
+fn sources(binary: &Path) -> Vec<PathBuf> {
+    let noted = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
+    let sources = noted.split_once(": ").map(|(_, sources)| sources.replace("\\ ", "\0")).unwrap_or_default();
+    sources.split_whitespace().map(|name| name.replace('\0', " ").into()).collect()
 }
 
 /// A running control plane.
@@ -171,6 +191,11 @@ impl ControlPlane {
         format!("http://{}", self.admin)
     }
 
+    /// Files that it has written below its folder.
+    pub fn files(&self) -> Vec<PathBuf> {
+        files(self.folder.path())
+    }
+
     /// Its Inspect service.
     pub async fn inspect(&self) -> Inspect {
         Inspect::open(self.listen).await
@@ -237,7 +262,13 @@ impl DataPlane {
         let [http, https, admin, health] = [(); 4].map(|()| ports::free());
         let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("http://{control}").into()];
         flags.push("--insecure".into());
-        for (flag, address) in [("http", http), ("https", https), ("admin", admin), ("health", health)] {
+        let said = further.iter().position(|flag| *flag == "--http").and_then(|at| further.get(at + 1));
+        let http = said.map_or(http, |said| said.parse().expect("an address"));
+        let own = |flag: &str| !further.contains(&format!("--{flag}").as_str());
+        for (flag, address) in [("http", http), ("https", https), ("admin", admin), ("health", health)]
+            .into_iter()
+            .filter(|(flag, _)| own(flag))
+        {
             flags.extend([format!("--{flag}").into(), address.to_string().into()]);
         }
         flags.extend(["--state-dir".into(), folder.path().join("state").into()]);
@@ -265,14 +296,7 @@ impl DataPlane {
 
     /// Files that it has written: its state, and the logs.
     pub fn files(&self) -> Vec<PathBuf> {
-        let (mut files, mut folders) = (Vec::new(), vec![self.folder.path().to_owned()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let kind = if entry.path().is_dir() { &mut folders } else { &mut files };
-                kind.push(entry.path());
-            }
-        }
-        files
+        files(self.folder.path())
     }
 
     /// Its page for probes, `http://ADDRESS`.
@@ -320,6 +344,19 @@ impl DataPlane {
             }
         })
         .await;
+        self.stays(host, path, 200).await;
+    }
+
+    /// What was so once is so for every worker, and does not go back: a connection each goes to any of them.
+    async fn stays(&self, host: &str, path: &str, status: u16) {
+        for number in 0..STAYS {
+            let answer = client::get(self.http, host, path).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{host}{path} was {status}, then: {error}"));
+            assert_eq!(
+                answer.status, status,
+                "{host}{path} was {status}, and no longer after {number} requests"
+            );
+        }
     }
 
     /// Asks for a path of a host until the answer has a status.
@@ -333,7 +370,19 @@ impl DataPlane {
             }
         })
         .await;
+        self.stays(host, path, status).await;
     }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let kind = if entry.path().is_dir() { &mut folders } else { &mut files };
+            kind.push(entry.path());
+        }
+    }
+    files
 }
 
 fn run(name: &str, flags: &[OsString], folder: &Path) -> Process {

@@ -40,12 +40,14 @@ async fn an_undecodable_ingress_harms_no_neighbour() {
     site.route("web", "a.test", &one).await;
 
     let broken = undecodable(site.ingress("broken", "broken.test", &[("/", "one")]));
+    let traffic = Traffic::start(site.proxy.http(), 1, &[Question::new("a.test", "/", &["one", "two"])]);
     cluster.put_into_etcd("/registry/ingress/undecodable/broken", &broken).await;
     rejected(&site.control.inspect().await, "Ingress undecodable/broken").await;
     site.proxy.answers("broken.test", "/", 404).await;
 
     // The watch lives: the neighbour is still served, and its changes arrive.
     site.route("web", "a.test", &two).await;
+    traffic.stop().await.assert_clean();
     // Neither does it keep a control plane from starting.
     let fresh = ControlPlane::start(&Source::namespace(cluster, "undecodable")).await;
     let proxy = DataPlane::start(fresh.listen()).await;
@@ -59,6 +61,8 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     site.route("web", "a.test", &one).await;
     site.route("neighbour", "b.test", &two).await;
 
+    // From here to the good version nobody may see anything else, the restart included.
+    let traffic = Traffic::start(site.proxy.http(), 2, &[Question::new("a.test", "/", &["one"])]);
     let bad = refused(site.ingress("web", "a.test", &[("/", "two")]));
     site.api.apply(&bad).await;
     rejected(&site.control.inspect().await, "Ingress made-bad/web").await;
@@ -79,6 +83,8 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     let fresh = DataPlane::start(site.control.listen()).await;
     fresh.serves("a.test", "/", "one").await;
 
+    traffic.goes_on("requests go on under the hold", 100).await;
+    traffic.stop().await.assert_clean();
     // A good version ends the hold.
     site.route("web", "a.test", &two).await;
     eventually("the hold is erased", || async {

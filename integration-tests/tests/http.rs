@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use integration_tests::client::{self, Connection, h2, tls, websocket};
@@ -9,7 +10,7 @@ use integration_tests::objects::{self, Edit};
 use integration_tests::origin::Script;
 use integration_tests::process::Signal;
 use integration_tests::site::{NAMESPACE, ingress, slice};
-use integration_tests::{FolderSite, Origin};
+use integration_tests::{FolderSite, Origin, Question, Traffic, ports};
 use serde_json::{Value, json};
 
 async fn site() -> (FolderSite, Origin) {
@@ -155,10 +156,13 @@ async fn what_is_no_request_is_refused() {
         assert!(line.contains(status), "{request:?}: {line:?}");
     }
     let large = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n", "x".repeat(80 * 1024));
-    let answer = raw_text(client::raw(site.proxy.http(), large).await.unwrap_or_default());
-    assert!(!answer.contains(" 200 "), "{answer}");
+    // The answer comes before the request is read, and a reset may follow it.
+    let mut connection = Connection::open(site.proxy.http()).await.unwrap();
+    connection.send(large).await.unwrap();
+    assert_eq!(connection.answer("GET").await.unwrap().status, 400);
+    assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 200, "the proxy lives");
     let forwarded: Vec<_> = one.seen()[before..].iter().map(|seen| seen.target.clone()).collect();
-    assert_eq!(forwarded, Vec::<String>::new(), "none of it reached the origin");
+    assert_eq!(forwarded, ["/"], "none of it reached the origin but the last");
 }
 
 #[tokio::test]
@@ -284,6 +288,22 @@ async fn the_certificate_follows_the_server_name() {
     assert_eq!((redirect.status, redirect.header("location")), (308, Some("https://one.test/p?q=1")));
     let (answer, _) = tls::get(site.proxy.https(), "one.test", "/").await.unwrap();
     assert_eq!(answer.origin(), Some("one"));
+}
+
+#[tokio::test]
+async fn ipv6_carries_requests_on_both_sides() {
+    let here = ports::free_at(Ipv6Addr::LOCALHOST.into());
+    let site = FolderSite::start_with(&[], &[], &["--http", &here.to_string()]).await;
+    let six = Origin::at("six", Ipv6Addr::LOCALHOST.into()).await;
+    site.folder.apply(&objects::service(NAMESPACE, "six"));
+    site.folder.apply(&slice("six", &[six.address()]));
+    site.folder.apply(&ingress("six", "a.test", &[("/", "six")]));
+    site.proxy.serves("a.test", "/", "six").await;
+    let traffic = Traffic::start(here, 2, &[Question::new("a.test", "/", &["six"]).posting(1000)]);
+    traffic.goes_on("requests are carried", 50).await;
+    traffic.stop().await.assert_clean();
+    let seen = six.seen().pop().unwrap();
+    assert_eq!((seen.header("x-forwarded-for"), seen.header("x-real-ip")), (Some("::1"), Some("::1")));
 }
 
 #[tokio::test]

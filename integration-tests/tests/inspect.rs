@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use integration_tests::client;
@@ -24,7 +26,8 @@ const INSPECT: &str = "firth.inspect.v1.Inspect";
 /// A site with one route over TLS, and the key of its certificate.
 async fn site() -> (FolderSite, Origin, String) {
     let (certificate, key) = objects::certificate(&["a.test"]);
-    let site = FolderSite::start(&[objects::tls_secret(NAMESPACE, "cert", &certificate, &key)]).await;
+    let secret = objects::tls_secret(NAMESPACE, "cert", &certificate, &key);
+    let site = FolderSite::start_with(&[secret], &["--state-dir", "state"], &[]).await;
     let one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
     let web = ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
@@ -176,9 +179,17 @@ async fn private_keys_are_shown_nowhere() {
             assert!(!text.contains(form.as_str()), "a private key is shown by {control} or {proxy}");
         }
     }
-    // Nor is it on a disk: the proxy's state folder is its own, and is looked through file by file.
+    // Nor is it on a disk: the folders of both planes are their own, and are looked through file by file.
     site.proxy.terminate().await;
-    for file in site.proxy.files() {
+    site.control.terminate().await;
+    let written = site.control.files();
+    let is_history = |file: &PathBuf| file.components().any(|part| part.as_os_str() == "state");
+    let history = written.iter().filter(|file| is_history(file)).filter_map(|file| file.metadata().ok());
+    assert!(
+        history.map(|it| it.len()).sum::<u64>() > 100,
+        "the control plane has written something: {written:?}"
+    );
+    for file in site.proxy.files().into_iter().chain(written) {
         let bytes = std::fs::read(&file).unwrap();
         let der = shared::pem::private_key(key.as_bytes()).unwrap();
         assert!(!bytes.windows(der.len()).any(|part| part == der), "in {}", file.display());

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::time::{Duration, Instant};
+
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
 use integration_tests::objects;
@@ -64,7 +66,10 @@ async fn a_lost_history_is_listed_again() {
 
     // The change arrives with the new list, at once; so many removals are looked at twice.
     site.proxy.serves("a.test", "/", "two").await;
+    let begun = Instant::now();
+    site.proxy.serves("d0.test", "/", "one").await;
     site.proxy.answers("d0.test", "/", 404).await;
+    assert!(begun.elapsed() > Duration::from_secs(4), "the second list is five seconds after the first");
     site.proxy.answers("single.test", "/", 404).await;
     let log = site.control.log();
     assert!(log.contains("second"), "it says that it looks twice:\n{log}");

@@ -77,6 +77,19 @@ fn the_two_lanes_may_come_in_any_order() {
 }
 
 #[test]
+fn a_host_may_be_nobody_s() {
+    let ledger = two();
+    ask(&ledger, "a", "one/a");
+    ledger.nobody("a");
+    let number = sent(&ledger, "a");
+    ledger.answered(&number, &answer(None, 404));
+    ledger.is_newest("a").unwrap();
+    ledger.clone().close().assert_clean();
+    ask(&ledger, "a", "one/a");
+    assert_eq!(problems(&ledger), 1);
+}
+
+#[test]
 fn each_loss_is_noticed() {
     let lost = |happens: fn(&Ledger, Number)| {
         let ledger = two();

@@ -86,6 +86,10 @@ impl Targets {
         say(&mut self.endpoints, service, origins.iter().map(ToString::to_string).collect());
     }
 
+    pub(super) fn has(&self, service: &str) -> bool {
+        self.endpoints.contains_key(service)
+    }
+
     /// Where a request that is sent now begins.
     pub(super) fn floors(&self, host: &str) -> Floors {
         let Some(route) = self.routes.get(host) else {
