@@ -8,6 +8,8 @@ mod access;
 mod bodies;
 #[path = "traffic/connections.rs"]
 mod connections;
+#[path = "traffic/cors.rs"]
+mod cors;
 #[path = "traffic/harness.rs"]
 mod harness;
 #[path = "traffic/hostile.rs"]

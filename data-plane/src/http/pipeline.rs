@@ -1,8 +1,8 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
 //! ```text
-//! locate ─▶ size ─▶ redirect ─▶ pick ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
-//!    └────────┴────────┴──────────┴───────┴───── a reply of our own ──┘
+//! locate ─▶ size ─▶ cors ─▶ redirect ─▶ pick ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//!    └────────┴───────┴────────┴──────────┴───────┴───── a reply of our own ──┘
 //! ```
 //!
 //! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
@@ -22,6 +22,7 @@ pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unrouted};
 
 mod access;
+mod cors;
 mod exchange;
 mod forwarded;
 mod locate;
@@ -53,6 +54,7 @@ pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {
     locate::locate(exchange)?;
     size::size(exchange)?;
+    cors::preflight(exchange)?;
     redirect::redirect(exchange)?;
     let cell = pick::pick(exchange)?;
     access::access(exchange)?;

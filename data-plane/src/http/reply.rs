@@ -68,6 +68,16 @@ impl Reply {
         reply
     }
 
+    /// An answer without a body that says nothing of one.
+    pub(crate) fn empty(local: &Local, status: u16) -> Self {
+        let mut reply = Self::page(local, status);
+        reply.head.fields.remove(Known::ContentType);
+        reply.head.framing = Framing::Length(0);
+        reply.head.declared_length = Some(0);
+        reply.body = ReplyBody::Empty;
+        reply
+    }
+
     /// 200 without a body, for health checks.
     pub(crate) fn healthy(local: &Local) -> Self {
         let mut reply = Self::page(local, 200);

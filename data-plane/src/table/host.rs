@@ -116,6 +116,13 @@ pub struct PathEntry {
     pub port: Arc<str>,
 }
 
+impl PathEntry {
+    /// Whether what restricts it is not enforced, so that its requests are answered 503.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.action, Action::Denied(_))
+    }
+}
+
 /// What is done with the requests of a path.
 #[derive(Debug)]
 pub enum Action {

@@ -5,6 +5,7 @@
 //! fields are replaced as a whole; a field is judged without looking at another feature's.
 
 pub mod access;
+pub mod cors;
 pub mod redirect;
 pub mod timeouts;
 
@@ -12,6 +13,7 @@ use shared::policy::LocationPolicy;
 use thiserror::Error;
 
 use access::Addresses;
+use cors::Cors;
 use redirect::Redirect;
 use timeouts::Said;
 
@@ -24,6 +26,8 @@ pub struct Policy {
     pub redirect: Redirect,
     /// How long endpoints have.
     pub timeouts: Said,
+    /// What scripts of other origins may do; `None`: nothing is said to them.
+    pub cors: Option<Box<Cors>>,
 }
 
 /// Why a policy cannot be served.
@@ -46,6 +50,7 @@ impl Policy {
             addresses: Addresses::compile(said)?,
             redirect: Redirect::compile(said)?,
             timeouts: Said::compile(said),
+            cors: Cors::compile(said),
         })
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             exchange.has_tls = has_tls;
             exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
             // Before any redirect.
-            let denied = matches!(entry.action, Action::Denied(_));
+            let denied = entry.is_denied();
             *exchange.location = Some(entry);
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }

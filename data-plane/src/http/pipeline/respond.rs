@@ -1,13 +1,15 @@
 //! The last look at an answer before it is written: what a backend says to a proxy stays here, and every answer is dated.
 
-use super::Exchange;
+use super::{Exchange, cors};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
 
 /// Makes an answer the one that the client gets.
 pub(super) fn respond(exchange: &Exchange<'_>, reply: Reply) -> Reply {
-    finish(&exchange.call.server.local, reply)
+    let mut reply = finish(&exchange.call.server.local, reply);
+    cors::say(exchange, &mut reply);
+    reply
 }
 
 /// The answer to what is no request. Nothing more is read from its connection.

@@ -1,0 +1,84 @@
+//! Cross-origin requests: which answers say what, and which requests are answered by the proxy itself.
+
+use data_plane::local::Limits;
+use shared::policy::{LocationPolicy, TextList};
+use shared::resource::{Denial, Host, PathType, Resource, Route, Tls};
+
+use super::harness::*;
+
+fn said(origins: &[&str]) -> LocationPolicy {
+    let values = origins.iter().map(|it| (*it).to_owned()).collect();
+    LocationPolicy {
+        enable_cors: Some(true),
+        cors_allow_origin: Some(TextList { values }),
+        ..LocationPolicy::default()
+    }
+}
+
+fn route(policy: LocationPolicy) -> Route {
+    let paths = vec![to("/", PathType::Prefix, "echo"), to("/nobody", PathType::Prefix, "nobody")];
+    Route { paths, policy, ..Route::default() }
+}
+
+fn proxy(origin: &Origin, route: Route) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.service("nobody", Default::default());
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    proxy
+}
+
+fn ask(client: &mut Client, method: &str, target: &str, origin: &str) -> Response {
+    client.ask(&format!("{method} {target} HTTP/1.1\r\nHost: a.test\r\nOrigin: {origin}\r\n\r\n"))
+}
+
+#[test]
+fn an_allowed_origin_is_told_so_by_every_answer_in_place_of_the_backend_s() {
+    let origin = Origin::new(|request| {
+        let status = if request.line().contains("broken") { "500 Oops" } else { "200 OK" };
+        let head =
+            "access-control-allow-origin: https://own.test\r\nAccess-Control-Max-Age: 1\r\nContent-Length: 0";
+        (format!("HTTP/1.1 {status}\r\n{head}\r\n\r\n").into_bytes(), true)
+    });
+    let proxy = proxy(&origin, route(said(&["https://a.com"])));
+    let mut client = Client::new(proxy.http);
+    for (target, status) in [("/", 200), ("/broken", 500), ("/nobody", 503)] {
+        let response = ask(&mut client, "GET", target, "https://A.com");
+        assert_eq!(response.status, status);
+        assert_eq!(response.all("access-control-allow-origin"), ["https://A.com"], "{target}");
+        assert_eq!(response.all("access-control-allow-credentials"), ["true"]);
+        assert_eq!(response.all("access-control-max-age"), ["1728000"]);
+        assert!(response.all("access-control-expose-headers").is_empty());
+    }
+    let stranger = ask(&mut client, "GET", "/", "https://b.com");
+    assert_eq!(stranger.all("access-control-allow-origin"), ["https://own.test"], "the backend's own");
+    assert!(
+        ask(&mut client, "GET", "/nobody", "https://b.com").all("access-control-allow-origin").is_empty()
+    );
+}
+
+#[test]
+fn a_preflight_is_answered_before_the_redirect_and_without_the_backend() {
+    let origin = Origin::says("options");
+    let mut proxy = proxy(&origin, route(said(&["https://a.com"])));
+    proxy.config(vec![("a.test", Resource::Host(Host { tls: Some(Tls::default()), ..Host::default() }))]);
+    let mut client = Client::new(proxy.http);
+    let response = ask(&mut client, "OPTIONS", "/", "https://a.com");
+    assert_eq!((response.status, response.all("content-type")), (204, vec![]));
+    assert_eq!(response.all("access-control-allow-methods"), ["GET, PUT, POST, DELETE, PATCH, OPTIONS"]);
+    assert_eq!(ask(&mut client, "GET", "/", "https://a.com").status, 308);
+    assert_eq!(ask(&mut client, "OPTIONS", "/", "https://b.com").status, 308);
+    assert!(origin.seen().is_empty());
+    proxy.config(vec![("a.test", Resource::Host(Host::default()))]);
+    let stranger = ask(&mut client, "OPTIONS", "/", "https://b.com");
+    assert_eq!((stranger.status, stranger.text()), (200, "options"));
+}
+
+#[test]
+fn a_denied_location_says_nothing_of_it() {
+    let origin = Origin::says("");
+    let denied = Some(Denial { reason: "it is".to_owned() });
+    let proxy = proxy(&origin, Route { denied, ..route(said(&["*"])) });
+    let response = ask(&mut Client::new(proxy.http), "OPTIONS", "/", "https://a.com");
+    assert_eq!(response.status, 503);
+    assert!(response.all("access-control-allow-origin").is_empty());
+}
