@@ -7,8 +7,10 @@
 //! is forgotten, the one longest away first, where requests are counted; refused, where connections are.
 
 mod connections;
+mod counts;
 mod requests;
 mod slots;
 
 pub use self::connections::{ConnectionTable, Permit};
+pub use self::counts::Counts;
 pub use self::requests::{Rate, RequestTable};

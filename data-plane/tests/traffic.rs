@@ -16,6 +16,8 @@ mod harness;
 mod hostile;
 #[path = "traffic/http2.rs"]
 mod http2;
+#[path = "traffic/limits.rs"]
+mod limits;
 #[path = "traffic/log.rs"]
 mod log;
 #[path = "traffic/retries.rs"]

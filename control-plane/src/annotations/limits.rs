@@ -1,7 +1,42 @@
 //! Rates and numbers that a client may not exceed (annotations.md 5.3, 6.10).
 
+use shared::policy::TextList;
+
 use super::row::{Act, Bad, Of, Reach, Row};
-use super::value::{CIDRS, INT};
+use super::value::{ANY, CIDRS, Grammar, INT};
+
+/// `limit-conn-status-code`, a key alone.
+pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
+    name: "limit-conn-status-code",
+    value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_conn_status_code = Some(it))),
+    default: "503",
+    doc: "Status of what `limit-connections` refuses",
+    ..Row::NEW
+};
+
+/// `limit-conn-zone-variable`, a key alone.
+pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
+    name: "limit-conn-zone-variable",
+    value: &Of(
+        ANY,
+        Act::Differs {
+            unless: |it| matches!(it.as_str(), "$binary_remote_addr" | "$remote_addr"),
+            without: "clients are told apart by their addresses",
+        },
+    ),
+    default: "$binary_remote_addr",
+    doc: "What clients are told apart by",
+    ..Row::NEW
+};
+
+/// `limit-req-status-code`, a key alone.
+pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
+    name: "limit-req-status-code",
+    value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_req_status_code = Some(it))),
+    default: "503",
+    doc: "Status of what `limit-rps` and `limit-rpm` refuse",
+    ..Row::NEW
+};
 
 /// `limit-rate`.
 pub(crate) static LIMIT_RATE: Row = Row {
@@ -26,21 +61,21 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "limit-allowlist",
         alias: Some("limit-whitelist"),
-        value: &Of(CIDRS, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(CIDRS, Act::Sets(|to, values| to.location.limit_allowlist = Some(TextList { values }))),
         bad: Bad::Reject,
         doc: "Addresses that are not counted",
         ..Row::NEW
     },
     &Row {
         name: "limit-burst-multiplier",
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(INT, Act::Sets(|to, it| to.location.limit_burst_multiplier = Some(count(it)))),
         default: "5",
         doc: "How many times the rate may come at once",
         ..Row::NEW
     },
     &Row {
         name: "limit-connections",
-        value: &Of(INT, Act::Denies { unless: |it| *it <= 0, reach: Reach::Paths }),
+        value: &Of(INT, Act::Sets(|to, it| to.location.limit_connections = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Requests of a client at the same time",
@@ -50,7 +85,7 @@ pub(super) static ROWS: &[&Row] = &[
     &LIMIT_RATE_AFTER,
     &Row {
         name: "limit-rpm",
-        value: &Of(INT, Act::Denies { unless: |it| *it <= 0, reach: Reach::Paths }),
+        value: &Of(INT, Act::Sets(|to, it| to.location.limit_rpm = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Requests of a client a minute",
@@ -58,10 +93,33 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "limit-rps",
-        value: &Of(INT, Act::Denies { unless: |it| *it <= 0, reach: Reach::Paths }),
+        value: &Of(INT, Act::Sets(|to, it| to.location.limit_rps = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Requests of a client a second",
         ..Row::NEW
     },
 ];
+
+/// A number below 0 says as much as 0, and one that no client reaches as much as any other such.
+fn count(said: i64) -> u32 {
+    u32::try_from(said.max(0)).unwrap_or(u32::MAX)
+}
+
+/// What nginx takes as the status of a refusal.
+const STATUS: Grammar<u32> = Grammar {
+    words: "a status from 400 to 599",
+    read: |text| text.parse().ok().filter(|status| (400..=599).contains(status)),
+    good: &["429", "503"],
+    bad: &["200", "600", "x"],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_none_limit_nothing() {
+        assert_eq!((count(-5), count(0), count(7), count(i64::MAX)), (0, 0, 7, u32::MAX));
+    }
+}

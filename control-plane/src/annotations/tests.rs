@@ -172,14 +172,7 @@ fn no_row_is_silent() {
 
 /// Values of restricting annotations that keep nobody out: a closed list, apart from the table.
 fn asks_for_nothing(row: &Row, text: &str) -> bool {
-    let nothing = [
-        ("backend-protocol", "HTTP"),
-        ("limit-connections", "-1"),
-        ("limit-rate", "-1"),
-        ("limit-rpm", "-1"),
-        ("limit-rps", "-1"),
-        ("satisfy", "all"),
-    ];
+    let nothing = [("backend-protocol", "HTTP"), ("limit-rate", "-1"), ("satisfy", "all")];
     let is_bool = matches!(text, "false" | "0");
     nothing.contains(&(row.name, text)) || is_bool
 }
@@ -219,8 +212,6 @@ fn restrictions_deny_the_ingress() {
         ("allowlist-source-range", ""),
         ("denylist-source-range", "office"),
         ("denylist-source-range", ""),
-        ("limit-rpm", "5"),
-        ("limit-connections", "5"),
         ("satisfy", "any"),
         ("backend-protocol", "https"),
         ("backend-protocol", "AUTO_HTTP"),
@@ -242,7 +233,7 @@ fn restrictions_deny_the_ingress() {
 #[test]
 fn restrictions_of_nobody_deny_nothing() {
     let parsed = all(&[
-        ("limit-rps", "0"),
+        ("limit-rate", "0"),
         ("satisfy", "all"),
         ("auth-url", ""),
         ("backend-protocol", "http"),

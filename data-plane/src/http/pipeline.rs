@@ -1,8 +1,8 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
 //! ```text
-//! locate ─▶ size ─▶ cors ─▶ redirect ─▶ pick ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
-//!    └────────┴───────┴────────┴──────────┴───────┴───── a reply of our own ──┘
+//! locate ─▶ size ─▶ cors ─▶ redirect ─▶ pick ─▶ limit ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//!    └────────┴───────┴────────┴──────────┴───────┴────────┴──── a reply of our own ────┘
 //! ```
 //!
 //! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
@@ -25,6 +25,7 @@ mod access;
 mod cors;
 mod exchange;
 mod forwarded;
+mod limit;
 mod locate;
 pub(crate) mod log;
 mod pick;
@@ -57,7 +58,9 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     cors::preflight(exchange)?;
     redirect::redirect(exchange)?;
     let cell = pick::pick(exchange)?;
+    limit::limit(exchange)?;
     access::access(exchange)?;
+    // Not before: what guards a location guards it on the way to the default backend, too.
     let Some(cell) = cell else {
         return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));
     };

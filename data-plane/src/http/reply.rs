@@ -51,7 +51,9 @@ impl Reply {
         head.framing = Framing::Length(body.len() as u64);
         head.declared_length = Some(body.len() as u64);
         head.fields.append(Known::Date, local.date.borrow().as_str().to_owned());
-        head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
+        if !body.is_empty() || status < 400 {
+            head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
+        }
         Self {
             head,
             body: ReplyBody::Page(body),
@@ -156,6 +158,10 @@ fn page(status: u16) -> Bytes {
         301 | 308 | 400..=599 => reason(status),
         _ => return Bytes::new(),
     };
+    // Statuses that nginx has no name for have no page either.
+    if reason.is_empty() {
+        return Bytes::new();
+    }
     format!(
         "<html>\r\n<head><title>{status} {reason}</title></head>\r\n<body>\r\n\
          <center><h1>{status} {reason}</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
@@ -193,6 +199,6 @@ mod tests {
             let expected = format!("<center><h1>{title}</h1></center>");
             assert!(text.windows(expected.len()).any(|part| part == expected.as_bytes()), "{title}");
         }
-        assert!(page(200).is_empty());
+        assert!(page(200).is_empty() && page(420).is_empty());
     }
 }

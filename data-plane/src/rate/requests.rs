@@ -69,6 +69,17 @@ impl RequestTable {
     }
 }
 
+impl RequestTable {
+    /// A request that was counted is not to count after all.
+    pub fn take_back(&self, client: IpAddr, rate: Rate) {
+        let (group, mark) = self.slots.group(client);
+        if let Some(bucket) = group.iter().find(|bucket| bucket.mark.load(Ordering::Relaxed) == mark) {
+            let sooner = |empty_at: u64| Some(empty_at.saturating_sub(rate.interval));
+            let _ = bucket.empty_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sooner);
+        }
+    }
+}
+
 impl Bucket {
     fn admit(&self, rate: Rate, now: u64) -> bool {
         let fill = |empty_at: u64| {

@@ -10,6 +10,7 @@ mod build;
 mod candidate;
 mod cells;
 mod config;
+mod counts;
 mod policies;
 mod refusal;
 mod secrets;

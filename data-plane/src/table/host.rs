@@ -7,6 +7,7 @@ use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::paths::{Declared, Router};
 use super::policy::Policy;
+use crate::rate::Counts;
 
 /// One virtual host. Immutable.
 #[derive(Debug)]
@@ -104,6 +105,8 @@ pub struct PathEntry {
     pub action: Action,
     /// How its requests are treated: what its Route says over what the fleet says.
     pub policy: Arc<Policy>,
+    /// What is counted of the clients of its Ingress; `None` where nothing is limited.
+    pub counts: Option<Arc<Counts>>,
     /// Its requests are not sent to https, whatever the policy says: `no-tls-redirect-locations` (annotations.md 6.3).
     pub stays_plain: bool,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod cors;
+pub mod limit;
 pub mod redirect;
 pub mod timeouts;
 
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 use access::Addresses;
 use cors::Cors;
+use limit::Limits;
 use redirect::Redirect;
 use timeouts::Said;
 
@@ -24,6 +26,8 @@ pub struct Policy {
     pub addresses: Addresses,
     /// Where plain requests are sent.
     pub redirect: Redirect,
+    /// How many requests a client may make.
+    pub limits: Option<Limits>,
     /// How long endpoints have.
     pub timeouts: Said,
     /// What scripts of other origins may do; `None`: nothing is said to them.
@@ -49,6 +53,7 @@ impl Policy {
         Ok(Self {
             addresses: Addresses::compile(said)?,
             redirect: Redirect::compile(said)?,
+            limits: Limits::compile(said)?,
             timeouts: Said::compile(said),
             cors: Cors::compile(said),
         })

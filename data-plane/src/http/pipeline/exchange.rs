@@ -9,6 +9,7 @@ use crate::codec::head::RequestHead;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::timer::Timer;
+use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts};
 
 /// Where a request came from, and what it may use.
@@ -29,6 +30,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
     /// What the log is told.
     pub(super) tally: &'a mut Tally,
+    /// Its place among the requests in progress, where those are limited.
+    pub(super) permit: &'a mut Option<Permit>,
     /// The path in its normal form, where that is not the path as it came.
     pub(super) normal: Option<Vec<u8>>,
     /// Path that the backend is sent in place of the request's own, already encoded.
@@ -44,7 +47,7 @@ pub(crate) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// A request that nothing is known of but its head; `None` where that could not be read.
     pub(crate) fn new(call: Call<'a>, account: &'a mut Account) -> Option<Self> {
-        let Account { head, location, tally, .. } = account;
+        let Account { head, location, tally, permit, .. } = account;
         let head = head.as_deref_mut()?;
         let (timeouts, sizes) = (call.server.local.limits.timeouts, call.server.local.limits.sizes);
         Some(Self {
@@ -52,6 +55,7 @@ impl<'a> Exchange<'a> {
             head,
             location,
             tally,
+            permit,
             normal: None,
             target: None,
             has_tls: false,

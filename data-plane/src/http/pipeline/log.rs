@@ -16,6 +16,7 @@ use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
 use crate::http::peer::Peer;
 use crate::local::Local;
+use crate::rate::Permit;
 use crate::table::{DEFAULT_UPSTREAM, Endpoint, PathEntry};
 
 /// The status of a request whose client went before there was an answer; nginx' own.
@@ -38,6 +39,8 @@ pub(crate) struct Account {
     /// What takes it, once that is found.
     pub(crate) location: Option<Arc<PathEntry>>,
     pub(crate) tally: Tally,
+    /// Held until the end.
+    pub(super) permit: Option<Permit>,
 }
 
 /// What is known of a request so far.
@@ -74,6 +77,7 @@ impl Account {
             head,
             line: Bytes::new(),
             location: None,
+            permit: None,
             tally: Tally {
                 started: now,
                 status: 0,

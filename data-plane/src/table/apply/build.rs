@@ -64,8 +64,11 @@ impl<'a> Builder<'a> {
             Err(reason) => (Arc::default(), Some(reason)),
         };
         let denied = self.denial(route).or(failed);
+        let object = key.rsplit_once('/').map_or(key, |(object, _)| object);
+        let counts = policy.limits.is_some().then(|| self.policies.counted.of(object));
         for path in &route.paths {
-            let entry = self.path(path, &owner, &policy, denied.as_ref());
+            let entry =
+                PathEntry { counts: counts.clone(), ..self.path(path, &owner, &policy, denied.as_ref()) };
             paths.push(Declared { kind: path.kind, entry: Arc::new(entry) });
         }
     }
@@ -99,6 +102,7 @@ impl<'a> Builder<'a> {
             action,
             upstream_name,
             policy: Arc::clone(policy),
+            counts: None,
             stays_plain: policy.redirect.stays_plain(&path.path),
             owner: Arc::clone(owner),
             service: service.into(),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use shared::policy::LocationPolicy;
 
+use super::counts::Counted;
 use crate::table::policy::Policy;
 
 /// The policies that tables use, by what Routes say. Most say nothing at all.
@@ -13,6 +14,8 @@ pub(super) struct Policies {
     compiled: HashMap<LocationPolicy, Weak<Policy>>,
     /// Those that no table uses any more are looked for when there are this many.
     sweep_at: usize,
+    /// What is counted under them.
+    pub(super) counted: Counted,
 }
 
 impl Policies {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use shared::policy::LocationPolicy;
-use shared::resource::{Backend, Denial, Guard, Host, PortRule, Route, Settings};
+use shared::resource::{Backend, Denial, Guard, Host, Path, PathType, PortRule, Route, Settings};
 
 use super::*;
 use crate::table::world::{
@@ -114,6 +114,37 @@ fn an_edit_costs_what_it_touches() {
     };
     writer.apply_config(vec![entry("default", Resource::Settings(settings))], &[]);
     assert_eq!(cost(&writer), [0, 0, 1], "the default certificate touches the table alone");
+}
+
+#[test]
+fn what_is_counted_stays_while_its_ingress_is_limited() {
+    let limited = |key: &str, rps| {
+        let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }];
+        let policy = LocationPolicy { limit_rps: rps, ..LocationPolicy::default() };
+        entry(key, Resource::Route(Route { paths, policy, ..Route::default() }))
+    };
+    let counts = |writer: &Writer, name: &str| {
+        let table = writer.tables().current();
+        table.host(name).unwrap().paths()[0].entry.counts.clone()
+    };
+    let (a, b, other) = ("ingress/ns/i/a.test", "ingress/ns/i/*.test", "ingress/ns/other/b.a.test");
+    let mut writer = Writer::new();
+    let hosts = ["a.test", "*.test", "b.a.test"].map(|name| host(name, None));
+    let routes = [a, b, other].map(|key| limited(key, Some(5)));
+    writer.replace_config(hosts.into_iter().chain(routes).collect());
+    let first = counts(&writer, "a.test").unwrap();
+    assert!(Arc::ptr_eq(&first, &counts(&writer, "x.test").unwrap()), "one for all hosts of an Ingress");
+    assert!(!Arc::ptr_eq(&first, &counts(&writer, "b.a.test").unwrap()));
+    // Another rate, and from one host to the other alone.
+    writer.apply_config(vec![limited(a, Some(7)), limited(b, None)], &[]);
+    assert!(Arc::ptr_eq(&first, &counts(&writer, "a.test").unwrap()));
+    assert!(counts(&writer, "x.test").is_none());
+    writer.apply_config(vec![limited(a, None), limited(b, Some(1))], &[]);
+    assert!(Arc::ptr_eq(&first, &counts(&writer, "x.test").unwrap()));
+    let weak = Arc::downgrade(&first);
+    drop(first);
+    writer.apply_config(vec![limited(b, None)], &[]);
+    assert!(weak.upgrade().is_none(), "nobody names it any more");
 }
 
 #[test]
@@ -394,11 +425,7 @@ fn restrictions_that_are_not_enforced_deny() {
         action(&writer, "a.test").err()
     };
     let route = |denied: bool, enable_global_auth| Route {
-        paths: vec![shared::resource::Path {
-            path: "/".into(),
-            kind: shared::resource::PathType::Prefix,
-            backend: None,
-        }],
+        paths: vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }],
         denied: denied.then(|| Denial { reason: "not enforced".into() }),
         policy: LocationPolicy { enable_global_auth, ..LocationPolicy::default() },
     };
@@ -424,11 +451,7 @@ fn redirects_merge_annotation_configmap_and_default() {
     let path_of = |settings: Settings, route: Route, path: &str| {
         let mut writer = Writer::new();
         let mut route = route;
-        route.paths.push(shared::resource::Path {
-            path: path.into(),
-            kind: shared::resource::PathType::Exact,
-            backend: None,
-        });
+        route.paths.push(Path { path: path.into(), kind: PathType::Exact, backend: None });
         writer.replace_config(vec![
             entry("default", Resource::Settings(settings)),
             host("a.test", None),

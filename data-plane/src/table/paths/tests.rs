@@ -10,6 +10,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         declared: path.into(),
         action: Action::DefaultBackend,
         policy: Arc::default(),
+        counts: None,
         stays_plain: false,
         upstream_name: "".into(),
         owner: "ns/name".into(),

@@ -1,0 +1,49 @@
+//! What is counted of clients, by Ingress: the same tables as long as a path of the Ingress is limited, whatever else
+//! changes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use crate::rate::Counts;
+
+/// The counts that tables name, by `kind/namespace/name` of the object.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    known: HashMap<Box<str>, Weak<Counts>>,
+    /// Those that no table names any more are looked for when there are this many.
+    sweep_at: usize,
+}
+
+impl Counted {
+    /// Those of an object.
+    pub(super) fn of(&mut self, object: &str) -> Arc<Counts> {
+        if let Some(counts) = self.known.get(object).and_then(Weak::upgrade) {
+            return counts;
+        }
+        if self.known.len() >= self.sweep_at.max(64) {
+            self.known.retain(|_, counts| counts.strong_count() > 0);
+            self.sweep_at = self.known.len() * 2;
+        }
+        let counts = Arc::new(Counts::new(shared::clock::now()));
+        self.known.insert(object.into(), Arc::downgrade(&counts));
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_one_as_long_as_anybody_holds_it() {
+        let mut counted = Counted::default();
+        let one = counted.of("ingress/ns/a");
+        assert!(Arc::ptr_eq(&one, &counted.of("ingress/ns/a")));
+        assert!(!Arc::ptr_eq(&one, &counted.of("ingress/ns/b")));
+        for number in 0..1000 {
+            counted.of(&format!("ingress/ns/{number}"));
+        }
+        assert!(counted.known.len() <= 64, "{}", counted.known.len());
+        assert!(Arc::ptr_eq(&one, &counted.of("ingress/ns/a")));
+    }
+}
