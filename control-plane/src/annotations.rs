@@ -85,32 +85,10 @@ pub struct Serving {
     pub is_canary: bool,
     /// Of its paths.
     pub location: LocationPolicy,
-    /// Whether it makes its hosts match by regular expressions.
-    pub regex: Regex,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
     /// Why all paths of its hosts answer 503, if they do.
     pub hosts_denied: Option<Denial>,
-}
-
-/// What turns a host to regular expressions (annotations.md 3.4). It is not honoured yet: such a host answers 503.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Regex {
-    /// `use-regex`.
-    pub use_regex: bool,
-    /// `rewrite-target`.
-    pub rewrite_target: Option<String>,
-}
-
-impl Regex {
-    /// The annotation that makes a location of this path a regular expression, if one does.
-    pub fn asked_by(&self, path: &str) -> Option<&'static Row> {
-        if self.use_regex {
-            return Some(&rewrite::USE_REGEX);
-        }
-        let rewrites = self.rewrite_target.as_deref().is_some_and(|target| target != path);
-        rewrites.then_some(&rewrite::REWRITE_TARGET)
-    }
 }
 
 /// Reads the annotations of the Ingress `object`.

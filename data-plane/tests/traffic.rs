@@ -22,6 +22,8 @@ mod limits;
 mod log;
 #[path = "traffic/retries.rs"]
 mod retries;
+#[path = "traffic/rewrites.rs"]
+mod rewrites;
 #[path = "traffic/routes.rs"]
 mod routes;
 #[path = "traffic/timeouts.rs"]

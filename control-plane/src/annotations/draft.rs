@@ -8,8 +8,8 @@ use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
 use super::{
-    BackendPolicy, Fault, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Regex, Said, Serving, Severity,
-    bounded, field, shown, value,
+    BackendPolicy, Fault, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Said, Serving, Severity, bounded,
+    field, shown, value,
 };
 use crate::reference::{Reference, Use};
 
@@ -19,8 +19,6 @@ pub struct Draft<'a> {
     pub location: LocationPolicy,
     /// What is asked of the backends.
     pub backend: BackendPolicy,
-    /// What makes a host match by regular expressions.
-    pub regex: Regex,
     refs: BTreeMap<Reference, String>,
     /// The object that says it; its namespace is that of the objects that it may refer to.
     pub object: &'a ObjectName,
@@ -39,7 +37,6 @@ impl<'a> Draft<'a> {
         Self {
             location: LocationPolicy::default(),
             backend: BackendPolicy::default(),
-            regex: Regex::default(),
             refs: BTreeMap::new(),
             object,
             said,
@@ -150,7 +147,7 @@ impl<'a> Draft<'a> {
 
     /// All of it. What is different where paths are served is not said where they are not.
     pub(super) fn finish(self) -> Parsed {
-        let Self { location, backend, regex, refs, denied, hosts_denied, mut faults, differences, .. } = self;
+        let Self { location, backend, refs, denied, hosts_denied, mut faults, differences, .. } = self;
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {
             let is_told = is_served && !without.is_empty();
@@ -159,7 +156,7 @@ impl<'a> Draft<'a> {
             faults.push(Fault::new(Severity::Unsupported, field, reason));
         }
         let is_canary = backend.canary.is_some();
-        let serving = Serving { is_canary, location, regex, denied, hosts_denied };
+        let serving = Serving { is_canary, location, denied, hosts_denied };
         Parsed { serving, backend, refs, faults: bounded(faults, MOST_FAULTS) }
     }
 }

@@ -7,10 +7,11 @@ mod canaries;
 mod denial;
 mod locations;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::HostPolicy;
+use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{CATCH_ALL, Host, Path, Route, Tls};
 
 use self::locations::Locations;
@@ -64,10 +65,10 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.secrets = tls.iter().flatten().cloned().collect();
         outcome.host = Some(Host {
             tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
-            denied: denial::of(host, &mains, &locations, &mut outcome),
-            policy: HostPolicy::default(),
+            denied: denial::of(host, &mains, &mut outcome),
+            policy: HostPolicy { regex: has_patterns(host, &mains, &locations).then_some(true) },
         });
-        outcome.routes = routes(&mains, &locations);
+        outcome.routes = routes(host, &mains, &locations);
     }
     canaries::attach(host, &canaries, &locations, &mut outcome);
     let won = locations.iter().filter_map(|location| location.backend.clone());
@@ -106,7 +107,38 @@ fn tls(host: &HostName, mains: &[&Claim]) -> (Option<Vec<ObjectName>>, Option<Ob
     (Some(secrets), Some(claim.name.clone()))
 }
 
-fn routes(mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route> {
+/// Whether all paths of a host are regular expressions: one location that is one is enough (annotations.md 3.4).
+fn has_patterns(host: &HostName, mains: &[&Claim], locations: &Locations) -> bool {
+    locations.iter().any(|location| {
+        let owner = location.owner.map(|owner| policy(host, mains[owner]));
+        owner.is_some_and(|policy| policy.is_pattern(&location.path))
+    })
+}
+
+/// What a claim says of its locations on a host. One without rules has the catch-all with neither its redirects nor its
+/// rewrites (annotations.md 2.3).
+fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
+    let said = &claim.parsed.serving.location;
+    if claim.has_rules || host.as_str() != CATCH_ALL {
+        return Cow::Borrowed(said);
+    }
+    Cow::Owned(LocationPolicy {
+        app_root: None,
+        force_ssl_redirect: None,
+        permanent_redirect: None,
+        permanent_redirect_code: None,
+        preserve_trailing_slash: None,
+        relative_redirects: None,
+        rewrite_target: None,
+        ssl_redirect: None,
+        temporal_redirect: None,
+        temporal_redirect_code: None,
+        use_regex: None,
+        ..said.clone()
+    })
+}
+
+fn routes(host: &HostName, mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route> {
     let mut won: BTreeMap<usize, Vec<_>> = BTreeMap::new();
     for location in locations.iter() {
         if let Some(owner) = location.owner {
@@ -126,7 +158,7 @@ fn routes(mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route
         let route = Route {
             paths: won.into_iter().map(path).collect(),
             denied: serving.denied.clone(),
-            policy: serving.location.to_owned(),
+            policy: policy(host, claim).into_owned(),
         };
         (claim.name.clone(), route)
     };

@@ -6,6 +6,8 @@
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
+use shared::pattern::Pattern;
+use shared::policy::LocationPolicy;
 
 use crate::objects::Ingress;
 use crate::problem::{Fault, Severity, shown};
@@ -23,7 +25,7 @@ const FORBIDDEN: &str =
     r"\b(alias|root)\s[^;]*;|/etc/(passwd|shadow|group|nginx|ingress-controller)|/var/run/secrets|_by_lua";
 
 /// Why an Ingress is rejected; empty: it is not.
-pub fn faults(ingress: &Ingress) -> Vec<Fault> {
+pub fn faults(ingress: &Ingress, location: &LocationPolicy) -> Vec<Fault> {
     let bytes = text_bytes(ingress);
     if bytes > MAX_BYTES {
         // Nothing else is worth its price then.
@@ -40,7 +42,8 @@ pub fn faults(ingress: &Ingress) -> Vec<Fault> {
         reject(format!("spec.rules[{i}].host"), host_fault(&rule.host));
         let paths = rule.http.iter().flat_map(|http| &http.paths);
         for (j, path) in paths.enumerate() {
-            reject(format!("spec.rules[{i}].http.paths[{j}].path"), path_fault(&path.path));
+            let fault = path_fault(&path.path).or_else(|| pattern_fault(&path.path, location));
+            reject(format!("spec.rules[{i}].http.paths[{j}].path"), fault);
         }
     }
     for (i, tls) in spec.tls.iter().enumerate() {
@@ -80,6 +83,18 @@ fn path_fault(path: &str) -> Option<String> {
     text_fault(path)
 }
 
+/// A path that its own Ingress makes a regular expression must be one: nginx would not start with it.
+fn pattern_fault(path: &str, location: &LocationPolicy) -> Option<String> {
+    if !location.is_pattern(path) {
+        return None;
+    }
+    let error = Pattern::path(path).err()?;
+    Some(format!(
+        "expected a regular expression, as use-regex or rewrite-target ask for, got {}: {error}",
+        shown(path)
+    ))
+}
+
 fn host_fault(host: &str) -> Option<String> {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_label = |label: &str| {
@@ -108,6 +123,10 @@ fn forbidden() -> Option<&'static Regex> {
 mod tests {
     use super::*;
     use crate::objects::{IngressHttp, IngressPath, IngressRule, IngressTls};
+
+    fn faults(ingress: &Ingress) -> Vec<Fault> {
+        super::faults(ingress, &LocationPolicy::default())
+    }
 
     fn with(host: &str, path: &str) -> Ingress {
         let mut ingress = Ingress::default();
@@ -179,5 +198,20 @@ mod tests {
     #[test]
     fn too_much_is_rejected() {
         assert_eq!(faults(&with("a.test", &"/a".repeat(MAX_BYTES))).len(), 1);
+    }
+
+    #[test]
+    fn a_path_that_is_to_be_a_pattern_is_one() {
+        let patterns = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+        let rewritten = LocationPolicy { rewrite_target: Some("/$1".into()), ..LocationPolicy::default() };
+        for policy in [&patterns, &rewritten] {
+            assert_eq!(super::faults(&with("a.test", "/a(/|$)(.*)"), policy), []);
+            assert_eq!(super::faults(&with("a.test", "/((?!admin).*)"), policy), []);
+            let faults = super::faults(&with("a.test", "/a(b"), policy);
+            assert_eq!(faults.len(), 1);
+            assert!(faults[0].reason.ends_with("not a regular expression: unclosed group"), "{faults:?}");
+        }
+        let same = LocationPolicy { rewrite_target: Some("/a(b".into()), ..LocationPolicy::default() };
+        assert_eq!(super::faults(&with("a.test", "/a(b"), &same), [], "no rewrite, no pattern");
     }
 }

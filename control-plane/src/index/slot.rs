@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use shared::policy::LocationPolicy;
+
 use crate::annotations::{self, Parsed};
 use crate::compile::{certificate, rejection};
 use crate::event::{Hold, HoldRequest};
@@ -43,7 +45,11 @@ impl Version {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
         let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
         match &self.object {
-            Object::Ingress(ingress) => rejection::faults(ingress).into_iter().chain(said).collect(),
+            Object::Ingress(ingress) => {
+                let nothing = LocationPolicy::default();
+                let location = self.parsed.as_ref().map_or(&nothing, |parsed| &parsed.serving.location);
+                rejection::faults(ingress, location).into_iter().chain(said).collect()
+            }
             Object::Secret(secret) => certificate::compile(secret).err().into_iter().collect(),
             Object::IngressClass(_)
             | Object::Service(_)

@@ -31,8 +31,10 @@ pub(crate) mod log;
 mod pick;
 mod redirect;
 mod respond;
+mod rewrite;
 mod send;
 mod size;
+mod variables;
 
 /// What a phase says: go on, with what it found, or answer with this.
 type Step<T = ()> = ControlFlow<Reply, T>;
@@ -56,7 +58,9 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     locate::locate(exchange)?;
     size::size(exchange)?;
     cors::preflight(exchange)?;
-    redirect::redirect(exchange)?;
+    redirect::elsewhere(exchange)?;
+    rewrite::rewrite(exchange)?;
+    redirect::to_tls(exchange)?;
     let cell = pick::pick(exchange)?;
     limit::limit(exchange)?;
     access::access(exchange)?;

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use shared::pattern::Exhausted;
+use shared::resource::PathType;
+
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::paths::{Declared, Router};
+use super::patterns::{DeclaredPattern, Patterns};
 use super::policy::Policy;
+use super::policy::rewrite::Rewritten;
 use crate::rate::Counts;
 
 /// One virtual host. Immutable.
@@ -15,6 +20,8 @@ pub struct HostEntry {
     name: Arc<str>,
     certificates: Option<Box<[Arc<CertificateCell>]>>,
     router: Router,
+    /// In place of the router's own look-up, on a host in regex mode.
+    patterns: Option<Patterns>,
     /// Where requests for "/" are sent, before a location is looked for.
     app_root: Option<Box<str>>,
 }
@@ -28,7 +35,27 @@ impl HostEntry {
     ) -> Self {
         let router = Router::new(paths);
         let app_root = app_root(router.declared());
-        Self { name, certificates, router, app_root }
+        Self { name, certificates, router, patterns: None, app_root }
+    }
+
+    /// In regex mode: its paths are regular expressions (annotations.md 3.4).
+    pub fn with_patterns(mut self) -> Self {
+        let declared = self.router.declared();
+        let exact = |path: &str| {
+            let mut equal = declared.iter().filter(|it| it.kind == PathType::Exact);
+            equal.any(|it| *it.entry.declared == *path)
+        };
+        let pattern = |it: &'_ Declared| {
+            let is_split =
+                it.kind == PathType::Prefix && !it.entry.policy.rewrite.is_pattern(&it.entry.declared);
+            is_split && exact(&it.entry.declared)
+        };
+        let patterns: Vec<_> = declared
+            .iter()
+            .map(|it| DeclaredPattern { path: &it.entry.declared, only_below: pattern(it) })
+            .collect();
+        self.patterns = Some(Patterns::new(&patterns));
+        self
     }
 
     /// Without paths and TLS.
@@ -43,7 +70,12 @@ impl HostEntry {
 
     /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
     pub fn route(&self, path: &[u8]) -> Match<'_> {
-        self.router.route(path)
+        let Some(patterns) = &self.patterns else { return self.router.route(path) };
+        match patterns.find(path) {
+            Ok(Some(place)) => Match::Path(&self.router.declared()[place].entry),
+            Ok(None) => Match::None,
+            Err(Exhausted) => Match::Unknown,
+        }
     }
 
     /// The path that requests for "/" are sent to. Of several locations that have one, the first of nginx' list decides,
@@ -91,6 +123,8 @@ pub enum Match<'a> {
     AddSlash(&'a Arc<PathEntry>),
     /// No declared path: the default backend.
     None,
+    /// Which one it is takes too long to find out.
+    Unknown,
 }
 
 /// What ingress-nginx calls the default backend (balancing.md 1).
@@ -109,6 +143,8 @@ pub struct PathEntry {
     pub counts: Option<Arc<Counts>>,
     /// Its requests are not sent to https, whatever the policy says: `no-tls-redirect-locations` (annotations.md 6.3).
     pub stays_plain: bool,
+    /// What takes the place of its requests' paths.
+    pub rewritten: Option<Rewritten>,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,
     /// `namespace/name` of the Ingress that declared it.

@@ -4,7 +4,7 @@
 //! are; those that need backtracking are asked one by one where they stand before the best so far.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
-use shared::pattern::{Exhausted, Groups, Pattern, PatternError};
+use shared::pattern::{Exhausted, Pattern};
 
 /// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
 const SIZE: usize = 4 << 20;
@@ -35,62 +35,51 @@ struct Location {
     declared: usize,
 }
 
-/// The path that fits, by its place among the declared ones, and the groups of its pattern.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
-    /// Place among the declared paths.
-    pub declared: usize,
-    /// What its groups took.
-    pub groups: Groups,
-}
-
 impl Patterns {
-    /// Of the paths of a host, in the order of their Ingresses.
-    ///
-    /// # Errors
-    /// The place of the first path that is no pattern, and why.
-    pub fn new(declared: &[DeclaredPattern<'_>]) -> Result<Self, (usize, PatternError)> {
+    /// Of the paths of a host. One that is no pattern, which its owner did not write as one, stands for itself.
+    pub fn new(declared: &[DeclaredPattern<'_>]) -> Self {
         let mut order: Vec<usize> = (0..declared.len()).collect();
         // nginx' own order is not used in regex mode: the text descending, then stably its length descending.
         order.sort_by(|a, b| {
-            let (a, b) = (declared[*a].path, declared[*b].path);
-            b.len().cmp(&a.len()).then_with(|| b.cmp(a))
+            let (a, b) = (&declared[*a], &declared[*b]);
+            let texts = b.path.len().cmp(&a.path.len()).then_with(|| b.path.cmp(a.path));
+            texts.then_with(|| b.only_below.cmp(&a.only_below))
         });
         let compile = |place: usize| {
             let DeclaredPattern { path, only_below } = declared[place];
             let slash = if only_below && !path.ends_with('/') { "/" } else { "" };
-            let pattern = Pattern::path(&format!("{path}{slash}")).map_err(|error| (place, error))?;
-            Ok(Location { pattern, declared: place })
+            let pattern = Pattern::path(&format!("{path}{slash}"))
+                .or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(path))));
+            // Only a path of some thousand octets is neither: nobody gets to what it would lead to.
+            Some(Location { pattern: pattern.ok()?, declared: place })
         };
-        let locations: Box<[Location]> = order.into_iter().map(compile).collect::<Result<_, _>>()?;
+        let locations: Box<[Location]> = order.into_iter().filter_map(compile).collect();
         let together = together(&locations);
-        Ok(Self { locations, together })
+        Self { locations, together }
     }
 
-    /// What fits a path: decoded, with slashes merged and dot segments resolved.
+    /// The place among the declared paths of the one that fits a path: decoded, with slashes merged and dot segments
+    /// resolved.
     ///
     /// # Errors
     /// [`Exhausted`]: a pattern that stands before all that fit could not be asked to its end.
-    pub fn find(&self, path: &[u8]) -> Result<Option<Found>, Exhausted> {
+    pub fn find(&self, path: &[u8]) -> Result<Option<usize>, Exhausted> {
         let Some((set, places)) = &self.together else { return first(&self.locations, path) };
         let best = set.matches(path).iter().next().map(|linear| places[linear]);
         let before = &self.locations[..best.unwrap_or(self.locations.len())];
         for location in before.iter().filter(|location| location.pattern.linear().is_none()) {
-            if let Some(groups) = location.pattern.groups(path)? {
-                return Ok(Some(Found { declared: location.declared, groups }));
+            if location.pattern.is_match(path)? {
+                return Ok(Some(location.declared));
             }
         }
-        match best {
-            Some(best) => first(&self.locations[best..=best], path),
-            None => Ok(None),
-        }
+        Ok(best.map(|best| self.locations[best].declared))
     }
 }
 
-fn first(locations: &[Location], path: &[u8]) -> Result<Option<Found>, Exhausted> {
+fn first(locations: &[Location], path: &[u8]) -> Result<Option<usize>, Exhausted> {
     for Location { pattern, declared } in locations {
-        if let Some(groups) = pattern.groups(path)? {
-            return Ok(Some(Found { declared: *declared, groups }));
+        if pattern.is_match(path)? {
+            return Ok(Some(*declared));
         }
     }
     Ok(None)
@@ -116,11 +105,11 @@ mod tests {
 
     fn patterns(paths: &[&str]) -> Patterns {
         let declared: Vec<_> = paths.iter().map(|path| DeclaredPattern { path, only_below: false }).collect();
-        Patterns::new(&declared).unwrap()
+        Patterns::new(&declared)
     }
 
     fn find<'p>(paths: &[&'p str], path: &str) -> Option<&'p str> {
-        patterns(paths).find(path.as_bytes()).unwrap().map(|found| paths[found.declared])
+        patterns(paths).find(path.as_bytes()).unwrap().map(|found| paths[found])
     }
 
     #[test]
@@ -153,18 +142,15 @@ mod tests {
             DeclaredPattern { path: "/foo", only_below: true },
             DeclaredPattern { path: "/foo", only_below: false },
         ];
-        let patterns = Patterns::new(&declared).unwrap();
-        let place = |path: &str| patterns.find(path.as_bytes()).unwrap().map(|found| found.declared);
+        let patterns = Patterns::new(&declared);
+        let place = |path: &str| patterns.find(path.as_bytes()).unwrap();
         assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
     }
 
     #[test]
-    fn a_path_that_is_no_pattern_is_named() {
-        let declared = [
-            DeclaredPattern { path: "/fine", only_below: false },
-            DeclaredPattern { path: "/a(", only_below: false },
-        ];
-        assert_eq!(Patterns::new(&declared).unwrap_err().0, 1);
+    fn a_path_that_is_no_pattern_stands_for_itself() {
+        assert_eq!(find(&["/", "/a(b"], "/A(B/c"), Some("/a(b"));
+        assert_eq!(find(&["/", "/a(b"], "/a"), Some("/"));
     }
 
     proptest! {

@@ -8,6 +8,7 @@ pub mod access;
 pub mod cors;
 pub mod limit;
 pub mod redirect;
+pub mod rewrite;
 pub mod timeouts;
 
 use shared::policy::LocationPolicy;
@@ -17,6 +18,7 @@ use access::Addresses;
 use cors::Cors;
 use limit::Limits;
 use redirect::Redirect;
+use rewrite::Rewrite;
 use timeouts::Said;
 
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
@@ -24,10 +26,12 @@ use timeouts::Said;
 pub struct Policy {
     /// Whose addresses get in.
     pub addresses: Addresses,
-    /// Where plain requests are sent.
+    /// Where requests are sent.
     pub redirect: Redirect,
     /// How many requests a client may make.
     pub limits: Option<Limits>,
+    /// What becomes of their paths.
+    pub rewrite: Rewrite,
     /// How long endpoints have.
     pub timeouts: Said,
     /// What scripts of other origins may do; `None`: nothing is said to them.
@@ -54,6 +58,7 @@ impl Policy {
             addresses: Addresses::compile(said)?,
             redirect: Redirect::compile(said)?,
             limits: Limits::compile(said)?,
+            rewrite: Rewrite::compile(said),
             timeouts: Said::compile(said),
             cors: Cors::compile(said),
         })

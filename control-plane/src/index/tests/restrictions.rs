@@ -116,34 +116,53 @@ fn annotations_of_live_objects_act_at_once() {
     }
 }
 
-/// A host in regex mode would send requests to other places than are asked for.
+/// One location makes all paths of a host regular expressions, whoever has them (annotations.md 3.4).
 #[test]
-fn hosts_of_regular_expressions_are_denied_and_all_are_told() {
+fn a_host_matches_by_regular_expressions_while_one_location_does() {
+    let is_regex = |world: &World, host| match world.get(Kind::Host, host) {
+        Some(Resource::Host(it)) => it.policy.regex == Some(true),
+        _ => panic!("no host {host}"),
+    };
     for (name, text) in [("use-regex", "true"), ("rewrite-target", "/$1")] {
         let mut world = World::default();
         world.apply(ingress("plain").at(1).rule("a.test", &[("/a", "a")]).rule("b.test", &[("/", "a")]));
         world.apply(ingress("web").at(2).annotation(name, text).rule("a.test", &[("/x", "x")]));
-        assert!(is_closed(&world));
-        assert!(!matches!(world.get(Kind::Host, "b.test"), Some(Resource::Host(it)) if it.denied.is_some()));
-        assert_eq!(world.told("web"), [format!("unsupported {}", crate::annotations::field(name))]);
-        assert_eq!(world.told("plain"), ["unsupported spec.rules[0]"]);
+        assert!(is_regex(&world, "a.test") && !is_regex(&world, "b.test"));
         world.apply(ingress("web").at(2).rule("a.test", &[("/x", "x")]));
-        assert!(!is_closed(&world));
-        assert_eq!(world.told("plain"), Vec::<String>::new());
+        assert!(!is_regex(&world, "a.test"));
     }
+}
+
+/// An Ingress without rules has the catch-all without its redirects and rewrites (annotations.md 2.3).
+#[test]
+fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
+    let mut world = World::default();
+    let said = [("rewrite-target", "/x"), ("permanent-redirect", "https://x.test"), ("app-root", "/app")];
+    let bare = said
+        .iter()
+        .fold(ingress("bare").default_backend("web"), |it, (name, text)| it.annotation(name, text));
+    world.apply(bare);
+    let Some(Resource::Route(route)) = world.get(Kind::Route, "ingress/default/bare/_") else {
+        panic!("no route")
+    };
+    assert_eq!(route.policy, shared::policy::LocationPolicy::default());
 }
 
 /// A target that is the path itself rewrites nothing (annotations.md 3.5), the host's own "/" included.
 #[test]
 fn a_rewrite_to_the_path_itself_is_none() {
+    let is_regex = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(it)) => it.policy.regex == Some(true),
+        _ => panic!("no host"),
+    };
     let mut world = World::default();
     world.apply(ingress("web").at(1).annotation("rewrite-target", "/").rule("a.test", &[("/", "x")]));
-    assert!(!is_closed(&world));
+    assert!(!is_regex(&world));
     assert_eq!(world.told("web"), Vec::<String>::new());
     world.apply(ingress("web").at(1).annotation("rewrite-target", "/x").rule("a.test", &[("/x", "x")]));
-    assert!(is_closed(&world), "the implicit / is rewritten");
+    assert!(is_regex(&world), "the implicit / is rewritten");
     world.apply(ingress("first").at(0).rule("a.test", &[("/y", "y")]));
-    assert!(!is_closed(&world), "the implicit / is another's");
+    assert!(!is_regex(&world), "the implicit / is another's");
 }
 
 #[test]

@@ -9,6 +9,11 @@ use crate::http::peer::Peer;
 /// Tells the backend who asks.
 pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     exchange.tally.id = apply(exchange.head, exchange.call.peer);
+    let location = exchange.location.as_deref();
+    let rewriting = location.filter(|location| location.rewritten.is_some());
+    if let Some(prefix) = rewriting.and_then(|location| location.policy.rewrite.prefix.clone()) {
+        exchange.head.fields.add(Known::XForwardedPrefix, prefix);
+    }
 }
 
 /// Replaces the forwarding fields of a request by ours; gives the request's id.

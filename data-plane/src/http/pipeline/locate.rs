@@ -32,6 +32,8 @@ enum Found {
     DefaultBackend { silent: bool },
     /// Two of them, for two readers of the path.
     Ambiguous,
+    /// Some, which takes too long to find out: nobody gets past a rule that way.
+    Unknown,
     /// The proxy itself is asked how it is.
     HealthCheck,
     /// Nothing is known of anything yet.
@@ -83,6 +85,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             local.metrics.refusals.add(1);
             Break(Reply::refusal(local, 400))
         }
+        Found::Unknown => Break(Reply::page(local, 500)),
         Found::HealthCheck => {
             exchange.tally.silent = true;
             Break(Reply::healthy(local))
@@ -118,6 +121,7 @@ fn find(table: &HostTable, peer: &Peer, head: &RequestHead, normal: &Normalised<
             target,
             has_tls: peer.scheme() == Scheme::Http && table.redirects_to_tls(name),
         },
+        Match::Unknown => Found::Unknown,
         _ if is_health_check => Found::HealthCheck,
         _ => Found::DefaultBackend { silent: catch_all },
     }
@@ -132,6 +136,6 @@ fn location(host: &HostEntry, path: &[u8]) -> Location {
     match host.route(path) {
         Match::Path(entry) => Location::Path(Arc::as_ptr(entry)),
         Match::AddSlash(_) => Location::AddSlash,
-        Match::None => Location::None,
+        Match::None | Match::Unknown => Location::None,
     }
 }

@@ -44,7 +44,7 @@ fn takes(alternative: &Alternative, head: &RequestHead) -> bool {
 }
 
 /// The value of a cookie. As nginx' `$cookie_`: the name in any case, the first one that fits.
-fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
+pub(super) fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
     let lines = head.fields.all(Known::Cookie);
     let mut crumbs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
     crumbs.find_map(|crumb| {

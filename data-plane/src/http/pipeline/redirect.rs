@@ -15,25 +15,32 @@ const NO_HOST: &[u8] = b"_";
 /// The port of https, where redirects carry it (flag `--https-port` of ingress-nginx, its default).
 const HTTPS_PORT: &[u8] = b":443";
 
-/// Sends requests elsewhere where their location asks for it: all of them, or plain ones to TLS (annotations.md 4, 5.1, 6.3).
-pub(super) fn redirect(exchange: &mut Exchange<'_>) -> Step {
+/// Sends all requests of a location elsewhere, where it asks for that (annotations.md 4, 5.1).
+pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {
         return Continue(());
     };
     let redirect = &location.policy.redirect;
-    let peer = exchange.call.peer;
-    let local = &exchange.call.server.local;
-    if let Some(Elsewhere { status, url }) = &redirect.elsewhere {
-        let url = match url.strip_prefix('/') {
-            Some(_) => on_this_host(peer, redirect, &exchange.head.host, url.as_bytes()),
-            None => url.as_bytes().to_vec(),
-        };
-        return Break(Reply::redirect(local, *status, url));
-    }
+    let Some(Elsewhere { status, url }) = &redirect.elsewhere else {
+        return Continue(());
+    };
+    let url = match url.strip_prefix('/') {
+        Some(_) => on_this_host(exchange.call.peer, redirect, &exchange.head.host, url.as_bytes()),
+        None => url.as_bytes().to_vec(),
+    };
+    Break(Reply::redirect(&exchange.call.server.local, *status, url))
+}
+
+/// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3).
+pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
+    let Some(location) = exchange.location.as_deref() else {
+        return Continue(());
+    };
+    let redirect = &location.policy.redirect;
     let wanted = !location.stays_plain && (redirect.force_ssl || (redirect.ssl && exchange.has_tls));
-    if wanted && peer.scheme() == Scheme::Http {
-        let url = to_tls(redirect, &exchange.head.host, exchange.head.target());
-        return Break(Reply::redirect(local, redirect.to_tls, url));
+    if wanted && exchange.call.peer.scheme() == Scheme::Http {
+        let url = https(redirect, &exchange.head.host, exchange.head.target());
+        return Break(Reply::redirect(&exchange.call.server.local, redirect.to_tls, url));
     }
     Continue(())
 }
@@ -50,7 +57,7 @@ pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
 
 /// `Location` of the redirect to TLS (ingress-nginx behaviour, annotations.md 6.3): the host without its port, and the
 /// target as it came, of which one slash at the very end is cut, be it the query's.
-fn to_tls(redirect: &Redirect, host: &Host, target: &[u8]) -> Vec<u8> {
+fn https(redirect: &Redirect, host: &Host, target: &[u8]) -> Vec<u8> {
     let mut location = b"https://".to_vec();
     location.extend_from_slice(without_port(host.raw()));
     if redirect.with_port {
@@ -122,7 +129,7 @@ mod tests {
     }
 
     fn tls(raw: &'static str, target: &str) -> String {
-        String::from_utf8(to_tls(&Redirect::default(), &host(raw), target.as_bytes())).unwrap()
+        String::from_utf8(https(&Redirect::default(), &host(raw), target.as_bytes())).unwrap()
     }
 
     fn peer(scheme: Scheme, port: u16) -> Peer {
@@ -144,13 +151,13 @@ mod tests {
         }
         assert_eq!(tls("A.Test.:80", "/x"), "https://A.Test./x");
         assert_eq!(tls("[::1]:8080", "/x"), "https://[::1]/x");
-        assert_eq!(to_tls(&Redirect::default(), &Host::none(), b"/x"), b"https://_/x");
+        assert_eq!(https(&Redirect::default(), &Host::none(), b"/x"), b"https://_/x");
     }
 
     #[test]
     fn the_last_slash_and_the_port_are_kept_where_that_is_said() {
         let redirect = Redirect { preserves_slash: true, with_port: true, ..Redirect::default() };
-        assert_eq!(to_tls(&redirect, &host("a.test:8080"), b"/a/"), b"https://a.test:443/a/");
+        assert_eq!(https(&redirect, &host("a.test:8080"), b"/a/"), b"https://a.test:443/a/");
     }
 
     #[test]

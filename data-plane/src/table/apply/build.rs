@@ -41,7 +41,8 @@ impl Config {
         }
         let uses = builder.uses;
         let entry = HostEntry::new(Arc::clone(name), certificates, paths);
-        Some(Built { entry, uses })
+        let is_regex = host.is_some_and(|host| host.policy.regex == Some(true));
+        Some(Built { entry: if is_regex { entry.with_patterns() } else { entry }, uses })
     }
 }
 
@@ -91,6 +92,11 @@ impl<'a> Builder<'a> {
             (None, _, Some(None)) => Action::Unavailable,
             (None, _, Some(Some(upstream))) => Action::Backend(upstream),
         };
+        // The control plane has looked at it: this is for one that has not.
+        let (action, rewritten) = match policy.rewrite.of(&path.path) {
+            Ok(rewritten) => (action, rewritten),
+            Err(error) => (Action::Denied(format!("{}: {error}", path.path).into()), None),
+        };
         let upstream_name = match &action {
             Action::Backend(upstream) => Arc::clone(&upstream.name),
             Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
@@ -103,6 +109,7 @@ impl<'a> Builder<'a> {
             upstream_name,
             policy: Arc::clone(policy),
             counts: None,
+            rewritten,
             stays_plain: policy.redirect.stays_plain(&path.path),
             owner: Arc::clone(owner),
             service: service.into(),

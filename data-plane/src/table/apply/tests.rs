@@ -51,7 +51,7 @@ fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str>
             Action::Unavailable => Err("unavailable"),
         },
         Match::AddSlash(_) => Err("add slash"),
-        Match::None => Err("none"),
+        Match::None | Match::Unknown => Err("none"),
     }
 }
 

@@ -12,6 +12,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         policy: Arc::default(),
         counts: None,
         stays_plain: false,
+        rewritten: None,
         upstream_name: "".into(),
         owner: "ns/name".into(),
         service: "".into(),
@@ -70,7 +71,7 @@ fn fast<'a>(router: &'a Router, request: &str) -> Slow<'a> {
             Slow::Path(&found.entry.declared, found.kind)
         }
         Match::AddSlash(_) => Slow::AddSlash,
-        Match::None => Slow::None,
+        Match::None | Match::Unknown => Slow::None,
     }
 }
 

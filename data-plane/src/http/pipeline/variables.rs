@@ -1,0 +1,119 @@
+//! What nginx variables stand for in a request (controller.md 8 and 9).
+
+use std::io::Write as _;
+use std::time::UNIX_EPOCH;
+
+use shared::clock;
+use shared::template::{Template, Variable};
+
+use super::Exchange;
+use crate::codec::head::{Known, RequestHead};
+
+/// The text of a template for a request. `capture` gives the groups of the location's pattern.
+pub(super) fn filled<'c>(
+    template: &Template,
+    exchange: &Exchange<'_>,
+    capture: impl Fn(usize) -> &'c [u8],
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    template.fill(&mut out, |variable, out| match variable {
+        Variable::Capture(group) => out.extend_from_slice(capture(usize::from(*group))),
+        variable => append(exchange, variable, out),
+    });
+    out
+}
+
+/// Appends the value of a variable; nothing for one that the request gives none.
+fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
+    let Exchange { call, head, location, tally, .. } = exchange;
+    let peer = call.peer;
+    let location = location.as_deref();
+    let owner = location.map(|it| &*it.owner).and_then(|owner| owner.split_once('/')).unwrap_or_default();
+    let field = |name| head.fields.joined(name).unwrap_or_default();
+    match variable {
+        Variable::Capture(_) | Variable::Named(_) | Variable::User => {}
+        Variable::Header(name) => out.extend_from_slice(&head.fields.joined(&**name).unwrap_or_default()),
+        Variable::Argument(name) => out.extend_from_slice(argument(head, name)),
+        Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),
+        Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),
+        Variable::BestHost => out.extend_from_slice(head.host.raw()),
+        Variable::RequestUri => out.extend_from_slice(head.target()),
+        Variable::EscapedRequestUri => escape(head.target(), out),
+        Variable::Uri => out.extend_from_slice(exchange.path()),
+        Variable::Args => out.extend_from_slice(head.query().unwrap_or_default()),
+        Variable::IsArgs => out.extend_from_slice(if head.query().is_some() { b"?" } else { b"" }),
+        Variable::Scheme | Variable::AccessScheme => {
+            out.extend_from_slice(peer.scheme().as_str().as_bytes());
+        }
+        Variable::AccessPort | Variable::ServerPort => out.extend_from_slice(&peer.port_text()),
+        Variable::Protocol => out.extend_from_slice(head.version.as_str().as_bytes()),
+        Variable::Method => out.extend_from_slice(head.method_name().as_bytes()),
+        Variable::ClientAddress | Variable::PeerAddress | Variable::ForwardedFor => {
+            out.extend_from_slice(&peer.address_text());
+        }
+        Variable::RequestId => out.extend_from_slice(&tally.id),
+        Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),
+        Variable::ContentLength => out.extend_from_slice(&field(Known::ContentLength)),
+        Variable::Namespace => out.extend_from_slice(owner.0.as_bytes()),
+        Variable::Ingress => out.extend_from_slice(owner.1.as_bytes()),
+        Variable::Service => out.extend_from_slice(location.map_or("", |it| &*it.service).as_bytes()),
+        Variable::ServicePort => out.extend_from_slice(location.map_or("", |it| &*it.port).as_bytes()),
+        Variable::LocationPath => out.extend_from_slice(location.map_or("", |it| &*it.declared).as_bytes()),
+        Variable::UpstreamName => {
+            out.extend_from_slice(location.map_or("", |it| &*it.upstream_name).as_bytes());
+        }
+        Variable::Hostname | Variable::TimeIso8601 => {}
+        Variable::Msec => {
+            let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let _ = write!(out, "{}.{:03}", now.as_secs(), now.subsec_millis());
+        }
+    }
+}
+
+/// The first parameter of that name, as it came. As nginx' `$arg_`: the name in any case.
+fn argument<'h>(head: &'h RequestHead, name: &str) -> &'h [u8] {
+    let mut pairs = head.query().unwrap_or_default().split(|byte| *byte == b'&');
+    let value = pairs.find_map(|pair| {
+        let (found, value) = pair.split_at_checked(name.len())?;
+        found.eq_ignore_ascii_case(name.as_bytes()).then(|| value.strip_prefix(b"=")).flatten()
+    });
+    value.unwrap_or_default()
+}
+
+/// Percent-encodes all that is not unreserved (RFC 3986 2.3), to stand in a query.
+pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::codec::guard::Limits;
+    use crate::codec::h1::RequestReader;
+
+    #[test]
+    fn arguments_are_found_as_nginx_finds_them() {
+        let text = "GET /a?x=1&ID=first&id=second&idx=3&id HTTP/1.1\r\nHost: a.test\r\n\r\n";
+        let mut buffer = BytesMut::from(text.as_bytes());
+        let head = RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap();
+        assert_eq!(argument(&head, "id"), b"first");
+        assert_eq!(argument(&head, "idx"), b"3");
+        assert_eq!(argument(&head, "y"), b"");
+    }
+
+    #[test]
+    fn what_stands_in_a_query_is_escaped() {
+        let mut out = Vec::new();
+        escape(b"/a b?x=1&y=\xff~", &mut out);
+        assert_eq!(out, b"%2Fa%20b%3Fx%3D1%26y%3D%FF~");
+    }
+}

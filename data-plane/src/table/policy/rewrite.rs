@@ -1,0 +1,82 @@
+//! What becomes of a request's path, and what its backend is told of that (ingress-nginx behaviour, annotations.md 3.5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shared::pattern::{Pattern, PatternError};
+use shared::policy::LocationPolicy;
+use shared::template::Template;
+
+/// How the paths of a location's requests are rewritten.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rewrite {
+    /// The target as it was said, and parsed; `None`: paths stay as they are.
+    target: Option<(Box<str>, Arc<Template>)>,
+    /// `X-Forwarded-Prefix` of requests that are rewritten.
+    pub prefix: Option<Bytes>,
+    /// The declared path is a regular expression as it stands.
+    uses_regex: bool,
+}
+
+/// A rewrite of one declared path.
+#[derive(Debug)]
+pub struct Rewritten {
+    /// Finds the groups.
+    pub pattern: Pattern,
+    /// What takes the place of the whole path.
+    pub target: Arc<Template>,
+    /// Whether the target is a URL, to which requests are redirected.
+    pub is_redirect: bool,
+}
+
+impl Rewrite {
+    pub(super) fn compile(said: &LocationPolicy) -> Self {
+        let parsed = |target: &str| (target.into(), Arc::new(Template::parse(target)));
+        let target = said.rewrite_target.as_deref().filter(|target| !target.is_empty());
+        Self {
+            target: target.map(parsed),
+            prefix: said.x_forwarded_prefix.clone().map(Bytes::from),
+            uses_regex: said.use_regex == Some(true),
+        }
+    }
+
+    /// The rewrite of a declared path, if it is rewritten; a target that is the path itself rewrites nothing.
+    ///
+    /// # Errors
+    /// The path is no regular expression.
+    pub fn of(&self, declared: &str) -> Result<Option<Rewritten>, PatternError> {
+        let Some((text, target)) = self.target.as_ref().filter(|(text, _)| **text != *declared) else {
+            return Ok(None);
+        };
+        let is_redirect = text.starts_with("http://") || text.starts_with("https://");
+        Ok(Some(Rewritten { pattern: Pattern::path(declared)?, target: Arc::clone(target), is_redirect }))
+    }
+
+    /// Whether a declared path is a regular expression as it stands, on a host that has any.
+    pub fn is_pattern(&self, declared: &str) -> bool {
+        self.uses_regex || self.target.as_ref().is_some_and(|(text, _)| **text != *declared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewrite(target: &str) -> Rewrite {
+        Rewrite::compile(&LocationPolicy { rewrite_target: Some(target.into()), ..LocationPolicy::default() })
+    }
+
+    #[test]
+    fn a_target_that_is_the_path_itself_rewrites_nothing() {
+        assert!(rewrite("/a").of("/a").unwrap().is_none());
+        assert!(rewrite("").of("/a").unwrap().is_none());
+        assert!(!rewrite("/a").is_pattern("/a") && rewrite("/a").is_pattern("/b"));
+    }
+
+    #[test]
+    fn a_url_is_a_redirect() {
+        assert!(rewrite("https://x.test/y").of("/a").unwrap().unwrap().is_redirect);
+        assert!(!rewrite("/$1").of("/a(.*)").unwrap().unwrap().is_redirect);
+        assert!(rewrite("/$1").of("/a(").is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! Paths that are regular expressions, and what becomes of those of requests.
+
+use shared::policy::{HostPolicy, LocationPolicy};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
+
+use super::harness::*;
+
+fn rewriting(target: &str) -> LocationPolicy {
+    LocationPolicy { rewrite_target: Some(target.into()), ..LocationPolicy::default() }
+}
+
+/// A host in regex mode with an Ingress for each path.
+fn regex_host(proxy: &mut Proxy, paths: &[(&str, PathType, &str, LocationPolicy)]) {
+    let host = Host { policy: HostPolicy { regex: Some(true) }, ..Host::default() };
+    proxy.config(vec![("a.test", Resource::Host(host))]);
+    for (place, (path, kind, service, policy)) in paths.iter().enumerate() {
+        let route =
+            Route { paths: vec![to(path, *kind, service)], policy: policy.clone(), ..Route::default() };
+        proxy.config(vec![(&format!("ingress/ns/i{place}/a.test"), Resource::Route(route))]);
+        proxy.service(service, Backend::default());
+    }
+}
+
+#[test]
+fn captures_fill_the_target_and_the_query_stays() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    regex_host(&mut proxy, &[("/something(/|$)(.*)", PathType::Prefix, "echo", rewriting("/new/$2"))]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (sent, seen) in [
+        ("/something", "/new/"),
+        ("/SOMETHING/Deep?x=1&y=/", "/new/Deep?x=1&y=/"),
+        ("//something//a/./b/../c", "/new/a/c"),
+        ("/something/a%20b%3Fc", "/new/a%20b%3Fc"),
+        ("/something/%C3%A9", "/new/%C3%A9"),
+    ] {
+        assert_eq!(client.get(sent).status, 200, "{sent}");
+        assert_eq!(origin.seen().last().unwrap().line(), format!("GET {seen} HTTP/1.1"), "{sent}");
+    }
+    assert_eq!(client.get("/other").status, 404);
+}
+
+#[test]
+fn the_longest_pattern_counts_and_look_around_is_understood() {
+    let (app, api, plain) = (Origin::says("app"), Origin::says("api"), Origin::says("plain"));
+    let mut proxy = Proxy::start();
+    let regex = || LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+    regex_host(
+        &mut proxy,
+        &[
+            ("/((?!internal).*)", PathType::Prefix, "app", regex()),
+            ("/api/v[0-9]+/[a-z]+", PathType::Prefix, "api", regex()),
+            ("/exact", PathType::Exact, "plain", LocationPolicy::default()),
+        ],
+    );
+    for (service, origin) in [("app", &app), ("api", &api), ("plain", &plain)] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for (sent, expected) in
+        [("/api/v12/users", "api"), ("/API/V1/x", "api"), ("/api/vx", "app"), ("/", "app")]
+    {
+        assert_eq!(client.get(sent).text(), expected, "{sent}");
+    }
+    assert_eq!(client.get("/internal/x").status, 404);
+}
+
+#[test]
+fn an_exact_path_is_a_prefix_on_such_a_host() {
+    let origin = Origin::says("plain");
+    let mut proxy = Proxy::start();
+    regex_host(&mut proxy, &[("/exact", PathType::Exact, "plain", LocationPolicy::default())]);
+    proxy.endpoints("plain", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for sent in ["/exact", "/EXACT", "/exact/below"] {
+        assert_eq!(client.get(sent).status, 200, "{sent}");
+        assert_eq!(origin.seen().last().unwrap().line(), format!("GET {sent} HTTP/1.1"));
+    }
+}
+
+#[test]
+fn a_target_that_is_a_url_redirects_and_cannot_be_split() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let policy = rewriting("https://elsewhere.test/x$1");
+    regex_host(&mut proxy, &[("/away(.*)", PathType::Prefix, "echo", policy)]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let away = client.get("/away/%0DX-Evil:%201?q=2");
+    assert_eq!(
+        (away.status, away.all("location")),
+        (302, vec!["https://elsewhere.test/x/%0DX-Evil:%201?q=2"])
+    );
+    assert!(away.all("x-evil").is_empty());
+}
+
+#[test]
+fn rewritten_requests_carry_the_prefix() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let policy = LocationPolicy { x_forwarded_prefix: Some("/api".into()), ..rewriting("/$1") };
+    regex_host(&mut proxy, &[("/api/(.*)", PathType::Prefix, "echo", policy)]);
+    proxy.endpoints("echo", &[origin.address]);
+    assert_eq!(Client::new(proxy.http).get("/api/x").status, 200);
+    assert_eq!(origin.seen()[0].all("x-forwarded-prefix"), ["/api"]);
+}
