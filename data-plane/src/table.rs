@@ -35,6 +35,7 @@ pub use canary::CompiledCanary;
 pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
 pub use policy::Policy;
+pub use policy::protocol::Protocol;
 pub use reader::{TableReader, Tables};
 pub use sizes::Sizes;
 pub use timeouts::Timeouts;

@@ -1,7 +1,8 @@
-//! TLS towards clients: the handshake's settings and the choice of the certificate.
+//! TLS towards clients: the handshake's settings and the choice of the certificate. And towards backends.
 //!
 //! **Invariant:** a private key is read on the control thread, once, and never reaches a disk or a log.
 
+pub mod backends;
 pub mod own;
 pub mod resolver;
 pub mod sessions;

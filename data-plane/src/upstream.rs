@@ -4,7 +4,8 @@
 //! the connections that nobody will use are closed there, a few at a time.
 //!
 //! **Invariant:** no connection is handed out to an endpoint that has left its backend, and none that has something to
-//! read: it would be an answer to nobody's question.
+//! read: it would be an answer to nobody's question. None is handed out for another protocol than its own: what is to go
+//! over TLS never goes in plain.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
-use crate::table::{BackendCell, Endpoint, EndpointSet};
+use crate::table::{BackendCell, Endpoint, EndpointSet, Protocol};
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
@@ -24,6 +25,7 @@ pub(crate) mod link;
 pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
+mod wire;
 
 /// A tick sweeps one part of the backends out of so many: 100,000 of them are not walked ten times a second.
 const PARTS: usize = 16;
@@ -78,7 +80,7 @@ struct Backend<C> {
     set: Arc<EndpointSet>,
     /// Place of the endpoint whose turn it is.
     next: usize,
-    idle: HashMap<u64, Idle<C>, RandomState>,
+    idle: HashMap<(u64, Protocol), Idle<C>, RandomState>,
     /// Whether the set has changed since the last search began.
     changed: bool,
     /// The search for endpoints that have left.
@@ -130,13 +132,19 @@ impl<C: Reusable> Upstreams<C> {
     }
 
     /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.
-    pub(crate) fn take(&mut self, cell: &BackendCell, endpoint: &Endpoint, sure: bool) -> Option<C> {
+    pub(crate) fn take(
+        &mut self,
+        cell: &BackendCell,
+        endpoint: &Endpoint,
+        protocol: Protocol,
+        sure: bool,
+    ) -> Option<C> {
         let backend = self.backends[part_of(cell.id)].get_mut(&cell.id)?;
         // Made here, for an endpoint that has just been picked: so only those have pools that have not left, or that the
         // next search will find.
-        let pool = backend.idle.entry(endpoint.id).or_default();
+        let pool = backend.idle.entry((endpoint.id, protocol)).or_default();
         let mut closed = 0;
-        while let Some(connection) = pool.take(&mut self.order) {
+        while let Some(mut connection) = pool.take(&mut self.order) {
             if connection.is_quiet() && (!sure || connection.is_quiet_now()) {
                 return Some(connection);
             }
@@ -150,7 +158,14 @@ impl<C: Reusable> Upstreams<C> {
 
     /// Keeps a connection that has served a request for the next one, unless it is worn out. Where enough are kept, the
     /// one that was idle longest makes room.
-    pub(crate) fn give(&mut self, cell: u64, endpoint: &Endpoint, mut connection: C, now: Instant) {
+    pub(crate) fn give(
+        &mut self,
+        cell: u64,
+        endpoint: &Endpoint,
+        protocol: Protocol,
+        mut connection: C,
+        now: Instant,
+    ) {
         if self.kept == 0 || !connection.lasts(now) || !connection.is_quiet() {
             return;
         }
@@ -158,10 +173,10 @@ impl<C: Reusable> Upstreams<C> {
             return;
         };
         // Without a pool its endpoint has left.
-        let Some(pool) = backend.idle.get_mut(&endpoint.id) else {
+        let Some(pool) = backend.idle.get_mut(&(endpoint.id, protocol)) else {
             return;
         };
-        let place = Place { backend: cell, endpoint: endpoint.id };
+        let place = Place { backend: cell, endpoint: endpoint.id, protocol };
         pool.give(connection, place, now, &mut self.order);
         self.close_down_to(self.kept);
     }
@@ -216,7 +231,7 @@ impl<C: Reusable> Upstreams<C> {
     /// Closes the oldest connection of all, which is at this place: in its pool it is the oldest, too.
     fn close_oldest(&mut self, place: Place) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
-        let pool = backend.and_then(|backend| backend.idle.get_mut(&place.endpoint));
+        let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.protocol)));
         match pool {
             Some(pool) => pool.close_oldest(&mut self.order),
             None => self.order.forget_oldest(),
@@ -267,18 +282,23 @@ impl<C> Backend<C> {
     /// Goes on with the search for endpoints that have left, past `look` endpoints at most, and lets go of their pools.
     fn search(&mut self, look: &mut usize, mut close: impl FnMut(&mut Idle<C>)) {
         if self.search.is_none() && std::mem::take(&mut self.changed) {
-            let pools = self.idle.keys().copied();
+            let pools = self.idle.keys().map(|(endpoint, _)| *endpoint);
             self.search = Some(Search::new(Arc::clone(&self.set), pools));
         }
         let Some(departed) = self.search.as_mut().and_then(|search| search.advance(look)) else {
             return;
         };
         self.search = None;
-        for id in departed {
-            if let Some(mut pool) = self.idle.remove(&id) {
-                close(&mut pool);
-            }
+        if departed.is_empty() {
+            return;
         }
+        self.idle.retain(|(endpoint, _), pool| {
+            let stays = !departed.contains(endpoint);
+            if !stays {
+                close(pool);
+            }
+            stays
+        });
     }
 }
 

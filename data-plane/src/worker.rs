@@ -29,6 +29,7 @@ use crate::local::timer::TICK;
 use crate::local::{Budgets, Limits, Local};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
+use crate::tls::backends::Backends;
 
 /// Idle connections that make room at a time.
 const SHED: usize = 8;
@@ -181,9 +182,10 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         budgets,
     } = config;
     let lines = access_log.lines(Arc::clone(&metrics));
+    let backends = Backends::new().map_err(io::Error::other)?;
     let local = Local::new(limits, &budgets, metrics, lines);
     let worker = Rc::new(Worker {
-        server: Rc::new(Server::new(local, &tables, tls)),
+        server: Rc::new(Server::new(local, &tables, tls, backends)),
         budgets,
         open: Cell::new(0),
         ending: Cell::new(0),

@@ -4,6 +4,8 @@
 
 #[path = "traffic/access.rs"]
 mod access;
+#[path = "traffic/backend_tls.rs"]
+mod backend_tls;
 #[path = "traffic/bodies.rs"]
 mod bodies;
 #[path = "traffic/connections.rs"]

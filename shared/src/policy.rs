@@ -4,7 +4,9 @@
 //! What follows from their fields (`since`, `overlay`, `unknown_value`) is generated, see `shared/build/policies.rs`.
 //! A policy that came over the wire has no enum number without a meaning; all else is judged where it is compiled.
 
-pub use crate::proto::config::{BackendPolicy, Canary, HostPolicy, LocationPolicy, TextList};
+pub use crate::proto::config::{
+    BackendPolicy, BackendProtocol, Canary, HostPolicy, LocationPolicy, TextList,
+};
 
 impl LocationPolicy {
     /// Whether requests for a declared path are sent to another path, or elsewhere (ingress-nginx behaviour,

@@ -171,7 +171,7 @@ fn no_row_is_silent() {
 
 /// Values of restricting annotations that keep nobody out: a closed list, apart from the table.
 fn asks_for_nothing(row: &Row, text: &str) -> bool {
-    let nothing = [("backend-protocol", "HTTP"), ("limit-rate", "-1"), ("satisfy", "all")];
+    let nothing = [("limit-rate", "-1"), ("satisfy", "all")];
     let is_bool = matches!(text, "false" | "0");
     nothing.contains(&(row.name, text)) || is_bool
 }
@@ -212,8 +212,8 @@ fn restrictions_deny_the_ingress() {
         ("denylist-source-range", "office"),
         ("denylist-source-range", ""),
         ("satisfy", "any"),
-        ("backend-protocol", "https"),
-        ("backend-protocol", "AUTO_HTTP"),
+        ("backend-protocol", "grpcs"),
+        ("backend-protocol", "FCGI"),
         ("enable-modsecurity", "true"),
         ("enable-owasp-core-rules", "T"),
         ("lua-resty-waf", "active"),
@@ -235,7 +235,6 @@ fn restrictions_of_nobody_deny_nothing() {
         ("limit-rate", "0"),
         ("satisfy", "all"),
         ("auth-url", ""),
-        ("backend-protocol", "http"),
         ("enable-modsecurity", "false"),
         ("lua-resty-waf", "inactive"),
     ]);

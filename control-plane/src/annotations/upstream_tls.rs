@@ -1,14 +1,17 @@
 //! What is spoken with the backend, and TLS towards it (annotations.md 5.6, 6.11).
 
+use shared::policy::BackendProtocol;
+
+use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
 use super::value::{ANY, BASIC, Grammar, INT, PATTERN, SWITCH};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "backend-protocol",
-        value: &Of(PROTOCOL, Act::Denies { unless: |it| *it == "HTTP", reach: Reach::Paths }),
+        value: &Of(PROTOCOL, Act::Sets(set_protocol)),
         default: "HTTP",
-        doc: "`HTTP`, `HTTPS`, `GRPC`, `GRPCS`, `AUTO_HTTP` or `FCGI`, in any case",
+        doc: "`HTTP`, `HTTPS` or `AUTO_HTTP`, in any case; `GRPC`, `GRPCS` and `FCGI` answer 503 until they are spoken",
         ..Row::NEW
     },
     &Row {
@@ -89,6 +92,16 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
+fn set_protocol(to: &mut Draft<'_>, it: &'static str) {
+    let protocol = match it {
+        "HTTP" => BackendProtocol::Http,
+        "HTTPS" => BackendProtocol::Https,
+        "AUTO_HTTP" => BackendProtocol::AutoHttp,
+        _ => return to.not_enforced(Reach::Paths),
+    };
+    to.location.backend_protocol = Some(protocol.into());
+}
+
 /// In any case, as the original mostly takes it.
 const PROTOCOL: Grammar<&'static str> = Grammar {
     words: "one of HTTP HTTPS GRPC GRPCS AUTO_HTTP FCGI",
@@ -98,3 +111,26 @@ const PROTOCOL: Grammar<&'static str> = Grammar {
 };
 
 const PROTOCOLS: [&str; 6] = ["HTTP", "HTTPS", "GRPC", "GRPCS", "AUTO_HTTP", "FCGI"];
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+    use super::*;
+
+    #[test]
+    fn protocols_are_read_in_any_case() {
+        for (text, protocol) in [
+            ("HTTP", BackendProtocol::Http),
+            ("http", BackendProtocol::Http),
+            ("Https", BackendProtocol::Https),
+            ("auto_http", BackendProtocol::AutoHttp),
+        ] {
+            let expected =
+                LocationPolicy { backend_protocol: Some(protocol.into()), ..LocationPolicy::default() };
+            assert_eq!(location(&[("backend-protocol", text)]), (expected, 0), "{text}");
+        }
+        assert_eq!(location(&[("backend-protocol", "SPDY")]), (LocationPolicy::default(), 1));
+    }
+}

@@ -8,6 +8,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::local::Local;
 use crate::table::{HostTable, TableReader, Tables};
+use crate::tls::backends::Backends;
 use crate::upstream::Upstreams;
 
 /// All that serving a connection takes.
@@ -18,17 +19,24 @@ pub(crate) struct Server {
     pub(crate) upstreams: RefCell<Upstreams>,
     tables: RefCell<TableReader>,
     tls: TlsAcceptor,
+    backends: Backends,
 }
 
 impl Server {
     /// Without connections.
-    pub(crate) fn new(local: Local, tables: &Arc<Tables>, tls: Arc<rustls::ServerConfig>) -> Self {
+    pub(crate) fn new(
+        local: Local,
+        tables: &Arc<Tables>,
+        tls: Arc<rustls::ServerConfig>,
+        backends: Backends,
+    ) -> Self {
         let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle);
         Self {
             local: Rc::new(local),
             upstreams: RefCell::new(upstreams),
             tables: RefCell::new(tables.reader()),
             tls: tls.into(),
+            backends,
         }
     }
 
@@ -46,5 +54,10 @@ impl Server {
     /// Turns plain connections into TLS ones.
     pub(crate) fn tls(&self) -> &TlsAcceptor {
         &self.tls
+    }
+
+    /// Makes TLS connections to backends.
+    pub(crate) fn backends(&self) -> &Backends {
+        &self.backends
     }
 }

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod cors;
 pub mod limit;
+pub mod protocol;
 pub mod redirect;
 pub mod rewrite;
 pub mod timeouts;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use access::Addresses;
 use cors::Cors;
 use limit::Limits;
+use protocol::Spoken;
 use redirect::Redirect;
 use rewrite::Rewrite;
 use timeouts::Said;
@@ -27,6 +29,9 @@ pub struct Policy {
     /// Whose addresses get in.
     pub addresses: Addresses,
     /// Where requests are sent.
+    /// What is spoken with endpoints.
+    pub spoken: Spoken,
+    /// Where plain requests are sent.
     pub redirect: Redirect,
     /// How many requests a client may make.
     pub limits: Option<Limits>,
@@ -56,6 +61,7 @@ impl Policy {
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         Ok(Self {
             addresses: Addresses::compile(said)?,
+            spoken: Spoken::compile(said)?,
             redirect: Redirect::compile(said)?,
             limits: Limits::compile(said)?,
             rewrite: Rewrite::compile(said),

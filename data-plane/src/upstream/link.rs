@@ -1,20 +1,20 @@
 //! One connection to an endpoint.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use shared::budget::Held;
-use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::pool::Reusable;
+use super::wire::Wire;
 use crate::codec::stream::ROOM;
 use crate::codec::stream::poll_fill;
 use crate::local::buffers::Buffers;
+use crate::tls::backends::Backends;
 
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 const LARGE: usize = 64 * 1024;
@@ -28,7 +28,7 @@ const AGE: Duration = Duration::from_secs(3600);
 /// A connection to an endpoint. Without a buffer while there is nothing to read.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Wire,
     /// What was read and is not used yet.
     pub(crate) input: BytesMut,
     /// Whether it has served a request before.
@@ -39,13 +39,21 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects.
+    /// Connects, over TLS where there is one to do so.
     ///
     /// # Errors
-    /// The kernel's.
-    pub(crate) async fn connect(address: SocketAddr, descriptor: Held) -> io::Result<Self> {
+    /// The kernel's, and TLS'.
+    pub(crate) async fn connect(
+        address: SocketAddr,
+        descriptor: Held,
+        tls: Option<&Backends>,
+    ) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        let stream = match tls {
+            None => Wire::Plain(stream),
+            Some(tls) => Wire::Tls(Box::new(tls.connect(address.ip(), stream).await?)),
+        };
         Ok(Self {
             stream,
             input: BytesMut::new(),
@@ -58,13 +66,19 @@ impl Link {
 
     /// Reads more into the buffer, which is taken when there is something to read. 0 is the end.
     pub(crate) fn poll_fill(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        ready!(self.stream.poll_read_ready(cx))?;
+        ready!(self.stream.poll_readable(cx))?;
         if self.input.capacity() == 0 {
             self.input = buffers.input();
         }
         self.input.reserve(self.room);
         let room = self.input.capacity() - self.input.len();
-        let count = ready!(poll_fill(&mut self.stream, &mut self.input, cx))?;
+        let Poll::Ready(read) = poll_fill(&mut self.stream, &mut self.input, cx) else {
+            if self.input.is_empty() {
+                self.rest(buffers);
+            }
+            return Poll::Pending;
+        };
+        let count = read?;
         self.room = if count == room { LARGE } else { ROOM };
         Poll::Ready(Ok(count))
     }
@@ -77,18 +91,14 @@ impl Link {
 }
 
 impl Reusable for Link {
-    fn is_quiet(&self) -> bool {
-        // No system call unless epoll has reported something.
-        let read = self.stream.try_read(&mut [0]);
-        self.input.is_empty() && matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    fn is_quiet(&mut self) -> bool {
+        self.input.is_empty() && self.stream.is_quiet()
     }
 
     /// One system call; for requests that cannot be sent twice, which should not meet a connection that is just being
     /// closed.
     fn is_quiet_now(&self) -> bool {
-        let mut one = [MaybeUninit::uninit()];
-        let peeked = SockRef::from(&self.stream).peek(&mut one);
-        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        self.stream.is_quiet_now()
     }
 
     fn lasts(&mut self, now: Instant) -> bool {

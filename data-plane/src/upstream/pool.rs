@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::table::Protocol;
+
 /// A connection that may serve another request.
 pub(crate) trait Reusable {
     /// Whether the peer has neither closed it nor said anything unasked.
-    fn is_quiet(&self) -> bool;
+    fn is_quiet(&mut self) -> bool;
 
     /// The same, from the kernel, which may know of a close that the runtime was not told of yet.
     fn is_quiet_now(&self) -> bool;
@@ -23,6 +25,8 @@ pub(crate) trait Reusable {
 pub(crate) struct Place {
     pub(crate) backend: u64,
     pub(crate) endpoint: u64,
+    /// What is spoken on it.
+    pub(crate) protocol: Protocol,
 }
 
 /// All idle connections of a worker by the order in which they were given: numbers, not the connections.
@@ -113,10 +117,10 @@ impl<C: Reusable> Idle<C> {
     /// Puts those aside that are not quiet.
     pub(crate) fn sweep(&mut self, order: &mut Order, closing: &mut VecDeque<C>) {
         // A look costs nothing, and there is one to put aside only when an endpoint has closed.
-        if self.connections.iter().all(|(connection, _)| connection.is_quiet()) {
+        if self.connections.iter_mut().all(|(connection, _)| connection.is_quiet()) {
             return;
         }
-        for (connection, number) in std::mem::take(&mut self.connections) {
+        for (mut connection, number) in std::mem::take(&mut self.connections) {
             if connection.is_quiet() {
                 self.connections.push_back((connection, number));
             } else {

@@ -314,7 +314,7 @@ pub(crate) fn ok(text: &str) -> Vec<u8> {
 }
 
 /// Reads a request, its body by length or chunks.
-pub(crate) fn read_request(stream: &mut TcpStream, connection: usize) -> Option<Seen> {
+pub(crate) fn read_request(stream: &mut impl Read, connection: usize) -> Option<Seen> {
     let head = read_head(stream)?;
     let mut body = Vec::new();
     if let Some(length) = fields(&head, "content-length").first() {
@@ -326,7 +326,7 @@ pub(crate) fn read_request(stream: &mut TcpStream, connection: usize) -> Option<
     Some(Seen { connection, head, body })
 }
 
-fn read_head(stream: &mut TcpStream) -> Option<String> {
+fn read_head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(byte(stream)?);
@@ -334,12 +334,12 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-fn byte(stream: &mut TcpStream) -> Option<u8> {
+fn byte(stream: &mut impl Read) -> Option<u8> {
     let mut one = [0];
     (stream.read(&mut one).ok()? == 1).then_some(one[0])
 }
 
-fn read_chunks(stream: &mut TcpStream) -> Option<Vec<u8>> {
+fn read_chunks(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let mut line = Vec::new();

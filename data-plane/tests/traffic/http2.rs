@@ -147,7 +147,7 @@ async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> R
 }
 
 /// A client that takes any certificate.
-fn trusting(alpn: &[u8]) -> rustls::ClientConfig {
+pub(crate) fn trusting(alpn: &[u8]) -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::local::Local;
 use crate::table::Writer;
+use crate::tls::backends::Backends;
 
 struct Fixture {
     server: Rc<Server>,
@@ -24,7 +25,11 @@ impl Fixture {
         let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
         let local = Local::for_tests();
         let start = local.timers.now();
-        Self { server: Rc::new(Server::new(local, &tables, tls)), start, _writer: writer }
+        Self {
+            server: Rc::new(Server::new(local, &tables, tls, Backends::new().unwrap())),
+            start,
+            _writer: writer,
+        }
     }
 
     /// So long after the beginning.

@@ -10,7 +10,7 @@ use crate::codec::error::{Kind, ProxyError, Retry};
 use crate::codec::h1::write_request;
 use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
-use crate::table::{BackendCell, Endpoint};
+use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream;
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
@@ -39,6 +39,7 @@ pub(super) async fn send<B: RequestBody>(
 /// An endpoint and the connection that an answer came over.
 struct Reached {
     endpoint: Arc<Endpoint>,
+    protocol: Protocol,
     link: Link,
 }
 
@@ -49,6 +50,7 @@ async fn attempt<B: RequestBody>(
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
+    let protocol = protocol(exchange);
     let Exchange { call, head, tally, timeouts, sizes, .. } = exchange;
     let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
     let mut sizes = *sizes;
@@ -81,12 +83,14 @@ async fn attempt<B: RequestBody>(
         let picked = server.upstreams.borrow_mut().pick(cell, &mut tried);
         let endpoint = picked.ok_or(Kind::NoEndpoints)?;
         tally.asked(&endpoint);
-        let (failed, reused) = match link(*call, timeouts.connect, cell, &endpoint, fresh, once).await {
+        let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, protocol), fresh, once)
+            .await
+        {
             Ok(mut link) => {
                 match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
                     Ok(answered) => {
                         tally.answered(answered.head.status, false);
-                        return Ok((Reached { endpoint, link }, answered));
+                        return Ok((Reached { endpoint, protocol, link }, answered));
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
@@ -142,12 +146,12 @@ async fn link(
     call: Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    endpoint: &Endpoint,
+    (endpoint, protocol): (&Endpoint, Protocol),
     fresh: bool,
     once: bool,
 ) -> Result<Link, ProxyError> {
     let Call { server, timer, .. } = call;
-    let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, once) };
+    let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, protocol, once) };
     if let Some(link) = kept {
         server.local.metrics.reused.add(1);
         return Ok(link);
@@ -159,7 +163,12 @@ async fn link(
         descriptors.take(1)
     });
     let descriptor = descriptor.ok_or(Kind::NoRoom)?;
-    let connecting = timer.limit(limit, Link::connect(endpoint.address, descriptor));
+    let tls = match protocol {
+        Protocol::Http => None,
+        Protocol::Https => Some(server.backends()),
+    };
+    // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
+    let connecting = timer.limit(limit, Link::connect(endpoint.address, descriptor, tls));
     match connecting.await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
@@ -168,6 +177,12 @@ async fn link(
         Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
         Err(_) => Err(Kind::ConnectTimeout.into()),
     }
+}
+
+/// What the location's endpoints are spoken to in.
+fn protocol(exchange: &Exchange<'_>) -> Protocol {
+    let spoken = exchange.location.as_deref().map(|location| location.policy.spoken).unwrap_or_default();
+    spoken.with(exchange.call.peer.scheme())
 }
 
 /// The target to send where it is not the client's own.
@@ -182,14 +197,14 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 
 /// A backend's answer as a reply.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
-    let Reached { endpoint, link } = reached;
+    let Reached { endpoint, protocol, link } = reached;
     let Answered { head, whole } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(Box::new(link))
     } else {
         let server = Rc::clone(exchange.call.server);
         let reusable = whole && head.keep_alive;
-        ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, endpoint, reusable))
+        ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, (endpoint, protocol), reusable))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
 }

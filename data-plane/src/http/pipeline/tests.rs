@@ -43,7 +43,8 @@ async fn a_panic_ends_one_request() {
         Local::new(Limits::default(), &Budgets::default(), metrics.clone(), log.lines(metrics.clone()));
     let tables = writer.tables();
     let config = tls::server_config(tables.clone()).unwrap();
-    let server = std::rc::Rc::new(Server::new(local, tables, config.into()));
+    let server =
+        std::rc::Rc::new(Server::new(local, tables, config.into(), tls::backends::Backends::new().unwrap()));
 
     let mut bytes = BytesMut::from("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n");
     let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut bytes).unwrap().unwrap();

@@ -11,7 +11,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
 use crate::codec::head::Framing;
 use crate::http::server::Server;
-use crate::table::Endpoint;
+use crate::table::{Endpoint, Protocol};
 use crate::upstream::link::Link;
 
 /// An answer's body that is being read.
@@ -22,6 +22,7 @@ pub(crate) struct Relay {
     link: Option<Link>,
     cell: u64,
     endpoint: Arc<Endpoint>,
+    protocol: Protocol,
     /// Whether the connection may serve another request.
     reusable: bool,
 }
@@ -39,10 +40,11 @@ impl Relay {
         framing: Framing,
         link: Link,
         cell: u64,
-        endpoint: Arc<Endpoint>,
+        (endpoint, protocol): (Arc<Endpoint>, Protocol),
         reusable: bool,
     ) -> Self {
-        Self { server, reader: BodyReader::new(framing), link: Some(link), cell, endpoint, reusable }
+        let reader = BodyReader::new(framing);
+        Self { server, reader, link: Some(link), cell, endpoint, protocol, reusable }
     }
 
     /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
@@ -91,7 +93,7 @@ impl Relay {
             link.reused = true;
             let now = self.server.local.timers.now();
             let mut upstreams = self.server.upstreams.borrow_mut();
-            upstreams.give(self.cell, &self.endpoint, link, now);
+            upstreams.give(self.cell, &self.endpoint, self.protocol, link, now);
         }
     }
 }

@@ -1,0 +1,88 @@
+//! What is spoken with endpoints (ingress-nginx behaviour, annotations.md 6.11).
+
+use shared::policy::{BackendProtocol, LocationPolicy};
+
+use super::Refused;
+use crate::listen::Scheme;
+
+/// What is spoken on one connection. Connections of different protocols never stand in for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// HTTP/1.1 over TLS that verifies nobody.
+    Https,
+}
+
+/// Which protocol a location's requests are sent in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spoken {
+    /// This one.
+    Always(Protocol),
+    /// TLS where the client speaks TLS.
+    AsClient,
+}
+
+/// Where nobody says anything.
+impl Default for Spoken {
+    fn default() -> Self {
+        Self::Always(Protocol::Http)
+    }
+}
+
+impl Spoken {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let Some(number) = said.backend_protocol else {
+            return Ok(Self::default());
+        };
+        match BackendProtocol::try_from(number) {
+            Ok(BackendProtocol::Http) => Ok(Self::Always(Protocol::Http)),
+            Ok(BackendProtocol::Https) => Ok(Self::Always(Protocol::Https)),
+            Ok(BackendProtocol::AutoHttp) => Ok(Self::AsClient),
+            // Never HTTP in its place: TLS may have been asked for.
+            Ok(BackendProtocol::Unspecified) | Err(_) => Err(Refused {
+                field: "backend_protocol",
+                problem: format!("expected a protocol that this proxy speaks, got {number}"),
+            }),
+        }
+    }
+
+    /// For a request of a client that speaks this.
+    pub fn with(self, client: Scheme) -> Protocol {
+        match (self, client) {
+            (Self::Always(protocol), _) => protocol,
+            (Self::AsClient, Scheme::Http) => Protocol::Http,
+            (Self::AsClient, Scheme::Https) => Protocol::Https,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spoken(number: i32) -> Result<Spoken, Refused> {
+        Spoken::compile(&LocationPolicy { backend_protocol: Some(number), ..LocationPolicy::default() })
+    }
+
+    #[test]
+    fn each_protocol_for_each_client() {
+        use Protocol::{Http, Https};
+        for (said, of_plain, of_secure) in [
+            (BackendProtocol::Http, Http, Http),
+            (BackendProtocol::Https, Https, Https),
+            (BackendProtocol::AutoHttp, Http, Https),
+        ] {
+            let spoken = spoken(said.into()).unwrap();
+            assert_eq!((spoken.with(Scheme::Http), spoken.with(Scheme::Https)), (of_plain, of_secure));
+        }
+        assert_eq!(Spoken::compile(&LocationPolicy::default()).unwrap(), Spoken::Always(Http));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_and_no_plain_http() {
+        for number in [0, -1, 99] {
+            assert_eq!(spoken(number).unwrap_err().field, "backend_protocol");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The bytes of a connection to an endpoint, plain or in TLS.
+
+use std::io::{self, IoSlice, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use socket2::SockRef;
+use std::mem::MaybeUninit;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// A connection's bytes.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    /// As they are.
+    Plain(TcpStream),
+    /// In TLS, after its handshake.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Ready when a read is worth a buffer. Of TLS that is not known before it is read.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(cx),
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Whether the peer has neither closed it nor said anything; no system call unless epoll has reported something.
+    /// What TLS says for itself, such as tickets, is taken in and is nothing.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => would_block(&stream.try_read(&mut [0])),
+            Self::Tls(stream) => {
+                let (tcp, session) = stream.get_mut();
+                loop {
+                    match session.process_new_packets() {
+                        Ok(state) if state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed() => {}
+                        _ => return false,
+                    }
+                    match session.read_tls(&mut Now(tcp)) {
+                        Ok(count) if count > 0 => {}
+                        read => return would_block(&read),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the kernel has nothing for us at this moment, of which the runtime may not know yet. One system call.
+    pub(super) fn is_quiet_now(&self) -> bool {
+        let mut one = [MaybeUninit::uninit()];
+        would_block(&SockRef::from(self.tcp()).peek(&mut one))
+    }
+}
+
+fn would_block(read: &io::Result<usize>) -> bool {
+    matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Reads what is there, and asks nobody to be woken.
+struct Now<'a>(&'a TcpStream);
+
+impl Read for Now<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}
