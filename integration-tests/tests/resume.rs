@@ -65,7 +65,7 @@ async fn a_cursor_gets_what_happened_meanwhile() {
     assert_eq!(keys(Lane::Live), ["default/two-1"]);
     let mut config = keys(Lane::Config);
     config.sort();
-    assert_eq!(config, ["b.test", "ingress/default/new/b.test", "default/two/80"]);
+    assert_eq!(config, ["b.test", "default/two/80", "ingress/default/new/b.test"]);
     assert_eq!(subscriber.received[0].lane, Lane::Live, "LIVE goes out before the CONFIG that relies on it");
 
     // States that came and went are not sent: of many changes while it was away, the last one.
