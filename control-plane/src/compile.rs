@@ -15,3 +15,4 @@ pub mod material;
 pub mod referred;
 pub mod rejection;
 pub mod settings;
+pub mod size;

@@ -45,8 +45,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 /// Old tables are looked through this often.
 const COLLECT: Duration = Duration::from_millis(200);
-/// One resource is at most what an API server keeps, 1.5 MiB.
-const MESSAGE: usize = 8 << 20;
+/// One resource is at most half of it, which no object of an API server reaches.
+const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
 /// Answers that wait to be sent before reading pauses.
 const ANSWERS: usize = 1024;
 

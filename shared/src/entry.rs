@@ -8,6 +8,9 @@ use crate::kind::{Kind, ResourceKey};
 use crate::resource::Resource;
 use crate::version::Version;
 
+/// Bytes of a body at most. A resource is one message, or part of one: a proxy takes messages of twice this.
+pub const MAX_BODY: usize = 4 << 20;
+
 /// One encoded resource.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {

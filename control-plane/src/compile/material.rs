@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use shared::name::ObjectName;
 use shared::resource::{Material, User};
 
+use super::size;
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
@@ -33,6 +34,9 @@ pub fn key(secret: &ObjectName, what: Use) -> Option<String> {
 /// # Errors
 /// Where it cannot be used for that. There is no last good version then: whoever was taken off the list stays off it.
 pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
+    if let Some(fault) = size::of_data(&secret.data) {
+        return Err(fault);
+    }
     let mut seen = HashSet::new();
     let mut users = Vec::new();
     let mut add = |name: &str, rest: &str| {

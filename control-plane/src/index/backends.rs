@@ -19,6 +19,10 @@ use crate::objects::ObjectKind;
 /// nothing new once all hosts are compiled; but one after the other they may give a place to two of them meanwhile.
 type Rank = (Age, Option<(usize, usize)>, HostName);
 
+/// Of the alternatives of a Backend so many are named. The first acts, the others only say so, and tenants may make any
+/// number of them.
+const ALTERNATIVES: usize = 100;
+
 /// One Service port as Ingresses write it.
 #[derive(Debug)]
 pub(super) struct BackendState {
@@ -75,7 +79,7 @@ impl BackendState {
 
     fn keys_of_alternatives(&self) -> Vec<String> {
         let mut seen = HashSet::new();
-        let firsts = self.alternatives.values().filter(|key| seen.insert(*key));
+        let firsts = self.alternatives.values().take(ALTERNATIVES).filter(|key| seen.insert(*key));
         firsts.map(ToString::to_string).collect()
     }
 }

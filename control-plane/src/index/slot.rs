@@ -10,7 +10,7 @@ use std::sync::Arc;
 use shared::policy::LocationPolicy;
 
 use crate::annotations::{self, Parsed};
-use crate::compile::{certificate, rejection};
+use crate::compile::{certificate, rejection, size};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
 use crate::problem::{Fault, Problem, Severity};
@@ -48,13 +48,23 @@ impl Version {
             Object::Ingress(ingress) => {
                 let nothing = LocationPolicy::default();
                 let location = self.parsed.as_ref().map_or(&nothing, |parsed| &parsed.serving.location);
-                rejection::faults(ingress, location).into_iter().chain(said).collect()
+                let faults: Vec<_> = rejection::faults(ingress, location).into_iter().chain(said).collect();
+                match &self.parsed {
+                    // Nothing that is rejected anyhow is worth being measured.
+                    Some(parsed) if faults.is_empty() => {
+                        size::of_ingress(ingress, parsed).into_iter().collect()
+                    }
+                    _ => faults,
+                }
             }
-            Object::Secret(secret) => certificate::compile(secret).err().into_iter().collect(),
-            Object::IngressClass(_)
-            | Object::Service(_)
-            | Object::EndpointSlice(_)
-            | Object::ConfigMap(_) => Vec::new(),
+            Object::Secret(secret) => {
+                let certificate = || certificate::compile(secret).err();
+                size::of_data(&secret.data).or_else(certificate).into_iter().collect()
+            }
+            Object::Service(service) => size::of_service(service).into_iter().collect(),
+            Object::EndpointSlice(slice) => size::of_slice(slice).into_iter().collect(),
+            Object::ConfigMap(map) => size::of_data(&map.data).into_iter().collect(),
+            Object::IngressClass(_) => Vec::new(),
         }
     }
 

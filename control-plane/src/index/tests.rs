@@ -13,4 +13,5 @@ mod properties;
 mod references;
 mod restrictions;
 mod routing;
+mod sizes;
 mod tls;

@@ -1,0 +1,159 @@
+//! What would come to more than one message of the stream takes: it is rejected with its object, before it is compiled.
+//!
+//! A resource is never cut, and a message that a proxy does not take ends its stream: that would be tried again for ever,
+//! and nothing behind it would arrive. No object of an API server is so large; a file of a folder may be.
+//!
+//! **Invariant:** only the object itself is looked at, so that its last good version stays as for any other fault.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use shared::entry::{Entry, MAX_BODY};
+use shared::resource::{CATCH_ALL, Path, PathType, Resource, Route};
+
+use super::claim::{Claim, ClaimedPath};
+use crate::annotations::Parsed;
+use crate::objects::{EndpointSlice, Ingress, Service};
+use crate::problem::{Fault, Severity};
+
+/// What a path takes beside its texts at most: tags, lengths and its type.
+const PATH_HEAD: usize = 14;
+
+/// Whether an Ingress would give a Route or a Host that is too large.
+///
+/// Paths that another Ingress won are counted: what that one does must not decide whether this one is served.
+pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
+    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new());
+    let secrets: HashSet<_> = claim.tls.iter().filter_map(|entry| entry.secret.as_ref()).collect();
+    let names = secrets.iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
+    if names > MAX_BODY {
+        return Some(too_large("spec.tls", "the Secrets of a host", names));
+    }
+    if claim.is_canary() {
+        return None;
+    }
+    // Each annotation is a value or a list of them: none comes to several times its text.
+    let said: usize = ingress.metadata.annotations.iter().map(|(key, text)| key.len() + 4 * text.len()).sum();
+    claim.hosts.iter().find_map(|(host, paths)| {
+        let bound = distinct(paths).map(path_bound).sum::<usize>();
+        let size = match bound + said {
+            // Twice what it can be at most: it is not worth its memory to know better.
+            _ if bound > 2 * MAX_BODY => bound / 2,
+            bound if bound > MAX_BODY => encoded(&claim, paths),
+            bound => bound,
+        };
+        let host = if host.as_str() == CATCH_ALL { "the catch-all host" } else { host.as_str() };
+        (size > MAX_BODY).then(|| too_large("spec.rules", &format!("the paths of {host}"), size))
+    })
+}
+
+/// Of the same path only the first is served.
+fn distinct(paths: &[ClaimedPath]) -> impl Iterator<Item = &ClaimedPath> {
+    let mut seen = HashSet::new();
+    paths.iter().filter(move |it| seen.insert((&it.path, it.kind == PathType::Exact)))
+}
+
+fn path_bound(path: &ClaimedPath) -> usize {
+    let service = &path.backend.service;
+    PATH_HEAD + path.path.len() + service.namespace.len() + service.name.len() + path.backend.port.len() + 2
+}
+
+fn encoded(claim: &Claim, paths: &[ClaimedPath]) -> usize {
+    let mut route = Route {
+        denied: claim.parsed.serving.denied.clone(),
+        policy: claim.parsed.serving.location.clone(),
+        ..Route::default()
+    };
+    for path in distinct(paths) {
+        route.paths.push(Path {
+            path: path.path.to_string(),
+            kind: path.kind,
+            backend: Some(path.backend.to_string()),
+        });
+    }
+    Entry::encode("", &Resource::Route(route)).body.len()
+}
+
+/// Whether the Endpoints of a slice would be too large.
+pub fn of_slice(slice: &EndpointSlice) -> Option<Fault> {
+    let names: usize = slice.ports.iter().map(|port| port.name.len() + PATH_HEAD).sum();
+    let addresses: usize = slice.endpoints.iter().map(|endpoint| endpoint.addresses.len()).sum();
+    let address = if slice.address_type == "IPv6" { 16 } else { 4 };
+    let size = names + address * addresses;
+    (size > MAX_BODY).then(|| too_large("endpoints", "the addresses of a slice", size))
+}
+
+/// Whether a port of a Service has a name that is too long for its Backend.
+pub fn of_service(service: &Service) -> Option<Fault> {
+    let target = |port: &crate::objects::ServicePort| match &port.target_port {
+        Some(crate::objects::IntOrString::String(name)) => name.len(),
+        _ => 0,
+    };
+    let text: usize = service.spec.ports.iter().map(|port| port.name.len() + target(port)).sum();
+    (text > MAX_BODY).then(|| too_large("spec.ports", "the ports of a Service", text))
+}
+
+/// Whether what is made of the entries of a Secret or ConfigMap would be too large.
+pub fn of_data(data: &BTreeMap<String, String>) -> Option<Fault> {
+    let text: usize = data.iter().map(|(key, text)| key.len() + text.len()).sum();
+    (text > MAX_BODY).then(|| too_large("data", "its entries", text))
+}
+
+fn too_large(field: &str, what: &str, size: usize) -> Fault {
+    let reason = format!(
+        "{what} come to {size} bytes, and one resource may have {MAX_BODY}: divide them over several objects"
+    );
+    Fault::new(Severity::Rejected, field, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::{IngressBackend, IngressHttp, IngressPath, IngressRule, IngressTls, ServiceRef};
+
+    fn with(paths: impl Iterator<Item = String>) -> Ingress {
+        let mut ingress = Ingress::default();
+        ingress.metadata.namespace = "default".into();
+        let backend =
+            IngressBackend { service: Some(ServiceRef { name: "echo".into(), ..ServiceRef::default() }) };
+        let path = |path| IngressPath { path, backend: backend.clone(), ..IngressPath::default() };
+        let http = Some(IngressHttp { paths: paths.map(path).collect() });
+        ingress.spec.rules = vec![IngressRule { host: "a.test".into(), http }];
+        ingress
+    }
+
+    fn fault(ingress: &Ingress) -> Option<Fault> {
+        of_ingress(ingress, &Arc::new(Parsed::default()))
+    }
+
+    #[test]
+    fn many_short_paths_are_more_than_a_message_takes() {
+        let found = fault(&with((0..300_000).map(|i| format!("/{i}")))).expect("too large");
+        assert_eq!((found.severity, found.field.as_str()), (Severity::Rejected, "spec.rules"));
+        assert!(found.reason.contains("the paths of a.test"), "{}", found.reason);
+        assert_eq!(fault(&with((0..100_000).map(|i| format!("/{i}")))), None);
+        assert_eq!(fault(&with((0..300_000).map(|_| "/same".to_owned()))), None, "one path is sent");
+    }
+
+    #[test]
+    fn many_secrets_are_more_than_a_message_takes() {
+        let mut ingress = with(std::iter::once("/".to_owned()));
+        let tls = |i| IngressTls { hosts: Vec::new(), secret_name: format!("secret-{i}") };
+        ingress.spec.tls = (0..150_000).map(tls).collect();
+        assert_eq!(fault(&ingress).expect("too large").field, "spec.tls");
+        ingress.spec.tls = (0..10_000).map(tls).collect();
+        assert_eq!(fault(&ingress), None);
+    }
+
+    #[test]
+    fn addresses_and_entries_are_counted() {
+        let mut slice = EndpointSlice { address_type: "IPv4".into(), ..EndpointSlice::default() };
+        slice.endpoints = vec![crate::objects::SliceEndpoint::default()];
+        slice.endpoints[0].addresses = vec!["10.0.0.1".into(); 1_000_000];
+        assert_eq!(of_slice(&slice), None);
+        slice.endpoints[0].addresses = vec!["10.0.0.1".into(); 1_100_000];
+        assert_eq!(of_slice(&slice).expect("too large").field, "endpoints");
+        assert_eq!(of_data(&BTreeMap::from([("a".into(), "x".repeat(MAX_BODY - 1))])), None);
+        assert!(of_data(&BTreeMap::from([("a".into(), "x".repeat(MAX_BODY))])).is_some());
+    }
+}
