@@ -1,7 +1,9 @@
 //! What is tried again at another endpoint (annotations.md 5.5).
 
+use shared::policy::TextList;
+
 use super::row::{Act, Of, Risk, Row};
-use super::value::{Grammar, INT, SECONDS};
+use super::value::{BOOL, Grammar, SECONDS, integer};
 
 /// `proxy-next-upstream`.
 pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
@@ -9,7 +11,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
     risk: Risk::Medium,
     value: &Of(
         CONDITIONS,
-        Act::Differs { unless: |_| false, without: "errors and timeouts are tried again" },
+        Act::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
     ),
     default: "error timeout",
     doc: "What is tried again at another endpoint",
@@ -19,7 +21,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
 /// `proxy-next-upstream-timeout`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-next-upstream-timeout",
-    value: &Of(SECONDS, Act::Differs { unless: |it| *it == 0, without: "tries are not limited in time" }),
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_next_upstream_timeout = Some(it))),
     default: "0",
     doc: "Seconds after which nothing is tried again; 0: no limit",
     ..Row::NEW
@@ -28,9 +30,18 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
 /// `proxy-next-upstream-tries`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TRIES: Row = Row {
     name: "proxy-next-upstream-tries",
-    value: &Of(INT, Act::Differs { unless: |it| *it == 3, without: "three endpoints are tried" }),
+    value: &Of(TRIES, Act::Sets(|to, it| to.location.proxy_next_upstream_tries = Some(it))),
     default: "3",
     doc: "How many endpoints are tried; 0: all",
+    ..Row::NEW
+};
+
+/// `retry-non-idempotent`, a key alone.
+pub(crate) static RETRY_NON_IDEMPOTENT: Row = Row {
+    name: "retry-non-idempotent",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.retry_non_idempotent = Some(it))),
+    default: "false",
+    doc: "POST, LOCK and PATCH are tried again too",
     ..Row::NEW
 };
 
@@ -48,6 +59,14 @@ const CONDITIONS: Grammar<Vec<String>> = Grammar {
     bad: &["error, timeout", "http_418"],
 };
 
+/// nginx would not start with a negative one.
+const TRIES: Grammar<u32> = Grammar {
+    words: "a number of tries",
+    read: |text| u32::try_from(integer(text)?).ok(),
+    good: &["4", "0"],
+    bad: &["-1", "many", "3 ", "4294967296"],
+};
+
 const WORDS: [&str; 12] = [
     "error",
     "timeout",
@@ -62,3 +81,35 @@ const WORDS: [&str; 12] = [
     "non_idempotent",
     "off",
 ];
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+    use super::*;
+
+    #[test]
+    fn tries_are_read_and_faulty_ones_fall_back() {
+        let said = location(&[
+            ("proxy-next-upstream", "error  http_503 non_idempotent"),
+            ("proxy-next-upstream-tries", "0"),
+            ("proxy-next-upstream-timeout", "7"),
+        ]);
+        let values = ["error", "http_503", "non_idempotent"].map(str::to_owned).to_vec();
+        let expected = LocationPolicy {
+            proxy_next_upstream: Some(TextList { values }),
+            proxy_next_upstream_tries: Some(0),
+            proxy_next_upstream_timeout: Some(7),
+            ..LocationPolicy::default()
+        };
+        assert_eq!(said, (expected, 0));
+        for (name, text) in [
+            ("proxy-next-upstream", "error; http_503"),
+            ("proxy-next-upstream-tries", "-1"),
+            ("proxy-next-upstream-timeout", "10s"),
+        ] {
+            assert_eq!(location(&[(name, text)]), (LocationPolicy::default(), 1), "{name}");
+        }
+    }
+}

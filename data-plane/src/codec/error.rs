@@ -36,15 +36,15 @@ pub enum Kind {
     ClientBody,
 }
 
-/// When a failed request may be sent to another endpoint (balancing.md 7).
+/// What failed, in nginx' words: the condition under which another endpoint may be asked (balancing.md 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Retry {
-    /// Nothing of it was sent.
-    Always,
-    /// It may have been acted upon.
-    IfIdempotent,
-    /// Another endpoint would not help.
-    Never,
+pub(crate) enum Condition {
+    /// `error`
+    Error,
+    /// `timeout`
+    Timeout,
+    /// `invalid_header`
+    InvalidHeader,
 }
 
 impl Kind {
@@ -81,19 +81,19 @@ impl Kind {
         }
     }
 
-    /// Whether another endpoint may be asked: ingress-nginx' default `error timeout`.
-    pub(crate) fn retry(self) -> Retry {
+    /// Under which condition another endpoint may be asked; `None`: it would not help.
+    pub(crate) fn condition(self) -> Option<Condition> {
         match self {
-            Self::ConnectFailed | Self::ConnectTimeout => Retry::Always,
-            Self::Closed | Self::SendTimeout | Self::ReadTimeout => Retry::IfIdempotent,
+            Self::ConnectFailed | Self::Closed => Some(Condition::Error),
+            Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout => Some(Condition::Timeout),
+            Self::InvalidHead => Some(Condition::InvalidHeader),
             Self::BodyTooLarge
             | Self::NoRoom
             | Self::NoEndpoints
-            | Self::InvalidHead
             | Self::InvalidBody
             | Self::ClientGone
             | Self::ClientTimeout
-            | Self::ClientBody => Retry::Never,
+            | Self::ClientBody => None,
         }
     }
 

@@ -9,6 +9,7 @@ pub mod cors;
 pub mod limit;
 pub mod protocol;
 pub mod redirect;
+pub mod retries;
 pub mod rewrite;
 pub mod timeouts;
 
@@ -20,6 +21,7 @@ use cors::Cors;
 use limit::Limits;
 use protocol::Spoken;
 use redirect::Redirect;
+use retries::Retries;
 use rewrite::Rewrite;
 use timeouts::Said;
 
@@ -37,6 +39,8 @@ pub struct Policy {
     pub limits: Option<Limits>,
     /// What becomes of their paths.
     pub rewrite: Rewrite,
+    /// What is tried again.
+    pub retries: Retries,
     /// How long endpoints have.
     pub timeouts: Said,
     /// What scripts of other origins may do; `None`: nothing is said to them.
@@ -65,6 +69,7 @@ impl Policy {
             redirect: Redirect::compile(said)?,
             limits: Limits::compile(said)?,
             rewrite: Rewrite::compile(said),
+            retries: Retries::compile(said)?,
             timeouts: Said::compile(said),
             cors: Cors::compile(said),
         })

@@ -11,7 +11,7 @@ pub struct Timeouts {
     pub send: Duration,
     /// Between two reads from an endpoint (proxy-read-timeout).
     pub read: Duration,
-    /// Endpoints that a request is tried on (proxy-next-upstream-tries).
+    /// Endpoints that a request is tried on (proxy-next-upstream-tries); 0: as many as it takes.
     pub tries: usize,
 }
 

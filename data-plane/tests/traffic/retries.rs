@@ -6,6 +6,8 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use data_plane::metrics::Kind;
 use data_plane::table::Timeouts;
+use shared::policy::{LocationPolicy, TextList};
+use shared::resource::{PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -259,4 +261,94 @@ fn a_streamed_body_that_is_partly_gone_is_never_sent_again() {
     assert_eq!((of(502), of(200)), (4, 4));
     assert_eq!((cutting.seen().len(), good.seen().len()), (4, 4));
     assert!(good.seen().iter().all(|seen| seen.body.len() == 500_000));
+}
+
+/// Endpoints of a location that says this.
+fn saying(policy: LocationPolicy, origins: &[&Origin]) -> Proxy {
+    let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
+    let mut proxy = Proxy::serving(Limits::default(), &addresses);
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    proxy
+}
+
+fn again_after(words: &str) -> LocationPolicy {
+    let values = words.split(' ').map(str::to_owned).collect();
+    LocationPolicy { proxy_next_upstream: Some(TextList { values }), ..LocationPolicy::default() }
+}
+
+fn unavailable() -> Origin {
+    Origin::new(|_| (b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy".to_vec(), true))
+}
+
+#[test]
+fn a_listed_status_is_tried_elsewhere_and_the_last_one_passed_on() {
+    let (busy, good) = (unavailable(), Origin::says("good"));
+    let proxy = saying(again_after("http_503"), &[&busy, &good]);
+    for _ in 0..6 {
+        assert_eq!(Client::new(proxy.http).get("/").text(), "good");
+    }
+    assert!(busy.seen().len() >= 2);
+    let alone = unavailable();
+    let proxy = saying(again_after("http_503"), &[&alone]);
+    let response = Client::new(proxy.http).get("/");
+    assert_eq!((response.status, response.text()), (503, "busy"));
+    assert_eq!(alone.seen().len(), 3);
+}
+
+#[test]
+fn a_status_of_a_post_is_its_answer_unless_that_is_asked_for() {
+    for (words, times) in [("error http_503", 1), ("http_503 non_idempotent", 3)] {
+        let busy = unavailable();
+        let proxy = saying(again_after(words), &[&busy]);
+        assert_eq!(Client::new(proxy.http).ask(&request("POST")).status, 503);
+        assert!(busy.seen().iter().all(|seen| seen.body == b"body"));
+        assert_eq!(busy.seen().len(), times, "{words}");
+    }
+}
+
+#[test]
+fn non_idempotent_sends_a_post_again_that_was_cut() {
+    let (cut, good) = (cutting(), Origin::says("good"));
+    let proxy = saying(again_after("error non_idempotent"), &[&cut, &good]);
+    for _ in 0..4 {
+        assert_eq!(Client::new(proxy.http).ask(&request("POST")).text(), "good");
+    }
+}
+
+#[test]
+fn what_is_not_listed_is_not_tried_again() {
+    for words in ["off", "http_503", "timeout", "error off"] {
+        let cut = cutting();
+        let proxy = saying(again_after(words), &[&cut]);
+        assert_eq!(Client::new(proxy.http).get("/").status, 502, "{words}");
+        assert_eq!(cut.seen().len(), 1, "{words}");
+    }
+}
+
+#[test]
+fn as_many_tries_as_are_said() {
+    for (tries, times) in [(1, 1), (4, 4), (0, 5)] {
+        let busy: [Origin; 5] = std::array::from_fn(|_| unavailable());
+        let policy = LocationPolicy { proxy_next_upstream_tries: Some(tries), ..again_after("http_503") };
+        let proxy = saying(policy, &busy.each_ref());
+        assert_eq!(Client::new(proxy.http).get("/").status, 503);
+        assert_eq!(busy.iter().map(|it| it.seen().len()).sum::<usize>(), times, "{tries}");
+    }
+}
+
+#[test]
+fn no_try_begins_after_the_time() {
+    // Each answers when the time is over.
+    let slow: [Origin; 3] = std::array::from_fn(|_| {
+        Origin::new(|_| {
+            std::thread::sleep(Duration::from_millis(1_200));
+            (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), true)
+        })
+    });
+    let policy = LocationPolicy { proxy_next_upstream_timeout: Some(1), ..again_after("http_503") };
+    let proxy = saying(policy, &slow.each_ref());
+    assert_eq!(Client::new(proxy.http).get("/").status, 503);
+    assert_eq!(slow.iter().map(|it| it.seen().len()).sum::<usize>(), 1);
 }

@@ -193,7 +193,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-stream-responses", Unsupported),
     ("proxy-stream-timeout", Unsupported),
     ("relative-redirects", Default(&redirect::RELATIVE_REDIRECTS)),
-    ("retry-non-idempotent", Unsupported),
+    ("retry-non-idempotent", Default(&retries::RETRY_NON_IDEMPOTENT)),
     ("reuse-port", Nginx),
     ("server-name-hash-bucket-size", Nginx),
     ("server-name-hash-max-size", Nginx),

@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use super::{Call, Exchange};
 use crate::codec::body::RequestBody;
-use crate::codec::error::{Kind, ProxyError, Retry};
+use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::write_request;
 use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream;
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
+
+/// Tries of a request whose number is not limited, where there are fewer endpoints. The original goes on without end or
+/// pause; here every endpoint has been asked by then.
+const UNCOUNTED: usize = 3;
 
 /// Sends a request and gives the answer, or the page that stands for none.
 pub(super) async fn send<B: RequestBody>(
@@ -51,7 +56,7 @@ async fn attempt<B: RequestBody>(
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
     let protocol = protocol(exchange);
-    let Exchange { call, head, tally, timeouts, sizes, .. } = exchange;
+    let Exchange { call, head, location, tally, timeouts, sizes, .. } = exchange;
     let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
     let mut sizes = *sizes;
     // These speak both ways at once: who waits for the end of what the client says may wait for ever.
@@ -75,7 +80,13 @@ async fn attempt<B: RequestBody>(
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
     let once = !idempotent || !payload.is_kept();
-    let mut tries = timeouts.tries;
+    let retries = location.as_deref().map(|location| location.policy.retries).unwrap_or_default();
+    let begun = server.local.timers.now();
+    let in_time = || retries.is_in_time(server.local.timers.now().duration_since(begun));
+    let mut tries = match timeouts.tries {
+        0 => cell.endpoints().list.len().max(UNCOUNTED),
+        tries => tries,
+    };
     let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
@@ -89,7 +100,22 @@ async fn attempt<B: RequestBody>(
             Ok(mut link) => {
                 match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
                     Ok(answered) => {
-                        tally.answered(answered.head.status, false);
+                        let status = answered.head.status;
+                        // The last answer is passed on, whatever it is.
+                        if tries > 1
+                            && retries.after_status(status, !idempotent)
+                            && payload.is_kept()
+                            && in_time()
+                        {
+                            // What follows this head is not read: the connection ends with it.
+                            link.rest(&server.local.buffers);
+                            tally.answered(status, true);
+                            tries -= 1;
+                            tried.add(&endpoint);
+                            server.local.metrics.retries.add(1);
+                            continue;
+                        }
+                        tally.answered(status, false);
                         return Ok((Reached { endpoint, protocol, link }, answered));
                     }
                     Err(failed) => {
@@ -110,7 +136,7 @@ async fn attempt<B: RequestBody>(
             tries = tries.saturating_sub(1);
             tried.add(&endpoint);
         }
-        if tries == 0 || !may_retry(&failed, idempotent) || !payload.is_replayable() {
+        if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
         }
         fresh |= dead;
@@ -128,15 +154,12 @@ fn is_grpc(head: &RequestHead) -> bool {
 
 /// Whether another endpoint may be asked.
 ///
-/// POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for the first one: then
+/// Unless it is asked for, POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for the first one: then
 /// nobody has acted on it. Once a byte was taken, a connection that ends without an answer says nothing about whether the
 /// request was read, be it a kept connection or a new one.
-fn may_retry(failed: &Failed, idempotent: bool) -> bool {
-    match failed.error.kind.retry() {
-        Retry::Always => true,
-        Retry::IfIdempotent => idempotent || !failed.sent,
-        Retry::Never => false,
-    }
+fn may_retry(retries: &Retries, failed: &Failed, idempotent: bool) -> bool {
+    let condition = failed.error.kind.condition();
+    condition.is_some_and(|condition| retries.after(condition, failed.sent && !idempotent))
 }
 
 /// A connection to an endpoint: a kept one, else a new one.

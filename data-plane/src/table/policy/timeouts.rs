@@ -12,6 +12,7 @@ pub struct Said {
     connect: Option<Duration>,
     send: Option<Duration>,
     read: Option<Duration>,
+    tries: Option<usize>,
 }
 
 impl Said {
@@ -21,6 +22,7 @@ impl Said {
             connect: time(said.proxy_connect_timeout),
             send: time(said.proxy_send_timeout),
             read: time(said.proxy_read_timeout),
+            tries: said.proxy_next_upstream_tries.and_then(|tries| usize::try_from(tries).ok()),
         }
     }
 
@@ -30,7 +32,7 @@ impl Said {
             connect: self.connect.unwrap_or(worker.connect),
             send: self.send.unwrap_or(worker.send),
             read: self.read.unwrap_or(worker.read),
-            ..worker
+            tries: self.tries.unwrap_or(worker.tries),
         }
     }
 }
@@ -50,6 +52,8 @@ mod tests {
         assert_eq!(over(said), Timeouts { connect: seconds(9), ..worker });
         let said = LocationPolicy { proxy_send_timeout: Some(9), ..LocationPolicy::default() };
         assert_eq!(over(said), Timeouts { send: seconds(9), ..worker });
+        let said = LocationPolicy { proxy_next_upstream_tries: Some(0), ..LocationPolicy::default() };
+        assert_eq!(over(said), Timeouts { tries: 0, ..worker });
         let said = LocationPolicy { proxy_read_timeout: Some(0), ..LocationPolicy::default() };
         assert_eq!(over(said), Timeouts { read: seconds(0), ..worker });
     }

@@ -1,0 +1,176 @@
+//! What is tried again at another endpoint, how often and for how long (ingress-nginx behaviour, balancing.md 7).
+
+use std::time::Duration;
+
+use shared::policy::LocationPolicy;
+
+use super::Refused;
+use crate::codec::error::Condition;
+
+/// What a location or the fleet says about further tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retries {
+    error: bool,
+    timeout: bool,
+    invalid_header: bool,
+    /// One bit a status of [`STATUSES`].
+    statuses: u8,
+    /// POST, LOCK and PATCH too, whatever an endpoint has done with them.
+    non_idempotent: bool,
+    /// No try begins later than this after the first.
+    within: Option<Duration>,
+}
+
+/// Those that may be tried again.
+const STATUSES: [u16; 7] = [500, 502, 503, 504, 403, 404, 429];
+
+/// `error timeout`
+impl Default for Retries {
+    fn default() -> Self {
+        Self { error: true, timeout: true, ..Self::NEVER }
+    }
+}
+
+impl Retries {
+    const NEVER: Self = Self {
+        error: false,
+        timeout: false,
+        invalid_header: false,
+        statuses: 0,
+        non_idempotent: false,
+        within: None,
+    };
+
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let mut retries = match &said.proxy_next_upstream {
+            None => Self::default(),
+            Some(words) => Self::of(&words.values)?,
+        };
+        retries.non_idempotent |= said.retry_non_idempotent == Some(true);
+        let seconds = said.proxy_next_upstream_timeout.filter(|seconds| *seconds > 0);
+        retries.within = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        Ok(retries)
+    }
+
+    fn of(words: &[String]) -> Result<Self, Refused> {
+        let mut retries = Self::NEVER;
+        let mut off = false;
+        for word in words {
+            let status = word.strip_prefix("http_").and_then(|status| status.parse().ok());
+            match (word.as_str(), status.and_then(bit)) {
+                ("error", _) => retries.error = true,
+                ("timeout", _) => retries.timeout = true,
+                ("invalid_header", _) => retries.invalid_header = true,
+                ("non_idempotent", _) => retries.non_idempotent = true,
+                // Whatever stands beside it.
+                ("off", _) => off = true,
+                (_, Some(bit)) => retries.statuses |= bit,
+                (_, None) => {
+                    return Err(Refused {
+                        field: "proxy_next_upstream",
+                        problem: format!("expected words of nginx' proxy_next_upstream, got {word:?}"),
+                    });
+                }
+            }
+        }
+        Ok(if off { Self::NEVER } else { retries })
+    }
+
+    /// Whether a try that failed may be followed by another one. `acted`: an endpoint may have acted on a request that
+    /// must not be acted on twice.
+    pub(crate) fn after(&self, condition: Condition, acted: bool) -> bool {
+        let is_listed = match condition {
+            Condition::Error => self.error,
+            Condition::Timeout => self.timeout,
+            Condition::InvalidHeader => self.invalid_header,
+        };
+        is_listed && (!acted || self.non_idempotent)
+    }
+
+    /// The same for an answer with this status.
+    pub fn after_status(&self, status: u16, acted: bool) -> bool {
+        self.statuses != 0
+            && bit(status).is_some_and(|bit| self.statuses & bit != 0)
+            && (!acted || self.non_idempotent)
+    }
+
+    /// Whether another try may begin so long after the first.
+    pub fn is_in_time(&self, elapsed: Duration) -> bool {
+        self.within.is_none_or(|within| elapsed < within)
+    }
+}
+
+fn bit(status: u16) -> Option<u8> {
+    STATUSES.iter().position(|it| *it == status).map(|place| 1 << place)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    fn said(words: &str) -> LocationPolicy {
+        let values = words.split(' ').map(str::to_owned).collect();
+        LocationPolicy { proxy_next_upstream: Some(TextList { values }), ..LocationPolicy::default() }
+    }
+
+    fn retries(words: &str) -> Retries {
+        Retries::compile(&said(words)).unwrap()
+    }
+
+    #[test]
+    fn errors_and_timeouts_where_nobody_says_anything() {
+        let retries = Retries::compile(&LocationPolicy::default()).unwrap();
+        assert_eq!(retries, Retries::default());
+        assert!(retries.after(Condition::Error, false) && retries.after(Condition::Timeout, false));
+        assert!(!retries.after(Condition::InvalidHeader, false) && !retries.after(Condition::Error, true));
+        assert!(!retries.after_status(503, false));
+        assert!(retries.is_in_time(Duration::from_secs(1 << 40)));
+    }
+
+    #[test]
+    fn each_word_for_itself() {
+        for status in STATUSES {
+            let retries = retries(&format!("http_{status}"));
+            for other in STATUSES {
+                assert_eq!(retries.after_status(other, false), other == status);
+            }
+            assert!(!retries.after(Condition::Error, false) && !retries.after_status(status, true));
+            assert!(!retries.after_status(200, false));
+        }
+        assert!(retries("invalid_header").after(Condition::InvalidHeader, false));
+        assert!(!retries("timeout").after(Condition::Error, false));
+        assert!(retries("error non_idempotent").after(Condition::Error, true));
+    }
+
+    #[test]
+    fn off_is_nothing_whatever_stands_beside_it() {
+        for words in ["off", "error timeout off", "off http_503 non_idempotent"] {
+            assert_eq!(retries(words), Retries::NEVER, "{words}");
+        }
+    }
+
+    #[test]
+    fn the_fleet_adds_non_idempotent_to_each_list() {
+        let policy = LocationPolicy { retry_non_idempotent: Some(true), ..said("http_503") };
+        let retries = Retries::compile(&policy).unwrap();
+        assert!(retries.after_status(503, true) && !retries.after(Condition::Error, false));
+    }
+
+    #[test]
+    fn a_window_ends_and_none_of_0_seconds_does() {
+        for (seconds, in_time) in [(2, false), (3, true), (0, true)] {
+            let policy = LocationPolicy { proxy_next_upstream_timeout: Some(seconds), ..said("error") };
+            let retries = Retries::compile(&policy).unwrap();
+            assert_eq!(retries.is_in_time(Duration::from_secs(2)), in_time, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for words in ["http_418", "error,timeout", "", "http_"] {
+            assert_eq!(Retries::compile(&said(words)).unwrap_err().field, "proxy_next_upstream", "{words}");
+        }
+    }
+}
