@@ -32,6 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     prost_build::Config::new()
         .bytes(["."]) // bodies are shared, never copied
         .btree_map(["."]) // one order, so that equal means equal bytes
+        // prost leaves these out where a list of messages is held, which might hold floating point.
+        .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.LocationPolicy", "#[derive(Eq, Hash)]")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

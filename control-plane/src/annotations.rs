@@ -10,6 +10,7 @@
 
 pub(crate) mod access;
 mod affinity;
+pub(crate) mod answers;
 mod auth;
 pub(crate) mod balancing;
 pub(crate) mod buffering;
@@ -19,6 +20,7 @@ mod cors;
 mod dead;
 pub mod draft;
 pub(crate) mod errors;
+pub(crate) mod forwarding;
 pub(crate) mod headers;
 mod hosts;
 pub(crate) mod limits;

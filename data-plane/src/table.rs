@@ -48,6 +48,7 @@ pub struct HostTable {
     generation: u64,
     hosts: Directory,
     default_certificate: Option<Arc<CertificateCell>>,
+    policy: Arc<Policy>,
 }
 
 impl HostTable {
@@ -74,6 +75,11 @@ impl HostTable {
         name.and_then(|name| self.with_tls(name))
             .and_then(HostEntry::certificate)
             .or_else(|| self.default_certificate.as_ref()?.certificate())
+    }
+
+    /// How requests are treated that no location takes: what the fleet says.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Counts the tables that were published; the first has 1, the empty one of the start 0.

@@ -4,6 +4,8 @@
 
 #[path = "traffic/access.rs"]
 mod access;
+#[path = "traffic/answers.rs"]
+mod answers;
 #[path = "traffic/backend_tls.rs"]
 mod backend_tls;
 #[path = "traffic/bodies.rs"]

@@ -131,7 +131,7 @@ impl Variable {
             "service_name" => Self::Service,
             "service_port" => Self::ServicePort,
             "location_path" => Self::LocationPath,
-            "proxy_upstream_name" => Self::UpstreamName,
+            "proxy_upstream_name" | "proxy_host" => Self::UpstreamName,
             "hostname" => Self::Hostname,
             "time_iso8601" => Self::TimeIso8601,
             "msec" => Self::Msec,

@@ -1,6 +1,8 @@
 //! Headers of requests and answers (annotations.md 5.5, 6.13).
 
-use super::row::{Act, Bad, Of, Reach, Risk, Row};
+use shared::policy::ConnectionHeader;
+
+use super::row::{Act, Bad, Of, Risk, Row};
 use super::value::{ANY, BASIC, PATTERN, URL_SPACED, one_of};
 
 /// `proxy-cookie-domain`.
@@ -72,7 +74,10 @@ pub(super) static ROWS: &[&Row] = &[
         name: "connection-proxy-header",
         value: &Of(
             one_of!("close" | "keep-alive"),
-            Act::Differs { unless: |it| *it == "keep-alive", without: "connections to the backend are kept" },
+            Act::Sets(|to, it| {
+                let said = if it == "close" { ConnectionHeader::Close } else { ConnectionHeader::KeepAlive };
+                to.location.set_connection_proxy_header(said);
+            }),
         ),
         bad: Bad::Reject,
         doc: "Header `Connection` of requests to the backend",
@@ -91,7 +96,7 @@ pub(super) static ROWS: &[&Row] = &[
     &PROXY_REDIRECT_TO,
     &Row {
         name: "upstream-vhost",
-        value: &Of(PATTERN, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(PATTERN, Act::Sets(|to, it| to.location.upstream_vhost = Some(it))),
         bad: Bad::Reject,
         doc: "Header `Host` of requests to the backend",
         ..Row::NEW

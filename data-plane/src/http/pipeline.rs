@@ -22,6 +22,7 @@ pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unrouted};
 
 mod access;
+mod claims;
 mod cors;
 mod exchange;
 mod forwarded;
@@ -51,7 +52,7 @@ pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut
             Reply::refusal(local, 500)
         }
     };
-    respond::respond(&exchange, reply)
+    respond::respond(&mut exchange, reply)
 }
 
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {

@@ -22,13 +22,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use shared::delta::Removal;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
+use shared::policy::LocationPolicy;
 use shared::resource::Resource;
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 
 use super::directory::Directory;
 use super::retire::Retired;
-use super::{HostTable, Tables};
+use super::{HostTable, Policy, Tables};
 use build::Built;
 use candidate::Change;
 use cells::Cells;
@@ -291,12 +292,13 @@ impl Writer {
             let key = self.config.settings().default_certificate.as_str();
             self.secrets.set_default(key);
         }
-        if !touched.hosts.is_empty() || touched.default_certificate {
+        if !touched.hosts.is_empty() || touched.default_certificate || touched.defaults {
             self.generation += 1;
             let table = HostTable {
                 generation: self.generation,
                 hosts: self.hosts.clone(),
                 default_certificate: self.secrets.default_cell(),
+                policy: self.fleet_policy(),
             };
             let old = self.tables.publish(table);
             self.retired.push(old);
@@ -304,6 +306,12 @@ impl Writer {
         }
         self.count_refused();
         self.collect();
+    }
+
+    /// What holds where no location does. Defaults that cannot be served make all locations answer 503.
+    fn fleet_policy(&mut self) -> Arc<Policy> {
+        let defaults = &self.config.settings().defaults;
+        self.policies.of(defaults, &LocationPolicy::default()).unwrap_or_default()
     }
 
     fn rebuild(&mut self, name: &Arc<str>) {

@@ -5,7 +5,10 @@
 //! fields are replaced as a whole; a field is judged without looking at another feature's.
 
 pub mod access;
+pub mod answers;
 pub mod cors;
+pub mod forwarding;
+pub mod headers;
 pub mod limit;
 pub mod protocol;
 pub mod redirect;
@@ -17,7 +20,9 @@ use shared::policy::LocationPolicy;
 use thiserror::Error;
 
 use access::Addresses;
+use answers::Answers;
 use cors::Cors;
+use forwarding::Forwarding;
 use limit::Limits;
 use protocol::Spoken;
 use redirect::Redirect;
@@ -45,6 +50,10 @@ pub struct Policy {
     pub timeouts: Said,
     /// What scripts of other origins may do; `None`: nothing is said to them.
     pub cors: Option<Box<Cors>>,
+    /// Whom is believed what, and what backends are told.
+    pub forwarding: Forwarding,
+    /// Headers of answers.
+    pub answers: Answers,
 }
 
 /// Why a policy cannot be served.
@@ -72,6 +81,8 @@ impl Policy {
             retries: Retries::compile(said)?,
             timeouts: Said::compile(said),
             cors: Cors::compile(said),
+            forwarding: Forwarding::compile(said)?,
+            answers: Answers::compile(said)?,
         })
     }
 }

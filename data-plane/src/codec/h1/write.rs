@@ -21,7 +21,7 @@ pub fn write_continue(out: &mut impl BufMut) {
 ///   [`Framing::UntilClose`]: it is taken as chunked.
 ///
 /// Upgrade is asked for as ingress-nginx does, `Connection: upgrade`, when [`RequestHead::upgrade`] has a protocol;
-/// otherwise the connection is kept, and Connection not sent.
+/// otherwise the connection is kept, and Connection not sent unless [`RequestHead::connection`] says what.
 pub fn write_request(
     out: &mut impl BufMut,
     head: &RequestHead,
@@ -35,7 +35,9 @@ pub fn write_request(
     out.put_slice(b" HTTP/1.1\r\n");
     put_field(out, b"Host", host);
     head.fields.write(out, Known::is_framing);
-    if let Some(upgrade) = &head.upgrade {
+    if let Some(connection) = head.connection {
+        put_field(out, b"Connection", connection.as_bytes());
+    } else if let Some(upgrade) = &head.upgrade {
         put_field(out, b"Connection", b"upgrade");
         put_field(out, b"Upgrade", upgrade);
     }

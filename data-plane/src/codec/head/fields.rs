@@ -135,6 +135,14 @@ impl Fields {
         self.added.retain(|added| keep(added.known, &added.name));
     }
 
+    /// Takes back the fields that were dropped for their names alone, where the closure says yes to the name.
+    pub(crate) fn restore(&mut self, take: impl Fn(&[u8]) -> bool) {
+        for span in self.spans.iter_mut().filter(|span| span.dropped && span.known == Known::Other) {
+            let name = span.name_in(&self.bytes);
+            span.dropped = guard::is_plain_name(name) || !take(name);
+        }
+    }
+
     /// Adds a field after all others.
     ///
     /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose
@@ -160,6 +168,15 @@ impl Fields {
         match name.known() {
             Some(known) => self.push(known, name.into(), value.into()),
             None => self.append(name, value),
+        }
+    }
+
+    /// Replaces all fields of that name by one, or by none where its value is empty: nginx sends none such.
+    pub(crate) fn replace(&mut self, name: Bytes, value: impl Into<Bytes>) {
+        let value = value.into();
+        self.remove(&name[..]);
+        if !value.is_empty() {
+            self.append(name, value);
         }
     }
 

@@ -34,6 +34,8 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// The value of `Upgrade`, if it may be asked of a backend: never HTTP/2, never with a body.
     pub upgrade: Option<Bytes>,
+    /// What a backend is told in `Connection` whatever the client said; then no upgrade is asked for.
+    pub connection: Option<&'static str>,
     method_len: usize,
     /// Where the target stands in the bytes of the head, as it was sent.
     raw: Range<usize>,
@@ -94,6 +96,7 @@ impl RequestHead {
             keep_alive,
             expect_continue,
             upgrade,
+            connection: None,
             method_len,
             raw,
             origin,

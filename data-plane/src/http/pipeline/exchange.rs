@@ -4,8 +4,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::claims::{self, Claims};
 use super::log::{Account, Tally};
 use crate::codec::head::RequestHead;
+use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::timer::Timer;
@@ -32,6 +36,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) tally: &'a mut Tally,
     /// Its place among the requests in progress, where those are limited.
     pub(super) permit: &'a mut Option<Permit>,
+    /// What is believed of it, where that is not what its connection says.
+    pub(super) claims: Option<Box<Claims>>,
     /// The path in its normal form, where that is not the path as it came.
     pub(super) normal: Option<Vec<u8>>,
     /// Path that the backend is sent in place of the request's own, already encoded.
@@ -56,6 +62,7 @@ impl<'a> Exchange<'a> {
             location,
             tally,
             permit,
+            claims: None,
             normal: None,
             target: None,
             has_tls: false,
@@ -66,7 +73,40 @@ impl<'a> Exchange<'a> {
 
     /// The address by which rules of access know the client.
     pub(super) fn client(&self) -> IpAddr {
-        self.call.peer.address().ip()
+        self.claims.as_ref().map_or_else(|| self.call.peer.address().ip(), |claims| claims.address)
+    }
+
+    /// Its text.
+    pub(super) fn client_text(&self) -> Bytes {
+        match &self.claims {
+            Some(claims) if claims.address != self.call.peer.address().ip() => {
+                claims.address.to_string().into()
+            }
+            _ => self.call.peer.address_text(),
+        }
+    }
+
+    /// The scheme by which the client asks: any word, where one is believed.
+    pub(super) fn scheme(&self) -> Bytes {
+        let said = self.claims.as_ref().and_then(|claims| claims.scheme.clone());
+        said.unwrap_or_else(|| Bytes::from_static(self.call.peer.scheme().as_str().as_bytes()))
+    }
+
+    /// Whether it asks without TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        claims::is_plain(self.claims.as_deref(), self.call.peer)
+    }
+
+    /// The port that it asks.
+    pub(super) fn port(&self) -> Bytes {
+        let said = self.claims.as_ref().and_then(|claims| claims.port.clone());
+        said.unwrap_or_else(|| self.call.peer.port_text())
+    }
+
+    /// The host that it asks for, to be told to others; which host serves it is decided by its own Host alone.
+    pub(super) fn host(&self) -> &Host {
+        let said = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
+        said.unwrap_or(&self.head.host)
     }
 
     /// The path by which it is routed: decoded, without dot segments and repeated slashes.

@@ -1,53 +1,111 @@
 //! What backends are told about the client (controller.md 9), and what they are not to hear from it.
 
 use bytes::Bytes;
+use shared::template::Template;
 
-use super::Exchange;
+use super::{Exchange, claims, variables};
 use crate::codec::head::{Known, RequestHead};
-use crate::http::peer::Peer;
+use crate::table::policy::forwarding::{Forwarding, Names};
 
 /// Tells the backend who asks.
-pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
-    exchange.tally.id = apply(exchange.head, exchange.call.peer);
-    let location = exchange.location.as_deref();
-    let rewriting = location.filter(|location| location.rewritten.is_some());
-    if let Some(prefix) = rewriting.and_then(|location| location.policy.rewrite.prefix.clone()) {
-        exchange.head.fields.add(Known::XForwardedPrefix, prefix);
-    }
-}
-
-/// Replaces the forwarding fields of a request by ours; gives the request's id.
 ///
 /// A client's own `X-Forwarded-For` and `-Host` are kept aside as `X-Original-Forwarded-*`, which it cannot forge. What
 /// only a proxy may say (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) is removed; `Forwarded` and `Via` pass, as
 /// in ingress-nginx.
-fn apply(head: &mut RequestHead, peer: &Peer) -> Bytes {
-    let host = head.host.raw_bytes();
-    let fields = &mut head.fields;
-    let forwarded_for = fields.joined(Known::XForwardedFor);
-    let forwarded_host = fields.joined(Known::XForwardedHost);
-    let said = fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
-
+pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
+    let Some(location) = exchange.location.clone() else {
+        return;
+    };
+    let forwarding = &location.policy.forwarding;
+    // Filled in from what came.
+    identify(exchange, forwarding.makes_id);
+    let set: Vec<_> =
+        forwarding.fields.iter().map(|it| (it.name.clone(), filled(&it.value, exchange))).collect();
+    let told = told(exchange, forwarding);
+    let fields = &mut exchange.head.fields;
     fields.retain(|known, name| !is_ours(known, name));
-    let id = said.unwrap_or_else(request_id);
-    fields.add(Known::XRequestId, id.clone());
-    fields.add(Known::XRealIp, peer.address_text());
-    fields.add(Known::XForwardedFor, peer.address_text());
-    if !host.is_empty() {
-        fields.add(Known::XForwardedHost, host);
+    for (name, value) in told {
+        // nginx sends no field whose value is empty.
+        if !value.is_empty() {
+            fields.add(name, value);
+        }
     }
-    fields.add(Known::XForwardedPort, peer.port_text());
-    for name in [Known::XForwardedProto, Known::XForwardedScheme, Known::XScheme] {
-        fields.add(name, Bytes::from_static(peer.scheme().as_str().as_bytes()));
+    if location.rewritten.is_some()
+        && let Some(prefix) = &location.policy.rewrite.prefix
+    {
+        fields.add(Known::XForwardedPrefix, prefix.clone());
     }
-    // nginx sends no field whose value is empty.
-    if let Some(value) = forwarded_for.filter(|value| !value.is_empty()) {
-        fields.add(Known::XOriginalForwardedFor, value);
+    for (name, value) in set {
+        fields.replace(name, value);
     }
-    if let Some(value) = forwarded_host.filter(|value| !value.is_empty()) {
-        fields.add(Known::XOriginalForwardedHost, value);
+    if let Some(connection) = forwarding.connection {
+        exchange.head.connection = Some(connection.as_str());
+        exchange.head.upgrade = None;
     }
-    id
+}
+
+fn filled(template: &Template, exchange: &Exchange<'_>) -> Bytes {
+    variables::filled(template, exchange, |_| b"").into()
+}
+
+/// Notes the request's id: the client's, else, where one is to be made, a new one.
+pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
+    if exchange.tally.id.is_empty() {
+        let said = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
+        exchange.tally.id = said.or_else(|| makes.then(request_id)).unwrap_or_default();
+    }
+}
+
+/// What the backend is told.
+fn told(exchange: &Exchange<'_>, forwarding: &Forwarding) -> [(Known, Bytes); 11] {
+    let fields = &exchange.head.fields;
+    let (client, scheme) = (exchange.client_text(), exchange.scheme());
+    let is_believed = exchange.claims.as_ref().is_some_and(|claims| claims.is_believed);
+    let came = fields.joined(Known::XForwardedFor);
+    // Of a peer that is not believed the list is not continued, but begun.
+    let list = match came.filter(|list| is_believed && !list.is_empty()).filter(|_| forwarding.whole_list) {
+        Some(list) => [&list[..], b", ", &exchange.call.peer.address_text()].concat().into(),
+        None if forwarding.whole_list => exchange.call.peer.address_text(),
+        None => client.clone(),
+    };
+    let host = match &forwarding.host_field {
+        None => fields.joined(Known::XForwardedHost),
+        Some(name) => fields.joined(&**name),
+    };
+    let target = if forwarding.original_uri { exchange.head.target() } else { b"" };
+    [
+        (Known::XRequestId, exchange.tally.id.clone()),
+        (Known::XRealIp, client),
+        (Known::XForwardedFor, list),
+        (Known::XForwardedHost, exchange.host().raw_bytes()),
+        (Known::XForwardedPort, exchange.port()),
+        (Known::XForwardedProto, scheme.clone()),
+        (Known::XForwardedScheme, scheme.clone()),
+        (Known::XScheme, scheme),
+        (Known::XOriginalForwardedFor, claims::list(exchange.head, forwarding).unwrap_or_default()),
+        (Known::XOriginalForwardedHost, host.unwrap_or_default()),
+        (Known::XOriginalUri, Bytes::copy_from_slice(target)),
+    ]
+}
+
+/// Host of the request to the backend: what its location says, else the host that is asked for.
+pub(super) fn host(exchange: &Exchange<'_>) -> Bytes {
+    let location = exchange.location.as_deref();
+    let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
+    let said = said.map(|template| filled(template, exchange));
+    // A variable may stand for anything.
+    let said = said.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
+    said.unwrap_or_else(|| exchange.host().raw_bytes())
+}
+
+/// Takes back fields that nginx drops for their names, but none that a backend could take for one that counts: many make
+/// `_` of each character that is no letter or digit.
+pub(super) fn take_back(head: &mut RequestHead, names: Names) {
+    head.fields.restore(|name| {
+        let plain: Vec<u8> = name.iter().map(|b| if b.is_ascii_alphanumeric() { *b } else { b'-' }).collect();
+        let known = Known::of(&plain);
+        names.takes(name) && known == Known::Other && !is_ours(known, &plain)
+    });
 }
 
 /// Whether a client's field of this name is never passed on.
@@ -84,86 +142,4 @@ pub(super) fn request_id() -> Bytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::BytesMut;
-
-    use super::*;
-    use crate::codec::guard::Limits;
-    use crate::codec::h1::RequestReader;
-    use crate::listen::Scheme;
-
-    fn passed_on(fields: &str) -> Vec<(String, String)> {
-        let text = format!("GET / HTTP/1.1\r\nHost: A.test:8080\r\n{fields}\r\n");
-        let mut buffer = BytesMut::from(text.as_bytes());
-        let mut head = RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap();
-        let peer = Peer::new("10.0.0.9:5555".parse().unwrap(), Scheme::Https, 443);
-        apply(&mut head, &peer);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let fields = head.fields.iter();
-        fields.map(|(name, value)| (text(name).to_lowercase(), text(value))).collect()
-    }
-
-    fn values<'a>(fields: &'a [(String, String)], name: &str) -> Vec<&'a str> {
-        let found = fields.iter().filter(|(found, _)| found == name);
-        found.map(|(_, value)| value.as_str()).collect()
-    }
-
-    #[test]
-    fn a_bare_request_gets_the_eight_beside_host() {
-        let fields = passed_on("Accept: */*\r\n");
-        let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
-        names.sort_unstable();
-        let expected = [
-            "accept",
-            "host",
-            "x-forwarded-for",
-            "x-forwarded-host",
-            "x-forwarded-port",
-            "x-forwarded-proto",
-            "x-forwarded-scheme",
-            "x-real-ip",
-            "x-request-id",
-            "x-scheme",
-        ];
-        assert_eq!(names, expected);
-        for (name, value) in [
-            ("x-real-ip", "10.0.0.9"),
-            ("x-forwarded-for", "10.0.0.9"),
-            ("x-forwarded-host", "A.test:8080"),
-            ("x-forwarded-port", "443"),
-            ("x-forwarded-proto", "https"),
-            ("x-forwarded-scheme", "https"),
-            ("x-scheme", "https"),
-        ] {
-            assert_eq!(values(&fields, name), [value]);
-        }
-    }
-
-    #[test]
-    fn what_the_client_claims_is_kept_aside() {
-        let fields = passed_on(
-            "X-Forwarded-For: 1.2.3.4\r\nx-forwarded-for: 5.6.7.8\r\nX-Forwarded-Host: mine\r\n\
-             X-Original-Forwarded-For: forged\r\nX-Original-Thing: forged\r\nSSL-Client-Verify: SUCCESS\r\n\
-             X-Forwarded-Prefix: /x\r\nForwarded: for=9.9.9.9\r\n",
-        );
-        assert_eq!(values(&fields, "x-forwarded-for"), ["10.0.0.9"]);
-        assert_eq!(values(&fields, "x-original-forwarded-for"), ["1.2.3.4, 5.6.7.8"]);
-        assert_eq!(values(&fields, "x-original-forwarded-host"), ["mine"]);
-        assert_eq!(values(&fields, "forwarded"), ["for=9.9.9.9"]);
-        for gone in ["x-original-thing", "ssl-client-verify", "x-forwarded-prefix"] {
-            assert!(values(&fields, gone).is_empty(), "{gone}");
-        }
-    }
-
-    #[test]
-    fn an_id_is_kept_or_made() {
-        assert_eq!(values(&passed_on("X-Request-ID: abc\r\n"), "x-request-id"), ["abc"]);
-        for none in ["", "X-Request-ID:\r\n"] {
-            let fields = passed_on(none);
-            let made = values(&fields, "x-request-id");
-            assert_eq!(made.len(), 1);
-            assert_eq!(made[0].len(), 32);
-            assert!(made[0].bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')));
-        }
-    }
-}
+mod tests;

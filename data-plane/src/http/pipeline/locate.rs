@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use super::{Exchange, Step, redirect};
+use super::claims::{self, Claims};
+use super::{Exchange, Step, forwarded, redirect};
 use crate::codec::head::RequestHead;
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
-use crate::listen::Scheme;
+use crate::table::policy::forwarding::Names;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry};
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
@@ -63,7 +64,19 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     };
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
-    let found = server.with_table(|table| find(table, peer, exchange.head, &normal));
+    let mut names = Names::Plain;
+    let (claims, found) = server.with_table(|table| {
+        let forwarding = &table.policy().forwarding;
+        let claims = Claims::of(exchange.head, peer, forwarding);
+        let is_plain = claims::is_plain(claims.as_deref(), peer);
+        names = forwarding.names;
+        (claims, find(table, peer, is_plain, exchange.head, &normal))
+    });
+    if names != Names::Plain {
+        forwarded::take_back(exchange.head, names);
+    }
+    exchange.tally.client = claims.as_ref().map(|claims| claims.address);
+    exchange.claims = claims;
     match found {
         Found::Location { entry, target, has_tls } => {
             exchange.target = target;
@@ -94,7 +107,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-fn find(table: &HostTable, peer: &Peer, head: &RequestHead, normal: &Normalised<'_>) -> Found {
+fn find(
+    table: &HostTable,
+    peer: &Peer,
+    is_plain: bool,
+    head: &RequestHead,
+    normal: &Normalised<'_>,
+) -> Found {
     let name = head.host.name();
     // The catch-all stands in the table.
     let Some(host) = table.host(name) else {
@@ -119,7 +138,7 @@ fn find(table: &HostTable, peer: &Peer, head: &RequestHead, normal: &Normalised<
         Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
             entry: Arc::clone(entry),
             target,
-            has_tls: peer.scheme() == Scheme::Http && table.redirects_to_tls(name),
+            has_tls: is_plain && table.redirects_to_tls(name),
         },
         Match::Unknown => Found::Unknown,
         _ if is_health_check => Found::HealthCheck,

@@ -57,6 +57,8 @@ pub(crate) struct Tally {
     pub(crate) default_backend: bool,
     /// Name of the canary, when it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
+    /// The client, where the peer is believed to stand for one.
+    pub(crate) client: Option<IpAddr>,
     /// X-Request-ID.
     pub(crate) id: Bytes,
     /// Whether the log is spared it.
@@ -85,6 +87,7 @@ impl Account {
                 received: 0,
                 default_backend: false,
                 alternative: None,
+                client: None,
                 id: Bytes::new(),
                 silent: false,
                 attempts: SmallVec::new(),
@@ -186,7 +189,7 @@ impl Drop for Account {
         }
         let user = head.and_then(user);
         log.push(&Record {
-            client: self.client,
+            client: tally.client.unwrap_or(self.client),
             user: user.as_deref(),
             request: head.map_or([&self.line, b"", b""], |head| {
                 [head.method_name().as_bytes(), head.raw_target(), head.version.as_str().as_bytes()]

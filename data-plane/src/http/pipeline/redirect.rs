@@ -38,8 +38,8 @@ pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
     };
     let redirect = &location.policy.redirect;
     let wanted = !location.stays_plain && (redirect.force_ssl || (redirect.ssl && exchange.has_tls));
-    if wanted && exchange.call.peer.scheme() == Scheme::Http {
-        let url = https(redirect, &exchange.head.host, exchange.head.target());
+    if wanted && exchange.is_plain() {
+        let url = https(redirect, exchange.host(), exchange.head.target());
         return Break(Reply::redirect(&exchange.call.server.local, redirect.to_tls, url));
     }
     Continue(())

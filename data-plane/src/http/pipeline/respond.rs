@@ -1,13 +1,32 @@
-//! The last look at an answer before it is written: what a backend says to a proxy stays here, and every answer is dated.
+//! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
+//! gets the headers that somebody said.
 
-use super::{Exchange, cors};
+use bytes::Bytes;
+
+use super::{Exchange, cors, forwarded, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
+use crate::listen::Scheme;
 use crate::local::Local;
+use crate::table::policy::answers::{Answers, Server};
+
+/// What we call ourselves.
+const OURS: &str = "firth";
 
 /// Makes an answer the one that the client gets.
-pub(super) fn respond(exchange: &Exchange<'_>, reply: Reply) -> Reply {
-    let mut reply = finish(&exchange.call.server.local, reply);
+pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
+    let server = exchange.call.server;
+    match exchange.location.clone() {
+        Some(location) => {
+            finish(&server.local, &location.policy.answers, &mut reply);
+            say(exchange, &location.policy.answers, &mut reply);
+        }
+        None => server.with_table(|table| {
+            let answers = &table.policy().answers;
+            finish(&server.local, answers, &mut reply);
+            say(exchange, answers, &mut reply);
+        }),
+    }
     cors::say(exchange, &mut reply);
     reply
 }
@@ -18,31 +37,56 @@ pub(crate) fn refusal(local: &Local, status: u16) -> Reply {
 }
 
 /// The answer to what is not even looked at.
-pub(crate) fn unrouted(local: &Local, reply: Reply) -> Reply {
+pub(crate) fn unrouted(local: &Local, mut reply: Reply) -> Reply {
     local.metrics.refusals.add(1);
-    finish(local, reply)
+    finish(local, &Answers::default(), &mut reply);
+    reply
 }
 
-fn finish(local: &Local, mut reply: Reply) -> Reply {
+fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     let fields = &mut reply.head.fields;
     let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
     if relayed {
-        fields.retain(|known, _| !is_for_proxies(known));
+        let passes =
+            |known| !is_for_proxies(known) && (known != Known::Server || answers.server == Server::Backends);
+        fields.retain(|known, _| passes(known));
+        for name in &answers.hidden {
+            fields.remove(&**name);
+        }
+    }
+    if answers.server != Server::Unsaid && !fields.has(Known::Server) {
+        fields.add(Known::Server, Bytes::from_static(OURS.as_bytes()));
     }
     // As nginx: the date is ours, whatever the backend says.
     if relayed || !fields.has(Known::Date) {
         let date = local.date.borrow().as_str().to_owned();
         fields.set(Known::Date, date);
     }
-    reply
+}
+
+/// Puts in what somebody said, in place of the backend's (annotations.md 4, 6.13).
+fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
+    let fields = &mut reply.head.fields;
+    // The connection decides, whatever is believed of the client's.
+    if exchange.call.peer.scheme() == Scheme::Https
+        && let Some(hsts) = &answers.hsts
+    {
+        fields.set(Known::StrictTransportSecurity, hsts.clone());
+    }
+    if answers.tells_id {
+        forwarded::identify(exchange, true);
+    }
+    for header in &answers.added {
+        let value = variables::filled(&header.value, exchange, |_| b"");
+        fields.replace(header.name.clone(), value);
+    }
 }
 
 /// Whether a backend's field is not meant for clients (controller.md 9).
 fn is_for_proxies(known: Known) -> bool {
     matches!(
         known,
-        Known::Server
-            | Known::XAccelRedirect
+        Known::XAccelRedirect
             | Known::XAccelExpires
             | Known::XAccelLimitRate
             | Known::XAccelBuffering

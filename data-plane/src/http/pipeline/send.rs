@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Call, Exchange};
+use super::{Call, Exchange, forwarded};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::write_request;
 use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::table::policy::forwarding::Connection;
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream;
@@ -41,6 +42,9 @@ pub(super) async fn send<B: RequestBody>(
     }
 }
 
+/// A connection that its endpoint was told to close is not used again, closed or not.
+const CLOSE: &str = Connection::Close.as_str();
+
 /// An endpoint and the connection that an answer came over.
 struct Reached {
     endpoint: Arc<Endpoint>,
@@ -56,6 +60,7 @@ async fn attempt<B: RequestBody>(
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
     let protocol = protocol(exchange);
+    let host = forwarded::host(exchange);
     let Exchange { call, head, location, tally, timeouts, sizes, .. } = exchange;
     let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
     let mut sizes = *sizes;
@@ -63,13 +68,8 @@ async fn attempt<B: RequestBody>(
     sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
     let prepared = Payload::prepare(body, head.framing, sizes, &server.local, timer).await;
     let (mut payload, framing) = prepared.inspect_err(|error| server.local.metrics.failed(error.kind))?;
-    let writer = write_request(
-        text,
-        head,
-        target.as_deref().unwrap_or_else(|| head.target()),
-        head.host.raw(),
-        framing,
-    );
+    let writer =
+        write_request(text, head, target.as_deref().unwrap_or_else(|| head.target()), &host, framing);
     let request = Request {
         head: text,
         writer,
@@ -226,7 +226,7 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
         ReplyBody::Tunnel(Box::new(link))
     } else {
         let server = Rc::clone(exchange.call.server);
-        let reusable = whole && head.keep_alive;
+        let reusable = whole && head.keep_alive && exchange.head.connection != Some(CLOSE);
         ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, (endpoint, protocol), reusable))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }

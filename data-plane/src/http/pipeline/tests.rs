@@ -1,7 +1,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use shared::entry::Entry;
+use shared::policy::LocationPolicy;
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::log::Account;
 use super::*;
@@ -30,22 +35,30 @@ impl RequestBody for Broken {
     }
 }
 
-#[tokio::test]
-async fn a_panic_ends_one_request() {
+/// One that leads all of `a.test` to a Service, where this is said for the fleet.
+pub(super) fn server(said: LocationPolicy) -> Rc<Server> {
     let mut writer = Writer::new();
-    let config =
-        vec![host("a.test", None), route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")];
+    let settings = Resource::Settings(Settings { defaults: said, ..Settings::default() });
+    let config = vec![
+        Arc::new(Entry::encode(SETTINGS_KEY, &settings)),
+        host("a.test", None),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
+        backend("ns/s1/80"),
+    ];
     writer.apply_config(config, &[]);
     writer.apply_live(vec![slice("ns/s1-1", "ns/s1", &[1])], &[]);
     let metrics = Metrics::new(1).worker(0);
     let (log, _written) = access_log::start(&access_log::Target::Off).unwrap();
-    let local =
-        Local::new(Limits::default(), &Budgets::default(), metrics.clone(), log.lines(metrics.clone()));
+    let local = Local::new(Limits::default(), &Budgets::default(), metrics.clone(), log.lines(metrics));
     let tables = writer.tables();
     let config = tls::server_config(tables.clone()).unwrap();
-    let server =
-        std::rc::Rc::new(Server::new(local, tables, config.into(), tls::backends::Backends::new().unwrap()));
+    Rc::new(Server::new(local, tables, config.into(), tls::backends::Backends::new().unwrap()))
+}
 
+#[tokio::test]
+async fn a_panic_ends_one_request() {
+    let server = server(LocationPolicy::default());
+    let metrics = server.local.metrics.clone();
     let mut bytes = BytesMut::from("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n");
     let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut bytes).unwrap().unwrap();
     let peer = Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 7)), Scheme::Http, 80);

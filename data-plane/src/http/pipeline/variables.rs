@@ -36,20 +36,27 @@ fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
         Variable::Argument(name) => out.extend_from_slice(argument(head, name)),
         Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),
         Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),
-        Variable::BestHost => out.extend_from_slice(head.host.raw()),
+        Variable::BestHost => out.extend_from_slice(exchange.host().raw()),
         Variable::RequestUri => out.extend_from_slice(head.target()),
         Variable::EscapedRequestUri => escape(head.target(), out),
         Variable::Uri => out.extend_from_slice(exchange.path()),
         Variable::Args => out.extend_from_slice(head.query().unwrap_or_default()),
         Variable::IsArgs => out.extend_from_slice(if head.query().is_some() { b"?" } else { b"" }),
-        Variable::Scheme | Variable::AccessScheme => {
-            out.extend_from_slice(peer.scheme().as_str().as_bytes());
-        }
-        Variable::AccessPort | Variable::ServerPort => out.extend_from_slice(&peer.port_text()),
+        Variable::Scheme => out.extend_from_slice(peer.scheme().as_str().as_bytes()),
+        Variable::AccessScheme => out.extend_from_slice(&exchange.scheme()),
+        Variable::AccessPort => out.extend_from_slice(&exchange.port()),
+        Variable::ServerPort => out.extend_from_slice(&peer.port_text()),
         Variable::Protocol => out.extend_from_slice(head.version.as_str().as_bytes()),
         Variable::Method => out.extend_from_slice(head.method_name().as_bytes()),
-        Variable::ClientAddress | Variable::PeerAddress | Variable::ForwardedFor => {
-            out.extend_from_slice(&peer.address_text());
+        Variable::ClientAddress => out.extend_from_slice(&exchange.client_text()),
+        Variable::PeerAddress => out.extend_from_slice(&peer.address_text()),
+        Variable::ForwardedFor => {
+            let list = field(Known::XForwardedFor);
+            if !list.is_empty() {
+                out.extend_from_slice(&list);
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(&exchange.client_text());
         }
         Variable::RequestId => out.extend_from_slice(&tally.id),
         Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),

@@ -1,0 +1,76 @@
+//! Headers of answers (configmap.md 1.2, 1.3). Keys alone.
+
+use shared::policy::TextList;
+
+use super::row::{Act, Of, Row};
+use super::value::{BOOL, Grammar, HEADERS};
+
+/// `allow-backend-server-header`.
+pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {
+    name: "allow-backend-server-header",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.allow_backend_server_header = Some(it))),
+    default: "false",
+    doc: "With `server-tokens`: header `Server` of the backend is passed on",
+    ..Row::NEW
+};
+
+/// `hide-headers`.
+pub(crate) static HIDE_HEADERS: Row = Row {
+    name: "hide-headers",
+    value: &Of(HEADERS, Act::Sets(|to, values| to.location.hide_headers = Some(TextList { values }))),
+    doc: "Headers of the backend that are not passed on",
+    ..Row::NEW
+};
+
+/// `hsts`.
+pub(crate) static HSTS: Row = Row {
+    name: "hsts",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts = Some(it))),
+    default: "true",
+    doc: "Header `Strict-Transport-Security` of answers over TLS",
+    ..Row::NEW
+};
+
+/// `hsts-include-subdomains`.
+pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
+    name: "hsts-include-subdomains",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
+    default: "true",
+    doc: "It holds for names below, too",
+    ..Row::NEW
+};
+
+/// `hsts-max-age`.
+pub(crate) static HSTS_MAX_AGE: Row = Row {
+    name: "hsts-max-age",
+    value: &Of(AGE, Act::Sets(|to, it| to.location.hsts_max_age = Some(it))),
+    default: "31536000",
+    doc: "Seconds for which it holds",
+    ..Row::NEW
+};
+
+/// `hsts-preload`.
+pub(crate) static HSTS_PRELOAD: Row = Row {
+    name: "hsts-preload",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_preload = Some(it))),
+    default: "false",
+    doc: "It asks to be put on the list that browsers bring along",
+    ..Row::NEW
+};
+
+/// `server-tokens`.
+pub(crate) static SERVER_TOKENS: Row = Row {
+    name: "server-tokens",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.server_tokens = Some(it))),
+    default: "false",
+    doc: "Header `Server` of answers",
+    ..Row::NEW
+};
+
+/// A number of seconds, however long.
+const AGE: Grammar<u64> = Grammar {
+    words: "a number of seconds without a unit",
+    read: |text| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten(),
+    good: &["86400", "0"],
+    bad: &["1y", "-1", "5; includeSubDomains"],
+};

@@ -1,0 +1,128 @@
+//! Whom is believed what it says of its client, and what backends are told of it (configmap.md 1.2). Keys alone.
+
+use shared::address::AddressSet;
+use shared::policy::TextList;
+
+use super::row::{Act, Of, Row};
+use super::value::{self, BOOL, Grammar};
+use super::{Severity, shown};
+
+/// `compute-full-forwarded-for`.
+pub(crate) static COMPUTE_FULL_FORWARDED_FOR: Row = Row {
+    name: "compute-full-forwarded-for",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.compute_full_forwarded_for = Some(it))),
+    default: "false",
+    doc: "`X-Forwarded-For` is the list that came and the peer",
+    ..Row::NEW
+};
+
+/// `enable-real-ip`.
+pub(crate) static ENABLE_REAL_IP: Row = Row {
+    name: "enable-real-ip",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_real_ip = Some(it))),
+    default: "false",
+    doc: "Peers are believed the address of their client, and nothing else",
+    ..Row::NEW
+};
+
+/// `enable-underscores-in-headers`.
+pub(crate) static ENABLE_UNDERSCORES_IN_HEADERS: Row = Row {
+    name: "enable-underscores-in-headers",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_underscores_in_headers = Some(it))),
+    default: "false",
+    doc: "Headers with an underscore in their name are passed on",
+    ..Row::NEW
+};
+
+/// `forwarded-for-header`.
+pub(crate) static FORWARDED_FOR_HEADER: Row = Row {
+    name: "forwarded-for-header",
+    value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_for_header = Some(it))),
+    default: "X-Forwarded-For",
+    doc: "Header in which peers name the address of their client",
+    ..Row::NEW
+};
+
+/// `forwarded-host-header`.
+pub(crate) static FORWARDED_HOST_HEADER: Row = Row {
+    name: "forwarded-host-header",
+    value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_host_header = Some(it))),
+    default: "X-Forwarded-Host",
+    doc: "Header that goes on as `X-Original-Forwarded-Host`",
+    ..Row::NEW
+};
+
+/// `generate-request-id`.
+pub(crate) static GENERATE_REQUEST_ID: Row = Row {
+    name: "generate-request-id",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.generate_request_id = Some(it))),
+    default: "true",
+    doc: "Requests without `X-Request-ID` get one",
+    ..Row::NEW
+};
+
+/// `ignore-invalid-headers`.
+pub(crate) static IGNORE_INVALID_HEADERS: Row = Row {
+    name: "ignore-invalid-headers",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.ignore_invalid_headers = Some(it))),
+    default: "true",
+    doc: "Headers with other characters than letters, digits and dashes in their name are dropped",
+    ..Row::NEW
+};
+
+/// `proxy-add-original-uri-header`.
+pub(crate) static PROXY_ADD_ORIGINAL_URI_HEADER: Row = Row {
+    name: "proxy-add-original-uri-header",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.proxy_add_original_uri_header = Some(it))),
+    default: "false",
+    doc: "Header `X-Original-URI` of requests to the backend",
+    ..Row::NEW
+};
+
+/// `proxy-real-ip-cidr`. What is no address of it makes nobody more believed: the rest counts, even if that is nobody.
+pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
+    name: "proxy-real-ip-cidr",
+    value: &Of(
+        PEERS,
+        Act::Sets(|to, it| {
+            let (good, bad): (Vec<_>, Vec<_>) =
+                it.into_iter().partition(|entry| AddressSet::parse([entry.as_str()]).is_ok());
+            for entry in bad {
+                let entry = shown(&entry);
+                to.fault(Severity::Warning, format!("{entry} is no address or network, it is left out"));
+            }
+            to.location.proxy_real_ip_cidr = Some(TextList { values: good });
+        }),
+    ),
+    default: "0.0.0.0/0",
+    doc: "Peers that are believed the address of their client",
+    ..Row::NEW
+};
+
+/// `use-forwarded-headers`.
+pub(crate) static USE_FORWARDED_HEADERS: Row = Row {
+    name: "use-forwarded-headers",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_forwarded_headers = Some(it))),
+    default: "false",
+    doc: "Peers are believed the address, scheme, host and port of their client",
+    ..Row::NEW
+};
+
+const PEERS: Grammar<Vec<String>> = Grammar {
+    words: "addresses and networks with commas between them",
+    read: |text| Some(value::list(text).map(str::to_owned).collect()),
+    good: &["10.0.0.0/8, 192.0.2.1"],
+    bad: &[],
+};
+
+/// A token (RFC 9110 5.6.2) of what nginx takes for a name.
+const NAME: Grammar<String> = Grammar {
+    words: "the name of a header",
+    read: |text| {
+        let is_name =
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+        is_name.then(|| text.to_owned())
+    },
+    good: &["CF-Connecting-IP"],
+    bad: &["X:Y", "a b", "x;y"],
+};

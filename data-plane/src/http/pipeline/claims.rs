@@ -1,0 +1,66 @@
+//! Who asks, for what host and how, where the peer of the connection is believed what it says of that (controller.md 9,
+//! annotations.md 6.9). Settled before anything else is: access rules, redirects and backends ask here.
+//!
+//! **Invariant:** which host takes a request is no claim: that is always its own Host.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+
+use crate::codec::head::{Known, RequestHead};
+use crate::codec::host::Host;
+use crate::http::peer::Peer;
+use crate::listen::Scheme;
+use crate::table::policy::forwarding::{self, Forwarding};
+
+/// What is believed of a request. Absent where it is what the connection says.
+#[derive(Clone, Debug)]
+pub(super) struct Claims {
+    /// Whether the peer is one that is believed whom it stands for.
+    pub(super) is_believed: bool,
+    /// The client.
+    pub(super) address: IpAddr,
+    /// As it was named; any word.
+    pub(super) scheme: Option<Bytes>,
+    /// Likewise.
+    pub(super) port: Option<Bytes>,
+    /// The first of those that were named.
+    pub(super) host: Option<Host>,
+}
+
+impl Claims {
+    /// Of a request; `None` where nobody is asked.
+    pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
+        let believed = forwarding.believed.as_deref()?;
+        let fields = &head.fields;
+        let (peer, said) = (peer.address().ip(), list(head, forwarding));
+        let is_believed = believed.contains(peer);
+        let address = said.map_or(peer, |list| forwarding::client(&list, peer, believed));
+        let named = |known| {
+            let text = fields.joined(known).filter(|_| forwarding.takes_claims);
+            text.filter(|text| !text.is_empty())
+        };
+        let host = named(Known::XForwardedHost).and_then(|hosts| {
+            let first = hosts.split(|byte| *byte == b',').next().unwrap_or_default();
+            Host::parse(Bytes::copy_from_slice(first.trim_ascii())).ok()
+        });
+        let (scheme, port) = (named(Known::XForwardedProto), named(Known::XForwardedPort));
+        Some(Box::new(Self { is_believed, address, scheme, port, host }))
+    }
+}
+
+/// Whether a client asks without TLS, for all that is believed.
+pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
+    match claims.and_then(|claims| claims.scheme.as_deref()) {
+        Some(scheme) => scheme.eq_ignore_ascii_case(b"http"),
+        None => peer.scheme() == Scheme::Http,
+    }
+}
+
+/// The addresses that a request names as those that it came by.
+pub(super) fn list(head: &RequestHead, forwarding: &Forwarding) -> Option<Bytes> {
+    match &forwarding.for_field {
+        None => head.fields.joined(Known::XForwardedFor),
+        Some(name) => head.fields.joined(&**name),
+    }
+}

@@ -1,0 +1,105 @@
+//! Headers of answers (ingress-nginx behaviour, controller.md 9, annotations.md 6.13).
+
+use bytes::Bytes;
+use shared::policy::LocationPolicy;
+use shared::template::{Template, Variable};
+
+use super::Refused;
+use super::headers::{self, Header};
+
+/// What is put into answers, and what is taken out of those of backends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answers {
+    /// Strict-Transport-Security of answers over TLS.
+    pub hsts: Option<Bytes>,
+    /// Names that backends' answers lose.
+    pub hidden: Box<[Box<str>]>,
+    /// What is said of the server.
+    pub server: Server,
+    /// What is put in, the later in place of the earlier.
+    pub added: Box<[Header]>,
+    /// Whether the request's id is among that.
+    pub tells_id: bool,
+}
+
+/// `Server` of answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// None.
+    Unsaid,
+    /// Ours.
+    Ours,
+    /// The backend's where there is one, else ours.
+    Backends,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            hsts: hsts(&LocationPolicy::default()),
+            hidden: Box::default(),
+            server: Server::Unsaid,
+            added: Box::default(),
+            tells_id: false,
+        }
+    }
+}
+
+impl Answers {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let hidden = said.hide_headers.iter().flat_map(|list| &list.values);
+        // The backend's passes only where there is one at all, as in the original.
+        let server = match (said.server_tokens, said.allow_backend_server_header) {
+            (Some(true), Some(true)) => Server::Backends,
+            (Some(true), _) => Server::Ours,
+            _ => Server::Unsaid,
+        };
+        let mut added = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
+        // The location's own are literal, as in the original (annotations.md 6.13).
+        added.extend(headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?);
+        let tells_id = added.iter().any(|it| it.value.variables().any(|it| *it == Variable::RequestId));
+        Ok(Self {
+            hsts: hsts(said),
+            hidden: hidden.map(|name| name.as_str().into()).collect(),
+            server,
+            added: added.into(),
+            tells_id,
+        })
+    }
+}
+
+fn hsts(said: &LocationPolicy) -> Option<Bytes> {
+    if said.hsts == Some(false) {
+        return None;
+    }
+    let mut value = format!("max-age={}", said.hsts_max_age.unwrap_or(31_536_000));
+    if said.hsts_include_subdomains != Some(false) {
+        value.push_str("; includeSubDomains");
+    }
+    if said.hsts_preload == Some(true) {
+        value.push_str("; preload");
+    }
+    Some(value.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hsts_is_what_is_said_of_it() {
+        let said = LocationPolicy::default;
+        let value = |said: LocationPolicy| {
+            Answers::compile(&said).unwrap().hsts.map(|it| String::from_utf8(it.into()).unwrap())
+        };
+        assert_eq!(value(said()).as_deref(), Some("max-age=31536000; includeSubDomains"));
+        let short = LocationPolicy {
+            hsts_max_age: Some(86_400),
+            hsts_include_subdomains: Some(false),
+            hsts_preload: Some(true),
+            ..said()
+        };
+        assert_eq!(value(short).as_deref(), Some("max-age=86400; preload"));
+        assert_eq!(value(LocationPolicy { hsts: Some(false), ..said() }), None);
+    }
+}

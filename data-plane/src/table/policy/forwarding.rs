@@ -1,0 +1,211 @@
+//! Whom is believed what it says of the client that it stands for, and what backends are told (ingress-nginx behaviour,
+//! controller.md 9, annotations.md 6.9).
+
+use std::net::{IpAddr, SocketAddr};
+
+use shared::address::AddressSet;
+use shared::policy::{ConnectionHeader, LocationPolicy};
+use shared::template::Template;
+
+use super::Refused;
+use super::headers::{self, Header};
+
+/// What is believed, and what is told on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarding {
+    /// Peers that are believed which client they stand for, where any are.
+    pub believed: Option<Box<AddressSet>>,
+    /// Whether the host, scheme and port that a peer names count (use-forwarded-headers).
+    pub takes_claims: bool,
+    /// X-Forwarded-For becomes the peer's list and the peer (compute-full-forwarded-for).
+    pub whole_list: bool,
+    /// Where the client's address is read, where that is not X-Forwarded-For.
+    pub for_field: Option<Box<str>>,
+    /// Where the client's host is kept aside from, where that is not X-Forwarded-Host.
+    pub host_field: Option<Box<str>>,
+    /// X-Original-URI is told.
+    pub original_uri: bool,
+    /// X-Request-ID is made where there is none.
+    pub makes_id: bool,
+    /// Host of requests to the backend.
+    pub host: Option<Template>,
+    /// Connection of requests to the backend.
+    pub connection: Option<Connection>,
+    /// Fields that take the place of the client's.
+    pub fields: Box<[Header]>,
+    /// Which names that nginx drops are passed on.
+    pub names: Names,
+}
+
+/// Names of a client's fields that are passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// Letters, digits and dashes.
+    Plain,
+    /// Underscores too (enable-underscores-in-headers).
+    Underscores,
+    /// Any token (ignore-invalid-headers off).
+    Tokens,
+}
+
+impl Names {
+    /// Whether a name that is a token and no plain one is passed on.
+    pub fn takes(self, name: &[u8]) -> bool {
+        match self {
+            Self::Plain => false,
+            Self::Underscores => name.iter().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(b)),
+            Self::Tokens => true,
+        }
+    }
+}
+
+/// `Connection` of requests to the backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Connection {
+    /// Each has a connection of its own.
+    Close,
+    /// It is kept, which is said; no other protocol is asked for.
+    KeepAlive,
+}
+
+impl Connection {
+    /// As it is sent.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Close => "close",
+            Self::KeepAlive => "keep-alive",
+        }
+    }
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self {
+            believed: None,
+            takes_claims: false,
+            whole_list: false,
+            for_field: None,
+            host_field: None,
+            original_uri: false,
+            makes_id: true,
+            host: None,
+            connection: None,
+            fields: Box::default(),
+            names: Names::Plain,
+        }
+    }
+}
+
+impl Forwarding {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let on = |said: Option<bool>| said.unwrap_or(false);
+        let takes_claims = on(said.use_forwarded_headers);
+        let believed = if takes_claims || on(said.enable_real_ip) { Some(believed(said)?) } else { None };
+        let other = |said: &Option<String>, usual: &str| {
+            said.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
+        };
+        let connection = said.connection_proxy_header.map(|_| match said.connection_proxy_header() {
+            ConnectionHeader::Close => Connection::Close,
+            ConnectionHeader::KeepAlive | ConnectionHeader::Unspecified => Connection::KeepAlive,
+        });
+        Ok(Self {
+            believed: believed.map(Box::new),
+            takes_claims,
+            whole_list: takes_claims && on(said.compute_full_forwarded_for),
+            for_field: other(&said.forwarded_for_header, "X-Forwarded-For"),
+            host_field: other(&said.forwarded_host_header, "X-Forwarded-Host"),
+            original_uri: on(said.proxy_add_original_uri_header),
+            makes_id: said.generate_request_id.unwrap_or(true),
+            host: said.upstream_vhost.as_deref().map(Template::parse),
+            connection,
+            fields: headers::compile("proxy_set_headers", said.proxy_set_headers.as_ref(), Template::parse)?
+                .into(),
+            names: match (said.ignore_invalid_headers, said.enable_underscores_in_headers) {
+                (Some(false), _) => Names::Tokens,
+                (_, Some(true)) => Names::Underscores,
+                _ => Names::Plain,
+            },
+        })
+    }
+}
+
+/// Nobody says: every address of IPv4, and none of IPv6, as in the original.
+fn believed(said: &LocationPolicy) -> Result<AddressSet, Refused> {
+    let list = said.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
+    AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
+        .map_err(|error| Refused { field: "proxy_real_ip_cidr", problem: error.to_string() })
+}
+
+/// The client that a list of addresses stands for, as nginx finds it: from the right, the first that is not believed, or
+/// else the left-most; what is no address ends the search (ngx_http_get_forwarded_addr, recursive).
+pub fn client(list: &[u8], peer: IpAddr, believed: &AddressSet) -> IpAddr {
+    let mut client = peer;
+    for item in list.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty()) {
+        match address(item).filter(|_| believed.contains(client)) {
+            Some(address) => client = address,
+            None => break,
+        }
+    }
+    client
+}
+
+/// An address with or without a port, an IPv6 one with or without brackets.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|it| it.ip())).ok()?;
+    Some(IpAddr::to_canonical(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    fn found(list: &str, believed: &[&str]) -> String {
+        let believed = AddressSet::parse(believed.iter().copied()).unwrap();
+        client(list.as_bytes(), "10.0.0.5".parse().unwrap(), &believed).to_string()
+    }
+
+    #[test]
+    fn the_right_most_that_is_not_believed_is_the_client() {
+        let all = ["0.0.0.0/0"];
+        let near = ["10.0.0.0/8", "::1"];
+        for (list, believed, expected) in [
+            ("1.1.1.1, 2.2.2.2", &all[..], "1.1.1.1"),
+            ("1.1.1.1, 2.2.2.2", &near[..], "2.2.2.2"),
+            ("1.1.1.1, 10.9.9.9,10.1.1.1", &near, "1.1.1.1"),
+            ("10.9.9.9, 10.1.1.1", &near, "10.9.9.9"),
+            ("1.1.1.1", &["192.0.2.0/24"], "10.0.0.5"),
+            ("1.1.1.1:8080", &near, "1.1.1.1"),
+            ("[2001:db8::1]:8080, [::1]", &near, "2001:db8::1"),
+            ("::ffff:1.1.1.1", &near, "1.1.1.1"),
+            ("", &all, "10.0.0.5"),
+            (" , ,", &all, "10.0.0.5"),
+            ("1.1.1.1, unknown", &all, "10.0.0.5"),
+            ("1.1.1.1, <script>, 10.1.1.1", &near, "10.1.1.1"),
+            ("1.1.1.1, 2001:db8::1, 3.3.3.3", &all, "2001:db8::1"),
+            ("1.1.1.1,, 10.1.1.1,", &near, "1.1.1.1"),
+        ] {
+            assert_eq!(found(list, believed), expected, "{list:?} {believed:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_believed_unless_that_is_said() {
+        let compile = |said: LocationPolicy| Forwarding::compile(&said).unwrap();
+        let cidr = Some(TextList { values: vec!["10.0.0.0/8".into()] });
+        let said = LocationPolicy { proxy_real_ip_cidr: cidr, ..LocationPolicy::default() };
+        assert_eq!(compile(said), Forwarding::default());
+        let said = LocationPolicy { enable_real_ip: Some(true), ..LocationPolicy::default() };
+        let real_ip = compile(said.clone());
+        assert!(!real_ip.takes_claims);
+        assert_eq!(real_ip.believed.unwrap().is_everything(), (true, false));
+        let nobody = LocationPolicy { proxy_real_ip_cidr: Some(TextList::default()), ..said.clone() };
+        assert!(compile(nobody).believed.unwrap().is_empty());
+        let broken = Some(TextList { values: vec!["10.0.0.0/33".into()] });
+        let refused = Forwarding::compile(&LocationPolicy { proxy_real_ip_cidr: broken, ..said });
+        assert_eq!(refused.unwrap_err().field, "proxy_real_ip_cidr");
+    }
+}

@@ -1,0 +1,34 @@
+//! Headers that somebody said, as they are put into a message.
+
+use bytes::Bytes;
+use shared::policy::HeaderList;
+use shared::template::Template;
+
+use super::Refused;
+use crate::codec::guard;
+
+/// A header to put in, in place of all of its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// A token.
+    pub name: Bytes,
+    /// Filled in for each request.
+    pub value: Template,
+}
+
+/// Those of a list; `parse` makes its values.
+pub(super) fn compile(
+    field: &'static str,
+    said: Option<&HeaderList>,
+    parse: fn(&str) -> Template,
+) -> Result<Vec<Header>, Refused> {
+    let headers = said.into_iter().flat_map(|list| &list.headers);
+    let header = |it: &shared::policy::Header| match guard::is_name(it.name.as_bytes()) {
+        true => Ok(Header { name: Bytes::copy_from_slice(it.name.as_bytes()), value: parse(&it.value) }),
+        false => {
+            let problem = format!("expected the name of a header, got {:?}", it.name);
+            Err(Refused { field, problem })
+        }
+    };
+    headers.map(header).collect()
+}
