@@ -24,7 +24,7 @@ pub(crate) mod forwarding;
 pub(crate) mod headers;
 mod hosts;
 pub(crate) mod limits;
-mod log;
+pub(crate) mod log;
 mod mirror;
 pub(crate) mod redirect;
 pub(crate) mod retries;

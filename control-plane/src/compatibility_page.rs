@@ -58,6 +58,7 @@ fn page() -> String {
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
             keys::Status::Snippet => (SNIPPET.into(), ""),
+            keys::Status::AllowedHeaders => ("honoured".into(), ""),
             keys::Status::Nginx => ("tunes nginx itself, means nothing here".into(), ""),
             keys::Status::Dead => ("no effect, in ingress-nginx neither".into(), ""),
         };

@@ -10,6 +10,7 @@ pub mod backend;
 pub mod certificate;
 pub mod claim;
 pub mod endpoints;
+pub mod headers;
 pub mod host;
 pub mod material;
 pub mod referred;

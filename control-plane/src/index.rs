@@ -48,6 +48,7 @@ use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problems};
+use crate::reference::Use;
 
 /// What the index must know that no object says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +102,10 @@ pub struct Index {
     refs: Refs,
     secrets: Secrets,
     settings_faults: Vec<Fault>,
+    /// What the fleet's ConfigMap refers to.
+    settings_refs: BTreeSet<Use>,
+    /// The headers that Ingresses may put into answers.
+    allowed_headers: BTreeSet<String>,
     published: Published,
     problems: Problems,
     problems_changed: bool,
@@ -125,6 +130,8 @@ impl Index {
             refs: Refs::default(),
             secrets: Secrets::default(),
             settings_faults: Vec::new(),
+            settings_refs: BTreeSet::new(),
+            allowed_headers: BTreeSet::new(),
             published: Published::default(),
             problems: Problems::new(),
             problems_changed: false,

@@ -43,6 +43,12 @@ impl Use {
         }
     }
 
+    /// Whether the object may be of any namespace: what the fleet refers to, and headers of answers, of which the fleet
+    /// says which there may be (annotations.md 1.6).
+    pub fn crosses_namespaces(self) -> bool {
+        matches!(self, Self::CustomHeaders | Self::ProxySetHeaders | Self::AddHeaders)
+    }
+
     /// Whether what is used is a certificate with its key.
     pub fn is_certificate(self) -> bool {
         matches!(self, Self::Certificate | Self::DefaultCertificate)

@@ -3,7 +3,24 @@
 use shared::policy::TextList;
 
 use super::row::{Act, Of, Row};
-use super::value::{BOOL, Grammar, HEADERS};
+use super::value::{BASIC, BOOL, Grammar, HEADERS};
+use super::{Severity, shown};
+use crate::reference::Use;
+
+/// `add-headers`.
+pub(crate) static ADD_HEADERS: Row = Row {
+    name: "add-headers",
+    value: &Of(
+        BASIC,
+        Act::Sets(|to, it| {
+            if !to.refer(Use::AddHeaders, &it) {
+                to.fault(Severity::Warning, format!("expected namespace/name, got {}: not used", shown(&it)));
+            }
+        }),
+    ),
+    doc: "ConfigMap with headers of every answer; values may hold variables",
+    ..Row::NEW
+};
 
 /// `allow-backend-server-header`.
 pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {

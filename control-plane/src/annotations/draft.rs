@@ -83,13 +83,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Refers to an object, because of the present annotation: `name`, or `namespace/name`. It is asked for, waited for
-    /// and followed from now on: see [`crate::reference`]. False for one of another namespace, which nobody may refer to
-    /// (annotations.md 1.5).
+    /// and followed from now on: see [`crate::reference`]. False for one of another namespace, unless anybody may refer to
+    /// it for that (annotations.md 1.6), and for none.
     pub fn refer(&mut self, what: Use, text: &str) -> bool {
         let text = text.trim();
         let name = ObjectName::parse(text)
             .unwrap_or_else(|| ObjectName::new(Arc::clone(&self.object.namespace), text));
-        let is_ours = name.namespace == self.object.namespace;
+        let is_ours = name.namespace == self.object.namespace || what.crosses_namespaces();
+        let is_ours = is_ours && !name.namespace.is_empty() && !name.name.is_empty();
         if is_ours {
             let field = self.field();
             self.refs.insert(Reference::new(what, name), field);

@@ -4,8 +4,9 @@ use shared::address::AddressSet;
 use shared::policy::TextList;
 
 use super::row::{Act, Of, Row};
-use super::value::{self, BOOL, Grammar};
+use super::value::{self, BASIC, BOOL, Grammar};
 use super::{Severity, shown};
+use crate::reference::Use;
 
 /// `compute-full-forwarded-for`.
 pub(crate) static COMPUTE_FULL_FORWARDED_FOR: Row = Row {
@@ -96,6 +97,21 @@ pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
     ),
     default: "0.0.0.0/0",
     doc: "Peers that are believed the address of their client",
+    ..Row::NEW
+};
+
+/// `proxy-set-headers`.
+pub(crate) static PROXY_SET_HEADERS: Row = Row {
+    name: "proxy-set-headers",
+    value: &Of(
+        BASIC,
+        Act::Sets(|to, it| {
+            if !to.refer(Use::ProxySetHeaders, &it) {
+                to.fault(Severity::Warning, format!("expected namespace/name, got {}: not used", shown(&it)));
+            }
+        }),
+    ),
+    doc: "ConfigMap with headers of every request to a backend; values may hold variables",
     ..Row::NEW
 };
 

@@ -2,8 +2,10 @@
 
 use shared::policy::ConnectionHeader;
 
-use super::row::{Act, Bad, Of, Risk, Row};
+use super::row::{Act, Bad, Of, Reach, Risk, Row};
 use super::value::{ANY, BASIC, PATTERN, URL_SPACED, one_of};
+use super::{Severity, shown};
+use crate::reference::Use;
 
 /// `proxy-cookie-domain`.
 pub(crate) static PROXY_COOKIE_DOMAIN: Row = Row {
@@ -86,8 +88,18 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "custom-headers",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "answers do not carry them" }),
-        doc: "ConfigMap with headers of every answer",
+        value: &Of(
+            BASIC,
+            Act::Sets(|to, it| {
+                if !it.contains('/') || !to.refer(Use::CustomHeaders, &it) {
+                    to.deny(Reach::Paths, "names no ConfigMap");
+                    let reason =
+                        format!("expected namespace/name, got {}: {}", shown(&it), Reach::Paths.as_str());
+                    to.fault(Severity::Warning, reason);
+                }
+            }),
+        ),
+        doc: "ConfigMap with headers of every answer, of those that `global-allowed-response-headers` lists",
         ..Row::NEW
     },
     &PROXY_COOKIE_DOMAIN,

@@ -1,12 +1,40 @@
-//! The access log (annotations.md 5.8).
+//! The access log (annotations.md 5.8, configmap.md 1.7).
+
+use shared::policy::TextList;
 
 use super::row::{Act, Of, Row};
-use super::value::BOOL;
+use super::value::{self, BOOL, Grammar};
+
+/// `disable-access-log`, a key alone.
+pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
+    name: "disable-access-log",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_access_log = Some(it))),
+    default: "false",
+    doc: "Nothing is logged",
+    ..Row::NEW
+};
+
+/// `enable-access-log-for-default-backend`, a key alone.
+pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
+    name: "enable-access-log-for-default-backend",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
+    default: "false",
+    doc: "Requests for hosts that nobody has are logged",
+    ..Row::NEW
+};
+
+/// `skip-access-log-urls`, a key alone.
+pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
+    name: "skip-access-log-urls",
+    value: &Of(URLS, Act::Sets(|to, values| to.location.skip_access_log_urls = Some(TextList { values }))),
+    doc: "Requests that are not logged, by path and query as they came",
+    ..Row::NEW
+};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "enable-access-log",
-        value: &Of(BOOL, Act::Differs { unless: |it| *it, without: "requests are logged" }),
+        value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log = Some(it))),
         default: "true",
         doc: "Whether requests are logged",
         ..Row::NEW
@@ -19,3 +47,14 @@ pub(super) static ROWS: &[&Row] = &[
         ..Row::NEW
     },
 ];
+
+/// Of nginx' maps, which the original makes of this, the plain texts: they are compared whole.
+const URLS: Grammar<Vec<String>> = Grammar {
+    words: "paths, with their queries, with commas between them",
+    read: |text| {
+        let urls: Vec<_> = value::list(text).map(str::to_owned).collect();
+        urls.iter().all(|url| url.starts_with('/')).then_some(urls)
+    },
+    good: &["/healthz, /ping?x=1"],
+    bad: &["~^/health", "ping"],
+};

@@ -140,7 +140,9 @@ fn no_row_is_silent() {
             let is_denied = denies(&parsed) && !denies(&before);
             match row.value.status() {
                 Status::Honoured => {
-                    let acts = parsed.serving != before.serving || parsed.backend != before.backend;
+                    let acts = parsed.serving != before.serving
+                        || parsed.backend != before.backend
+                        || parsed.refs != before.refs;
                     // Canaries encode what holds anyway, and nothing for "no canary".
                     let same = |read: fn(&str) -> Option<bool>| {
                         read(text).is_some() && read(text) == read(row.default)

@@ -11,12 +11,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HostPolicy, LocationPolicy};
-use shared::resource::{CATCH_ALL, Host, Path, Route, Tls};
+use shared::policy::{HeaderList, HostPolicy, LocationPolicy};
+use shared::resource::{CATCH_ALL, Denial, Host, Path, Route, Tls};
 
 use self::locations::Locations;
 use super::claim::{Age, BackendKey, Claim};
+use super::referred::Referred;
 use crate::problem::Fault;
+use crate::reference::Use;
 
 /// What the Ingresses that name a host make of it.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -138,6 +140,20 @@ fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
     })
 }
 
+/// The headers that it puts into answers. Where they cannot be told, nothing of it is served (annotations.md 6.13).
+fn custom_headers(claim: &Claim) -> Result<Option<HeaderList>, Denial> {
+    match claim.referred.get(&Use::CustomHeaders) {
+        None => Ok(None),
+        Some(Referred::Headers(list)) => Ok(Some(list.clone())),
+        Some(_) => {
+            let name = &claim.name;
+            let reason =
+                format!("Ingress {name}: the ConfigMap of custom-headers is not there, or of no use");
+            Err(Denial { reason })
+        }
+    }
+}
+
 fn routes(host: &HostName, mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route> {
     let mut won: BTreeMap<usize, Vec<_>> = BTreeMap::new();
     for location in locations.iter() {
@@ -154,12 +170,13 @@ fn routes(host: &HostName, mains: &[&Claim], locations: &Locations) -> BTreeMap<
             kind: location.kind,
             backend: location.backend.as_ref().map(ToString::to_string),
         };
-        let serving = &claim.parsed.serving;
-        let route = Route {
-            paths: won.into_iter().map(path).collect(),
-            denied: serving.denied.clone(),
-            policy: policy(host, claim).into_owned(),
-        };
+        let mut policy = policy(host, claim).into_owned();
+        let mut denied = claim.parsed.serving.denied.clone();
+        match custom_headers(claim) {
+            Ok(headers) => policy.custom_headers = headers,
+            Err(denial) => denied = denied.or(Some(denial)),
+        }
+        let route = Route { paths: won.into_iter().map(path).collect(), denied, policy };
         (claim.name.clone(), route)
     };
     won.into_iter().map(route).collect()

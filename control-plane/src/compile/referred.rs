@@ -1,9 +1,11 @@
 //! What a reference leads to, for whoever compiles a policy from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::material;
+use shared::policy::HeaderList;
+
+use super::{headers, material};
 use crate::objects::Object;
 use crate::problem::{Fault, Severity};
 use crate::reference::{Reference, Use};
@@ -22,14 +24,24 @@ pub enum Referred {
     Faulty(String),
     /// The key of a Material. It goes to the proxies before what names it.
     Material(String),
+    /// Headers of a ConfigMap.
+    Headers(HeaderList),
     /// The entries of a ConfigMap.
     Entries(Arc<BTreeMap<String, String>>),
 }
 
-/// What comes of an object that is referred to; `None`: there is none.
-pub fn referred(reference: &Reference, object: Option<&Object>) -> Referred {
+/// What comes of an object that is referred to; `None`: there is none. `allowed_headers`: those that Ingresses may put into
+/// answers.
+pub fn referred(
+    reference: &Reference,
+    object: Option<&Object>,
+    allowed_headers: &BTreeSet<String>,
+) -> Referred {
     match object {
         None => Referred::Absent,
+        Some(Object::ConfigMap(map)) if reference.what == Use::CustomHeaders => {
+            headers::custom(&map.data, allowed_headers).map_or_else(Referred::Faulty, Referred::Headers)
+        }
         Some(Object::ConfigMap(map)) => Referred::Entries(Arc::new(map.data.clone())),
         Some(Object::Secret(secret)) => match material::compile(secret, reference.what) {
             Ok(_) => match material::key(&reference.name, reference.what) {
@@ -50,7 +62,7 @@ impl Referred {
             Self::Awaited => format!("{object} was not read yet"),
             Self::Absent => format!("{object} does not exist"),
             Self::Faulty(reason) => format!("{object} cannot be used: {reason}"),
-            Self::Material(_) | Self::Entries(_) => return None,
+            Self::Material(_) | Self::Entries(_) | Self::Headers(_) => return None,
         };
         Some(Fault::new(Severity::Warning, field, reason))
     }

@@ -2,27 +2,65 @@
 
 pub mod table;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
 use self::table::Status;
+use super::headers;
+use super::referred::Referred;
 use crate::annotations::row::Row;
 use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity};
+use crate::reference::{Reference, Use};
+
+/// What the fleet's ConfigMap comes to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Compiled {
+    /// But for what is referred to: see [`Self::put`].
+    pub settings: Settings,
+    /// What is wrong with it.
+    pub faults: Vec<Fault>,
+    /// The objects that it refers to, and the key that does.
+    pub refs: BTreeMap<Reference, String>,
+    /// The headers that Ingresses may put into answers.
+    pub allowed_headers: BTreeSet<String>,
+}
+
+impl Compiled {
+    /// Puts in what an object is that is referred to. One that is not there, or of no use, is as if it were not named, as in
+    /// ingress-nginx; entries of no use are left out.
+    pub fn put(&mut self, reference: &Reference, referred: &Referred) {
+        let Some(key) = self.refs.get(reference) else {
+            return;
+        };
+        self.faults.extend(referred.fault(reference, key));
+        if let Referred::Entries(entries) = referred {
+            let (list, left_out) = headers::usable(entries);
+            let object = reference.object();
+            self.faults.extend(left_out.into_iter().map(|what| {
+                Fault::new(Severity::Warning, key.as_str(), format!("{object}: {what}, it is left out"))
+            }));
+            match reference.what {
+                Use::AddHeaders => self.settings.defaults.add_headers = Some(list),
+                Use::ProxySetHeaders => self.settings.defaults.proxy_set_headers = Some(list),
+                _ => {}
+            }
+        }
+    }
+}
 
 /// The settings of the fleet and what is wrong with its ConfigMap. A missing ConfigMap is all defaults.
 ///
 /// A value that is not understood leaves that key's default, the others count (configmap.md 0).
-pub fn compile(
-    configmap: Option<&ConfigMap>,
-    default_certificate: Option<&ObjectName>,
-) -> (Settings, Vec<Fault>) {
+pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&ObjectName>) -> Compiled {
     let mut settings = Settings {
         default_certificate: default_certificate.map(ToString::to_string).unwrap_or_default(),
         ..Settings::default()
     };
-    let mut faults = Vec::new();
+    let (mut faults, mut refs, mut allowed_headers) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     for (key, text) in configmap.iter().flat_map(|map| &map.data) {
         let text = text.trim();
         let mut fault = |severity, reason: String| {
@@ -33,11 +71,15 @@ pub fn compile(
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
             Some(_) if text.is_empty() => {}
             Some(Status::Default(row)) => {
-                let (denies, said) = row_of(row, key, text, &mut settings);
+                let (denies, said) = row_of(row, key, text, &mut settings, &mut refs);
                 guard = denies.then_some(Guard::Addresses);
                 faults.extend(said);
             }
             Some(Status::Guards(which)) => guard = keeps_out(key, text).then_some(which),
+            Some(Status::AllowedHeaders) => {
+                let names = value::list(text).map(str::to_owned);
+                allowed_headers.extend(names.filter(|name| headers::is_name(name)));
+            }
             Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
             Some(Status::Snippet) => match snippets::restriction(text) {
                 None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
@@ -62,7 +104,7 @@ pub fn compile(
     }
     settings.guards.sort_unstable();
     settings.guards.dedup();
-    (settings, faults)
+    Compiled { settings, faults, refs, allowed_headers }
 }
 
 fn field(key: &str) -> String {
@@ -71,8 +113,15 @@ fn field(key: &str) -> String {
 
 /// Reads a key by the row that it shares with an annotation: one field, one parser. Whether it denies, and what is to be
 /// said.
-fn row_of(row: &'static Row, key: &str, text: &str, settings: &mut Settings) -> (bool, Vec<Fault>) {
+fn row_of(
+    row: &'static Row,
+    key: &str,
+    text: &str,
+    settings: &mut Settings,
+    refs: &mut BTreeMap<Reference, String>,
+) -> (bool, Vec<Fault>) {
     let parsed = annotations::default(row, key, text);
+    refs.extend(parsed.refs.into_keys().map(|reference| (reference, field(key))));
     settings.defaults.overlay(&parsed.serving.location);
     let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
     // What is said of a denial of one Ingress is not what it means for the fleet.
@@ -100,13 +149,14 @@ mod tests {
             data: data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect(),
             ..ConfigMap::default()
         };
-        compile(Some(&configmap), None)
+        let Compiled { settings, faults, .. } = compile(Some(&configmap), None);
+        (settings, faults)
     }
 
     #[test]
     fn no_configmap_is_all_defaults() {
         let name = ObjectName::new("certs", "default");
-        let (settings, faults) = compile(None, Some(&name));
+        let Compiled { settings, faults, .. } = compile(None, Some(&name));
         assert_eq!(settings.default_certificate, "certs/default");
         assert_eq!(settings, Settings { default_certificate: "certs/default".into(), ..Settings::default() });
         assert_eq!(faults, []);
@@ -167,13 +217,17 @@ mod tests {
         });
         let honoured: Vec<_> = honoured.collect();
         assert!(honoured.len() >= 2);
+        let whole = |data: &[(&str, &str)]| {
+            let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+            compile(Some(&ConfigMap { data, ..ConfigMap::default() }), None)
+        };
         for one in &honoured {
-            let (alone, faults) = compiled(&[*one]);
-            assert_ne!(alone, Settings::default(), "{one:?} acts");
-            assert_eq!(faults, []);
+            let alone = whole(&[*one]);
+            assert_ne!(alone, Compiled::default(), "{one:?} acts");
+            assert_eq!(alone.faults, []);
             for other in honoured.iter().filter(|other| other.0 != one.0) {
-                let both = compiled(&[*one, *other]).0;
-                assert!(both != alone && both != compiled(&[*other]).0, "{one:?} and {other:?}");
+                let both = whole(&[*one, *other]);
+                assert!(both != alone && both != whole(&[*other]), "{one:?} and {other:?}");
             }
         }
     }

@@ -106,28 +106,29 @@ impl Index {
         }
         let mut all = AllReferred::new();
         for reference in refs() {
-            let site = site(reference.what);
-            let choice = self.refer(&site, [reference.object()].into());
-            let used = match choice {
-                Choice::Newest => Some(reference.object()),
-                Choice::Earlier => self.refs.in_use(&site).next().cloned(),
-                Choice::Nothing => None,
-            };
-            let found = match used {
-                Some(object) => {
-                    let slot = self.objects.get(&object);
-                    // A Secret is in use as a certificate alone, whatever that says of its other uses.
-                    let version = slot.and_then(|slot| match object.kind {
-                        ObjectKind::Secret => slot.newest(),
-                        _ => slot.in_use(),
-                    });
-                    let reference = Reference::new(reference.what, object.name);
-                    referred::referred(&reference, version)
-                }
-                None => Referred::Awaited,
-            };
+            let found = self.what_is_used(&site(reference.what), reference);
             all.insert(reference.what, found);
         }
         all
+    }
+
+    /// Has a site refer to an object, and says what it leads to: to what was referred to before, where that is not read yet.
+    pub(super) fn what_is_used(&mut self, site: &Site, reference: &Reference) -> Referred {
+        let used = match self.refer(site, [reference.object()].into()) {
+            Choice::Newest => reference.object(),
+            Choice::Earlier => match self.refs.in_use(site).next() {
+                Some(object) => object.clone(),
+                None => return Referred::Awaited,
+            },
+            Choice::Nothing => return Referred::Awaited,
+        };
+        let slot = self.objects.get(&used);
+        // A Secret is in use as a certificate alone, whatever that says of its other uses.
+        let version = slot.and_then(|slot| match used.kind {
+            ObjectKind::Secret => slot.newest(),
+            _ => slot.in_use(),
+        });
+        let reference = Reference::new(reference.what, used.name);
+        referred::referred(&reference, version, &self.allowed_headers)
     }
 }

@@ -100,6 +100,11 @@ impl Refs {
         self.objects.get(object).into_iter().flat_map(|referred| &referred.sites)
     }
 
+    /// Who refers to something for a purpose.
+    pub(super) fn sites_for(&self, what: Use) -> impl Iterator<Item = &Site> {
+        self.sites.keys().filter(move |site| site.what == what)
+    }
+
     /// Whether a site uses an object only until what took its place was read.
     pub(super) fn is_kept(&self, object: &ObjectRef) -> bool {
         self.sites_of(object).any(|site| {

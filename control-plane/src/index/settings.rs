@@ -7,9 +7,10 @@ use shared::resource::{Listener, Protocol, Resource, SETTINGS_KEY};
 use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
-use crate::compile::settings;
+use crate::compile::referred::Referred;
+use crate::compile::settings::{self, Compiled};
 use crate::objects::ObjectKind;
-use crate::reference::Use;
+use crate::reference::{Reference, Use};
 
 impl Index {
     /// The fleet's default certificate is wanted whatever happens.
@@ -23,12 +24,41 @@ impl Index {
     pub(super) fn compile_settings(&mut self) {
         let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
         let default_certificate = self.options.default_certificate.as_ref();
-        let (settings, faults) = settings::compile(configmap, default_certificate);
+        let mut compiled = settings::compile(configmap, default_certificate);
+        for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
+            compiled.put(&reference, &referred);
+        }
+        let Compiled { settings, faults, refs: _, allowed_headers } = compiled;
+        if self.allowed_headers != allowed_headers {
+            self.allowed_headers = allowed_headers;
+            let users: Vec<_> = self.refs.sites_for(Use::CustomHeaders).cloned().collect();
+            for site in users {
+                self.look_again(site);
+            }
+        }
         self.settings_faults = faults;
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));
         let object = reference(ObjectKind::ConfigMap, &self.options.configmap);
         self.touched.mark(object.clone());
         self.dirty.problems.insert(object);
+    }
+
+    /// Follows what the fleet's ConfigMap refers to from now on, and lets go of what it no longer does.
+    fn follow_settings<'a>(
+        &mut self,
+        refs: impl Iterator<Item = &'a Reference>,
+    ) -> Vec<(Reference, Referred)> {
+        let refs: Vec<_> = refs.cloned().collect();
+        let uses: BTreeSet<_> = refs.iter().map(|reference| reference.what).collect();
+        for what in std::mem::replace(&mut self.settings_refs, uses.clone()).difference(&uses) {
+            self.refer(&Site { user: User::Fleet, what: *what }, BTreeSet::new());
+        }
+        let lead = |reference: Reference| {
+            let site = Site { user: User::Fleet, what: reference.what };
+            let found = self.what_is_used(&site, &reference);
+            (reference, found)
+        };
+        refs.into_iter().map(lead).collect()
     }
 
     /// Publishes the sockets that always are there.

@@ -5,6 +5,7 @@ mod causes;
 mod classes;
 mod endpoints;
 mod fixture;
+mod headers;
 mod holds;
 mod interrupted;
 mod original;

@@ -10,6 +10,7 @@ pub mod cors;
 pub mod forwarding;
 pub mod headers;
 pub mod limit;
+pub mod log;
 pub mod protocol;
 pub mod redirect;
 pub mod retries;
@@ -24,6 +25,7 @@ use answers::Answers;
 use cors::Cors;
 use forwarding::Forwarding;
 use limit::Limits;
+use log::Logging;
 use protocol::Spoken;
 use redirect::Redirect;
 use retries::Retries;
@@ -54,6 +56,8 @@ pub struct Policy {
     pub forwarding: Forwarding,
     /// Headers of answers.
     pub answers: Answers,
+    /// Which requests are logged.
+    pub log: Logging,
 }
 
 /// Why a policy cannot be served.
@@ -83,6 +87,7 @@ impl Policy {
             cors: Cors::compile(said),
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,
+            log: Logging::compile(said),
         })
     }
 }

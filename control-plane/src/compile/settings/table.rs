@@ -7,8 +7,8 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, balancing, buffering, errors, forwarding, headers, limits, redirect, retries, timeouts,
-    tracing, waf,
+    access, answers, balancing, buffering, errors, forwarding, headers, limits, log, redirect, retries,
+    timeouts, tracing, waf,
 };
 
 /// What becomes of a key.
@@ -16,6 +16,8 @@ use crate::annotations::{
 pub enum Status {
     /// It is read by this row, which says what comes of it.
     Default(&'static Row),
+    /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
+    AllowedHeaders,
     /// It does not act yet. It keeps nobody out, and nothing goes elsewhere for that.
     Unsupported,
     /// It restricts access and is not enforced yet: what it would guard answers 503.
@@ -39,13 +41,13 @@ impl Status {
     }
 }
 
-use Status::{Dead, Default, Guards, Nginx, Snippet, Unsupported};
+use Status::{AllowedHeaders, Dead, Default, Guards, Nginx, Snippet, Unsupported};
 
 #[rustfmt::skip]
 pub(crate) static ROWS: [(&str, Status); 197] = [
     ("access-log-params", Nginx),
     ("access-log-path", Unsupported),
-    ("add-headers", Unsupported),
+    ("add-headers", Default(&answers::ADD_HEADERS)),
     ("allow-backend-server-header", Default(&answers::ALLOW_BACKEND_SERVER_HEADER)),
     ("allow-cross-namespace-resources", Unsupported),
     ("allow-snippet-annotations", Unsupported),
@@ -70,13 +72,13 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("debug-connections", Nginx),
     ("default-type", Unsupported),
     ("denylist-source-range", Default(&access::DENYLIST_SOURCE_RANGE)),
-    ("disable-access-log", Unsupported),
+    ("disable-access-log", Default(&log::DISABLE_ACCESS_LOG)),
     ("disable-http-access-log", Unsupported),
     ("disable-ipv6", Unsupported),
     ("disable-ipv6-dns", Unsupported),
     ("disable-proxy-intercept-errors", Default(&errors::DISABLE_PROXY_INTERCEPT_ERRORS)),
     ("disable-stream-access-log", Unsupported),
-    ("enable-access-log-for-default-backend", Unsupported),
+    ("enable-access-log-for-default-backend", Default(&log::ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND)),
     ("enable-aio-write", Nginx),
     ("enable-auth-access-log", Unsupported),
     ("enable-brotli", Unsupported),
@@ -97,7 +99,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("forwarded-host-header", Default(&forwarding::FORWARDED_HOST_HEADER)),
     ("generate-request-id", Default(&forwarding::GENERATE_REQUEST_ID)),
     ("geoip2-autoreload-in-minutes", Unsupported),
-    ("global-allowed-response-headers", Unsupported),
+    ("global-allowed-response-headers", AllowedHeaders),
     ("global-auth-always-set-cookie", Unsupported),
     ("global-auth-cache-duration", Unsupported),
     ("global-auth-cache-key", Unsupported),
@@ -186,7 +188,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-redirect-to", Default(&headers::PROXY_REDIRECT_TO)),
     ("proxy-request-buffering", Default(&buffering::PROXY_REQUEST_BUFFERING)),
     ("proxy-send-timeout", Default(&timeouts::SEND)),
-    ("proxy-set-headers", Unsupported),
+    ("proxy-set-headers", Default(&forwarding::PROXY_SET_HEADERS)),
     ("proxy-ssl-location-only", Unsupported),
     ("proxy-stream-next-upstream", Unsupported),
     ("proxy-stream-next-upstream-timeout", Unsupported),
@@ -201,7 +203,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("server-snippet", Snippet),
     ("server-tokens", Default(&answers::SERVER_TOKENS)),
     ("service-upstream", Default(&balancing::SERVICE_UPSTREAM)),
-    ("skip-access-log-urls", Unsupported),
+    ("skip-access-log-urls", Default(&log::SKIP_ACCESS_LOG_URLS)),
     ("ssl-buffer-size", Nginx),
     ("ssl-ciphers", Unsupported),
     ("ssl-dh-param", Unsupported),

@@ -82,6 +82,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             exchange.target = target;
             exchange.has_tls = has_tls;
             exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
+            exchange.tally.silent = !entry.policy.log.takes(exchange.head.target());
             // Before any redirect.
             let denied = entry.is_denied();
             *exchange.location = Some(entry);
@@ -142,7 +143,12 @@ fn find(
         },
         Match::Unknown => Found::Unknown,
         _ if is_health_check => Found::HealthCheck,
-        _ => Found::DefaultBackend { silent: catch_all },
+        _ => {
+            let log = &table.policy().log;
+            let logged =
+                if catch_all { log.takes_unclaimed(head.target()) } else { log.takes(head.target()) };
+            Found::DefaultBackend { silent: !logged }
+        }
     }
 }
 

@@ -1,0 +1,87 @@
+//! Entries of a ConfigMap as headers (annotations.md 6.13, configmap.md 1.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared::policy::{Header, HeaderList};
+
+use crate::problem::shown;
+
+/// Whether this is a name that nginx takes for a header's.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+}
+
+/// Those entries that are headers, in order of their names, and what is wrong with the others.
+pub fn usable(entries: &BTreeMap<String, String>) -> (HeaderList, Vec<String>) {
+    let (mut headers, mut wrong) = (Vec::new(), Vec::new());
+    for (name, value) in entries {
+        match header(name, value) {
+            Ok(header) => headers.push(header),
+            Err(what) => wrong.push(what),
+        }
+    }
+    (HeaderList { headers }, wrong)
+}
+
+/// All entries, if all are headers, of which the fleet says that there may be such.
+///
+/// # Errors
+/// What is wrong with the first that is not.
+pub fn custom(entries: &BTreeMap<String, String>, allowed: &BTreeSet<String>) -> Result<HeaderList, String> {
+    let headers = entries.iter().map(|(name, value)| {
+        let header = header(name, value)?;
+        match allowed.contains(name) {
+            true => Ok(header),
+            false => {
+                Err(format!("{} is not among the ConfigMap's global-allowed-response-headers", shown(name)))
+            }
+        }
+    });
+    Ok(HeaderList { headers: headers.collect::<Result<_, _>>()? })
+}
+
+/// The line break that a YAML block ends with is none of the value; any other would begin a header of its own.
+fn header(name: &str, value: &str) -> Result<Header, String> {
+    if !is_name(name) {
+        return Err(format!("expected the name of a header, got {}", shown(name)));
+    }
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    if value.is_empty() || !value.chars().all(|c| (' '..='~').contains(&c)) {
+        let value = shown(value);
+        return Err(format!("expected a value of one line of printable ASCII for {name}, got {value}"));
+    }
+    Ok(Header { name: name.to_owned(), value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn entries_of_no_use_are_left_out() {
+        let entries = entries(&[
+            ("X-A", "two words\n"),
+            ("X-B", "a\r\nX-C: 1"),
+            ("X:D", "1"),
+            ("X-E", ""),
+            ("X-F", "\u{e4}"),
+        ]);
+        let (list, wrong) = usable(&entries);
+        assert_eq!(list.headers, [Header { name: "X-A".into(), value: "two words".into() }]);
+        assert_eq!(wrong.len(), 4);
+        assert!(wrong.iter().all(|it| !it.contains('\n')));
+    }
+
+    #[test]
+    fn one_that_is_not_allowed_spoils_all() {
+        let allowed = BTreeSet::from(["X-A".to_owned()]);
+        assert_eq!(custom(&entries(&[("X-A", "1")]), &allowed).unwrap().headers.len(), 1);
+        for bad in [("x-a", "1"), ("X-B", "1"), ("X-A", "a\nb")] {
+            assert!(custom(&entries(&[("X-A", "1"), bad]), &allowed).is_err(), "{bad:?}");
+        }
+    }
+}

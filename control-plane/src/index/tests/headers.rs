@@ -1,0 +1,85 @@
+//! ConfigMaps of headers: an Ingress' own, which the fleet allows or not, and those of the fleet.
+
+use serde_json::{Value, json};
+use shared::kind::Kind;
+use shared::resource::{Resource, Route, SETTINGS_KEY, Settings};
+
+use super::super::Options;
+use super::fixture::*;
+use crate::objects::{Object, ObjectKind};
+
+fn world() -> World {
+    World::with(Options { on_demand: true, ..options() })
+}
+
+fn map(name: &str, data: Value) -> Object {
+    let metadata = json!({"namespace": "default", "name": name});
+    Object::ConfigMap(serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap())
+}
+
+fn web() -> Ing {
+    ingress("web").rule("a.test", &[("/", "echo")]).annotation("custom-headers", "default/extra")
+}
+
+fn route(world: &World) -> Route {
+    match world.get(Kind::Route, "ingress/default/web/a.test") {
+        Some(Resource::Route(route)) => route,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settings(world: &World) -> Settings {
+    match world.get(Kind::Settings, SETTINGS_KEY) {
+        Some(Resource::Settings(settings)) => settings,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Names and values, `None` where all paths answer 503.
+fn told(world: &World) -> Option<Vec<String>> {
+    let Route { denied, policy, .. } = route(world);
+    let headers = policy.custom_headers.map(|list| list.headers).unwrap_or_default();
+    denied.is_none().then(|| headers.into_iter().map(|it| format!("{}: {}", it.name, it.value)).collect())
+}
+
+#[test]
+fn custom_headers_are_served_whole_or_not_at_all() {
+    let mut world = world();
+    world.apply(web());
+    assert_eq!(told(&world), None, "it was not read yet");
+    world.apply(map("extra", json!({"X-A": "1", "X-B": "$host"})));
+    assert_eq!(told(&world), None, "the fleet allows none");
+    world.apply(configmap(json!({"global-allowed-response-headers": "X-A"})));
+    assert_eq!(told(&world), None, "nor that one");
+    assert_eq!(world.told("web").len(), 1);
+    world.apply(configmap(json!({"global-allowed-response-headers": "X-B, X-A"})));
+    assert_eq!(told(&world), Some(vec!["X-A: 1".into(), "X-B: $host".into()]));
+    assert_eq!(world.told("web"), Vec::<String>::new());
+
+    world.apply(map("extra", json!({"X-A": "a\r\nX-Injected: 1"})));
+    assert_eq!(told(&world), None);
+    world.apply(map("extra", json!({"X-A": "2"})));
+    assert_eq!(told(&world), Some(vec!["X-A: 2".into()]), "a change is followed");
+    world.delete(ObjectKind::ConfigMap, "extra");
+    assert_eq!(told(&world), None);
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]));
+    assert_eq!(told(&world), Some(vec![]));
+    assert!(world.index.wants().is_empty());
+}
+
+#[test]
+fn the_fleet_s_headers_are_followed_and_what_is_of_no_use_is_left_out() {
+    let mut world = world();
+    let keys = json!({"add-headers": "default/extra", "proxy-set-headers": "default/other"});
+    world.apply(configmap(keys));
+    assert_eq!(settings(&world).defaults.add_headers, None);
+    world.apply(map("extra", json!({"X-One": "1", "X-Split": "a\r\nX-Injected: 1"})));
+    let headers = settings(&world).defaults.add_headers.unwrap().headers;
+    assert_eq!(headers.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["X-One"]);
+    assert_eq!(settings(&world).defaults.proxy_set_headers, None, "it does not exist");
+    world.apply(map("other", json!({"X-From": "$remote_addr"})));
+    assert_eq!(settings(&world).defaults.proxy_set_headers.unwrap().headers.len(), 1);
+    world.apply(configmap(json!({})));
+    assert_eq!(settings(&world), Settings::default());
+    assert!(world.index.wants().is_empty());
+}
