@@ -3,7 +3,7 @@
 //!
 //! Pure, and slow by design of the hashes: a caller on a worker asks a thread that may block.
 //!
-//! **Invariant:** a hash that is not understood, or that would take longer than [`Kind::parse`] allows, fits no password.
+//! **Invariant:** a hash that is not understood, or that would take longer than this build allows, fits no password.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

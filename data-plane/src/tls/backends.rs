@@ -1,7 +1,7 @@
 //! TLS towards backends that nobody is asked to verify: what `backend-protocol: HTTPS` alone means (ingress-nginx
 //! behaviour, annotations.md 6.11). It keeps out who listens on the way, and nobody who stands in it.
 //!
-//! **Invariant:** [`Unverified`] is named here alone. Whatever verifies has a configuration of its own, and with it
+//! **Invariant:** `Unverified` is named here alone. Whatever verifies has a configuration of its own, and with it
 //! connections and sessions of its own.
 
 use std::net::IpAddr;
