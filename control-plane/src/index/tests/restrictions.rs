@@ -48,7 +48,8 @@ fn client_certificates_deny_the_host_whoever_owns_its_paths() {
 #[test]
 fn a_guarded_catch_all_is_denied() {
     let mut world = World::default();
-    let guard = ingress("guard").annotation("auth-tls-secret", "default/ca").annotation("limit-rps", "1");
+    let guard =
+        ingress("guard").annotation("auth-tls-secret", "default/ca").annotation("enable-modsecurity", "true");
     world.apply(guard.default_backend("rest"));
     assert_eq!(world.routes(), ["ingress/default/guard/_: / -> default/rest/80 (denied)"]);
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
