@@ -125,9 +125,11 @@ fn upstream_json(upstream: &Upstream) -> Value {
     json!({
         "backend": &*upstream.cell.key,
         "endpoints": endpoints(&upstream.cell),
+        "affinity": upstream.sticky.as_ref().map(|sticky| format!("{:?}", sticky.rules)),
         "canary": upstream.alternative.as_ref().map(|alternative| json!({
             "backend": &*alternative.cell.key,
             "endpoints": endpoints(&alternative.cell),
+            "affinity": alternative.sticky.as_ref().map(|sticky| format!("{:?}", sticky.rules)),
             "policy": alternative.canary.as_ref().map(|canary| format!("{canary:?}")),
         })),
     })

@@ -23,6 +23,7 @@ pub mod policy;
 pub mod reader;
 pub mod retire;
 pub mod sizes;
+pub mod sticky;
 mod sync;
 pub mod timeouts;
 
@@ -38,6 +39,7 @@ pub use policy::Policy;
 pub use policy::protocol::Protocol;
 pub use reader::{TableReader, Tables};
 pub use sizes::Sizes;
+pub use sticky::Sticky;
 pub use timeouts::Timeouts;
 
 use directory::Directory;

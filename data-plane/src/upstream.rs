@@ -50,7 +50,13 @@ impl Tried {
         self.0.push(endpoint.id);
     }
 
-    fn has(&self, endpoint: &Endpoint) -> bool {
+    /// Whether none was tried.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this one was tried.
+    pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
         self.0.contains(&endpoint.id)
     }
 }
@@ -129,6 +135,19 @@ impl<C: Reusable> Upstreams<C> {
         });
         backend.next = (place + 1) % count;
         Some(Arc::clone(&list[place]))
+    }
+
+    /// The endpoint at the place that `choose` finds in the set of this moment.
+    pub(crate) fn pick_by(
+        &mut self,
+        cell: &Arc<BackendCell>,
+        choose: impl FnOnce(&EndpointSet) -> Option<usize>,
+    ) -> Option<Arc<Endpoint>> {
+        let backends = &mut self.backends[part_of(cell.id)];
+        let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
+        backend.renew(cell);
+        let place = choose(&backend.set)?;
+        backend.set.list.get(place).map(Arc::clone)
     }
 
     /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.

@@ -4,6 +4,8 @@
 
 #[path = "traffic/access.rs"]
 mod access;
+#[path = "traffic/affinity.rs"]
+mod affinity;
 #[path = "traffic/answers.rs"]
 mod answers;
 #[path = "traffic/backend_tls.rs"]

@@ -1,7 +1,11 @@
 //! Sticky sessions (annotations.md 5.7, 6.18).
 
+use shared::policy::{Affinity, AffinityMode, SameSite};
+
+use super::draft::Draft;
 use super::row::{Act, Of, Risk, Row, Scope};
 use super::value::{BASIC, BOOL, Grammar, INT, URL_SPACED, one_of};
+use crate::problem::Severity;
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -9,7 +13,10 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Backend,
         value: &Of(
             one_of!("cookie"),
-            Act::Differs { unless: |_| false, without: "requests of one client go to any endpoint" },
+            Act::Sets(|to, _| {
+                of(to);
+                to.location.issues_cookie = Some(true);
+            }),
         ),
         doc: "A client stays with an endpoint, by a cookie",
         ..Row::NEW
@@ -19,7 +26,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Backend,
         value: &Of(
             one_of!("sticky" | "legacy"),
-            Act::Differs { unless: |it| *it == "legacy", without: "a client does not stay with a canary" },
+            Act::Sets(|to, it| to.backend.no_affinity_as_canary = (it == "legacy").then_some(true)),
         ),
         on_canary: true,
         default: "sticky",
@@ -30,7 +37,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "affinity-mode",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(one_of!("balanced" | "persistent"), Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(one_of!("balanced" | "persistent"), Act::Sets(mode)),
         needs: Some("affinity"),
         default: "balanced",
         doc: "Whether clients move where endpoints come",
@@ -39,7 +46,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-change-on-failure",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BOOL, Act::Sets(|to, it| of(to).change_on_failure = it)),
         needs: Some("affinity"),
         default: "false",
         doc: "A client gets another endpoint where its own fails",
@@ -48,7 +55,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-conditional-samesite-none",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BOOL, Act::Sets(|to, it| of(to).conditional_none = it)),
         needs: Some("affinity"),
         default: "false",
         doc: "Old browsers get no `SameSite=None`",
@@ -58,7 +65,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-domain",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BASIC, Act::Sets(|to, it| of(to).domain = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Domain` of the cookie",
         ..Row::NEW
@@ -67,7 +74,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-expires",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(INT, Act::Sets(|to, it| of(to).expires = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Expires` of the cookie, in seconds from now",
         ..Row::NEW
@@ -76,7 +83,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-max-age",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(INT, Act::Sets(|to, it| of(to).max_age = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Max-Age` of the cookie",
         ..Row::NEW
@@ -85,7 +92,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-name",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BASIC, Act::Sets(|to, it| of(to).name = it)),
         needs: Some("affinity"),
         default: "INGRESSCOOKIE",
         doc: "Name of the cookie",
@@ -95,7 +102,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-path",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(URL_SPACED, Act::Sets(|to, it| of(to).path = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Path` of the cookie",
         ..Row::NEW
@@ -103,7 +110,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-samesite",
         scope: Scope::Backend,
-        value: &Of(SAMESITE, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(SAMESITE, Act::Sets(same_site)),
         needs: Some("affinity"),
         doc: "Attribute `SameSite` of the cookie",
         ..Row::NEW
@@ -111,17 +118,93 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-secure",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BOOL, Act::Sets(|to, it| of(to).secure = it)),
         needs: Some("affinity"),
         default: "false",
-        doc: "Attribute `Secure` of the cookie",
+        doc: "Attribute `Secure` of the cookie on plain connections, too; over TLS it is always there",
         ..Row::NEW
     },
 ];
 
-const SAMESITE: Grammar<&'static str> = Grammar {
+/// Name of the cookie where none is said.
+const NAME: &str = "INGRESSCOOKIE";
+
+/// In any case of its letters: whether it is one that is written is another question.
+const SAMESITE: Grammar<String> = Grammar {
     words: "None, Lax or Strict",
-    read: |text| ["None", "Lax", "Strict"].into_iter().find(|it| it.eq_ignore_ascii_case(text)),
-    good: &["None", "Lax", "strict"],
+    read: |text| {
+        let known = ["None", "Lax", "Strict"].iter().any(|it| it.eq_ignore_ascii_case(text));
+        known.then(|| text.to_owned())
+    },
+    good: &["None", "Lax", "Strict"],
     bad: &["Never"],
 };
+
+fn of<'a>(to: &'a mut Draft<'_>) -> &'a mut Affinity {
+    to.backend.affinity.get_or_insert_with(|| Affinity { name: NAME.into(), ..Affinity::default() })
+}
+
+fn mode(to: &mut Draft<'_>, mode: &'static str) {
+    let mode = match mode {
+        "persistent" => AffinityMode::Persistent,
+        _ => AffinityMode::Balanced,
+    };
+    of(to).mode = Some(mode.into());
+}
+
+/// As the original: it takes any case, and writes none but these.
+fn same_site(to: &mut Draft<'_>, text: String) {
+    let same_site = match text.as_str() {
+        "None" => SameSite::None,
+        "Lax" => SameSite::Lax,
+        "Strict" => SameSite::Strict,
+        _ => {
+            let reason =
+                "only None, Lax and Strict in this very case are written: the cookie has no SameSite";
+            return to.fault(Severity::Warning, reason);
+        }
+    };
+    of(to).same_site = Some(same_site.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::name::ObjectName;
+
+    use crate::annotations::{PREFIX, Parsed, read};
+
+    fn parsed(said: &[(&str, &str)]) -> Parsed {
+        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+        read(&ObjectName::new("default", "web"), &annotations.collect())
+    }
+
+    #[test]
+    fn without_affinity_nothing_is_said() {
+        let it = parsed(&[("affinity", "ip"), ("session-cookie-name", "x"), ("affinity-mode", "persistent")]);
+        assert_eq!((it.backend.affinity, it.serving.location.issues_cookie), (None, None));
+        assert_eq!(it.faults.len(), 3);
+    }
+
+    #[test]
+    fn same_site_is_written_in_its_own_case_alone() {
+        let same_site = |text| {
+            let it = parsed(&[("affinity", "cookie"), ("session-cookie-samesite", text)]);
+            (it.backend.affinity.unwrap().same_site.map(|_| ()), it.faults.len())
+        };
+        assert_eq!(same_site("Lax"), (Some(()), 0));
+        assert_eq!(same_site("lax"), (None, 1));
+        assert_eq!(same_site("Never"), (None, 1));
+    }
+
+    #[test]
+    fn a_canary_says_whether_clients_stay_with_it_and_nothing_else() {
+        let canary = |behaviour| {
+            let said = [("canary", "true"), ("affinity", "cookie"), ("affinity-canary-behavior", behaviour)];
+            parsed(&said).backend
+        };
+        assert_eq!(canary("legacy").no_affinity_as_canary, Some(true));
+        assert_eq!(canary("sticky").no_affinity_as_canary, None);
+        assert_eq!(canary("other").no_affinity_as_canary, None);
+        assert_eq!(canary("legacy").affinity, None);
+    }
+}

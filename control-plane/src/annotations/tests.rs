@@ -143,12 +143,13 @@ fn no_row_is_silent() {
                     let acts = parsed.serving != before.serving
                         || parsed.backend != before.backend
                         || parsed.refs != before.refs;
-                    // Canaries encode what holds anyway, and nothing for "no canary".
+                    // Canaries and cookies encode what holds anyway, and nothing for "no canary".
                     let same = |read: fn(&str) -> Option<bool>| {
                         read(text).is_some() && read(text) == read(row.default)
                     };
                     let is_default = row.default == text.trim_start_matches('+')
                         || row.name == "canary"
+                        || (row.name.starts_with("session-cookie-") && same(value::boolean))
                         // The fleet's `true` is not undone by any spelling of `false`.
                         || (row.name == "relative-redirects" && same(value::boolean));
                     assert!(acts || is_default, "{} = {text}", row.name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
-use shared::policy::BackendPolicy;
+use shared::policy::{Affinity, BackendPolicy};
 use shared::resource::Resource;
 
 use super::Index;
@@ -28,6 +28,8 @@ const ALTERNATIVES: usize = 100;
 pub(super) struct BackendState {
     /// Everybody who refers to it, won or not, oldest first.
     referrers: BTreeMap<Age, Arc<Claim>>,
+    /// Those of them that ask for affinity on a path that leads here.
+    sticky: BTreeMap<Age, Arc<Claim>>,
     /// On how many hosts it is in use. 0: it is no resource.
     uses: usize,
     /// The canaries attached to it.
@@ -74,7 +76,16 @@ impl BackendState {
     }
 
     fn policy(&self) -> BackendPolicy {
-        self.decider().map(|claim| claim.parsed.backend.clone()).unwrap_or_default()
+        let decided = self.decider().map(|claim| claim.parsed.backend.clone()).unwrap_or_default();
+        BackendPolicy { affinity: self.affinity(), ..decided }
+    }
+
+    /// Whoever asks for affinity gets it for all. The mode is that of the first who says one, the cookie that of the
+    /// last (annotations.md 2.5).
+    fn affinity(&self) -> Option<Affinity> {
+        let said = || self.sticky.values().filter_map(|claim| claim.parsed.backend.affinity.as_ref());
+        let mode = said().find_map(|affinity| affinity.mode);
+        said().next_back().map(|last| Affinity { mode, ..last.clone() })
     }
 
     fn keys_of_alternatives(&self) -> Vec<String> {
@@ -92,15 +103,22 @@ impl Index {
             claims.flat_map(|claim| claim.references().map(|(key, _)| key.clone())).collect()
         };
         let (old, new) = (keys_of(before), keys_of(after));
+        let asks = after.filter(|claim| claim.parsed.backend.affinity.is_some());
+        let paths = asks.into_iter().flat_map(|claim| claim.hosts.values().flatten());
+        let sticky: BTreeSet<&BackendKey> = paths.map(|path| &path.backend).collect();
         for key in old.union(&new) {
             let state = self.backend_state(key);
             let decided = state.decider().map(Arc::clone);
             let policy = state.policy();
             if let Some(claim) = before.filter(|_| old.contains(key)) {
                 state.referrers.remove(&claim.age);
+                state.sticky.remove(&claim.age);
             }
             if let Some(claim) = after.filter(|_| new.contains(key)) {
                 state.referrers.insert(claim.age.clone(), Arc::clone(claim));
+                if sticky.contains(key) {
+                    state.sticky.insert(claim.age.clone(), Arc::clone(claim));
+                }
             }
             let decides = |claim: Option<&Arc<Claim>>| {
                 claim.map(|claim| (claim.age.clone(), claim.parsed.backend.canary.clone()))
@@ -124,6 +142,7 @@ impl Index {
             let service = self.objects.service(&key.service).map(|service| &**service);
             BackendState {
                 referrers: BTreeMap::new(),
+                sticky: BTreeMap::new(),
                 uses: 0,
                 alternatives: BTreeMap::new(),
                 port: backend::port(service, &key.port),

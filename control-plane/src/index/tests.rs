@@ -1,5 +1,6 @@
 //! The rules of the spine by example, and what must hold whatever happens.
 
+mod affinity;
 mod canaries;
 mod causes;
 mod classes;

@@ -22,6 +22,7 @@ pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unrouted};
 
 mod access;
+mod affinity;
 mod claims;
 mod cors;
 mod exchange;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::certified::Certified;
+use super::sticky::Lookup;
 
 /// The endpoints of one backend.
 #[derive(Debug)]
@@ -43,6 +44,15 @@ impl BackendCell {
 pub struct EndpointSet {
     /// In the order of slices by key, then as the slice lists them; no address twice.
     pub list: Box<[Arc<Endpoint>]>,
+    /// For backends with affinity.
+    pub(super) lookup: Lookup,
+}
+
+impl EndpointSet {
+    /// Of these endpoints, none of which has an address of another.
+    pub fn new(list: Box<[Arc<Endpoint>]>) -> Self {
+        Self { list, lookup: Lookup::default() }
+    }
 }
 
 /// One address and port of one backend. The same value survives every update of its set that keeps the address, and

@@ -12,6 +12,7 @@ use super::paths::{Declared, Router};
 use super::patterns::{DeclaredPattern, Patterns};
 use super::policy::Policy;
 use super::policy::rewrite::Rewritten;
+use super::sticky::Sticky;
 use crate::rate::Counts;
 
 /// One virtual host. Immutable.
@@ -182,6 +183,8 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// Its endpoints.
     pub cell: Arc<BackendCell>,
+    /// How clients stay with one of them.
+    pub sticky: Option<Arc<Sticky>>,
     /// The canary that may take its requests.
     pub alternative: Option<Arc<Alternative>>,
 }
@@ -193,6 +196,8 @@ pub struct Alternative {
     pub name: Arc<str>,
     /// Its endpoints.
     pub cell: Arc<BackendCell>,
+    /// How clients stay with one of them.
+    pub sticky: Option<Arc<Sticky>>,
     /// Which requests it takes; none without it.
     pub canary: Option<CompiledCanary>,
 }

@@ -5,6 +5,7 @@
 //! fields are replaced as a whole; a field is judged without looking at another feature's.
 
 pub mod access;
+pub mod affinity;
 pub mod answers;
 pub mod cors;
 pub mod forwarding;
@@ -42,6 +43,8 @@ pub struct Policy {
     pub spoken: Spoken,
     /// Where plain requests are sent.
     pub redirect: Redirect,
+    /// Whether clients are given the cookie of their backend's affinity.
+    pub issues_cookie: bool,
     /// How many requests a client may make.
     pub limits: Option<Limits>,
     /// What becomes of their paths.
@@ -80,6 +83,7 @@ impl Policy {
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
             redirect: Redirect::compile(said)?,
+            issues_cookie: said.issues_cookie == Some(true),
             limits: Limits::compile(said)?,
             rewrite: Rewrite::compile(said),
             retries: Retries::compile(said)?,

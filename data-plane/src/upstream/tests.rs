@@ -39,7 +39,7 @@ fn endpoint(id: u64) -> Arc<Endpoint> {
 }
 
 fn store(cell: &BackendCell, endpoints: &[&Arc<Endpoint>]) {
-    cell.store(EndpointSet { list: endpoints.iter().map(|endpoint| Arc::clone(endpoint)).collect() });
+    cell.store(EndpointSet::new(endpoints.iter().map(|endpoint| Arc::clone(endpoint)).collect()));
 }
 
 /// A backend with three endpoints, each of which was picked once.
@@ -313,7 +313,7 @@ fn a_search_takes_many_ticks_over_many_endpoints() {
     let (cell, [one, ..], mut upstreams) = keeping(10);
     let now = shared::clock::now();
     upstreams.give(cell.id, &one, Http, Fake::new(0), now);
-    let many = || EndpointSet { list: (10..100_010).map(endpoint).collect() };
+    let many = || EndpointSet::new((10..100_010).map(endpoint).collect());
     cell.store(many());
     let mut visits = 0;
     while upstreams.idle() > 0 {

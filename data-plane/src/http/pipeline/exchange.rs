@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::affinity::Session;
 use super::claims::{self, Claims};
 use super::log::{Account, Tally};
 use crate::codec::head::RequestHead;
@@ -44,6 +45,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) target: Option<Vec<u8>>,
     /// Whether the host has TLS. Asked for plain requests alone.
     pub(super) has_tls: bool,
+    /// The client of a backend with affinity, from `pick` on.
+    pub(super) session: Option<Session>,
     /// Its location's, else the worker's.
     pub(super) timeouts: Timeouts,
     /// Likewise.
@@ -66,6 +69,7 @@ impl<'a> Exchange<'a> {
             normal: None,
             target: None,
             has_tls: false,
+            session: None,
             timeouts,
             sizes,
         })

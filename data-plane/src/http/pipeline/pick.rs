@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::affinity::Session;
 use super::{Exchange, Step};
 use crate::codec::head::{Known, RequestHead};
 use crate::http::reply::Reply;
@@ -22,25 +23,38 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     if upstream.cell.endpoints().list.is_empty() {
         return Break(Reply::page(local, 503));
     }
-    let canary = upstream.alternative.as_ref().filter(|alternative| takes(alternative, exchange.head));
-    let cell = match canary {
-        Some(alternative) => {
+    let head = &*exchange.head;
+    let main = upstream.sticky.as_ref().map(|sticky| Session::of(sticky, head));
+    // Who is with the main one stays there, whatever else is said (balancing.md 9).
+    let stays = main.as_ref().is_some_and(Session::is_known);
+    let other = upstream.alternative.as_ref().filter(|_| !stays).and_then(|other| taken(other, head));
+    let (cell, session) = match other {
+        Some((alternative, session)) => {
             exchange.tally.alternative = Some(Arc::clone(&alternative.name));
-            &alternative.cell
+            (&alternative.cell, session)
         }
-        None => &upstream.cell,
+        None => (&upstream.cell, main),
     };
+    exchange.session = session;
     local.metrics.routed.add(1);
     Continue(Some(Arc::clone(cell)))
 }
 
-/// Whether a canary takes a request. One without endpoints is passed over.
-fn takes(alternative: &Alternative, head: &RequestHead) -> bool {
-    let Some(canary) = &alternative.canary else {
-        return false;
-    };
-    !alternative.cell.endpoints().list.is_empty()
-        && canary.decide(|name| head.fields.joined(name), |name| cookie(head, name), fastrand::u64(..))
+/// A canary, if it takes a request: because the client is with it, or by what the request says. One without endpoints is
+/// passed over.
+fn taken<'a>(
+    alternative: &'a Arc<Alternative>,
+    head: &RequestHead,
+) -> Option<(&'a Arc<Alternative>, Option<Session>)> {
+    if alternative.cell.endpoints().list.is_empty() {
+        return None;
+    }
+    let session = alternative.sticky.as_ref().map(|sticky| Session::of(sticky, head));
+    let takes = session.as_ref().is_some_and(Session::is_known)
+        || alternative.canary.as_ref().is_some_and(|canary| {
+            canary.decide(|name| head.fields.joined(name), |name| cookie(head, name), fastrand::u64(..))
+        });
+    takes.then_some((alternative, session))
 }
 
 /// The value of a cookie. As nginx' `$cookie_`: the name in any case, the first one that fits.

@@ -4,12 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::affinity::Session;
 use super::{Call, Exchange, forwarded};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::write_request;
 use crate::codec::head::{Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::http::server::Server;
 use crate::table::policy::forwarding::Connection;
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
@@ -61,7 +63,7 @@ async fn attempt<B: RequestBody>(
     let target = target(exchange);
     let protocol = protocol(exchange);
     let host = forwarded::host(exchange);
-    let Exchange { call, head, location, tally, timeouts, sizes, .. } = exchange;
+    let Exchange { call, head, location, tally, timeouts, sizes, session, .. } = exchange;
     let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
     let mut sizes = *sizes;
     // These speak both ways at once: who waits for the end of what the client says may wait for ever.
@@ -91,8 +93,12 @@ async fn attempt<B: RequestBody>(
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
     loop {
-        let picked = server.upstreams.borrow_mut().pick(cell, &mut tried);
-        let endpoint = picked.ok_or(Kind::NoEndpoints)?;
+        let picked = pick(server, cell, session.as_mut(), &mut tried);
+        let Some(endpoint) = picked else {
+            // A client that changes its endpoint has none left to change to: 502, whatever failed before (balancing.md 7).
+            let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
+            return Err(kind.into());
+        };
         tally.asked(&endpoint);
         let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, protocol), fresh, once)
             .await
@@ -141,6 +147,20 @@ async fn attempt<B: RequestBody>(
         }
         fresh |= dead;
         server.local.metrics.retries.add(1);
+    }
+}
+
+/// The endpoint for the next try: its client's own where it has one, else whose turn it is.
+fn pick(
+    server: &Server,
+    cell: &Arc<BackendCell>,
+    session: Option<&mut Session>,
+    tried: &mut Tried,
+) -> Option<Arc<Endpoint>> {
+    let mut upstreams = server.upstreams.borrow_mut();
+    match session {
+        Some(session) => upstreams.pick_by(cell, |set| session.place(set, tried)),
+        None => upstreams.pick(cell, tried),
     }
 }
 

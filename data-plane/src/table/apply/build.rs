@@ -8,12 +8,15 @@ use shared::resource::{Backend, Guard, Host, Path, Route, Settings};
 use super::cells::Cells;
 use super::config::Config;
 use super::policies::{Policies, effective};
-use super::refusal::{parts, route_parts};
+use super::refusal::{name_of, parts, route_parts};
 use super::secrets::Secrets;
 use crate::table::CompiledCanary;
+use crate::table::cell::BackendCell;
 use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathEntry, Upstream};
 use crate::table::paths::Declared;
 use crate::table::policy::Policy;
+use crate::table::policy::affinity::Rules;
+use crate::table::sticky::Sticky;
 
 /// A compiled host and the Backends that it names, canaries and missing ones included.
 pub(super) struct Built {
@@ -140,25 +143,28 @@ impl<'a> Builder<'a> {
             return known.clone();
         }
         let made = self.backend(key).map(|(key, backend)| {
-            let alternative = backend.alternatives.first().and_then(|key| self.alternative(key));
-            Arc::new(Upstream {
-                name: name_of(&key),
-                cell: self.cells.cell(&key, backend.port.as_ref()),
-                alternative,
-            })
+            // Judged when it was read.
+            let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok());
+            let rules = rules.map(Arc::new);
+            let alternative =
+                backend.alternatives.first().and_then(|key| self.alternative(key, rules.as_ref()));
+            let (name, cell) = (name_of(&key), self.cells.cell(&key, backend.port.as_ref()));
+            let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
+            Arc::new(Upstream { name, cell, sticky, alternative })
         });
         self.upstreams.insert(key, made.clone());
         made
     }
 
-    /// Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16).
-    fn alternative(&mut self, key: &str) -> Option<Arc<Alternative>> {
+    /// Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16). It has the affinity of the main one,
+    /// unless it says otherwise (balancing.md 9).
+    fn alternative(&mut self, key: &str, main: Option<&Arc<Rules>>) -> Option<Arc<Alternative>> {
         let (key, backend) = self.backend(key)?;
-        Some(Arc::new(Alternative {
-            name: name_of(&key),
-            cell: self.cells.cell(&key, backend.port.as_ref()),
-            canary: backend.policy.canary.as_ref().map(CompiledCanary::new),
-        }))
+        let (name, cell) = (name_of(&key), self.cells.cell(&key, backend.port.as_ref()));
+        let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
+        let sticky = main.map(|rules| sticky(rules, &name, &cell));
+        let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
+        Some(Arc::new(Alternative { name, cell, sticky, canary }))
     }
 
     /// A Backend that may not exist; the host is compiled again when it comes or changes.
@@ -170,7 +176,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// `namespace-service-port`: what ingress-nginx calls an upstream.
-fn name_of(backend: &str) -> Arc<str> {
-    backend.replace('/', "-").into()
+/// The affinity of a backend under these rules, ready for its present endpoints.
+fn sticky(rules: &Arc<Rules>, name: &Arc<str>, cell: &BackendCell) -> Arc<Sticky> {
+    let sticky = Sticky::new(Arc::clone(rules), Arc::clone(name));
+    sticky.prepare(&cell.endpoints());
+    Arc::new(sticky)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use shared::resource::{Endpoints, PortRule};
 
-use super::refusal::parts;
+use super::refusal::{name_of, parts};
 use super::{Counters, Leave};
 use crate::table::cell::{BackendCell, Endpoint, EndpointSet};
 
@@ -218,7 +218,10 @@ impl Cells {
         let same =
             list.len() == before.list.len() && list.iter().zip(&*before.list).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
-            cell.store(EndpointSet { list: list.into() });
+            let set = EndpointSet::new(list.into());
+            // Here, and not by the first request that asks.
+            set.lookup.prepare_as(&before.lookup, &set.list, &name_of(backend));
+            cell.store(set);
             self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,5 +1,7 @@
 //! What cannot be served, and why.
 
+use std::sync::Arc;
+
 use shared::convert::ConvertError;
 use shared::entry::Entry;
 use shared::kind::Kind;
@@ -8,6 +10,7 @@ use shared::schema;
 use shared::version::Version;
 
 use crate::table::policy::Policy;
+use crate::table::policy::affinity::Rules;
 
 /// Why a resource is refused, for machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     let policy = match &resource {
         Resource::Settings(settings) => Policy::compile(&settings.defaults),
         Resource::Route(route) => Policy::compile(&route.policy),
+        Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),
         _ => return Ok(resource),
     };
     policy.map_err(|error| refused(Code::Invalid, error.to_string()))?;
@@ -99,6 +103,11 @@ pub(super) fn route_parts(key: &str) -> Option<RouteParts<'_>> {
     let (namespace, name) = owner.split_once('/')?;
     let whole = ![kind, namespace, name, host].contains(&"") && !name.contains('/');
     whole.then_some(RouteParts { owner, host })
+}
+
+/// `namespace-service-port`: what ingress-nginx calls an upstream.
+pub(super) fn name_of(backend: &str) -> Arc<str> {
+    backend.replace('/', "-").into()
 }
 
 /// The three parts of the key of a Backend; the last one may have slashes.

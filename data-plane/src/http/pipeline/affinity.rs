@@ -1,0 +1,84 @@
+//! Clients that stay with an endpoint: what their cookie says, where they go, and the cookie that they are given
+//! (balancing.md 5.4).
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use super::Exchange;
+use crate::affinity::Token;
+use crate::codec::head::{Known, RequestHead};
+use crate::http::reply::Reply;
+use crate::listen::Scheme;
+use crate::table::{EndpointSet, Sticky};
+use crate::upstream::Tried;
+
+/// A request to a backend with affinity.
+#[derive(Debug)]
+pub(super) struct Session {
+    sticky: Arc<Sticky>,
+    /// What the client's cookie says, as it came.
+    cookie: Option<Vec<u8>>,
+    /// The key that leads to the endpoint that was drawn last.
+    issued: Option<String>,
+}
+
+impl Session {
+    /// Reads the client's cookie.
+    pub(super) fn of(sticky: &Arc<Sticky>, head: &RequestHead) -> Self {
+        let cookie = cookie(head, sticky.rules.attributes.name.as_bytes()).map(<[u8]>::to_vec);
+        Self { sticky: Arc::clone(sticky), cookie, issued: None }
+    }
+
+    /// Whether the client has a cookie of this very backend.
+    pub(super) fn is_known(&self) -> bool {
+        self.token().is_some_and(|token| token.is_of(&self.sticky.key))
+    }
+
+    /// The place of the endpoint for the next try: the client's own, also where it has just failed, unless the rules say
+    /// that it changes then; else one that was not tried, which the client is told of.
+    pub(super) fn place(&mut self, set: &EndpointSet, tried: &Tried) -> Option<usize> {
+        let own = self.token().and_then(|token| self.sticky.find(set, token.key));
+        let changes = !tried.is_empty() && self.sticky.rules.change_on_failure;
+        if own.is_some() && !changes {
+            return own;
+        }
+        let failed = |endpoint: &_| tried.has(endpoint);
+        let (place, key) = self.sticky.draw(set, failed, shared::clock::wall())?;
+        self.issued = Some(key);
+        Some(place)
+    }
+
+    fn token(&self) -> Option<Token<'_>> {
+        Token::parse(self.cookie.as_deref()?)
+    }
+}
+
+/// Gives the client the cookie of the endpoint that was drawn for it, where its location is one that issues it.
+pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
+    let (Some(session), Some(location)) = (&exchange.session, exchange.location.as_deref()) else {
+        return;
+    };
+    let Some(key) = session.issued.as_deref().filter(|_| location.policy.issues_cookie) else {
+        return;
+    };
+    let now = shared::clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let line = session.sticky.rules.attributes.render(
+        (key, &session.sticky.key),
+        &location.declared,
+        exchange.call.peer.scheme() == Scheme::Https,
+        exchange.head.fields.get(Known::UserAgent).unwrap_or_default(),
+        i64::try_from(now).unwrap_or(i64::MAX),
+    );
+    reply.head.fields.append(Known::SetCookie, line);
+}
+
+/// The value of a cookie as the original's library reads it: the name in its case, the last one of several, up to a
+/// space.
+fn cookie<'a>(head: &'a RequestHead, name: &[u8]) -> Option<&'a [u8]> {
+    let crumbs = head.fields.all(Known::Cookie).flat_map(|line| line.split(|byte| *byte == b';'));
+    let values = crumbs.filter_map(|crumb| {
+        let value = crumb.trim_ascii_start().strip_prefix(name)?.strip_prefix(b"=")?;
+        value.split(|byte| matches!(byte, b' ' | b'\t')).next()
+    });
+    values.last()
+}

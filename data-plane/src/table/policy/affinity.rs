@@ -1,0 +1,80 @@
+//! How clients stay with an endpoint (ingress-nginx behaviour, annotations.md 6.18).
+
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite as Said};
+
+use super::Refused;
+use crate::affinity::{Attributes, SameSite};
+
+/// What is said of affinity, whichever backend it is that of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Whether clients move where endpoints come.
+    pub mode: AffinityMode,
+    /// A client gets another endpoint where its own fails.
+    pub change_on_failure: bool,
+    /// The cookie.
+    pub attributes: Attributes,
+}
+
+impl Rules {
+    /// Compiles what is said.
+    ///
+    /// # Errors
+    /// Where text would end its attribute or the line that it stands in.
+    pub fn compile(said: &Affinity) -> Result<Self, Refused> {
+        let texts = [
+            ("affinity.name", Some(&said.name)),
+            ("affinity.path", said.path.as_ref()),
+            ("affinity.domain", said.domain.as_ref()),
+        ];
+        for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))) {
+            if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b';') {
+                let problem = format!("expected printable ASCII without a semicolon, got {text:?}");
+                return Err(Refused { field, problem });
+            }
+        }
+        Ok(Self {
+            mode: said.mode(),
+            change_on_failure: said.change_on_failure,
+            attributes: Attributes {
+                name: said.name.clone(),
+                path: said.path.clone(),
+                domain: said.domain.clone(),
+                expires: said.expires,
+                max_age: said.max_age,
+                secure: said.secure,
+                same_site: match said.same_site() {
+                    Said::Unspecified => None,
+                    Said::None => Some(SameSite::None),
+                    Said::Lax => Some(SameSite::Lax),
+                    Said::Strict => Some(SameSite::Strict),
+                },
+                conditional_none: said.conditional_none,
+            },
+        })
+    }
+
+    /// Whether what is said of a backend can be served.
+    ///
+    /// # Errors
+    /// Where it cannot.
+    pub fn check(said: &BackendPolicy) -> Result<(), Refused> {
+        said.affinity.as_ref().map_or(Ok(()), |said| Self::compile(said).map(drop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_inside_its_attribute() {
+        for text in ["a\r\nSet-Cookie: x=y", "a; Domain=b", "ä"] {
+            let said = Affinity { name: "c".into(), path: Some(text.into()), ..Affinity::default() };
+            assert_eq!(Rules::compile(&said).unwrap_err().field, "affinity.path", "{text:?}");
+            let policy = BackendPolicy { affinity: Some(said), ..BackendPolicy::default() };
+            assert!(Rules::check(&policy).is_err());
+        }
+        assert_eq!(Rules::check(&BackendPolicy::default()), Ok(()));
+    }
+}

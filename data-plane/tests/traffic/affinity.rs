@@ -1,0 +1,210 @@
+use std::time::Duration;
+
+use data_plane::local::Limits;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, Canary, LocationPolicy};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
+
+use super::harness::*;
+
+/// What cookies call the backend `ns-echo-80`: md5hex(md5hex(name) + name).
+const ECHO: &str = "def7ff1588ce8de378178c22aaccc8f4";
+
+fn sticky(mode: AffinityMode) -> Affinity {
+    Affinity { mode: Some(mode.into()), name: "seat".into(), ..Affinity::default() }
+}
+
+/// `a.test` leads to a Service with affinity: `/in` issues its cookie, all else does not.
+fn serve(proxy: &mut Proxy, affinity: Affinity, alternatives: Vec<String>) {
+    let route = |path: &str, issues_cookie| {
+        let policy = LocationPolicy { issues_cookie, ..LocationPolicy::default() };
+        Resource::Route(Route { paths: vec![to(path, PathType::Prefix, "echo")], policy, ..Route::default() })
+    };
+    proxy.config(vec![
+        ("a.test", Resource::Host(Host::default())),
+        ("ingress/ns/in/a.test", route("/in", Some(true))),
+        ("ingress/ns/out/a.test", route("/", None)),
+    ]);
+    let policy = BackendPolicy { affinity: Some(affinity), ..BackendPolicy::default() };
+    proxy.service("echo", Backend { alternatives, policy, ..Backend::default() });
+}
+
+fn names() -> [&'static str; 5] {
+    ["0", "1", "2", "3", "4"]
+}
+
+fn with(cookie: &str) -> String {
+    format!("GET /in HTTP/1.1\r\nHost: a.test\r\nCookie: other=1; {cookie}\r\n\r\n")
+}
+
+/// The cookie that an answer issues.
+fn issued(response: &Response) -> Option<String> {
+    let lines = response.all("set-cookie");
+    let line = lines.iter().find(|line| line.starts_with("seat="))?;
+    Some(line.split(';').next().unwrap().to_owned())
+}
+
+#[test]
+fn a_client_stays_with_the_endpoint_of_its_cookie() {
+    for mode in [AffinityMode::Balanced, AffinityMode::Persistent] {
+        let origins = names().map(Origin::says);
+        let mut proxy = Proxy::with(Limits::default());
+        serve(&mut proxy, sticky(mode), vec![]);
+        proxy.endpoints("echo", &origins.each_ref().map(|origin| origin.address));
+        let mut client = Client::new(proxy.http);
+        let mut met = std::collections::BTreeSet::new();
+        for _ in 0..30 {
+            let first = client.get("/in/x");
+            let cookie = issued(&first).unwrap();
+            assert!(cookie.ends_with(&format!("|{ECHO}")), "{cookie}");
+            assert_eq!(first.all("set-cookie"), [format!("{cookie}; Path=/in; HttpOnly")]);
+            for _ in 0..3 {
+                let again = client.ask(&with(&cookie));
+                assert_eq!((again.text(), issued(&again)), (first.text(), None), "{mode:?}");
+            }
+            // Elsewhere the cookie leads to the same endpoint, and none is issued.
+            let elsewhere = client.ask(&with(&cookie).replace("/in", "/out"));
+            assert_eq!(elsewhere.text(), first.text());
+            assert_eq!(issued(&client.get("/out")), None);
+            met.insert(first.text().to_owned());
+        }
+        assert!(met.len() > 2, "{mode:?}: {met:?}");
+    }
+}
+
+#[test]
+fn a_persistent_client_moves_when_its_endpoint_leaves_and_not_before() {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Persistent), vec![]);
+    let addresses = origins.each_ref().map(|origin| origin.address);
+    proxy.endpoints("echo", &addresses[..2]);
+    let mut client = Client::new(proxy.http);
+    let first = client.get("/in");
+    let cookie = issued(&first).unwrap();
+    proxy.endpoints("echo", &addresses);
+    for _ in 0..5 {
+        assert_eq!(client.ask(&with(&cookie)).text(), first.text());
+    }
+    let place = first.text().parse().unwrap();
+    proxy.remove_endpoint("echo", place);
+    let moved = client.ask(&with(&cookie));
+    assert_ne!(moved.text(), first.text());
+    let cookie = issued(&moved).unwrap();
+    assert_eq!(client.ask(&with(&cookie)).text(), moved.text());
+}
+
+/// What a client gets whose endpoint does not answer: before it has a cookie, and with it; and the endpoint.
+fn after_a_failure(change_on_failure: bool) -> (Response, Response, Proxy, String) {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, Affinity { change_on_failure, ..sticky(AffinityMode::Persistent) }, vec![]);
+    let mut addresses = origins.each_ref().map(|origin| origin.address);
+    addresses[0] = refusing();
+    proxy.endpoints("echo", &addresses[..1]);
+    let mut client = Client::new(proxy.http);
+    let first = client.get("/in");
+    proxy.endpoints("echo", &addresses);
+    let then = client.ask(&with(&issued(&first).unwrap()));
+    (first, then, proxy, addresses[0].to_string())
+}
+
+#[test]
+fn the_endpoint_that_failed_is_tried_again_or_changed() {
+    let (first, then, proxy, stopped) = after_a_failure(false);
+    // Its only endpoint: it is drawn once, and there is nobody else to be drawn.
+    assert_eq!((first.status, then.status, issued(&then)), (502, 502, None));
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let asked: Vec<_> = log.lines().map(|line| line.matches(&stopped).count()).collect();
+    assert_eq!(asked, [1, 3], "its own again and again");
+
+    let (_, then, proxy, stopped) = after_a_failure(true);
+    assert_eq!(then.status, 200);
+    let cookie = issued(&then).unwrap();
+    let again = Client::new(proxy.http).ask(&with(&cookie));
+    assert_eq!((again.status, again.text(), issued(&again)), (200, then.text(), None));
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let asked: Vec<_> = log.lines().map(|line| line.matches(&stopped).count()).collect();
+    assert_eq!(asked, [1, 1, 0]);
+}
+
+fn with_canary(proxy: &mut Proxy, legacy: Option<bool>) -> [Origin; 2] {
+    let [main, next] = ["main", "next"].map(Origin::says);
+    serve(proxy, sticky(AffinityMode::Balanced), vec!["ns/next/80".into()]);
+    let canary = Canary { header: "x-next".into(), ..Canary::default() };
+    let policy =
+        BackendPolicy { canary: Some(canary), no_affinity_as_canary: legacy, ..BackendPolicy::default() };
+    proxy.service("next", Backend { policy, ..Backend::default() });
+    proxy.endpoints("echo", &[main.address]);
+    proxy.endpoints("next", &[next.address]);
+    [main, next]
+}
+
+fn sent(text: &str, request: &str) -> String {
+    request.replace("Host:", &format!("X-Next: {text}\r\nHost:"))
+}
+
+#[test]
+fn a_client_stays_on_its_side_of_a_canary() {
+    let mut proxy = Proxy::with(Limits::default());
+    let _origins = with_canary(&mut proxy, None);
+    let mut client = Client::new(proxy.http);
+    let main = client.get("/in");
+    let next = client.ask(&sent("always", &with("a=b")));
+    assert_eq!((main.text(), next.text()), ("main", "next"));
+    let (main, next) = (issued(&main).unwrap(), issued(&next).unwrap());
+    assert!(main.ends_with(ECHO) && !next.ends_with(ECHO));
+    assert_eq!(client.ask(&sent("always", &with(&main))).text(), "main");
+    for request in [with(&next), sent("never", &with(&next))] {
+        let again = client.ask(&request);
+        assert_eq!((again.text(), issued(&again)), ("next", None));
+    }
+    // Without endpoints a canary holds nobody: its client begins anew with the main one, by whatever its key leads to.
+    proxy.remove_endpoint("next", 0);
+    assert_eq!(client.ask(&with(&next)).text(), "main");
+}
+
+#[test]
+fn a_canary_without_affinity_keeps_nobody() {
+    let mut proxy = Proxy::with(Limits::default());
+    let _origins = with_canary(&mut proxy, Some(true));
+    let mut client = Client::new(proxy.http);
+    let next = client.ask(&sent("always", &with("a=b")));
+    assert_eq!((next.text(), issued(&next)), ("next", None));
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn it_is_the_same_over_http2() {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);
+    proxy.endpoints("echo", &origins.each_ref().map(|origin| origin.address));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        let stream = tokio::net::TcpStream::connect(proxy.http).await.unwrap();
+        let connecting = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = connecting.await.unwrap();
+        tokio::spawn(connection);
+        let mut cookie = String::new();
+        let mut first = String::new();
+        for round in 0..6 {
+            // As browsers send them: a field for each.
+            let request = http::Request::get("http://a.test/in").header("cookie", "a=b");
+            let request = request.header("cookie", &cookie).body(Empty::<bytes::Bytes>::new()).unwrap();
+            let response = sender.send_request(request).await.unwrap();
+            let line = response.headers().get("set-cookie").map(|line| line.to_str().unwrap().to_owned());
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let text = String::from_utf8(body.to_vec()).unwrap();
+            match line {
+                Some(line) if round == 0 => {
+                    cookie = line.split(';').next().unwrap().to_owned();
+                    first = text;
+                }
+                line => assert_eq!((line, text), (None, first.clone())),
+            }
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
+}
