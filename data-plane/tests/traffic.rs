@@ -32,6 +32,8 @@ mod retries;
 mod rewrites;
 #[path = "traffic/routes.rs"]
 mod routes;
+#[path = "traffic/sizes.rs"]
+mod sizes;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
 #[path = "traffic/tunnels.rs"]

@@ -1,18 +1,26 @@
 //! Bodies, and where they wait (annotations.md 5.5).
 
+use super::draft::Draft;
 use super::row::{Act, Bad, Of, Risk, Row};
-use super::value::{INT, SIZE, SWITCH, one_of};
+use super::value::{Grammar, INT, SECONDS, SIZE, SWITCH, one_of};
+use crate::problem::Severity;
 
 /// `client-body-buffer-size`.
 pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
     name: "client-body-buffer-size",
-    value: &Of(
-        SIZE,
-        Act::Unnoticed("bodies that are buffered wait in memory of the proxy, within its budget"),
-    ),
+    value: &Of(BUFFER, Act::Sets(buffer)),
     bad: Bad::Reject,
     default: "8k",
-    doc: "Memory for the body of a request",
+    doc: "Memory for the body of a request; the rest of it waits on disk",
+    ..Row::NEW
+};
+
+/// The ConfigMap's `client-body-timeout`, which no annotation says.
+pub(crate) static CLIENT_BODY_TIMEOUT: Row = Row {
+    name: "client-body-timeout",
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.client_body_timeout = Some(it))),
+    default: "60",
+    doc: "Seconds between two reads of a request's body",
     ..Row::NEW
 };
 
@@ -20,7 +28,7 @@ pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
 pub(crate) static PROXY_BODY_SIZE: Row = Row {
     name: "proxy-body-size",
     risk: Risk::Medium,
-    value: &Of(SIZE, Act::Differs { unless: |_| false, without: "bodies of any size pass" }),
+    value: &Of(MOST, Act::Sets(|to, it| to.location.proxy_body_size = Some(it))),
     default: "1m",
     doc: "Longest body of a request; more is answered with 413, 0: any",
     ..Row::NEW
@@ -85,7 +93,7 @@ pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
 /// `proxy-request-buffering`.
 pub(crate) static PROXY_REQUEST_BUFFERING: Row = Row {
     name: "proxy-request-buffering",
-    value: &Of(SWITCH, Act::Differs { unless: |it| !*it, without: "bodies are passed on as they come" }),
+    value: &Of(SWITCH, Act::Sets(|to, it| to.location.proxy_request_buffering = Some(it))),
     default: "on",
     doc: "A request is sent once its body is there",
     ..Row::NEW
@@ -102,3 +110,75 @@ pub(super) static ROWS: &[&Row] = &[
     &PROXY_MAX_TEMP_FILE_SIZE,
     &PROXY_REQUEST_BUFFERING,
 ];
+
+/// What nginx takes where nobody has told it a size.
+const NGINX_MOST: u64 = 1 << 20;
+
+/// SIZE of which `b` is never told to nginx, whose own default counts then (annotations.md 5.5).
+const MOST: Grammar<u64> = Grammar {
+    read: |text| match text.ends_with(['b', 'B']) {
+        true => (SIZE.read)(text).map(|_| NGINX_MOST),
+        false => (SIZE.read)(text),
+    },
+    good: &["8m", "0", "1g", "512", "7b"],
+    ..SIZE
+};
+
+/// SIZE, spaces allowed. `None` for what is taken and never told to nginx: `b`, `g`, and spaces within.
+const BUFFER: Grammar<Option<u64>> = Grammar {
+    words: SIZE.words,
+    read: |text| {
+        let size = (SIZE.read)(&text.replace(' ', ""))?;
+        let is_told = !text.ends_with(['b', 'B', 'g', 'G']) && !text.trim().contains(' ');
+        Some(is_told.then_some(size))
+    },
+    good: &["16k", " 1M "],
+    bad: &["foo", "1x", "8k\n", "-1"],
+};
+
+fn buffer(to: &mut Draft<'_>, size: Option<u64>) {
+    match size {
+        Some(size) => to.location.client_body_buffer_size = Some(size),
+        None => to.fault(Severity::Warning, "expected digits, then nothing, k or m: the default counts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+
+    #[test]
+    fn bodies_have_sizes() {
+        for (text, bytes) in [("0", 0), ("8m", 8 << 20), ("1G", 1 << 30), ("512", 512), ("9b", 1 << 20)] {
+            let expected = LocationPolicy { proxy_body_size: Some(bytes), ..LocationPolicy::default() };
+            assert_eq!(location(&[("proxy-body-size", text)]), (expected, 0), "{text}");
+        }
+        for text in ["15r", "1.5m", "-1", " 8m", "8 m", "1mb", "99999999999999999999g"] {
+            let said = location(&[("proxy-body-size", text)]);
+            assert_eq!(said, (LocationPolicy::default(), 1), "{text:?} falls back");
+        }
+    }
+
+    #[test]
+    fn memory_for_bodies_is_not_told_in_b_or_g() {
+        for (text, bytes) in [("16k", Some(16 << 10)), (" 1M ", Some(1 << 20)), ("7", Some(7))] {
+            let expected = LocationPolicy { client_body_buffer_size: bytes, ..LocationPolicy::default() };
+            assert_eq!(location(&[("client-body-buffer-size", text)]), (expected, 0), "{text}");
+        }
+        for text in ["1g", "7B", "8 k"] {
+            let said = location(&[("client-body-buffer-size", text)]);
+            assert_eq!(said, (LocationPolicy::default(), 1), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_buffered_or_streamed() {
+        for (text, on) in [("on", Some(true)), ("off", Some(false)), ("Off", None), ("true", None)] {
+            let expected = LocationPolicy { proxy_request_buffering: on, ..LocationPolicy::default() };
+            let said = location(&[("proxy-request-buffering", text)]);
+            assert_eq!(said, (expected, usize::from(on.is_none())), "{text}");
+        }
+    }
+}

@@ -238,7 +238,7 @@ mod tests {
             ("http-snippet", "gzip on;"),
             ("jaeger-endpoint", "x"),
             ("nonsense", "x"),
-            ("proxy-body-size", "8m"),
+            ("proxy-headers-hash-bucket-size", "64"),
             ("worker-processes", "4"),
         ]);
         assert_eq!(settings, Settings::default());

@@ -15,8 +15,6 @@ pub struct Limits {
     pub idle: Duration,
     /// Requests that a connection serves (configmap.md 1.5, keep-alive-requests).
     pub requests: usize,
-    /// Between two reads of a request body (configmap.md 1.2, client-body-timeout).
-    pub client_body: Duration,
     /// Between two writes to a client.
     pub client_send: Duration,
     /// Times and tries of requests whose location has none of its own.
@@ -64,7 +62,6 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             requests: 1_000,
-            client_body: Duration::from_secs(60),
             client_send: Duration::from_secs(60),
             timeouts: Timeouts::default(),
             sizes: Sizes::default(),
@@ -92,7 +89,6 @@ mod tests {
             head,
             idle,
             requests,
-            client_body,
             client_send,
             timeouts,
             sizes,
@@ -105,9 +101,10 @@ mod tests {
             discard_pause,
         } = Limits::default();
         assert_eq!((handshake, head, idle), (second(10), second(10), second(75)), "docs/adr/003-budgets.md");
-        assert_eq!((client_body, client_send), (second(60), second(60)), "client-body-timeout, send_timeout");
+        assert_eq!(client_send, second(60), "send_timeout");
         assert_eq!((requests, body_rate, body_grace), (1_000, 240, second(30)), "keep-alive-requests");
-        let Timeouts { connect, send, read, tries } = timeouts;
+        let Timeouts { client_body, connect, send, read, tries } = timeouts;
+        assert_eq!(client_body, second(60), "client-body-timeout");
         assert_eq!((connect, send, read, tries), (second(5), second(60), second(60), 3), "proxy-*-timeout");
         assert_eq!(sizes, Sizes { body: 1_048_576, buffer: 16_384, buffering: true }, "proxy-body-size");
         assert_eq!((idle_upstreams, upstream_idle), (1_250, second(60)), "upstream-keepalive-*");

@@ -91,6 +91,22 @@ impl Quota {
     }
 }
 
+impl Share {
+    /// How much it is.
+    pub(crate) fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// So much more, which is refused where little is left.
+    pub(crate) fn grow(&mut self, amount: usize) -> bool {
+        let grown = self.quota.level() != Level::Full && self.quota.claim(amount);
+        if grown {
+            self.amount += amount;
+        }
+        grown
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.quota.release(self.amount);

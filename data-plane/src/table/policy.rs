@@ -7,6 +7,7 @@
 pub mod access;
 pub mod affinity;
 pub mod answers;
+pub mod bodies;
 pub mod cors;
 pub mod forwarding;
 pub mod headers;
@@ -23,6 +24,7 @@ use thiserror::Error;
 
 use access::Addresses;
 use answers::Answers;
+use bodies::Bodies;
 use cors::Cors;
 use forwarding::Forwarding;
 use limit::Limits;
@@ -53,6 +55,8 @@ pub struct Policy {
     pub retries: Retries,
     /// How long endpoints have.
     pub timeouts: Said,
+    /// How much requests may send.
+    pub bodies: Bodies,
     /// What scripts of other origins may do; `None`: nothing is said to them.
     pub cors: Option<Box<Cors>>,
     /// Whom is believed what, and what backends are told.
@@ -88,6 +92,7 @@ impl Policy {
             rewrite: Rewrite::compile(said),
             retries: Retries::compile(said)?,
             timeouts: Said::compile(said),
+            bodies: Bodies::compile(said),
             cors: Cors::compile(said),
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,

@@ -1,10 +1,12 @@
-//! How long a request waits for endpoints, and how many of them it is tried on.
+//! How long a request waits for its client and for endpoints, and how many of them it is tried on.
 
 use std::time::Duration;
 
 /// Times and tries of one request. They travel with it, for each location may have its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
+    /// Between two reads of a request's body (client-body-timeout).
+    pub client_body: Duration,
     /// Opening a connection to an endpoint (proxy-connect-timeout).
     pub connect: Duration,
     /// Between two writes to an endpoint (proxy-send-timeout).
@@ -19,6 +21,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
+            client_body: Duration::from_secs(60),
             connect: Duration::from_secs(5),
             send: Duration::from_secs(60),
             read: Duration::from_secs(60),

@@ -4,7 +4,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -16,6 +16,9 @@ use crate::local::quota::Share;
 use crate::local::spill::SpillFile;
 use crate::local::timer::Timer;
 use crate::table::Sizes;
+
+/// Bytes of memory that a body has before it says anything.
+const AT_FIRST: usize = 16 * 1024;
 
 /// Bytes that are written to a file at a time, at least.
 const BATCH: usize = 32 * 1024;
@@ -57,6 +60,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         body: &'b mut B,
         framing: Framing,
         sizes: Sizes,
+        pause: Duration,
         local: &Local,
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
@@ -66,15 +70,16 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         if !sizes.buffering {
             return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
         }
-        let share = local.quota.open(sizes.buffer).ok_or(Kind::NoRoom)?;
+        let share = local.quota.open(sizes.buffer.min(AT_FIRST)).ok_or(Kind::NoRoom)?;
+        let mut memory = Memory { share, most: sizes.buffer };
         let mut pieces = Pieces::new();
         let mut joining = Joining::default();
-        let mut reading = Reading { sizes, read: 0, since: local.timers.now() };
-        while reading.read <= sizes.buffer as u64 {
+        let mut reading = Reading { sizes, pause, read: 0, since: local.timers.now() };
+        while memory.holds(reading.read) {
             let Some(piece) = reading.next(body, local, timer).await? else {
                 pieces.extend(joining.rest());
                 let framing = Framing::Length(reading.read);
-                return Ok((Self::Whole { pieces, client: body, _share: Some(share) }, framing));
+                return Ok((Self::Whole { pieces, client: body, _share: Some(memory.share) }, framing));
             };
             pieces.extend(joining.push(piece));
         }
@@ -145,9 +150,31 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     }
 }
 
+/// The memory of a body. It is claimed while the body comes: who says that it may have much has none of it before, and
+/// takes it from nobody.
+struct Memory {
+    share: Share,
+    most: usize,
+}
+
+impl Memory {
+    /// Whether so many bytes may be kept here. If not, they go to a file.
+    fn holds(&mut self, bytes: u64) -> bool {
+        while bytes > self.share.amount() as u64 {
+            let more = self.share.amount().max(AT_FIRST).min(self.most - self.share.amount());
+            if more == 0 || !self.share.grow(more) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
 /// A body that is read to its end.
 struct Reading {
     sizes: Sizes,
+    /// The longest wait for the next piece.
+    pause: Duration,
     read: u64,
     since: Instant,
 }
@@ -161,7 +188,7 @@ impl Reading {
         timer: &Timer,
     ) -> Result<Option<Bytes>, ProxyError> {
         let limits = &local.limits;
-        let piece = timer.limit(limits.client_body, poll_fn(|cx| body.poll_piece(cx))).await;
+        let piece = timer.limit(self.pause, poll_fn(|cx| body.poll_piece(cx))).await;
         let Some(piece) = piece.map_err(|_| Kind::ClientTimeout)?? else {
             return Ok(None);
         };
@@ -222,7 +249,7 @@ mod tests {
     ) -> Result<(Payload<'_, Script>, Framing), ProxyError> {
         let local = Rc::clone(&script.local);
         let timer = local.timers.timer();
-        Payload::prepare(script, framing, sizes, &local, &timer).await
+        Payload::prepare(script, framing, sizes, Duration::from_secs(60), &local, &timer).await
     }
 
     fn all(payload: &mut Payload<'_, Script>) -> Vec<u8> {

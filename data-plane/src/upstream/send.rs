@@ -116,6 +116,8 @@ struct Sending<'r> {
     writer: BodyWriter,
     place: usize,
     state: State,
+    /// Whether there is nothing to send before the client says more.
+    starved: bool,
     broken: Option<io::Error>,
     timeouts: Timeouts,
 }
@@ -127,6 +129,7 @@ impl<'r> Sending<'r> {
             writer: request.writer.clone(),
             place: 0,
             state: State::Sending,
+            starved: false,
             broken: None,
             timeouts: request.timeouts,
         }
@@ -144,7 +147,11 @@ impl<'r> Sending<'r> {
         while matches!(self.state, State::Sending | State::Ending) {
             let more = self.gather(local, payload, cx)?;
             if self.out.is_empty() && self.state == State::Sending {
+                self.starve(timer);
                 return Ok(());
+            }
+            if std::mem::take(&mut self.starved) {
+                timer.arm(self.timeouts.send);
             }
             let before = self.out.written();
             match self.out.poll_write(&mut link.stream, cx) {
@@ -152,7 +159,8 @@ impl<'r> Sending<'r> {
                     self.state = State::Sent;
                     timer.arm(self.timeouts.read);
                 }
-                Poll::Ready(Ok(())) => timer.arm(self.timeouts.send),
+                Poll::Ready(Ok(())) if more => timer.arm(self.timeouts.send),
+                Poll::Ready(Ok(())) => self.starve(timer),
                 Poll::Ready(Err(error)) => {
                     self.broken = Some(error);
                     self.state = State::Broken;
@@ -170,6 +178,13 @@ impl<'r> Sending<'r> {
             }
         }
         Ok(())
+    }
+
+    /// It is the client's turn: its time begins with its silence.
+    fn starve(&mut self, timer: &Timer) {
+        if !std::mem::replace(&mut self.starved, true) {
+            timer.arm(self.timeouts.client_body);
+        }
     }
 
     /// Takes pieces while there is room for them; says whether there may be more at once.

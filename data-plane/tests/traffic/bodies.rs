@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits, Spill};
 use data_plane::metrics::Kind;
-use data_plane::table::Sizes;
+use data_plane::table::{Sizes, Timeouts};
 use shared::resource::PathType;
 
 use super::harness::*;
@@ -274,7 +274,8 @@ fn tiny_chunks_arrive_in_larger_ones() {
 #[test]
 fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
     let origin = Origin::says("hello");
-    let limits = Limits { client_body: Duration::from_millis(1), ..Limits::default() };
+    let timeouts = Timeouts { client_body: Duration::from_millis(1), ..Timeouts::default() };
+    let limits = Limits { timeouts, ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 5", "abc"));

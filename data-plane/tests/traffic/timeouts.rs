@@ -13,7 +13,7 @@ use super::harness::*;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn limits() -> Limits {
-    let timeouts = Timeouts { connect: HOUR, send: HOUR, read: HOUR, tries: 1 };
+    let timeouts = Timeouts { client_body: HOUR, connect: HOUR, send: HOUR, read: HOUR, tries: 1 };
     Limits { timeouts, ..Limits::default() }
 }
 

@@ -64,7 +64,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("brotli-min-length", Unsupported),
     ("brotli-types", Unsupported),
     ("client-body-buffer-size", Default(&buffering::CLIENT_BODY_BUFFER_SIZE)),
-    ("client-body-timeout", Unsupported),
+    ("client-body-timeout", Default(&buffering::CLIENT_BODY_TIMEOUT)),
     ("client-header-buffer-size", Unsupported),
     ("client-header-timeout", Unsupported),
     ("compute-full-forwarded-for", Default(&forwarding::COMPUTE_FULL_FORWARDED_FOR)),

@@ -83,6 +83,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             exchange.has_tls = has_tls;
             exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
             exchange.tally.silent = !entry.policy.log.takes(exchange.head.target());
+            exchange.sizes = entry.policy.bodies.over(exchange.sizes);
             // Before any redirect.
             let denied = entry.is_denied();
             *exchange.location = Some(entry);

@@ -68,7 +68,8 @@ async fn attempt<B: RequestBody>(
     let mut sizes = *sizes;
     // These speak both ways at once: who waits for the end of what the client says may wait for ever.
     sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
-    let prepared = Payload::prepare(body, head.framing, sizes, &server.local, timer).await;
+    let prepared =
+        Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
     let (mut payload, framing) = prepared.inspect_err(|error| server.local.metrics.failed(error.kind))?;
     let writer =
         write_request(text, head, target.as_deref().unwrap_or_else(|| head.target()), &host, framing);

@@ -1,4 +1,4 @@
-//! Times towards endpoints (ingress-nginx behaviour, annotations.md 5.5).
+//! Times of a request (ingress-nginx behaviour, annotations.md 5.5, configmap.md 1.4).
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crate::table::Timeouts;
 /// The times that a location or the fleet says; the rest is the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Said {
+    client_body: Option<Duration>,
     connect: Option<Duration>,
     send: Option<Duration>,
     read: Option<Duration>,
@@ -19,6 +20,7 @@ impl Said {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
         let time = |seconds: Option<u32>| seconds.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
+            client_body: time(said.client_body_timeout),
             connect: time(said.proxy_connect_timeout),
             send: time(said.proxy_send_timeout),
             read: time(said.proxy_read_timeout),
@@ -29,6 +31,7 @@ impl Said {
     /// These, over those of the worker.
     pub fn over(&self, worker: Timeouts) -> Timeouts {
         Timeouts {
+            client_body: self.client_body.unwrap_or(worker.client_body),
             connect: self.connect.unwrap_or(worker.connect),
             send: self.send.unwrap_or(worker.send),
             read: self.read.unwrap_or(worker.read),
@@ -54,6 +57,8 @@ mod tests {
         assert_eq!(over(said), Timeouts { send: seconds(9), ..worker });
         let said = LocationPolicy { proxy_next_upstream_tries: Some(0), ..LocationPolicy::default() };
         assert_eq!(over(said), Timeouts { tries: 0, ..worker });
+        let said = LocationPolicy { client_body_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(said), Timeouts { client_body: seconds(9), ..worker });
         let said = LocationPolicy { proxy_read_timeout: Some(0), ..LocationPolicy::default() };
         assert_eq!(over(said), Timeouts { read: seconds(0), ..worker });
     }
