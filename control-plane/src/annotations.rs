@@ -11,7 +11,7 @@
 pub(crate) mod access;
 mod affinity;
 pub(crate) mod answers;
-mod auth;
+pub(crate) mod auth;
 pub(crate) mod balancing;
 pub(crate) mod buffering;
 mod canary;

@@ -106,6 +106,8 @@ pub struct Index {
     settings_refs: BTreeSet<Use>,
     /// The headers that Ingresses may put into answers.
     allowed_headers: BTreeSet<String>,
+    /// Whether annotations may refer to objects of other namespaces.
+    crosses_namespaces: bool,
     published: Published,
     problems: Problems,
     problems_changed: bool,
@@ -132,6 +134,7 @@ impl Index {
             settings_faults: Vec::new(),
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
+            crosses_namespaces: false,
             published: Published::default(),
             problems: Problems::new(),
             problems_changed: false,

@@ -49,6 +49,21 @@ impl Use {
         matches!(self, Self::CustomHeaders | Self::ProxySetHeaders | Self::AddHeaders)
     }
 
+    /// The key of the Material that a Secret gives for it; `None` where that is none.
+    pub fn material(self, secret: &ObjectName) -> Option<String> {
+        let what = match self {
+            Self::UsersFile => "auth-file",
+            Self::UsersMap => "auth-map",
+            _ => return None,
+        };
+        Some(format!("{secret}/{what}"))
+    }
+
+    /// Whether it keeps somebody out: what is to be guarded answers 503 while what is used is not there.
+    pub fn guards(self) -> bool {
+        matches!(self, Self::UsersFile | Self::UsersMap | Self::AuthProxySetHeaders)
+    }
+
     /// Whether what is used is a certificate with its key.
     pub fn is_certificate(self) -> bool {
         matches!(self, Self::Certificate | Self::DefaultCertificate)

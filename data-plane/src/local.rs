@@ -18,6 +18,7 @@ use timer::Timers;
 
 pub use budgets::Budgets;
 pub use limits::Limits;
+pub use passwords::Passwords;
 pub use spill::Spill;
 
 pub(crate) mod budgets;
@@ -25,6 +26,7 @@ pub(crate) mod buffers;
 pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
+pub(crate) mod passwords;
 pub(crate) mod quota;
 pub(crate) mod spill;
 pub(crate) mod timer;
@@ -37,6 +39,7 @@ pub(crate) struct Local {
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
+    pub(crate) passwords: Passwords,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) date: RefCell<HttpDate>,
@@ -60,6 +63,7 @@ impl Local {
             limits,
             quota: Quota::new(budgets.bytes.clone()),
             spill: budgets.spill.clone(),
+            passwords: budgets.passwords.clone(),
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
             metrics,

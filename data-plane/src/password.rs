@@ -68,6 +68,11 @@ pub fn is_known(hash: &str) -> bool {
     Kind::parse(hash).is_some()
 }
 
+/// Whether comparing takes next to no time.
+pub fn is_quick(hash: &str) -> bool {
+    matches!(Kind::parse(hash), Some(Kind::Sha1 | Kind::SaltedSha1 | Kind::Plain))
+}
+
 /// Whether `password` is the one that `hash` was made of.
 pub fn fits(password: &[u8], hash: &str) -> bool {
     let Some(kind) = Kind::parse(hash) else { return false };

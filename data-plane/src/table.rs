@@ -26,6 +26,7 @@ pub mod sizes;
 pub mod sticky;
 mod sync;
 pub mod timeouts;
+pub mod users;
 
 use std::sync::Arc;
 

@@ -1,8 +1,14 @@
 //! Authentication (annotations.md 5.3, 6.6, 6.7). What ingress-nginx would answer by removing the authentication
 //! (pitfalls.md 2.6) denies here.
 
+use shared::policy::{BasicAuth, TextList};
+
+use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
-use super::value::{BASIC, BOOL, Grammar, HEADERS, INT, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of};
+use super::value::{
+    BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
+};
+use crate::problem::Severity;
 use crate::reference::Use;
 
 pub(super) static ROWS: &[&Row] = &[
@@ -88,7 +94,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-realm",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BASIC, Act::Sets(|to, it| basic(to).realm = it)),
         bad: Bad::Reject,
         needs: Some("auth-type"),
         doc: "Realm that a browser shows",
@@ -115,26 +121,17 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-secret",
         risk: Risk::Medium,
-        value: &Of(
-            BASIC,
-            Act::Deferred(
-                |draft, text| {
-                    let is_map = draft.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
-                    draft.refer(if is_map { Use::UsersMap } else { Use::UsersFile }, &text);
-                    draft.not_enforced(Reach::Paths);
-                },
-                Reach::Paths,
-            ),
-        ),
+        value: &Of(BASIC, Act::Sets(|to, it| users(to, &it))),
         bad: Bad::Deny(Reach::Paths),
         doc: "Secret with users and passwords",
         ..Row::NEW
     },
     &Row {
         name: "auth-secret-type",
-        value: &Of(one_of!("auth-file" | "auth-map"), Act::Differs { unless: |_| false, without: "" }),
+        // The Secret is looked at for it.
+        value: &Of(one_of!("auth-file" | "auth-map"), Act::Sets(|_, _| {})),
         bad: Bad::Reject,
-        needs: Some("auth-type"),
+        needs: Some("auth-secret"),
         default: "auth-file",
         doc: "Whether that Secret has one file or a key for each user",
         ..Row::NEW
@@ -158,9 +155,9 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-type",
-        value: &Of(TYPE, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(TYPE, Act::Sets(|to, it| kind(to, &it))),
         bad: Bad::Reject,
-        doc: "Users and passwords: `basic` or `digest`",
+        doc: "Users and passwords: `basic`; `digest` is not honoured and answers 503",
         ..Row::NEW
     },
     &Row {
@@ -180,12 +177,50 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "satisfy",
-        value: &Of(one_of!("any" | "all"), Act::Denies { unless: |it| *it == "all", reach: Reach::Paths }),
+        value: &Of(one_of!("any" | "all"), Act::Sets(|to, it| to.location.satisfy_any = Some(it == "any"))),
         default: "all",
         doc: "`any`: an address list or an authentication is enough",
         ..Row::NEW
     },
 ];
+
+/// The ConfigMap's `no-auth-locations`.
+pub(crate) static NO_AUTH_LOCATIONS: Row = Row {
+    name: "no-auth-locations",
+    value: &Of(TEXT_LIST, Act::Sets(|to, values| to.location.no_auth_locations = Some(TextList { values }))),
+    default: "/.well-known/acme-challenge",
+    doc: "Locations whose path begins with one of these ask for no authentication",
+    ..Row::NEW
+};
+
+fn basic<'a>(to: &'a mut Draft<'_>) -> &'a mut BasicAuth {
+    to.location.basic_auth.get_or_insert_default()
+}
+
+/// The Secret of another namespace is nobody's to name, unless the fleet allows it: that is seen where it is looked for.
+fn users(to: &mut Draft<'_>, secret: &str) {
+    let is_map = to.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
+    let what = if is_map { Use::UsersMap } else { Use::UsersFile };
+    let name = to.refer_anywhere(what, secret);
+    basic(to).users = what.material(&name).unwrap_or_default();
+    if !to.is_on("auth-type") {
+        to.deny(Reach::Paths, "is of no use without auth-type");
+        let what = Reach::Paths.as_str();
+        to.fault(Severity::Unsupported, format!("of no use without auth-type: {what}"));
+    }
+}
+
+/// Only the very word is basic authentication; any other that holds one of the two is digest (annotations.md 5.3).
+fn kind(to: &mut Draft<'_>, text: &str) {
+    let what = Reach::Paths.as_str();
+    if text.trim() != "basic" {
+        to.deny(Reach::Paths, "asks for digest authentication, which is not honoured");
+        to.fault(Severity::Unsupported, format!("digest authentication is not honoured: {what}"));
+    } else if to.said("auth-secret").is_none() {
+        to.deny(Reach::Paths, "needs auth-secret");
+        to.fault(Severity::Unsupported, format!("expected auth-secret beside it, got none: {what}"));
+    }
+}
 
 /// The validator of the original looks for the words anywhere.
 const TYPE: Grammar<String> = Grammar {

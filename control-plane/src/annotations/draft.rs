@@ -98,6 +98,17 @@ impl<'a> Draft<'a> {
         is_ours
     }
 
+    /// As [`Self::refer`], of any namespace: one of another counts only where the fleet allows it
+    /// (`allow-cross-namespace-resources`). Gives the object's name.
+    pub fn refer_anywhere(&mut self, what: Use, text: &str) -> ObjectName {
+        let text = text.trim();
+        let name = ObjectName::parse(text)
+            .unwrap_or_else(|| ObjectName::new(Arc::clone(&self.object.namespace), text));
+        let field = self.field();
+        self.refs.insert(Reference::new(what, name.clone()), field);
+        name
+    }
+
     /// Denies, because of the present annotation. The first reason counts; annotations come in ascending order.
     pub fn deny(&mut self, reach: Reach, why: &str) {
         let slot = match reach {

@@ -214,7 +214,6 @@ fn restrictions_deny_the_ingress() {
         ("allowlist-source-range", ""),
         ("denylist-source-range", "office"),
         ("denylist-source-range", ""),
-        ("satisfy", "any"),
         ("backend-protocol", "grpcs"),
         ("backend-protocol", "FCGI"),
         ("enable-modsecurity", "true"),
@@ -236,7 +235,6 @@ fn restrictions_deny_the_ingress() {
 fn restrictions_of_nobody_deny_nothing() {
     let parsed = all(&[
         ("limit-rate", "0"),
-        ("satisfy", "all"),
         ("auth-url", ""),
         ("enable-modsecurity", "false"),
         ("lua-resty-waf", "inactive"),
@@ -353,7 +351,8 @@ proptest! {
     /// denied: no annotation lifts what another one denies, but for those that switch it off or come before it.
     #[test]
     fn nothing_lifts_a_denial(mut said in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
-        let lifts = ["canary", "auth-tls-verify-client", "allowlist-source-range"];
+        // Nor by those without which it is not whole.
+        let lifts = ["canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
         prop_assume!(!lifts.contains(&one.0) && said.iter().all(|(name, _)| *name != one.0));
         let before = read_with(&said);
         said.push(one.clone());

@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
-use shared::resource::PathType;
+use shared::policy::LocationPolicy;
+use shared::resource::{Denial, PathType};
 
-use super::referred::AllReferred;
+use super::referred::{self, AllReferred};
 use crate::annotations::Parsed;
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
 use crate::problem::{Fault, Severity};
@@ -161,6 +162,14 @@ impl Claim {
             faults,
             name,
         }
+    }
+
+    /// What is said of its paths, with what that refers to, and why they answer 503, if they do.
+    pub fn location(&self, said: LocationPolicy) -> (LocationPolicy, Option<Denial>) {
+        let Parsed { serving, refs, .. } = &*self.parsed;
+        let (policy, failed) = referred::filled(said, refs, &self.referred);
+        let failed = failed.map(|reason| Denial { reason: format!("Ingress {}: {reason}", self.name) });
+        (policy, serving.denied.clone().or(failed))
     }
 
     /// Whether it is a canary.

@@ -170,8 +170,7 @@ fn routes(host: &HostName, mains: &[&Claim], locations: &Locations) -> BTreeMap<
             kind: location.kind,
             backend: location.backend.as_ref().map(ToString::to_string),
         };
-        let mut policy = policy(host, claim).into_owned();
-        let mut denied = claim.parsed.serving.denied.clone();
+        let (mut policy, mut denied) = claim.location(policy(host, claim).into_owned());
         match custom_headers(claim) {
             Ok(headers) => policy.custom_headers = headers,
             Err(denial) => denied = denied.or(Some(denial)),

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use shared::name::ObjectName;
 use shared::resource::{Material, User};
 
 use super::size;
@@ -16,16 +15,6 @@ use crate::reference::Use;
 
 /// The key of the htpasswd lines.
 const FILE: &str = "auth";
-
-/// The key of what a Secret gives for a use; `None` where that is no Material.
-pub fn key(secret: &ObjectName, what: Use) -> Option<String> {
-    let what = match what {
-        Use::UsersFile => "auth-file",
-        Use::UsersMap => "auth-map",
-        _ => return None,
-    };
-    Some(format!("{secret}/{what}"))
-}
 
 /// What a Secret gives for a use.
 ///

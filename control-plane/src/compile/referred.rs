@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shared::policy::HeaderList;
+use shared::policy::{HeaderList, LocationPolicy};
 
 use super::{headers, material};
+use crate::annotations::row::Reach;
 use crate::objects::Object;
 use crate::problem::{Fault, Severity};
 use crate::reference::{Reference, Use};
@@ -16,6 +17,8 @@ pub type AllReferred = BTreeMap<Use, Referred>;
 /// What a reference leads to now.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Referred {
+    /// Nothing: it is of another namespace.
+    Foreign,
     /// Nothing yet: it was not read, and there is nothing that was referred to before.
     Awaited,
     /// There is no such object.
@@ -44,7 +47,7 @@ pub fn referred(
         }
         Some(Object::ConfigMap(map)) => Referred::Entries(Arc::new(map.data.clone())),
         Some(Object::Secret(secret)) => match material::compile(secret, reference.what) {
-            Ok(_) => match material::key(&reference.name, reference.what) {
+            Ok(_) => match reference.what.material(&reference.name) {
                 Some(key) => Referred::Material(key),
                 None => Referred::Faulty("it is not read for that".into()),
             },
@@ -54,16 +57,51 @@ pub fn referred(
     }
 }
 
+/// A policy with what it refers to, and why it cannot be served, if it cannot.
+pub fn filled(
+    mut policy: LocationPolicy,
+    refs: &BTreeMap<Reference, String>,
+    referred: &AllReferred,
+) -> (LocationPolicy, Option<String>) {
+    let mut failed = None;
+    for (reference, field) in refs {
+        let found = referred.get(&reference.what).unwrap_or(&Referred::Awaited);
+        if let Err(reason) = found.fill(&mut policy, reference, field) {
+            failed.get_or_insert(reason);
+        }
+    }
+    (policy, failed)
+}
+
 impl Referred {
     /// What the owner of the reference should know; `field` is where it stands.
     pub fn fault(&self, reference: &Reference, field: &str) -> Option<Fault> {
         let object = reference.object();
         let reason = match self {
+            Self::Foreign => format!(
+                "{object} is of another namespace, which counts only with allow-cross-namespace-resources in the ConfigMap"
+            ),
             Self::Awaited => format!("{object} was not read yet"),
             Self::Absent => format!("{object} does not exist"),
             Self::Faulty(reason) => format!("{object} cannot be used: {reason}"),
             Self::Material(_) | Self::Entries(_) | Self::Headers(_) => return None,
         };
+        if reference.what.guards() {
+            let what = Reach::Paths.as_str();
+            return Some(Fault::new(Severity::Unsupported, field, format!("{reason}: {what}")));
+        }
         Some(Fault::new(Severity::Warning, field, reason))
+    }
+
+    /// Puts it where a policy speaks of it.
+    ///
+    /// # Errors
+    /// Why the policy cannot be served without it.
+    fn fill(&self, policy: &mut LocationPolicy, reference: &Reference, field: &str) -> Result<(), String> {
+        if let (Self::Material(key), Some(basic)) = (self, &mut policy.basic_auth) {
+            basic.users.clone_from(key);
+        }
+        let fault = self.fault(reference, field).filter(|_| reference.what.guards());
+        fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))
     }
 }

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::Status;
+use self::table::{CROSS_NAMESPACE, Status};
 use super::headers;
 use super::referred::Referred;
 use crate::annotations::row::Row;
 use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
-use crate::problem::{Fault, Severity};
+use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
 
 /// What the fleet's ConfigMap comes to.
@@ -80,6 +80,14 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 let names = value::list(text).map(str::to_owned);
                 allowed_headers.extend(names.filter(|name| headers::is_name(name)));
             }
+            Some(Status::OfIndex) => {
+                if value::boolean(text).is_none() {
+                    fault(
+                        Severity::Warning,
+                        format!("expected true or false, got {}: false counts", shown(text)),
+                    );
+                }
+            }
             Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
             Some(Status::Snippet) => match snippets::restriction(text) {
                 None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
@@ -105,6 +113,13 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     settings.guards.sort_unstable();
     settings.guards.dedup();
     Compiled { settings, faults, refs, allowed_headers }
+}
+
+/// Whether annotations may refer to objects of other namespaces (annotations.md 1.6).
+pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
+    let keys = configmap.iter().flat_map(|map| &map.data);
+    let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(CROSS_NAMESPACE));
+    said.any(|(_, text)| value::boolean(text.trim()) == Some(true))
 }
 
 fn field(key: &str) -> String {

@@ -106,7 +106,15 @@ impl Index {
         }
         let mut all = AllReferred::new();
         for reference in refs() {
-            let found = self.what_is_used(&site(reference.what), reference);
+            let site = site(reference.what);
+            let is_foreign =
+                reference.name.namespace != name.namespace && !reference.what.crosses_namespaces();
+            if is_foreign && !self.crosses_namespaces {
+                self.refer(&site, BTreeSet::new());
+                all.insert(reference.what, Referred::Foreign);
+                continue;
+            }
+            let found = self.what_is_used(&site, reference);
             all.insert(reference.what, found);
         }
         all

@@ -47,7 +47,7 @@ impl Index {
     /// taken off a list stays off it.
     fn compile_material(&mut self, name: &ObjectName, what: Use) {
         let object = reference(ObjectKind::Secret, name);
-        let Some(key) = material::key(name, what) else {
+        let Some(key) = what.material(name) else {
             return;
         };
         let is_wanted = self.refs.is_used(&object, |it| it == what);

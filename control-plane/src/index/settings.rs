@@ -7,6 +7,7 @@ use shared::resource::{Listener, Protocol, Resource, SETTINGS_KEY};
 use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
+use crate::compile::claim::Claim;
 use crate::compile::referred::Referred;
 use crate::compile::settings::{self, Compiled};
 use crate::objects::ObjectKind;
@@ -24,6 +25,7 @@ impl Index {
     pub(super) fn compile_settings(&mut self) {
         let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
         let default_certificate = self.options.default_certificate.as_ref();
+        let crosses = settings::crosses_namespaces(configmap);
         let mut compiled = settings::compile(configmap, default_certificate);
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
@@ -37,6 +39,15 @@ impl Index {
             }
         }
         self.settings_faults = faults;
+        if crosses != self.crosses_namespaces {
+            self.crosses_namespaces = crosses;
+            let is_foreign = |claim: &Claim| {
+                let mut refs = claim.parsed.refs.keys();
+                refs.any(|reference| reference.name.namespace != claim.name.namespace)
+            };
+            let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
+            self.dirty.ingresses.extend(claims.map(|(name, _)| name.clone()));
+        }
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));
         let object = reference(ObjectKind::ConfigMap, &self.options.configmap);
         self.touched.mark(object.clone());

@@ -23,6 +23,7 @@ pub(crate) use respond::{refusal, unrouted};
 
 mod access;
 mod affinity;
+mod basic;
 mod claims;
 mod cors;
 mod exchange;
@@ -65,7 +66,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     redirect::to_tls(exchange)?;
     let cell = pick::pick(exchange)?;
     limit::limit(exchange)?;
-    access::access(exchange)?;
+    access::access(exchange).await?;
     // Not before: what guards a location guards it on the way to the default backend, too.
     let Some(cell) = cell else {
         return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));

@@ -154,6 +154,7 @@ impl ReplyBody {
 fn page(status: u16) -> Bytes {
     let reason = match status {
         // nginx' pages and its status lines differ here.
+        401 => "Authorization Required",
         405 => "Not Allowed",
         301 | 308 | 400..=599 => reason(status),
         _ => return Bytes::new(),
@@ -184,6 +185,7 @@ mod tests {
             (301, "301 Moved Permanently"),
             (308, "308 Permanent Redirect"),
             (400, "400 Bad Request"),
+            (401, "401 Authorization Required"),
             (405, "405 Not Allowed"),
             (408, "408 Request Time-out"),
             (413, "413 Request Entity Too Large"),

@@ -2,6 +2,7 @@
 
 use shared::budget::{Budget, memory};
 
+use super::passwords::Passwords;
 use super::spill::Spill;
 
 /// The budgets that all workers draw from.
@@ -15,6 +16,8 @@ pub struct Budgets {
     pub descriptors: Budget,
     /// Bodies of requests on disk.
     pub spill: Spill,
+    /// Passwords that are compared with slow hashes.
+    pub passwords: Passwords,
 }
 
 /// Connections of clients where nobody says how many.
@@ -28,6 +31,7 @@ impl Budgets {
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
             spill: Spill::into_dir(std::env::temp_dir()),
+            passwords: Passwords::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod candidate;
 mod cells;
 mod config;
 mod counts;
+mod materials;
 mod policies;
 mod refusal;
 mod secrets;
@@ -34,6 +35,7 @@ use build::Built;
 use candidate::Change;
 use cells::Cells;
 use config::Config;
+use materials::Materials;
 use policies::Policies;
 use secrets::Secrets;
 
@@ -82,6 +84,7 @@ pub struct Writer {
     config: Config,
     cells: Cells,
     secrets: Secrets,
+    materials: Materials,
     policies: Policies,
     has_config: Snapshot,
     has_live: Snapshot,
@@ -107,6 +110,7 @@ impl Writer {
             config: Config::default(),
             cells: Cells::new(Arc::clone(&counters)),
             secrets: Secrets::new(Arc::clone(&counters)),
+            materials: Materials::default(),
             policies: Policies::default(),
             has_config: Snapshot::default(),
             has_live: Snapshot::default(),
@@ -177,6 +181,7 @@ impl Writer {
     pub fn settle(&mut self) {
         self.cells.settle();
         self.secrets.settle();
+        self.materials.settle();
     }
 
     /// Drops old tables that no reader looks at any more, and what only they named. Cheap when there is nothing to do;
@@ -186,6 +191,7 @@ impl Writer {
         self.counters.tables_retired.store(self.retired.len() as u64, Ordering::Relaxed);
         self.cells.sweep();
         self.secrets.sweep();
+        self.materials.sweep();
     }
 
     fn change_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
@@ -209,6 +215,7 @@ impl Writer {
                 Kind::Endpoints => self.cells.remove(&key.key, *leave),
                 Kind::Certificate => self.secrets.remove(&key.key, *leave),
                 Kind::Chain => self.secrets.remove_chain(&key.key),
+                Kind::Material => self.materials.remove(&key.key, *leave),
                 _ => {}
             }
         }
@@ -234,6 +241,8 @@ impl Writer {
                 }
             }
             Ok(Resource::Chain(chain)) => self.secrets.put_chain(key, chain),
+            Ok(Resource::Material(material)) => self.materials.put(key, material),
+            Err(()) if entry.kind() == Kind::Material => self.materials.forget(key),
             // `admit` gives resources of the entry's kind, and these are the kinds of this lane.
             Ok(_) | Err(_) => {}
         }
@@ -316,7 +325,13 @@ impl Writer {
 
     fn rebuild(&mut self, name: &Arc<str>) {
         self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
-        let built = self.config.build(name, &mut self.cells, &mut self.secrets, &mut self.policies);
+        let built = self.config.build(
+            name,
+            &mut self.cells,
+            &mut self.secrets,
+            &mut self.materials,
+            &mut self.policies,
+        );
         let uses = match built {
             Some(Built { entry, uses }) => {
                 self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);

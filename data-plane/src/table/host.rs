@@ -13,6 +13,7 @@ use super::patterns::{DeclaredPattern, Patterns};
 use super::policy::Policy;
 use super::policy::rewrite::Rewritten;
 use super::sticky::Sticky;
+use super::users::UsersCell;
 use crate::rate::Counts;
 
 /// One virtual host. Immutable.
@@ -146,6 +147,10 @@ pub struct PathEntry {
     pub stays_plain: bool,
     /// What takes the place of its requests' paths.
     pub rewritten: Option<Rewritten>,
+    /// Its clients are asked for nothing but their addresses: `no-auth-locations` (annotations.md 6.6).
+    pub asks_nobody: bool,
+    /// Whose passwords it asks for.
+    pub users: Option<Arc<UsersCell>>,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,
     /// `namespace/name` of the Ingress that declared it.
@@ -160,6 +165,13 @@ impl PathEntry {
     /// Whether what restricts it is not enforced, so that its requests are answered 503.
     pub fn is_denied(&self) -> bool {
         matches!(self.action, Action::Denied(_))
+    }
+}
+
+impl PathEntry {
+    /// Whether anybody may be kept out.
+    pub fn is_guarded(&self) -> bool {
+        self.users.is_some() || self.policy.addresses.are_listed()
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod affinity;
 pub mod answers;
+pub mod auth;
 pub mod bodies;
 pub mod cors;
 pub mod forwarding;
@@ -24,6 +25,7 @@ use thiserror::Error;
 
 use access::Addresses;
 use answers::Answers;
+use auth::Auth;
 use bodies::Bodies;
 use cors::Cors;
 use forwarding::Forwarding;
@@ -43,6 +45,8 @@ pub struct Policy {
     /// Where requests are sent.
     /// What is spoken with endpoints.
     pub spoken: Spoken,
+    /// What else is asked of clients.
+    pub auth: Auth,
     /// Where plain requests are sent.
     pub redirect: Redirect,
     /// Whether clients are given the cookie of their backend's affinity.
@@ -86,6 +90,7 @@ impl Policy {
         Ok(Self {
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
+            auth: Auth::compile(said)?,
             redirect: Redirect::compile(said)?,
             issues_cookie: said.issues_cookie == Some(true),
             limits: Limits::compile(said)?,

@@ -1,7 +1,9 @@
 use std::net::Ipv4Addr;
 
-use shared::policy::{LocationPolicy, TextList};
-use shared::resource::{Resource, Settings};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use shared::policy::{BasicAuth, LocationPolicy, TextList};
+use shared::resource::{Material, Resource, Settings, User};
 
 use super::harness::*;
 
@@ -47,4 +49,107 @@ fn address_lists() {
     // A backend without endpoints is 503 for everybody.
     proxy.policies(false, &[("/empty", allow)]);
     assert_eq!(statuses(&proxy, "/empty"), [503, 503]);
+}
+
+/// Of `secret`.
+const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+const USERS: &str = "ns/users/auth-file";
+
+fn users(proxy: &mut Proxy, users: &[(&str, &str)]) {
+    let user = |(name, hash): &(&str, &str)| User { name: (*name).into(), hash: (*hash).into() };
+    let material = Material::Users(users.iter().map(user).collect());
+    proxy.writer.apply_live(vec![entry(USERS, Resource::Material(material))], &[]);
+}
+
+fn asking() -> LocationPolicy {
+    let basic_auth = Some(BasicAuth { users: USERS.into(), realm: "Test area".into() });
+    LocationPolicy { basic_auth, ..LocationPolicy::default() }
+}
+
+fn with(path: &str, credentials: &str) -> String {
+    let credentials = STANDARD.encode(credentials);
+    format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Basic {credentials}\r\n\r\n")
+}
+
+#[test]
+fn passwords() {
+    let origin = Origin::says("in");
+    let mut proxy = Proxy::start();
+    let exempt = "/.well-known/acme-challenge";
+    proxy.policies(false, &[("/x", asking()), (exempt, asking())]);
+    proxy.endpoints("x", &[origin.address]);
+    proxy.endpoints("acme-challenge", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.ask(&with("/x", "alice:secret")).status, 503, "nobody knows who may pass");
+    users(&mut proxy, &[("alice", BCRYPT), ("bob", "{PLAIN}a:b"), ("eve", "no hash")]);
+    let response = client.get("/x");
+    assert_eq!(response.status, 401);
+    assert_eq!(response.all("www-authenticate"), ["Basic realm=\"Test area\""]);
+    assert!(response.text().contains("<center><h1>401 Authorization Required</h1></center>"));
+    for (credentials, status) in [
+        ("alice:secret", 200),
+        ("alice:secret", 200),
+        ("alice:wrong", 401),
+        ("alice:", 401),
+        ("alice", 401),
+        (":secret", 401),
+        ("bob:a:b", 200),
+        ("eve:no hash", 401),
+        ("mallory:secret", 401),
+    ] {
+        assert_eq!(client.ask(&with("/x", credentials)).status, status, "{credentials}");
+    }
+    for broken in ["Basic", "Basic %%%", "Bearer YWxpY2U6c2VjcmV0", "Basic YWxpY2U6c2VjcmV0x"] {
+        let request = format!("GET /x HTTP/1.1\r\nHost: a.test\r\nAuthorization: {broken}\r\n\r\n");
+        assert_eq!(client.ask(&request).status, 401, "{broken}");
+    }
+    let unpadded = STANDARD.encode("bob:a:b").trim_end_matches('=').to_owned();
+    let request = format!("GET /x HTTP/1.1\r\nHost: a.test\r\nauthorization: bAsIc  {unpadded}\r\n\r\n");
+    assert_eq!(client.ask(&request).status, 200);
+    assert_eq!(client.get(exempt).status, 200);
+    assert!(origin.seen().iter().all(|seen| seen.all("authorization").is_empty()), "none of its business");
+    users(&mut proxy, &[("bob", "{PLAIN}other")]);
+    assert_eq!(client.ask(&with("/x", "alice:secret")).status, 401, "taken off the list");
+    let key = shared::kind::ResourceKey::new(shared::kind::Kind::Material, USERS.to_owned());
+    proxy.writer.apply_live(vec![], &[shared::delta::Removal { key, gone: true }]);
+    assert_eq!(client.ask(&with("/x", "bob:other")).status, 503, "the list itself is gone");
+    drop(client);
+    let log = proxy.stop(std::time::Duration::ZERO, PATIENCE);
+    assert!(log.contains(" - alice ["), "{log}");
+    assert!(!log.contains("secret"));
+}
+
+#[test]
+fn one_of_addresses_and_passwords_is_enough_where_any_satisfies() {
+    let origin = Origin::says("in");
+    let mut proxy = Proxy::start();
+    let any =
+        LocationPolicy { satisfy_any: Some(true), allowlist_source_range: list(&["127.0.0.1"]), ..asking() };
+    let all = LocationPolicy { satisfy_any: None, ..any.clone() };
+    let denied = LocationPolicy {
+        denylist_source_range: list(&["127.0.0.2"]),
+        allowlist_source_range: None,
+        ..any.clone()
+    };
+    proxy.policies(false, &[("/any", any), ("/all", all), ("/denied", denied)]);
+    users(&mut proxy, &[("alice", BCRYPT)]);
+    for service in ["any", "all", "denied"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    for (path, source, credentials, status) in [
+        ("/any", HERE, "x", 200),
+        ("/any", THERE, "alice:secret", 200),
+        ("/any", THERE, "x", 401),
+        ("/all", HERE, "alice:secret", 200),
+        ("/all", HERE, "x", 401),
+        ("/all", THERE, "alice:secret", 403),
+        ("/denied", HERE, "x", 401),
+        ("/denied", HERE, "alice:secret", 200),
+        ("/denied", THERE, "alice:secret", 200),
+        ("/denied", THERE, "x", 401),
+    ] {
+        let response = Client::from(source, proxy.http).ask(&with(path, credentials));
+        assert_eq!(response.status, status, "{path} {source} {credentials}");
+    }
+    assert!(origin.seen().iter().all(|seen| seen.all("authorization").is_empty()));
 }

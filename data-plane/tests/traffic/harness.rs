@@ -129,14 +129,14 @@ impl Proxy {
         }
     }
 
-    /// `a.test` with what is said of each path; a path leads to the Service of its name without the slash.
+    /// `a.test` with what is said of each path; a path leads to the Service of its last name.
     pub(crate) fn policies(&mut self, tls: bool, paths: &[(&str, LocationPolicy)]) {
         self.config(vec![(
             "a.test",
             Resource::Host(Host { tls: tls.then(Tls::default), ..Host::default() }),
         )]);
         for (path, policy) in paths {
-            let service = path.trim_start_matches('/');
+            let service = path.rsplit('/').next().unwrap();
             let route = Route {
                 paths: vec![to(path, PathType::Prefix, service)],
                 policy: policy.clone(),

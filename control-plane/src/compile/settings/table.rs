@@ -7,7 +7,7 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, balancing, buffering, errors, forwarding, headers, limits, log, redirect, retries,
+    access, answers, auth, balancing, buffering, errors, forwarding, headers, limits, log, redirect, retries,
     timeouts, tracing, waf,
 };
 
@@ -18,6 +18,8 @@ pub enum Status {
     Default(&'static Row),
     /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
     AllowedHeaders,
+    /// True or false; it says how objects are put together, and proxies know nothing of it.
+    OfIndex,
     /// It does not act yet. It keeps nobody out, and nothing goes elsewhere for that.
     Unsupported,
     /// It restricts access and is not enforced yet: what it would guard answers 503.
@@ -30,6 +32,9 @@ pub enum Status {
     Dead,
 }
 
+/// `allow-cross-namespace-resources`.
+pub(crate) const CROSS_NAMESPACE: &str = "allow-cross-namespace-resources";
+
 impl Status {
     /// Of a key; `None`: nobody ever knew it. Keys are compared without regard to case (configmap.md 0).
     pub fn of(key: &str) -> Option<Self> {
@@ -41,7 +46,7 @@ impl Status {
     }
 }
 
-use Status::{AllowedHeaders, Dead, Default, Guards, Nginx, Snippet, Unsupported};
+use Status::{AllowedHeaders, Dead, Default, Guards, Nginx, OfIndex, Snippet, Unsupported};
 
 #[rustfmt::skip]
 pub(crate) static ROWS: [(&str, Status); 197] = [
@@ -49,7 +54,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("access-log-path", Unsupported),
     ("add-headers", Default(&answers::ADD_HEADERS)),
     ("allow-backend-server-header", Default(&answers::ALLOW_BACKEND_SERVER_HEADER)),
-    ("allow-cross-namespace-resources", Unsupported),
+    (CROSS_NAMESPACE, OfIndex),
     ("allow-snippet-annotations", Unsupported),
     ("annotation-value-word-blocklist", Unsupported),
     ("annotations-risk-level", Unsupported),
@@ -150,7 +155,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("modsecurity-snippet", Guards(Guard::Addresses)),
     ("nginx-status-ipv4-whitelist", Unsupported),
     ("nginx-status-ipv6-whitelist", Unsupported),
-    ("no-auth-locations", Unsupported),
+    ("no-auth-locations", Default(&auth::NO_AUTH_LOCATIONS)),
     ("no-tls-redirect-locations", Default(&redirect::NO_TLS_REDIRECT_LOCATIONS)),
     ("opentelemetry-config", Nginx),
     ("opentelemetry-operation-name", Default(&tracing::OPENTELEMETRY_OPERATION_NAME)),

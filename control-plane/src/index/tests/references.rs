@@ -243,5 +243,57 @@ fn users_that_were_never_read_are_awaited() {
     world.apply(guarded("users"));
     assert_eq!((referred(&world), awaited(&world).len()), (Some(Referred::Awaited), 1));
     world.apply(guarded("other/users"));
-    assert_eq!((referred(&world), world.index.wants().len()), (None, 0), "of another namespace");
+    assert_eq!(
+        (referred(&world), world.index.wants().len()),
+        (Some(Referred::Foreign), 0),
+        "of another namespace"
+    );
+}
+
+/// Why the paths of `web` answer 503.
+fn denied(world: &World) -> Option<String> {
+    match world.get(Kind::Route, "ingress/default/web/a.test")? {
+        Resource::Route(route) => route.denied.map(|denial| denial.reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_guarded_is_shut_while_its_users_are_not_there() {
+    let mut world = on_demand();
+    world.apply(guarded("users"));
+    assert!(
+        denied(&world).unwrap().contains("Secret default/users was not read yet"),
+        "{:?}",
+        denied(&world)
+    );
+    world.events([unreadable("users", "403")]);
+    assert!(denied(&world).is_some());
+    world.apply(htpasswd("users", "ann:x\n"));
+    assert_eq!(denied(&world), None);
+    world.apply(secret_with("users", "no", "users"));
+    assert!(denied(&world).unwrap().contains("expected htpasswd lines"));
+    world.apply(htpasswd("users", "ann:x\n"));
+    world.delete(ObjectKind::Secret, "users");
+    assert!(denied(&world).unwrap().contains("does not exist"));
+}
+
+#[test]
+fn other_namespaces_count_where_the_fleet_allows_them() {
+    let mut world = on_demand();
+    let Object::Secret(mut users) = htpasswd("users", "ann:x\n") else { unreachable!() };
+    std::sync::Arc::make_mut(&mut users).metadata.namespace = "other".into();
+    world.events([applied(guarded("other/users")), applied(Object::Secret(users))]);
+    assert!(denied(&world).unwrap().contains("is of another namespace"));
+    assert_eq!(
+        world.told("web"),
+        ["unsupported metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
+    );
+    let allow = |text: &str| configmap(serde_json::json!({"allow-cross-namespace-resources": text}));
+    world.apply(allow("true"));
+    assert_eq!(denied(&world), None);
+    assert_eq!(world.keys(Kind::Material), ["other/users/auth-file"]);
+    world.apply(allow("perhaps"));
+    assert!(denied(&world).is_some());
+    assert!(world.index.wants().is_empty());
 }

@@ -1,19 +1,85 @@
-//! Who gets in (ingress-nginx behaviour, annotations.md 4 and 6.9).
+//! Who gets in (ingress-nginx behaviour, annotations.md 4, 6.7 and 6.9): addresses, then passwords. With `satisfy: any`
+//! one of them is enough; where none is, a 401 comes before a 403, as in nginx.
 
 use std::ops::ControlFlow::{Break, Continue};
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::basic::{self, Credentials};
 use super::{Exchange, Step};
+use crate::codec::head::Known;
 use crate::http::reply::Reply;
+use crate::local::passwords::Verdict;
+use crate::table::PathEntry;
 use crate::table::policy::access::Listed;
 
-/// Answers 403 where the client's address may not get in. Whatever redirects, and a backend without endpoints, came
-/// first.
-pub(super) fn access(exchange: &Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_deref() else {
+/// A password that was not compared by then is not waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What one of the rules says of a request.
+enum Said {
+    /// It gets in, as far as this rule goes.
+    Pass,
+    /// It does not, unless another rule is enough.
+    Refuse(Reply),
+    /// It does not, whatever another rule says: nobody knows.
+    Fail(Reply),
+}
+
+/// Answers who may not get in. Whatever redirects, and a backend without endpoints, came first.
+pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
+    let Some(location) = exchange.location.as_ref().filter(|location| location.is_guarded()).cloned() else {
         return Continue(());
     };
+    let any = location.policy.auth.satisfy_any;
+    let mut refusal: Option<Reply> = None;
     match location.policy.addresses.say(exchange.client()) {
-        Listed::Denied => Break(Reply::page(&exchange.call.server.local, 403)),
-        Listed::Allowed | Listed::Unsaid => Continue(()),
+        Listed::Denied if any => refusal = Some(page(exchange, 403)),
+        Listed::Denied => return Break(page(exchange, 403)),
+        Listed::Allowed if any => return enter(exchange, &location),
+        Listed::Allowed | Listed::Unsaid => {}
     }
+    if location.users.is_some() {
+        match password(exchange, &location).await {
+            Said::Pass if any => return enter(exchange, &location),
+            Said::Pass => {}
+            Said::Refuse(reply) if any => refusal = Some(reply),
+            Said::Refuse(reply) | Said::Fail(reply) => return Break(reply),
+        }
+    }
+    match refusal {
+        Some(reply) => Break(reply),
+        None => enter(exchange, &location),
+    }
+}
+
+/// Lets a request in: a password that this proxy asks for is none of the backend's business.
+fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
+    if location.users.is_some() {
+        exchange.head.fields.remove(Known::Authorization);
+    }
+    Continue(())
+}
+
+async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Said {
+    let (Some(cell), Some(asked)) = (&location.users, &location.policy.auth.basic) else {
+        return Said::Fail(page(exchange, 503));
+    };
+    let credentials = Credentials::of(exchange.head);
+    exchange.tally.user = credentials.as_ref().map(|credentials| credentials.user().to_vec());
+    let local = &exchange.call.server.local;
+    let checking = basic::check(local, cell, credentials.as_ref());
+    match exchange.call.timer.limit(PATIENCE, checking).await {
+        Ok(Some(Verdict::Fits)) => Said::Pass,
+        Ok(Some(Verdict::Wrong)) => {
+            let mut reply = page(exchange, 401);
+            reply.head.fields.append(Known::WwwAuthenticate, asked.challenge.clone());
+            Said::Refuse(reply)
+        }
+        Ok(None | Some(Verdict::Busy)) | Err(_) => Said::Fail(page(exchange, 503)),
+    }
+}
+
+fn page(exchange: &Exchange<'_>, status: u16) -> Reply {
+    Reply::page(&exchange.call.server.local, status)
 }

@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::basic;
 use super::forwarded::request_id;
 use crate::access_log::{Attempt, Record};
 use crate::codec::error::Kind;
@@ -59,6 +58,8 @@ pub(crate) struct Tally {
     pub(crate) alternative: Option<Arc<str>>,
     /// The client, where the peer is believed to stand for one.
     pub(crate) client: Option<IpAddr>,
+    /// The user that a password was asked for, whom the backend is not told.
+    pub(crate) user: Option<Vec<u8>>,
     /// X-Request-ID.
     pub(crate) id: Bytes,
     /// Whether the log is spared it.
@@ -88,6 +89,7 @@ impl Account {
                 default_backend: false,
                 alternative: None,
                 client: None,
+                user: None,
                 id: Bytes::new(),
                 silent: false,
                 attempts: SmallVec::new(),
@@ -187,7 +189,7 @@ impl Drop for Account {
             let said = head.and_then(|head| head.fields.joined(Known::XRequestId));
             tally.id = said.filter(|id| !id.is_empty()).unwrap_or_else(request_id);
         }
-        let user = head.and_then(user);
+        let user = tally.user.take().or_else(|| basic::user(head?));
         log.push(&Record {
             client: tally.client.unwrap_or(self.client),
             user: user.as_deref(),
@@ -210,17 +212,4 @@ impl Drop for Account {
             request_id: &tally.id,
         });
     }
-}
-
-/// The user of a Basic Authorization (RFC 7617), for the log alone: nobody has checked it.
-fn user(head: &RequestHead) -> Option<Vec<u8>> {
-    let value = head.fields.get(Known::Authorization)?;
-    let (scheme, credentials) = value.split_at_checked(b"Basic ".len())?;
-    if !scheme.eq_ignore_ascii_case(b"Basic ") {
-        return None;
-    }
-    let mut pair = STANDARD.decode(credentials.trim_ascii()).ok()?;
-    let colon = pair.iter().position(|byte| *byte == b':')?;
-    pair.truncate(colon);
-    (!pair.is_empty()).then_some(pair)
 }

@@ -7,6 +7,7 @@ use shared::resource::{Backend, Guard, Host, Path, Route, Settings};
 
 use super::cells::Cells;
 use super::config::Config;
+use super::materials::Materials;
 use super::policies::{Policies, effective};
 use super::refusal::{name_of, parts, route_parts};
 use super::secrets::Secrets;
@@ -31,13 +32,21 @@ impl Config {
         name: &Arc<str>,
         cells: &mut Cells,
         secrets: &mut Secrets,
+        materials: &mut Materials,
         policies: &mut Policies,
     ) -> Option<Built> {
         let host = self.hosts.get(name)?.as_ref();
         let tls = host.and_then(|host| host.tls.as_ref());
         let certificates = tls.map(|tls| tls.certificates.iter().map(|key| secrets.cell(key)).collect());
-        let mut builder =
-            Builder { config: self, cells, policies, host, upstreams: HashMap::new(), uses: BTreeSet::new() };
+        let mut builder = Builder {
+            config: self,
+            cells,
+            materials,
+            policies,
+            host,
+            upstreams: HashMap::new(),
+            uses: BTreeSet::new(),
+        };
         let mut paths = Vec::new();
         for (key, route) in self.routes.get(name).into_iter().flatten() {
             builder.route(key, route, &mut paths);
@@ -52,6 +61,7 @@ impl Config {
 struct Builder<'a> {
     config: &'a Config,
     cells: &'a mut Cells,
+    materials: &'a mut Materials,
     policies: &'a mut Policies,
     host: Option<&'a Host>,
     /// One a Backend and host: paths share it.
@@ -106,6 +116,9 @@ impl<'a> Builder<'a> {
                 backend.map_or_else(|| DEFAULT_UPSTREAM.into(), name_of)
             }
         };
+        let asks_nobody = policy.auth.exempts(&path.path);
+        let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
+        let users = basic.map(|basic| self.materials.users(&basic.users));
         PathEntry {
             declared: path.path.as_str().into(),
             action,
@@ -113,6 +126,8 @@ impl<'a> Builder<'a> {
             policy: Arc::clone(policy),
             counts: None,
             rewritten,
+            asks_nobody,
+            users,
             stays_plain: policy.redirect.stays_plain(&path.path),
             owner: Arc::clone(owner),
             service: service.into(),

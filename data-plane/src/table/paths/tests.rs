@@ -13,6 +13,8 @@ fn declared(kind: PathType, path: &str) -> Declared {
         counts: None,
         stays_plain: false,
         rewritten: None,
+        asks_nobody: false,
+        users: None,
         upstream_name: "".into(),
         owner: "ns/name".into(),
         service: "".into(),

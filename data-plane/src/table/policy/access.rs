@@ -39,6 +39,11 @@ impl Addresses {
         Ok(Self { allow, deny })
     }
 
+    /// Whether there is any list.
+    pub fn are_listed(&self) -> bool {
+        self.allow.is_some() || self.deny.is_some()
+    }
+
     /// What the lists say of a client: the deny list first, and who is on no allow list is denied.
     pub fn say(&self, client: IpAddr) -> Listed {
         if self.deny.as_ref().is_some_and(|deny| deny.contains(client)) {

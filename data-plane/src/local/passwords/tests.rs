@@ -1,0 +1,93 @@
+use std::time::Instant;
+
+use super::*;
+
+/// Of `secret`, with the lowest cost.
+const QUICKEST: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+
+fn list(name: &str) -> Arc<str> {
+    name.into()
+}
+
+fn waiting(passwords: &Passwords) -> usize {
+    lock(&passwords.0.work).waiting.len()
+}
+
+#[tokio::test]
+async fn what_fits_is_remembered_and_what_does_not_is_not() {
+    let passwords = Passwords::default();
+    let (list, hash) = (list("ns/users/auth-file"), Arc::<str>::from(QUICKEST));
+    assert_eq!(passwords.ask(&list, "alice", &hash, b"wrong").await, Verdict::Wrong);
+    assert_eq!(passwords.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
+    let digest = |user, password| passwords.0.digest(user, &hash, password).unwrap();
+    assert!(passwords.0.remembers(&digest("alice", b"secret")));
+    assert!(!passwords.0.remembers(&digest("alice", b"wrong")));
+    assert!(!passwords.0.remembers(&digest("alic", b"esecret")), "each part has its length");
+    // No thread is asked: all places of the queue may be taken.
+    lock(&passwords.0.work).queued = QUEUES;
+    assert_eq!(passwords.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
+    assert_eq!(passwords.ask(&list, "alice", &hash, b"new").await, Verdict::Busy);
+}
+
+#[tokio::test]
+async fn hashes_that_take_no_time_wait_for_nobody() {
+    let passwords = Passwords::default();
+    lock(&passwords.0.work).queued = QUEUES;
+    let list = list("ns/users/auth-file");
+    for hash in ["{PLAIN}secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="] {
+        let hash = Arc::<str>::from(hash);
+        assert_eq!(passwords.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
+        assert_eq!(passwords.ask(&list, "alice", &hash, b"wrong").await, Verdict::Wrong);
+    }
+    assert_eq!(passwords.ask(&list, "alice", &Arc::from("hunter2"), b"hunter2").await, Verdict::Wrong);
+}
+
+/// A flood on one list is refused from a length on, and a password of another list is compared after one of the flood.
+#[tokio::test]
+async fn a_flood_stops_no_neighbour() {
+    let passwords = Passwords::default();
+    let hash = Arc::<str>::from(QUICKEST);
+    let (flooded, quiet) = (list("ns/flooded/auth-file"), list("ns/quiet/auth-file"));
+    let attempt = |list: &Arc<str>, password: String| {
+        let digest = passwords.0.digest("alice", &hash, password.as_bytes()).unwrap();
+        let job = Job { digest, hash: Arc::clone(&hash), password: password.into_bytes().into() };
+        submit(&passwords.0, list, job)
+    };
+    let flood: Vec<_> = (0..QUEUE * 2).map(|i| attempt(&flooded, format!("guess {i}"))).collect();
+    let accepted = flood.iter().flatten().count();
+    assert!((QUEUE..QUEUE + 16).contains(&accepted), "{accepted}");
+    let begun = Instant::now();
+    assert_eq!(passwords.ask(&quiet, "alice", &hash, b"secret").await, Verdict::Fits);
+    let alone = begun.elapsed();
+    let answers = futures::future::join_all(flood.into_iter().flatten()).await;
+    assert!(answers.iter().all(|fits| *fits == Ok(false)));
+    assert!(begun.elapsed() > alone * 3, "the neighbour did not wait for the flood");
+    assert_eq!(waiting(&passwords), 0);
+}
+
+#[tokio::test]
+async fn one_password_is_compared_once_for_all_who_wait() {
+    let passwords = Passwords::default();
+    let (list, hash) = (list("ns/users/auth-file"), Arc::<str>::from(QUICKEST));
+    let asks = (0..WAITING + 10).map(|_| passwords.ask(&list, "alice", &hash, b"secret"));
+    let verdicts = futures::future::join_all(asks).await;
+    let fits = verdicts.iter().filter(|verdict| **verdict == Verdict::Fits).count();
+    assert!(fits >= WAITING, "{fits}");
+    assert!(lock(&passwords.0.work).threads <= THREADS);
+}
+
+/// Who has gone is not worked for.
+#[tokio::test]
+async fn what_nobody_waits_for_is_passed_over() {
+    let mut work = Work::default();
+    let (gone, _) = oneshot::channel();
+    let job = |byte| Job { digest: [byte; 32], hash: "".into(), password: Box::default() };
+    let (there, _kept) = oneshot::channel();
+    work.waiting.extend([([1; 32], vec![gone]), ([2; 32], vec![there])]);
+    work.queues.insert(list("a"), VecDeque::from([job(1), job(2)]));
+    work.turns.push_back(list("a"));
+    work.queued = 2;
+    assert_eq!(work.pop().map(|job| job.digest), Some([2; 32]));
+    assert!(work.pop().is_none());
+    assert_eq!((work.queued, work.waiting.len(), work.queues.len()), (0, 1, 0));
+}

@@ -1,0 +1,111 @@
+//! Who is asked for a password, and what is enough to get in (ingress-nginx behaviour, annotations.md 6.7, 6.9).
+
+use bytes::Bytes;
+use shared::policy::{BasicAuth, LocationPolicy};
+
+use super::Refused;
+
+/// ACME challenges are answered for everybody: ConfigMap `no-auth-locations` of ingress-nginx, its default.
+const ACME: &str = "/.well-known/acme-challenge";
+
+/// What is asked of clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Auth {
+    /// Users and passwords; `None`: none are asked for.
+    pub basic: Option<Basic>,
+    /// One of address lists, passwords and external authentication is enough.
+    pub satisfy_any: bool,
+    /// Declared paths that begin with one of these ask nobody.
+    exempt: Box<[String]>,
+}
+
+/// Basic authentication.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Basic {
+    /// Key of the Material with the users.
+    pub users: Box<str>,
+    /// `WWW-Authenticate`.
+    pub challenge: Bytes,
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self { basic: None, satisfy_any: false, exempt: [ACME.to_owned()].into() }
+    }
+}
+
+impl Auth {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let default = Self::default();
+        Ok(Self {
+            basic: said.basic_auth.as_ref().map(Basic::compile).transpose()?,
+            satisfy_any: said.satisfy_any.unwrap_or(default.satisfy_any),
+            exempt: said.no_auth_locations.as_ref().map_or(default.exempt, |list| list.values.clone().into()),
+        })
+    }
+
+    /// Whether a path, as it is declared, asks nobody: compared as text (annotations.md 6.6).
+    pub fn exempts(&self, declared: &str) -> bool {
+        self.exempt.iter().any(|prefix| declared.starts_with(&**prefix))
+    }
+}
+
+impl Basic {
+    fn compile(said: &BasicAuth) -> Result<Self, Refused> {
+        let BasicAuth { users, realm } = said;
+        let refused = |field, problem: &str| Err(Refused { field, problem: problem.to_owned() });
+        if users.is_empty() {
+            return refused("basic_auth.users", "expected the key of a Material, got none");
+        }
+        if realm.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+            return refused(
+                "basic_auth.realm",
+                "expected text without quotes, backslashes and control characters",
+            );
+        }
+        // To nginx the realm `off` switches authentication off; here it is a realm (pitfalls.md 2.6).
+        Ok(Self { users: users.as_str().into(), challenge: format!("Basic realm=\"{realm}\"").into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    fn basic(users: &str, realm: &str) -> Result<Auth, Refused> {
+        let basic_auth = Some(BasicAuth { users: users.into(), realm: realm.into() });
+        Auth::compile(&LocationPolicy { basic_auth, ..LocationPolicy::default() })
+    }
+
+    #[test]
+    fn a_realm_is_text_whatever_it_says() {
+        for (realm, challenge) in [
+            ("Test area", "Basic realm=\"Test area\""),
+            ("", "Basic realm=\"\""),
+            ("off", "Basic realm=\"off\""),
+        ] {
+            assert_eq!(basic("ns/users/auth-file", realm).unwrap().basic.unwrap().challenge, challenge);
+        }
+        for realm in ["a\"b", "a\\", "a\r\nX: y"] {
+            assert_eq!(basic("ns/users/auth-file", realm).unwrap_err().field, "basic_auth.realm");
+        }
+        assert_eq!(basic("", "x").unwrap_err().field, "basic_auth.users");
+    }
+
+    #[test]
+    fn exempt_paths_are_compared_as_text() {
+        let auth = |values: &[&str]| {
+            let values = values.iter().map(ToString::to_string).collect();
+            let no_auth_locations = Some(TextList { values });
+            Auth::compile(&LocationPolicy { no_auth_locations, ..LocationPolicy::default() }).unwrap()
+        };
+        assert!(Auth::default().exempts("/.well-known/acme-challenge/token"));
+        assert!(!Auth::default().exempts("/"));
+        assert!(auth(&["/match"]).exempts("/matchmaker"));
+        assert!(!auth(&["/match"]).exempts("/ma"));
+        assert!(!auth(&["/match"]).exempts("/.well-known/acme-challenge/token"));
+        assert!(!auth(&[]).exempts("/"));
+    }
+}
