@@ -20,6 +20,7 @@ use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
+pub(crate) mod call;
 mod departed;
 pub(crate) mod link;
 pub(crate) mod payload;

@@ -11,7 +11,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "backend-protocol",
         value: &Of(PROTOCOL, Act::Sets(set_protocol)),
         default: "HTTP",
-        doc: "`HTTP`, `HTTPS` or `AUTO_HTTP`, in any case; `GRPC`, `GRPCS` and `FCGI` answer 503 until they are spoken",
+        doc: "`HTTP`, `HTTPS`, `AUTO_HTTP`, `GRPC` or `GRPCS`, in any case; `FCGI` answers 503 until it is spoken",
         ..Row::NEW
     },
     &Row {
@@ -97,6 +97,8 @@ fn set_protocol(to: &mut Draft<'_>, it: &'static str) {
         "HTTP" => BackendProtocol::Http,
         "HTTPS" => BackendProtocol::Https,
         "AUTO_HTTP" => BackendProtocol::AutoHttp,
+        "GRPC" => BackendProtocol::Grpc,
+        "GRPCS" => BackendProtocol::Grpcs,
         _ => return to.not_enforced(Reach::Paths),
     };
     to.location.backend_protocol = Some(protocol.into());
@@ -126,6 +128,8 @@ mod tests {
             ("http", BackendProtocol::Http),
             ("Https", BackendProtocol::Https),
             ("auto_http", BackendProtocol::AutoHttp),
+            ("grpc", BackendProtocol::Grpc),
+            ("GRPCS", BackendProtocol::Grpcs),
         ] {
             let expected =
                 LocationPolicy { backend_protocol: Some(protocol.into()), ..LocationPolicy::default() };

@@ -56,6 +56,11 @@ pub(crate) trait RequestBody {
 
     /// Ready when the client has gone, asked after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// The body apart from the connection that it comes over, where it can be read while the client is answered.
+    fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, ResponseHead, reason};
 use crate::local::Local;
 use crate::table::Timeouts;
+use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
 pub(crate) use relay::Relay;
@@ -39,6 +40,8 @@ pub(crate) enum ReplyBody {
     Page(Bytes),
     /// What a backend sends.
     Relay(Relay),
+    /// What a backend sends over HTTP/2, while the client may go on sending.
+    Call(Box<Call>),
     /// The head is a 101: from here on the two ends speak their own protocol.
     Tunnel(Box<Link>),
 }
@@ -132,6 +135,7 @@ impl ReplyBody {
     pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         match self {
             Self::Relay(relay) => relay.buffered(),
+            Self::Call(call) => Ok(call.buffered()),
             Self::Page(page) => {
                 let page = std::mem::take(page);
                 *self = Self::Empty;
@@ -145,6 +149,7 @@ impl ReplyBody {
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         match self {
             Self::Relay(relay) => relay.poll_more(cx),
+            Self::Call(call) => call.poll_more(cx),
             _ => Poll::Ready(Ok(())),
         }
     }

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
@@ -21,6 +22,16 @@ use super::TlsError;
 #[derive(Clone)]
 pub struct Backends {
     unverified: TlsConnector,
+    unverified_h2: TlsConnector,
+}
+
+/// What is spoken over TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// HTTP/1.1, of which nothing is said.
+    Http1,
+    /// HTTP/2, which is asked for.
+    Http2,
 }
 
 impl Backends {
@@ -39,15 +50,28 @@ impl Backends {
             .with_no_client_auth();
         // As in ingress-nginx: proxy-ssl-server-name is off.
         config.enable_sni = false;
-        Ok(Self { unverified: Arc::new(config).into() })
+        let mut h2 = config.clone();
+        h2.alpn_protocols = vec![b"h2".to_vec()];
+        // Sessions of the one are none of the other.
+        h2.resumption = Resumption::in_memory_sessions(256);
+        Ok(Self { unverified: Arc::new(config).into(), unverified_h2: Arc::new(h2).into() })
     }
 
     /// Shakes hands with whoever answers at an address.
     ///
     /// # Errors
     /// The connection's, and TLS'.
-    pub async fn connect(&self, address: IpAddr, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        self.unverified.connect(ServerName::IpAddress(address.into()), stream).await
+    pub async fn connect(
+        &self,
+        address: IpAddr,
+        stream: TcpStream,
+        over: Over,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let connector = match over {
+            Over::Http1 => &self.unverified,
+            Over::Http2 => &self.unverified_h2,
+        };
+        connector.connect(ServerName::IpAddress(address.into()), stream).await
     }
 }
 

@@ -14,7 +14,7 @@ use super::wire::Wire;
 use crate::codec::stream::ROOM;
 use crate::codec::stream::poll_fill;
 use crate::local::buffers::Buffers;
-use crate::tls::backends::Backends;
+use crate::tls::backends::{Backends, Over};
 
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 const LARGE: usize = 64 * 1024;
@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub(crate) reused: bool,
     room: usize,
     wear: Wear,
-    _descriptor: Held,
+    pub(super) descriptor: Held,
 }
 
 impl Link {
@@ -46,13 +46,13 @@ impl Link {
     pub(crate) async fn connect(
         address: SocketAddr,
         descriptor: Held,
-        tls: Option<&Backends>,
+        tls: Option<(&Backends, Over)>,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let stream = match tls {
             None => Wire::Plain(stream),
-            Some(tls) => Wire::Tls(Box::new(tls.connect(address.ip(), stream).await?)),
+            Some((tls, over)) => Wire::Tls(Box::new(tls.connect(address.ip(), stream, over).await?)),
         };
         Ok(Self {
             stream,
@@ -60,7 +60,7 @@ impl Link {
             reused: false,
             room: ROOM,
             wear: Wear::new(shared::clock::now()),
-            _descriptor: descriptor,
+            descriptor,
         })
     }
 

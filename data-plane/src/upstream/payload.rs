@@ -103,6 +103,16 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Ok((Self::Spilled { file, client: body }, framing))
     }
 
+    /// A body that was read, apart from its client; `None` for one that is streamed.
+    pub(crate) fn detach(self) -> Option<Box<dyn RequestBody>> {
+        let source = match self {
+            Self::Whole { pieces, _share: share, .. } => Source::Memory(pieces, share),
+            Self::Spilled { file, .. } => Source::File(file),
+            Self::Streamed { .. } => return None,
+        };
+        Some(Box::new(Kept { source, place: 0 }))
+    }
+
     /// Whether all of it is here, so that it can be sent again whatever became of it before.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self, Self::Streamed { .. })
@@ -167,6 +177,33 @@ impl Memory {
             }
         }
         true
+    }
+}
+
+/// A body that was read to its end, apart from its client.
+struct Kept {
+    source: Source,
+    place: usize,
+}
+
+enum Source {
+    /// With what the memory was taken from.
+    Memory(Pieces, #[expect(dead_code, reason = "held until the body is sent")] Option<Share>),
+    File(SpillFile),
+}
+
+impl RequestBody for Kept {
+    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        let piece = match &self.source {
+            Source::Memory(pieces, _) => Ok(pieces.get(self.place).cloned()),
+            Source::File(file) => file.part(self.place).map_err(|error| ProxyError::of(Kind::NoRoom, error)),
+        };
+        self.place += 1;
+        Poll::Ready(piece)
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
     }
 }
 

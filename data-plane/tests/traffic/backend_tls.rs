@@ -32,7 +32,7 @@ fn proxy(protocol: BackendProtocol, origins: &[&Origin]) -> Proxy {
     proxy
 }
 
-fn server() -> Arc<ServerConfig> {
+pub(crate) fn server() -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = Arc::unwrap_or_clone(own::generate().unwrap());
     let config = ServerConfig::builder_with_provider(provider)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
+use http::HeaderMap;
 
 use crate::codec::error::{Kind, ProxyError};
 use crate::http::pipeline::log::Tally;
@@ -40,7 +41,7 @@ pub(super) async fn send(
                 found = body.buffered()?;
                 let last = matches!(found, Some(None));
                 while !piece.is_empty() {
-                    let room = room(local, timer, out, &mut piece).await?;
+                    let room = room(local, timer, (out, body), &mut piece).await?;
                     let part = piece.split_to(room.min(piece.len()));
                     out.send_data(part, last && piece.is_empty()).map_err(gone)?;
                 }
@@ -48,13 +49,35 @@ pub(super) async fn send(
                     return Ok(());
                 }
             }
-            Some(None) => return out.send_data(Bytes::new(), true).map_err(gone),
+            Some(None) => {
+                return match trailers(timer, read, body).await? {
+                    Some(trailers) => out.send_trailers(trailers).map_err(gone),
+                    None => out.send_data(Bytes::new(), true).map_err(gone),
+                };
+            }
             None => {
                 more(timer, read, out, body).await?;
                 found = body.buffered()?;
             }
         }
     }
+}
+
+/// What the backend says after the body.
+async fn trailers(
+    timer: &Timer,
+    read: Duration,
+    body: &mut ReplyBody,
+) -> Result<Option<HeaderMap>, ProxyError> {
+    let ReplyBody::Call(call) = body else { return Ok(None) };
+    timer.arm(read);
+    let outcome = poll_fn(|cx| match call.poll_trailers(cx) {
+        Poll::Ready(trailers) => Poll::Ready(trailers),
+        Poll::Pending => timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),
+    })
+    .await;
+    timer.disarm();
+    outcome
 }
 
 /// Waits for more of the body.
@@ -83,7 +106,7 @@ async fn more(
 async fn room(
     local: &Local,
     timer: &Timer,
-    out: &mut SendStream<Bytes>,
+    (out, body): (&mut SendStream<Bytes>, &mut ReplyBody),
     piece: &mut Bytes,
 ) -> Result<usize, ProxyError> {
     out.reserve_capacity(piece.len());
@@ -95,6 +118,10 @@ async fn room(
     }
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
+        // A client that waits for its own words to be taken does not wait for ever.
+        if let ReplyBody::Call(call) = body {
+            call.drive(cx);
+        }
         match out.poll_capacity(cx) {
             Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
             Poll::Ready(Some(Err(error))) => {

@@ -1,5 +1,6 @@
 //! One request over HTTP/2.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -80,12 +81,13 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
 }
 
 async fn answer(call: Call<'_>, account: &mut Account, incoming: RecvStream) -> Reply {
-    let mut body = Received { incoming, received: 0 };
+    let received = Rc::new(Cell::new(0));
+    let mut body = Received { incoming: Some(incoming), received: Rc::clone(&received) };
     let reply = match Exchange::new(call, account) {
         Some(exchange) => pipeline::serve(exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
     };
-    account.tally.received = body.received;
+    account.tally.received = received.get();
     reply
 }
 
@@ -161,23 +163,27 @@ fn length(head: &ResponseHead) -> Option<u64> {
 
 /// The body of a request as h2 gives it.
 struct Received {
-    incoming: RecvStream,
-    received: u64,
+    /// `None` where somebody else reads it.
+    incoming: Option<RecvStream>,
+    received: Rc<Cell<u64>>,
 }
 
 impl RequestBody for Received {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        let Some(incoming) = &mut self.incoming else {
+            return Poll::Ready(Ok(None));
+        };
         loop {
-            let piece = match ready!(self.incoming.poll_data(cx)) {
+            let piece = match ready!(incoming.poll_data(cx)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
                 // Trailers of a request end here, as in nginx.
                 None => return Poll::Ready(Ok(None)),
             };
             // The client may send more, for this was asked for: until then it stands in its window.
-            let _ = self.incoming.flow_control().release_capacity(piece.len());
+            let _ = incoming.flow_control().release_capacity(piece.len());
             if !piece.is_empty() {
-                self.received += piece.len() as u64;
+                self.received.set(self.received.get() + piece.len() as u64);
                 return Poll::Ready(Ok(Some(piece)));
             }
         }
@@ -186,5 +192,10 @@ impl RequestBody for Received {
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
         // A stream that is reset is dropped by whoever serves it, and everything of it with it.
         Poll::Pending
+    }
+
+    fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
+        let incoming = self.incoming.take()?;
+        Some(Box::new(Self { incoming: Some(incoming), received: Rc::clone(&self.received) }))
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn unrouted(local: &Local, mut reply: Reply) -> Reply {
 
 fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     let fields = &mut reply.head.fields;
-    let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
+    let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     if relayed {
         let passes =
             |known| !is_for_proxies(known) && (known != Known::Server || answers.server == Server::Backends);

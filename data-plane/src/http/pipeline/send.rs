@@ -15,11 +15,14 @@ use crate::http::server::Server;
 use crate::table::policy::forwarding::Connection;
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
+use crate::tls::backends::Over;
 use crate::upstream;
 use crate::upstream::Tried;
 use crate::upstream::link::Link;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
+
+mod grpc;
 
 /// Tries of a request whose number is not limited, where there are fewer endpoints. The original goes on without end or
 /// pause; here every endpoint has been asked by then.
@@ -31,6 +34,9 @@ pub(super) async fn send<B: RequestBody>(
     body: &mut B,
     cell: &Arc<BackendCell>,
 ) -> Reply {
+    if matches!(protocol(exchange), Protocol::Grpc | Protocol::Grpcs) {
+        return grpc::send(exchange, body, cell).await;
+    }
     let local = &exchange.call.server.local;
     let mut text = local.buffers.text();
     let outcome = attempt(exchange, body, cell, &mut text).await;
@@ -175,9 +181,9 @@ fn is_grpc(head: &RequestHead) -> bool {
 
 /// Whether another endpoint may be asked.
 ///
-/// Unless it is asked for, POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for the first one: then
-/// nobody has acted on it. Once a byte was taken, a connection that ends without an answer says nothing about whether the
-/// request was read, be it a kept connection or a new one.
+/// Unless it is asked for, POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for
+/// the first one: then nobody has acted on it. Once a byte was taken, a connection that ends without an answer says
+/// nothing about whether the request was read, be it a kept connection or a new one.
 fn may_retry(retries: &Retries, failed: &Failed, idempotent: bool) -> bool {
     let condition = failed.error.kind.condition();
     condition.is_some_and(|condition| retries.after(condition, failed.sent && !idempotent))
@@ -208,8 +214,9 @@ async fn link(
     });
     let descriptor = descriptor.ok_or(Kind::NoRoom)?;
     let tls = match protocol {
-        Protocol::Http => None,
-        Protocol::Https => Some(server.backends()),
+        Protocol::Http | Protocol::Grpc => None,
+        Protocol::Https => Some((server.backends(), Over::Http1)),
+        Protocol::Grpcs => Some((server.backends(), Over::Http2)),
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
     let connecting = timer.limit(limit, Link::connect(endpoint.address, descriptor, tls));

@@ -12,6 +12,10 @@ pub enum Protocol {
     Http,
     /// HTTP/1.1 over TLS that verifies nobody.
     Https,
+    /// HTTP/2 by prior knowledge.
+    Grpc,
+    /// HTTP/2 over TLS that verifies nobody.
+    Grpcs,
 }
 
 /// Which protocol a location's requests are sent in.
@@ -38,6 +42,8 @@ impl Spoken {
         match BackendProtocol::try_from(number) {
             Ok(BackendProtocol::Http) => Ok(Self::Always(Protocol::Http)),
             Ok(BackendProtocol::Https) => Ok(Self::Always(Protocol::Https)),
+            Ok(BackendProtocol::Grpc) => Ok(Self::Always(Protocol::Grpc)),
+            Ok(BackendProtocol::Grpcs) => Ok(Self::Always(Protocol::Grpcs)),
             Ok(BackendProtocol::AutoHttp) => Ok(Self::AsClient),
             // Never HTTP in its place: TLS may have been asked for.
             Ok(BackendProtocol::Unspecified) | Err(_) => Err(Refused {
@@ -67,11 +73,13 @@ mod tests {
 
     #[test]
     fn each_protocol_for_each_client() {
-        use Protocol::{Http, Https};
+        use Protocol::{Grpc, Grpcs, Http, Https};
         for (said, of_plain, of_secure) in [
             (BackendProtocol::Http, Http, Http),
             (BackendProtocol::Https, Https, Https),
             (BackendProtocol::AutoHttp, Http, Https),
+            (BackendProtocol::Grpc, Grpc, Grpc),
+            (BackendProtocol::Grpcs, Grpcs, Grpcs),
         ] {
             let spoken = spoken(said.into()).unwrap();
             assert_eq!((spoken.with(Scheme::Http), spoken.with(Scheme::Https)), (of_plain, of_secure));

@@ -1,0 +1,247 @@
+//! gRPC's ways over HTTP/2: trailers, streams in both directions, cancellation, TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use data_plane::local::Limits;
+use h2::server::SendResponse;
+use h2::{RecvStream, client, server};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use shared::policy::{BackendProtocol, LocationPolicy};
+use shared::resource::{PathType, Resource, Route};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::backend_tls::server as tls_server;
+use super::harness::*;
+
+/// What the origin saw of streams that were given up.
+static CANCELLED: AtomicUsize = AtomicUsize::new(0);
+static REACHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives the proxies back, which end outside of the runtime.
+fn run<T>(test: impl Future<Output = T>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let proxies = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
+    drop(runtime);
+    drop(proxies);
+}
+
+/// A proxy of `a.test` in this protocol.
+fn proxy(addresses: &[SocketAddr], policy: LocationPolicy, protocol: BackendProtocol) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), addresses);
+    let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..policy };
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    proxy
+}
+
+/// An endpoint that speaks HTTP/2 alone and gives each message back as it comes.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn echo(tls: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                if !tls {
+                    return serve(stream).await;
+                }
+                let mut config = Arc::unwrap_or_clone(tls_server());
+                config.alpn_protocols = vec![b"h2".to_vec()];
+                let stream = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+                assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+                serve(stream).await;
+            });
+        }
+    });
+    address
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    let Ok(mut connection) = server::handshake(stream).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::spawn(answer(request, respond));
+    }
+}
+
+async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let mut head = Response::new(());
+    head.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    for (name, value) in [
+        ("x-path", request.uri().path()),
+        ("x-scheme-seen", request.uri().scheme_str().unwrap_or_default()),
+        ("x-authority", request.uri().authority().map_or("", |it| it.as_str())),
+    ] {
+        head.headers_mut().insert(name, value.parse().unwrap());
+    }
+    if let Some(te) = request.headers().get("te") {
+        head.headers_mut().insert("x-te", te.clone());
+    }
+    let path = request.uri().path().to_owned();
+    if path == "/trailers-only" {
+        head.headers_mut().insert("grpc-status", HeaderValue::from_static("5"));
+        let _ = respond.send_response(head, true);
+        return;
+    }
+    let mut body = request.into_body();
+    if path == "/silent" {
+        while let Some(Ok(_)) = body.data().await {}
+        REACHED.fetch_add(1, Ordering::Relaxed);
+        // Reset, or its connection closed.
+        let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+        CANCELLED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let mut out = respond.send_response(head, false).unwrap();
+    while let Some(Ok(piece)) = body.data().await {
+        body.flow_control().release_capacity(piece.len()).unwrap();
+        let _ = out.send_data(piece, false);
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let _ = out.send_trailers(trailers);
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn sender(proxy: &Proxy) -> client::SendRequest<Bytes> {
+    let stream = TcpStream::connect(proxy.http).await.unwrap();
+    let (sender, connection) = client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn call(path: &str) -> Request<()> {
+    let request = Request::post(format!("http://a.test{path}"));
+    request.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
+}
+
+async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+    let mut all = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.unwrap();
+        body.flow_control().release_capacity(piece.len()).unwrap();
+        all.extend_from_slice(&piece);
+    }
+    (all, body.trailers().await.unwrap())
+}
+
+#[test]
+fn a_call_passes_with_its_trailers_in_plain_and_over_tls() {
+    run(async {
+        let mut proxies = Vec::new();
+        for (tls, protocol) in [(false, BackendProtocol::Grpc), (true, BackendProtocol::Grpcs)] {
+            let proxy = proxy(&[echo(tls).await], LocationPolicy::default(), protocol);
+            let mut sender = sender(&proxy).await;
+            for _ in 0..2 {
+                let (response, mut out) = sender.send_request(call("/pkg.Service/Method"), false).unwrap();
+                out.send_data(Bytes::from_static(b"hello"), true).unwrap();
+                let response = response.await.unwrap();
+                let said = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+                assert_eq!(response.status(), StatusCode::OK);
+                assert_eq!((said("x-path"), said("x-te")), ("/pkg.Service/Method".into(), "trailers".into()));
+                assert_eq!(said("x-authority"), "a.test");
+                assert_eq!(said("x-scheme-seen"), if tls { "https" } else { "http" });
+                let (body, trailers) = whole(&mut response.into_body()).await;
+                assert_eq!(body, b"hello");
+                assert_eq!(trailers.unwrap()["grpc-status"], "0");
+            }
+            proxies.push(proxy);
+        }
+        proxies
+    });
+}
+
+#[test]
+fn messages_go_both_ways_before_either_side_has_ended() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let (response, mut out) = sender.send_request(call("/chat"), false).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        for message in ["one", "two", "three"] {
+            out.send_data(Bytes::from(message), false).unwrap();
+            assert_eq!(body.data().await.unwrap().unwrap(), message);
+            body.flow_control().release_capacity(message.len()).unwrap();
+        }
+        out.send_data(Bytes::new(), true).unwrap();
+        let (rest, trailers) = whole(&mut body).await;
+        assert_eq!((rest, trailers.unwrap()["grpc-status"].as_bytes()), (vec![], &b"0"[..]));
+        proxy
+    });
+}
+
+#[test]
+fn what_is_longer_than_a_window_passes_both_ways() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let (response, mut out) = sender.send_request(call("/large"), false).unwrap();
+        out.send_data(Bytes::from(vec![b'x'; 900_000]), true).unwrap();
+        let (body, trailers) = whole(&mut response.await.unwrap().into_body()).await;
+        assert_eq!((body.len(), trailers.is_some()), (900_000, true));
+        proxy
+    });
+}
+
+#[test]
+fn a_status_without_a_body_is_the_head() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let (response, _) = sender.send_request(call("/trailers-only"), true).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "5");
+        assert!(response.into_body().is_end_stream());
+        proxy
+    });
+}
+
+#[test]
+fn a_client_that_gives_up_cancels_the_endpoint_and_so_does_a_timeout() {
+    run(async {
+        let address = echo(false).await;
+        let patient = proxy(&[address], LocationPolicy::default(), BackendProtocol::Grpc);
+        let (response, mut out) = sender(&patient).await.send_request(call("/silent"), false).unwrap();
+        out.send_data(Bytes::from_static(b"x"), true).unwrap();
+        while REACHED.load(Ordering::Relaxed) < 1 {
+            tokio::task::yield_now().await;
+        }
+        out.send_reset(h2::Reason::CANCEL);
+        assert!(response.await.is_err());
+        drop(out);
+        while CANCELLED.load(Ordering::Relaxed) < 1 {
+            tokio::task::yield_now().await;
+        }
+        let policy = LocationPolicy { proxy_read_timeout: Some(1), ..LocationPolicy::default() };
+        let proxy = proxy(&[address], policy, BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let (response, _) = sender.send_request(call("/silent"), true).unwrap();
+        assert_eq!(response.await.unwrap().status(), StatusCode::GATEWAY_TIMEOUT);
+        while CANCELLED.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        (patient, proxy)
+    });
+}
+
+#[test]
+fn a_refused_connection_goes_elsewhere_and_all_of_them_are_502() {
+    run(async {
+        let address = echo(false).await;
+        let both = proxy(&[refusing(), address], LocationPolicy::default(), BackendProtocol::Grpc);
+        let none = proxy(&[refusing()], LocationPolicy::default(), BackendProtocol::Grpc);
+        let http1 = Origin::says("no HTTP/2");
+        let other = proxy(&[http1.address], LocationPolicy::default(), BackendProtocol::Grpc);
+        for (proxy, status) in [(&both, 200), (&both, 200), (&none, 502), (&other, 502)] {
+            let mut sender = sender(proxy).await;
+            let (response, _) = sender.send_request(call("/"), true).unwrap();
+            assert_eq!(response.await.unwrap().status(), status);
+        }
+        (both, none, other)
+    });
+}
