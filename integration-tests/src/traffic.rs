@@ -172,7 +172,15 @@ impl Client {
             }
         };
         let number = self.ledger.send(what, host, body, answers);
-        match exchange(connection, question, &number.to_string()).await {
+        let mut answered = exchange(connection, question, &number.to_string()).await;
+        // Never written: between the look at the connection and the request the server has said that it goes away.
+        if answered.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotConnected) {
+            answered = match self.connection().await {
+                Ok(connection) => exchange(connection, question, &number.to_string()).await,
+                Err(error) => Err(error),
+            };
+        }
+        match answered {
             Ok((answer, kept)) => {
                 self.ledger.answered(&number, &answer);
                 self.connection = kept;

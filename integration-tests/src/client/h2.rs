@@ -67,7 +67,8 @@ impl Connection {
     /// One request.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no answer; [`io::ErrorKind::NotConnected`] where the request was never written, because the server
+    /// was found to have gone away (RFC 9113 6.8): it may be asked again elsewhere.
     pub async fn request(
         &self,
         method: &str,
@@ -85,8 +86,14 @@ impl Connection {
         }
         let body = Full::new(Bytes::copy_from_slice(body));
         let request = request.body(body).map_err(io::Error::other)?;
-        let response = self.requests.clone().send_request(request).await;
-        answer(response.map_err(io::Error::other)?).await
+        let response = self.requests.clone().try_send_request(request).await.map_err(|mut error| {
+            let kind = match error.take_message() {
+                Some(_) => io::ErrorKind::NotConnected,
+                None => io::ErrorKind::Other,
+            };
+            io::Error::new(kind, error.into_error())
+        });
+        answer(response?).await
     }
 
     /// One GET.
