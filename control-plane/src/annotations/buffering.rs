@@ -37,9 +37,9 @@ pub(crate) static PROXY_BODY_SIZE: Row = Row {
 /// `proxy-buffer-size`.
 pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
     name: "proxy-buffer-size",
-    value: &Of(SIZE, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Of(SOME, Act::Sets(|to, it| to.location.proxy_buffer_size = Some(it))),
     default: "4k",
-    doc: "Memory for the head of an answer",
+    doc: "Memory for the head of an answer, 256k at most; a longer one is answered with 502",
     ..Row::NEW
 };
 
@@ -124,6 +124,14 @@ const MOST: Grammar<u64> = Grammar {
     ..SIZE
 };
 
+/// SIZE that is one: nginx would not start with none.
+const SOME: Grammar<u64> = Grammar {
+    words: "a size above 0: digits, then nothing, b, k, m or g",
+    read: |text| (SIZE.read)(text).filter(|size| *size > 0),
+    good: &["16k", "8192"],
+    bad: &["0", "0k", "16kb"],
+};
+
 /// SIZE, spaces allowed. `None` for what is taken and never told to nginx: `b`, `g`, and spaces within.
 const BUFFER: Grammar<Option<u64>> = Grammar {
     words: SIZE.words,
@@ -170,6 +178,15 @@ mod tests {
         for text in ["1g", "7B", "8 k"] {
             let said = location(&[("client-body-buffer-size", text)]);
             assert_eq!(said, (LocationPolicy::default(), 1), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn heads_of_answers_have_a_size() {
+        for (text, bytes) in [("16k", Some(16 << 10)), ("1m", Some(1 << 20)), ("0", None), ("x", None)] {
+            let expected = LocationPolicy { proxy_buffer_size: bytes, ..LocationPolicy::default() };
+            let said = location(&[("proxy-buffer-size", text)]);
+            assert_eq!(said, (expected, usize::from(bytes.is_none())), "{text}");
         }
     }
 

@@ -32,6 +32,11 @@ impl Limits {
     /// What backends may send by default: only the whole head is bounded, a single field may fill it.
     pub const RESPONSE: Self =
         Self { start_line: 64 << 10, field_line: 64 << 10, head: 64 << 10, fields: MAX_FIELDS };
+
+    /// What a backend may send whose head may have so many bytes.
+    pub fn response(head: usize) -> Self {
+        Self { start_line: head, field_line: head, head, ..Self::RESPONSE }
+    }
 }
 
 /// Why a message head cannot be taken.

@@ -106,7 +106,11 @@ mod tests {
         let Timeouts { client_body, connect, send, read, tries } = timeouts;
         assert_eq!(client_body, second(60), "client-body-timeout");
         assert_eq!((connect, send, read, tries), (second(5), second(60), second(60), 3), "proxy-*-timeout");
-        assert_eq!(sizes, Sizes { body: 1_048_576, buffer: 16_384, buffering: true }, "proxy-body-size");
+        assert_eq!(
+            sizes,
+            Sizes { body: 1_048_576, buffer: 16_384, buffering: true, head: 4096 },
+            "proxy-body-size"
+        );
         assert_eq!((idle_upstreams, upstream_idle), (1_250, second(60)), "upstream-keepalive-*");
         assert_eq!((linger, discard, discard_pause), (second(1), second(30), second(5)), "lingering_*");
         assert_eq!(Limits::of_connections(8).idle_upstreams, 320, "upstream-keepalive-connections");

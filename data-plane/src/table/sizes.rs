@@ -10,12 +10,14 @@ pub struct Sizes {
     /// Whether it is read to its end before it is sent on, so that it has a length and can be sent again
     /// (proxy-request-buffering).
     pub buffering: bool,
+    /// Bytes of the head of its answer (proxy-buffer-size).
+    pub head: usize,
 }
 
 /// ingress-nginx' own, but for the memory: as much as is read at once.
 impl Default for Sizes {
     fn default() -> Self {
-        Self { body: 1 << 20, buffer: 16 * 1024, buffering: true }
+        Self { body: 1 << 20, buffer: 16 * 1024, buffering: true, head: 4 * 1024 }
     }
 }
 

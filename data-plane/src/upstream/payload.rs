@@ -349,7 +349,7 @@ mod tests {
             [(7, true, true), (8, true, false), (0, true, false), (7, false, true)]
         {
             let mut script = Script::new(&[b"abcd", b"efgh"], None);
-            let sizes = Sizes { body, buffer: 5, buffering };
+            let sizes = Sizes { body, buffer: 5, buffering, ..Sizes::default() };
             let outcome = match prepare(&mut script, Framing::Chunked, sizes).await {
                 Ok((mut payload, _)) => {
                     let mut cx = Context::from_waker(std::task::Waker::noop());

@@ -34,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) upgrade: Option<&'a [u8]>,
     /// How long it waits.
     pub(crate) timeouts: Timeouts,
+    /// Bytes that the head of its answer may have.
+    pub(crate) answer_head: usize,
 }
 
 /// An answer's head.
@@ -67,7 +69,7 @@ pub(crate) async fn send<B: RequestBody>(
     payload: &mut Payload<'_, B>,
 ) -> Result<Answered, Failed> {
     let mut sending = Sending::new(request);
-    let mut answer = Answer::default();
+    let mut answer = Answer::new(request.answer_head);
     timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
         if let Err(error) = sending.poll(local, timer, link, payload, cx) {
@@ -243,13 +245,12 @@ struct Answer {
     begun: bool,
 }
 
-impl Default for Answer {
-    fn default() -> Self {
-        Self { reader: ResponseReader::new(HeadLimits::RESPONSE), interim: 0, begun: false }
-    }
-}
-
 impl Answer {
+    /// Of which the head may have so many bytes.
+    fn new(most: usize) -> Self {
+        Self { reader: ResponseReader::new(HeadLimits::response(most)), interim: 0, begun: false }
+    }
+
     /// Reads until the head of the final answer is whole.
     fn poll(
         &mut self,

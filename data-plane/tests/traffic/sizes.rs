@@ -120,3 +120,31 @@ fn a_body_that_stays_away_has_the_said_time_however_it_is_sent_on() {
     assert_eq!(proxy.stop(Duration::ZERO, PATIENCE).matches(" HTTP/1.1\" 408 0 ").count(), 2);
     assert!(origin.seen().is_empty());
 }
+
+/// An answer of which the head has so many bytes.
+fn headed(bytes: usize) -> Origin {
+    Origin::new(move |_| {
+        let bare = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: \r\n\r\n";
+        let filler = "x".repeat(bytes - bare.len());
+        (format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: {filler}\r\n\r\nok").into(), true)
+    })
+}
+
+#[test]
+fn the_head_of_an_answer_fits_the_said_buffer_or_is_502() {
+    let buffer = |bytes| LocationPolicy { proxy_buffer_size: Some(bytes), ..LocationPolicy::default() };
+    let paths =
+        [("/usual", LocationPolicy::default()), ("/large", buffer(128 << 10)), ("/any", buffer(u64::MAX))];
+    for (bytes, statuses) in [
+        (4096, [200, 200, 200]),
+        (4097, [502, 200, 200]),
+        (128 << 10, [502, 200, 200]),
+        ((128 << 10) + 1, [502, 502, 200]),
+        ((256 << 10) + 1, [502, 502, 502]),
+    ] {
+        let origin = headed(bytes);
+        let proxy = proxy(&origin, &paths);
+        let got = paths.clone().map(|(path, _)| Client::new(proxy.http).get(path).status);
+        assert_eq!(got, statuses, "{bytes}");
+    }
+}

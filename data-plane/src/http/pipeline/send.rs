@@ -85,6 +85,7 @@ async fn attempt<B: RequestBody>(
         to_head: head.method == Method::Head,
         upgrade: head.upgrade.as_deref(),
         timeouts,
+        answer_head: sizes.head,
     };
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.

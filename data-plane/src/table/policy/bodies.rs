@@ -1,8 +1,11 @@
-//! Sizes of requests (ingress-nginx behaviour, annotations.md 5.5).
+//! Sizes of requests and of the heads of their answers (ingress-nginx behaviour, annotations.md 5.5).
 
 use shared::policy::LocationPolicy;
 
 use crate::table::Sizes;
+
+/// No head is longer, whoever says that it may be: it stands in memory that nobody has set apart for it.
+const LARGEST: usize = 256 * 1024;
 
 /// The sizes that a location or the fleet says; the rest is the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -10,6 +13,7 @@ pub struct Bodies {
     most: Option<u64>,
     buffer: Option<usize>,
     buffering: Option<bool>,
+    head: Option<usize>,
 }
 
 impl Bodies {
@@ -18,6 +22,7 @@ impl Bodies {
             most: said.proxy_body_size,
             buffer: said.client_body_buffer_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
             buffering: said.proxy_request_buffering,
+            head: said.proxy_buffer_size.map(|size| usize::try_from(size).unwrap_or(LARGEST).min(LARGEST)),
         }
     }
 
@@ -27,6 +32,7 @@ impl Bodies {
             body: self.most.unwrap_or(worker.body),
             buffer: self.buffer.unwrap_or(worker.buffer),
             buffering: self.buffering.unwrap_or(worker.buffering),
+            head: self.head.unwrap_or(worker.head),
         }
     }
 }
@@ -37,13 +43,17 @@ mod tests {
 
     #[test]
     fn each_size_is_laid_over_its_own() {
-        let worker = Sizes { body: 1, buffer: 2, buffering: true };
+        let worker = Sizes { body: 1, buffer: 2, buffering: true, head: 3 };
         let over = |said: LocationPolicy| Bodies::compile(&said).over(worker);
         assert_eq!(over(LocationPolicy::default()), worker);
         let said = LocationPolicy { proxy_body_size: Some(0), ..LocationPolicy::default() };
         assert_eq!(over(said), Sizes { body: 0, ..worker });
         let said = LocationPolicy { client_body_buffer_size: Some(9), ..LocationPolicy::default() };
         assert_eq!(over(said), Sizes { buffer: 9, ..worker });
+        for (bytes, head) in [(9, 9), (u64::MAX, LARGEST)] {
+            let said = LocationPolicy { proxy_buffer_size: Some(bytes), ..LocationPolicy::default() };
+            assert_eq!(over(said), Sizes { head, ..worker });
+        }
         let said = LocationPolicy { proxy_request_buffering: Some(false), ..LocationPolicy::default() };
         assert_eq!(over(said), Sizes { buffering: false, ..worker });
     }
