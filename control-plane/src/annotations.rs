@@ -42,7 +42,7 @@ pub(crate) mod waf;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::ObjectName;
-use shared::policy::{BackendPolicy, LocationPolicy};
+use shared::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use shared::resource::Denial;
 
 use self::draft::Draft;
@@ -87,6 +87,8 @@ pub struct Serving {
     pub is_canary: bool,
     /// Of its paths.
     pub location: LocationPolicy,
+    /// Of its hosts, where nobody before it says as much.
+    pub host: HostPolicy,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
     /// Why all paths of its hosts answer 503, if they do.

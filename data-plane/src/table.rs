@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** a request sees one host table. Endpoints and certificates may be newer than it, never older.
 
+pub mod aliases;
 pub mod apply;
 pub mod canary;
 pub mod cell;
@@ -43,6 +44,7 @@ pub use sizes::Sizes;
 pub use sticky::Sticky;
 pub use timeouts::Timeouts;
 
+use aliases::Aliases;
 use directory::Directory;
 
 /// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
@@ -50,15 +52,33 @@ use directory::Directory;
 pub struct HostTable {
     generation: u64,
     hosts: Directory,
+    aliases: Aliases,
+    /// How many hosts the same name with or without `www.` leads to.
+    www: usize,
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
 }
 
 impl HostTable {
-    /// The entry of a request's host: exact, else the wildcard one label up, else the catch-all (ingress-nginx
-    /// behaviour, annotations.md 3.6). `name` is lower-case, without port and trailing dot.
+    /// The entry of a request's host: exact, an exact alias, a wildcard alias, a pattern of an alias or the wildcard one
+    /// label up, else the catch-all (ingress-nginx behaviour, annotations.md 3.6, 6.1). `name` is lower-case, without port
+    /// and trailing dot; one that [`Self::www`] knows is not asked for.
     pub fn host(&self, name: &str) -> Option<&Arc<HostEntry>> {
-        self.hosts.exact(name).or_else(|| self.wildcard_of(name)).or_else(|| self.catch_all())
+        let exact = self.hosts.exact(name);
+        let found = exact.or_else(|| self.alias_of(name)).or_else(|| self.pattern_of(name));
+        found.or_else(|| self.catch_all())
+    }
+
+    /// The host that requests for `name` are sent to: the same without `www.`, or with it. A host of this very name comes
+    /// first (ingress-nginx behaviour, annotations.md 6.4).
+    pub fn www(&self, name: &str) -> Option<&Arc<HostEntry>> {
+        if self.www == 0 || self.hosts.exact(name).is_some() {
+            return None;
+        }
+        let bare = name.strip_prefix("www.").and_then(|bare| self.hosts.exact(bare));
+        let longer = self.hosts.exact(&format!("www.{name}"));
+        let asking = [bare, longer].into_iter().flatten().filter(|host| host.has_www());
+        asking.min_by_key(|host| host.name())
     }
 
     /// The entry for requests of no other host.
@@ -73,7 +93,8 @@ impl HostTable {
     }
 
     /// The certificate for a server name (lower-case, without trailing dot), `None` where only the proxy's own is left:
-    /// the host's that has TLS, exact else wildcard, else the default one (ingress-nginx behaviour, balancing.md 8).
+    /// the host's that has TLS, exact else wildcard, else the default one (ingress-nginx behaviour, balancing.md 8). An
+    /// alias and a name that is redirected have their host's only where that covers them (annotations.md 6.1, 6.4).
     pub fn certificate(&self, name: Option<&str>) -> Option<Arc<Certified>> {
         name.and_then(|name| self.with_tls(name))
             .and_then(HostEntry::certificate)
@@ -107,8 +128,38 @@ impl HostTable {
 
     /// The host with TLS that a name belongs to; a host without TLS leaves the name to its wildcard.
     fn with_tls(&self, name: &str) -> Option<&HostEntry> {
-        let candidates = [self.hosts.exact(name), self.wildcard_of(name)];
-        candidates.into_iter().flatten().map(Arc::as_ref).find(|host| host.has_tls())
+        let exact = self.hosts.exact(name);
+        let other = || self.www(name).or_else(|| self.named(self.aliases.exact(name)?));
+        let below = || self.named(self.aliases.wildcard(parent_of(name)?)?);
+        let borrowed = |host: Option<&'_ Arc<HostEntry>>| {
+            let certificate = host.and_then(|host| host.certificate());
+            certificate.is_some_and(|certificate| certificate.covers(name))
+        };
+        let one = match exact {
+            Some(host) => Some(host).filter(|host| host.has_tls()),
+            None => other().filter(|host| borrowed(Some(host))),
+        };
+        let wildcard = self.wildcard_of(name);
+        let one = one.or_else(|| wildcard.filter(|host| host.has_tls()));
+        let one = one.or_else(|| below().filter(|host| wildcard.is_none() && borrowed(Some(host))));
+        one.map(Arc::as_ref)
+    }
+
+    /// The host of which a name is an alias, patterns aside.
+    fn alias_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
+        let is_host = |parent: &str| self.hosts.wildcard(parent).is_some();
+        self.named(self.aliases.exact(name).or_else(|| self.aliases.widest(name, is_host))?)
+    }
+
+    /// The host of the first pattern that a name fits. Wildcard hosts are patterns in the original.
+    fn pattern_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
+        let wildcard = self.wildcard_of(name);
+        let alias = self.aliases.pattern(name, wildcard.map(|host| host.name()));
+        alias.and_then(|host| self.named(host)).or(wildcard)
+    }
+
+    fn named(&self, host: &Arc<str>) -> Option<&Arc<HostEntry>> {
+        self.hosts.named(host)
     }
 
     fn wildcard_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
@@ -117,6 +168,11 @@ impl HostTable {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
         fits.then(|| self.hosts.wildcard(parent)).flatten()
     }
+}
+
+/// What a name stands directly below.
+fn parent_of(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, parent)| parent)
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ mod http2;
 mod limits;
 #[path = "traffic/log.rs"]
 mod log;
+#[path = "traffic/names.rs"]
+mod names;
 #[path = "traffic/retries.rs"]
 mod retries;
 #[path = "traffic/rewrites.rs"]

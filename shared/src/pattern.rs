@@ -18,6 +18,8 @@ use thiserror::Error;
 pub const LENGTH: usize = 4096;
 /// Largest compiled pattern, in bytes. Usual ones take a few thousand.
 const SIZE: usize = 1 << 20;
+/// Likewise, of the name of a host.
+const HOST_SIZE: usize = 64 << 10;
 /// Steps that a backtracking match may take: a few milliseconds.
 const STEPS: usize = 100_000;
 /// Groups that a template can name: `$1` to `$9`, and the whole.
@@ -85,6 +87,26 @@ impl Pattern {
     /// What is wrong with it.
     pub fn anywhere(text: &str) -> Result<Self, PatternError> {
         Self::new(text, false)
+    }
+
+    /// A name of hosts, in lower case: found anywhere. It is asked about any name that comes, so it is small, and matched
+    /// in linear time.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn host(text: &str) -> Result<Self, PatternError> {
+        if text.len() > LENGTH {
+            return Err(PatternError::Long { length: text.len() });
+        }
+        let linear = RegexBuilder::new(&escaped(text))
+            .unicode(false)
+            .case_insensitive(true)
+            .size_limit(HOST_SIZE)
+            .build();
+        match linear {
+            Ok(linear) => Ok(Self { engine: Engine::Linear(linear) }),
+            Err(refused) => Err(PatternError::Invalid { reason: reason(&refused) }),
+        }
     }
 
     fn new(text: &str, any_case: bool) -> Result<Self, PatternError> {

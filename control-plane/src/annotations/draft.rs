@@ -8,8 +8,8 @@ use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
 use super::{
-    BackendPolicy, Fault, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Said, Serving, Severity, bounded,
-    field, shown, value,
+    BackendPolicy, Fault, HostPolicy, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Said, Serving, Severity,
+    bounded, field, shown, value,
 };
 use crate::reference::{Reference, Use};
 
@@ -17,6 +17,8 @@ use crate::reference::{Reference, Use};
 pub struct Draft<'a> {
     /// What is asked of the paths.
     pub location: LocationPolicy,
+    /// What is asked of the hosts.
+    pub host: HostPolicy,
     /// What is asked of the backends.
     pub backend: BackendPolicy,
     refs: BTreeMap<Reference, String>,
@@ -36,6 +38,7 @@ impl<'a> Draft<'a> {
     pub(super) fn new(object: &'a ObjectName, said: &'a [Said<'a>]) -> Self {
         Self {
             location: LocationPolicy::default(),
+            host: HostPolicy::default(),
             backend: BackendPolicy::default(),
             refs: BTreeMap::new(),
             object,
@@ -159,7 +162,7 @@ impl<'a> Draft<'a> {
 
     /// All of it. What is different where paths are served is not said where they are not.
     pub(super) fn finish(self) -> Parsed {
-        let Self { location, backend, refs, denied, hosts_denied, mut faults, differences, .. } = self;
+        let Self { location, host, backend, refs, denied, hosts_denied, mut faults, differences, .. } = self;
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {
             let is_told = is_served && !without.is_empty();
@@ -168,7 +171,7 @@ impl<'a> Draft<'a> {
             faults.push(Fault::new(Severity::Unsupported, field, reason));
         }
         let is_canary = backend.canary.is_some();
-        let serving = Serving { is_canary, location, denied, hosts_denied };
+        let serving = Serving { is_canary, location, host, denied, hosts_denied };
         Parsed { serving, backend, refs, faults: bounded(faults, MOST_FAULTS) }
     }
 }

@@ -89,10 +89,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "from-to-www-redirect",
         scope: Scope::Host,
-        value: &Of(
-            BOOL,
-            Act::Differs { unless: |it| !*it, without: "the host with or without www. is not known" },
-        ),
+        value: &Of(BOOL, Act::Sets(|to, it| to.host.www = Some(it))),
         bad: Bad::Reject,
         default: "false",
         doc: "The same host with or without `www.` is redirected to this one",

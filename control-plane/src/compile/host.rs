@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HeaderList, HostPolicy, LocationPolicy};
+use shared::policy::{HeaderList, HostPolicy, LocationPolicy, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, Path, Route, Tls};
 
 use self::locations::Locations;
@@ -68,7 +68,11 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.host = Some(Host {
             tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
             denied: denial::of(host, &mains, &mut outcome),
-            policy: HostPolicy { regex: has_patterns(host, &mains, &locations).then_some(true) },
+            policy: HostPolicy {
+                regex: has_patterns(host, &mains, &locations).then_some(true),
+                aliases: aliases(host, &mains),
+                www: has_www(host, &mains, &locations).then_some(true),
+            },
         });
         outcome.routes = routes(host, &mains, &locations);
     }
@@ -107,6 +111,22 @@ fn tls(host: &HostName, mains: &[&Claim]) -> (Option<Vec<ObjectName>>, Option<Ob
         }
     }
     (Some(secrets), Some(claim.name.clone()))
+}
+
+/// More names of a host: those of the first Ingress that says any, without the host's own (annotations.md 2.4).
+fn aliases(host: &HostName, mains: &[&Claim]) -> Option<TextList> {
+    let mut lists = mains.iter().filter_map(|claim| claim.parsed.serving.host.aliases.as_ref());
+    let said = lists.find(|list| !list.values.is_empty())?;
+    let others: BTreeSet<_> = said.values.iter().filter(|alias| **alias != *host.as_str()).cloned().collect();
+    (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })
+}
+
+/// Whether the same name with or without `www.` leads here: any Ingress that has a location says so (annotations.md 2.4).
+/// Patterns have no such name.
+fn has_www(host: &HostName, mains: &[&Claim], locations: &Locations) -> bool {
+    let is_asked = |owner: usize| mains[owner].parsed.serving.host.www == Some(true);
+    let is_name = host.as_str() != CATCH_ALL && host.wildcard_suffix().is_none();
+    is_name && locations.iter().any(|location| location.owner.is_some_and(is_asked))
 }
 
 /// Whether all paths of a host are regular expressions: one location that is one is enough (annotations.md 3.4).

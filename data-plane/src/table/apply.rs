@@ -28,9 +28,10 @@ use shared::resource::Resource;
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 
+use super::aliases::Aliases;
 use super::directory::Directory;
 use super::retire::Retired;
-use super::{HostTable, Policy, Tables};
+use super::{HostEntry, HostTable, Policy, Tables};
 use build::Built;
 use candidate::Change;
 use cells::Cells;
@@ -79,6 +80,8 @@ enum Leave {
 pub struct Writer {
     tables: Arc<Tables>,
     hosts: Directory,
+    aliases: Aliases,
+    www: usize,
     generation: u64,
     retired: Retired,
     config: Config,
@@ -105,6 +108,8 @@ impl Writer {
         Self {
             tables: Tables::new(),
             hosts: Directory::default(),
+            aliases: Aliases::default(),
+            www: 0,
             generation: 0,
             retired: Retired::default(),
             config: Config::default(),
@@ -306,6 +311,8 @@ impl Writer {
             let table = HostTable {
                 generation: self.generation,
                 hosts: self.hosts.clone(),
+                aliases: self.aliases.clone(),
+                www: self.www,
                 default_certificate: self.secrets.default_cell(),
                 policy: self.fleet_policy(),
             };
@@ -332,6 +339,7 @@ impl Writer {
             &mut self.materials,
             &mut self.policies,
         );
+        let before = self.hosts.named(name).cloned();
         let uses = match built {
             Some(Built { entry, uses }) => {
                 self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
@@ -343,7 +351,20 @@ impl Writer {
                 BTreeSet::new()
             }
         };
+        self.rename(name, before.as_deref());
         self.cells.release(self.config.set_uses(name, uses));
+    }
+
+    /// A host that was compiled may have other names than before.
+    fn rename(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
+        let now = self.hosts.named(name).map(Arc::as_ref);
+        let counts = |host: Option<&HostEntry>| usize::from(host.is_some_and(HostEntry::has_www));
+        self.www = self.www + counts(now) - counts(before);
+        let names = |host: Option<&'_ HostEntry>| host.and_then(HostEntry::names).cloned();
+        let (before, now) = (names(before), names(now));
+        if before.is_some() || now.is_some() {
+            self.aliases.replace(name, &before.unwrap_or_default(), &now.unwrap_or_default());
+        }
     }
 }
 

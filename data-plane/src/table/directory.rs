@@ -45,6 +45,11 @@ impl Directory {
         self.find(Name { wildcard: true, text: parent })
     }
 
+    /// The host whose resource has this name, `*.` for a wildcard.
+    pub fn named(&self, name: &str) -> Option<&Arc<HostEntry>> {
+        self.find(Name::of(name))
+    }
+
     /// Puts a host in, in place of the one with its name.
     pub fn insert(&mut self, entry: Arc<HostEntry>) {
         let name = Name::of(entry.name());

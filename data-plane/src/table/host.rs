@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::pattern::Exhausted;
 use shared::resource::PathType;
 
+use super::aliases::Names;
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
@@ -26,6 +27,10 @@ pub struct HostEntry {
     patterns: Option<Patterns>,
     /// Where requests for "/" are sent, before a location is looked for.
     app_root: Option<Box<str>>,
+    /// Its aliases.
+    names: Option<Box<Names>>,
+    /// The same name with or without `www.` is redirected here.
+    www: bool,
 }
 
 impl HostEntry {
@@ -37,7 +42,7 @@ impl HostEntry {
     ) -> Self {
         let router = Router::new(paths);
         let app_root = app_root(router.declared());
-        Self { name, certificates, router, patterns: None, app_root }
+        Self { name, certificates, router, patterns: None, app_root, names: None, www: false }
     }
 
     /// In regex mode: its paths are regular expressions (annotations.md 3.4).
@@ -58,6 +63,22 @@ impl HostEntry {
             .collect();
         self.patterns = Some(Patterns::new(&patterns));
         self
+    }
+
+    /// With these aliases, and the redirect from the same name with or without `www.`.
+    pub fn with_names(mut self, names: Option<Names>, www: bool) -> Self {
+        (self.names, self.www) = (names.map(Box::new), www);
+        self
+    }
+
+    /// Its aliases, if it has any.
+    pub fn names(&self) -> Option<&Names> {
+        self.names.as_deref()
+    }
+
+    /// Whether the same name with or without `www.` is redirected here.
+    pub fn has_www(&self) -> bool {
+        self.www
     }
 
     /// Without paths and TLS.

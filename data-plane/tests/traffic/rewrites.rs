@@ -11,7 +11,7 @@ fn rewriting(target: &str) -> LocationPolicy {
 
 /// A host in regex mode with an Ingress for each path.
 fn regex_host(proxy: &mut Proxy, paths: &[(&str, PathType, &str, LocationPolicy)]) {
-    let host = Host { policy: HostPolicy { regex: Some(true) }, ..Host::default() };
+    let host = Host { policy: HostPolicy { regex: Some(true), ..HostPolicy::default() }, ..Host::default() };
     proxy.config(vec![("a.test", Resource::Host(host))]);
     for (place, (path, kind, service, policy)) in paths.iter().enumerate() {
         let route =

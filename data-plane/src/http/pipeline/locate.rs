@@ -11,7 +11,7 @@ use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
 use crate::table::policy::forwarding::Names;
-use crate::table::{Action, HostEntry, HostTable, Match, PathEntry};
+use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
 const HEALTH: &[u8] = b"/healthz";
@@ -25,6 +25,8 @@ enum Found {
         target: Option<Vec<u8>>,
         has_tls: bool,
     },
+    /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
+    Www(Arc<HostEntry>, Arc<Policy>),
     /// Requests for "/" of the host are sent to this path.
     AppRoot(Box<str>),
     /// A location whose path has a slash more: this is its URL.
@@ -89,6 +91,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             *exchange.location = Some(entry);
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
+        Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
         Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
         Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
         Found::DefaultBackend { silent } => {
@@ -117,6 +120,13 @@ fn find(
     normal: &Normalised<'_>,
 ) -> Found {
     let name = head.host.name();
+    if let Some(host) = table.www(name) {
+        let policy = match host.route(&normal.path) {
+            Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
+            Match::None | Match::Unknown => Arc::default(),
+        };
+        return Found::Www(Arc::clone(host), policy);
+    }
     // The catch-all stands in the table.
     let Some(host) = table.host(name) else {
         return Found::NoTable;

@@ -55,6 +55,20 @@ pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
     Reply::redirect(&exchange.call.server.local, 302, url)
 }
 
+/// The answer to a request for the name of a host with or without `www.`: the scheme, always the port, and the target as it
+/// came, of which one slash at the very end is cut (annotations.md 6.4).
+pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -> Reply {
+    let mut url = exchange.scheme().to_vec();
+    url.extend_from_slice(b"://");
+    url.extend_from_slice(host.as_bytes());
+    url.push(b':');
+    url.extend_from_slice(&exchange.port());
+    let target = exchange.head.target();
+    let cut = target.strip_suffix(b"/").filter(|_| !redirect.preserves_slash);
+    url.extend_from_slice(cut.unwrap_or(target));
+    Reply::redirect(&exchange.call.server.local, redirect.to_tls, url)
+}
+
 /// `Location` of the redirect to TLS (ingress-nginx behaviour, annotations.md 6.3): the host without its port, and the
 /// target as it came, of which one slash at the very end is cut, be it the query's.
 fn https(redirect: &Redirect, host: &Host, target: &[u8]) -> Vec<u8> {

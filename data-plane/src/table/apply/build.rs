@@ -12,6 +12,7 @@ use super::policies::{Policies, effective};
 use super::refusal::{name_of, parts, route_parts};
 use super::secrets::Secrets;
 use crate::table::CompiledCanary;
+use crate::table::aliases::Names;
 use crate::table::cell::BackendCell;
 use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathEntry, Upstream};
 use crate::table::paths::Declared;
@@ -53,6 +54,11 @@ impl Config {
         }
         let uses = builder.uses;
         let entry = HostEntry::new(Arc::clone(name), certificates, paths);
+        let policy = host.map(|host| &host.policy);
+        // One that does not compile was refused when it came.
+        let said = policy.and_then(|policy| policy.aliases.as_ref());
+        let names = said.and_then(|said| Names::compile(&said.values).ok());
+        let entry = entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)));
         let is_regex = host.is_some_and(|host| host.policy.regex == Some(true));
         Some(Built { entry: if is_regex { entry.with_patterns() } else { entry }, uses })
     }

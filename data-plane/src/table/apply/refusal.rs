@@ -9,6 +9,7 @@ use shared::resource::{Resource, SETTINGS_KEY};
 use shared::schema;
 use shared::version::Version;
 
+use crate::table::aliases::Names;
 use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
 
@@ -67,6 +68,12 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
         refused(code, error.to_string())
     })?;
     let policy = match &resource {
+        Resource::Host(host) => {
+            let names = host.policy.aliases.as_ref().map(|said| Names::compile(&said.values)).transpose();
+            return names
+                .map(|_| resource)
+                .map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")));
+        }
         Resource::Settings(settings) => Policy::compile(&settings.defaults),
         Resource::Route(route) => Policy::compile(&route.policy),
         Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),

@@ -1,0 +1,218 @@
+//! More names of hosts: server-alias, found in nginx' order (ingress-nginx behaviour, annotations.md 3.6, 6.1).
+//!
+//! Persistent: a clone is a few reference counts, and a host's aliases cost what they are. An alias leads to the name of
+//! its host, so that a host is compiled again without touching them.
+//!
+//! **Invariant:** of the hosts that claim one alias the smallest name has it, whatever came first.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::{HashMap, OrdMap, OrdSet};
+use shared::pattern::Pattern;
+
+/// The longest name of a host (RFC 1035 section 2.3.4). Longer ones are nobody's alias: a search takes a look for each
+/// label.
+const LONGEST: usize = 253;
+
+/// The aliases of one host.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Names, `*.x` and `x.*`.
+    plain: BTreeSet<Arc<str>>,
+    patterns: Arc<[Pattern]>,
+    /// The texts of those.
+    texts: Vec<String>,
+}
+
+impl Names {
+    /// Out of a host's policy.
+    ///
+    /// # Errors
+    /// A pattern that is none.
+    pub fn compile(said: &[String]) -> Result<Self, String> {
+        let (patterns, plain): (Vec<_>, Vec<_>) = said.iter().partition(|alias| alias.starts_with('~'));
+        let texts: Vec<String> = patterns.into_iter().cloned().collect();
+        let compiled =
+            texts.iter().map(|text| Pattern::host(&text[1..]).map_err(|e| format!("{text:?}: {e}")));
+        Ok(Self {
+            plain: plain.into_iter().map(|alias| alias.as_str().into()).collect(),
+            patterns: compiled.collect::<Result<_, _>>()?,
+            texts,
+        })
+    }
+}
+
+/// The aliases of all hosts.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases {
+    /// Who claims `a.test`.
+    exact: HashMap<Arc<str>, Claims>,
+    /// Who claims `*.x`, by `x`.
+    below: HashMap<Arc<str>, Claims>,
+    /// Who claims `x.*`, by `x`.
+    above: HashMap<Arc<str>, Claims>,
+    /// By host.
+    patterns: OrdMap<Arc<str>, Arc<[Pattern]>>,
+}
+
+/// Hosts by name.
+type Claims = OrdSet<Arc<str>>;
+
+impl Aliases {
+    /// A host has these aliases from now on, in place of those before.
+    pub fn replace(&mut self, host: &Arc<str>, before: &Names, now: &Names) {
+        for alias in before.plain.difference(&now.plain) {
+            let (map, text) = self.of_kind(alias);
+            if let Some(claims) = map.get_mut(text) {
+                claims.remove(host);
+                if claims.is_empty() {
+                    map.remove(text);
+                }
+            }
+        }
+        for alias in now.plain.difference(&before.plain) {
+            let (map, text) = self.of_kind(alias);
+            map.entry(text.into()).or_default().insert(Arc::clone(host));
+        }
+        if now.texts.is_empty() {
+            self.patterns.remove(host);
+        } else if now.texts != before.texts {
+            self.patterns.insert(Arc::clone(host), Arc::clone(&now.patterns));
+        }
+    }
+
+    /// The host that has exactly this alias.
+    pub fn exact(&self, name: &str) -> Option<&Arc<str>> {
+        first(&self.exact, name)
+    }
+
+    /// The host that has `*.parent`.
+    pub fn wildcard(&self, parent: &str) -> Option<&Arc<str>> {
+        first(&self.below, parent)
+    }
+
+    /// The host of the longest `*.x`, else of the longest `x.*`, that the name fits. A wildcard of which `is_host` knows
+    /// better is no alias (annotations.md 6.1); it is asked for the `x` of `*.x`.
+    pub fn widest(&self, name: &str, is_host: impl Fn(&str) -> bool) -> Option<&Arc<str>> {
+        if name.len() > LONGEST {
+            return None;
+        }
+        let parents = ends(name, |name| name.split_once('.').map(|(_, parent)| parent));
+        let heads = ends(name, |name| name.rsplit_once('.').map(|(head, _)| head));
+        let below = || {
+            parents
+                .filter(|_| !self.below.is_empty())
+                .find_map(|parent| self.wildcard(parent).filter(|_| !is_host(parent)))
+        };
+        let above = || heads.filter(|_| !self.above.is_empty()).find_map(|head| first(&self.above, head));
+        below().or_else(above)
+    }
+
+    /// The host of the first pattern that the name fits, among hosts before `end`. In the order of hosts, as nginx' file
+    /// has them; wildcard hosts are patterns there, too.
+    pub fn pattern(&self, name: &str, end: Option<&str>) -> Option<&Arc<str>> {
+        if name.len() > LONGEST {
+            return None;
+        }
+        let hosts = self.patterns.iter().take_while(|(host, _)| end.is_none_or(|end| ***host < *end));
+        // One that takes too long fits nothing: it is linear, so none does.
+        let fits = |pattern: &Pattern| pattern.is_match(name.as_bytes()).unwrap_or(false);
+        let mut found = hosts.filter(|(_, patterns)| patterns.iter().any(fits));
+        found.next().map(|(host, _)| host)
+    }
+
+    fn of_kind<'a>(&mut self, alias: &'a str) -> (&mut HashMap<Arc<str>, Claims>, &'a str) {
+        match (alias.strip_prefix("*."), alias.strip_suffix(".*")) {
+            (Some(parent), _) => (&mut self.below, parent),
+            (_, Some(head)) => (&mut self.above, head),
+            _ => (&mut self.exact, alias),
+        }
+    }
+}
+
+fn first<'a>(map: &'a HashMap<Arc<str>, Claims>, text: &str) -> Option<&'a Arc<str>> {
+    map.get(text)?.get_min()
+}
+
+/// What is left of a name, a label less each time.
+fn ends<'a>(name: &'a str, less: impl Fn(&'a str) -> Option<&'a str>) -> impl Iterator<Item = &'a str> {
+    std::iter::successors(less(name), move |rest| less(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(said: &[&str]) -> Names {
+        Names::compile(&said.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn aliases(hosts: &[(&str, &[&str])]) -> Aliases {
+        let mut aliases = Aliases::default();
+        for (host, said) in hosts {
+            aliases.replace(&(*host).into(), &Names::default(), &names(said));
+        }
+        aliases
+    }
+
+    #[test]
+    fn the_longest_wildcard_comes_first_and_the_leading_one() {
+        let aliases = aliases(&[
+            ("one", &["*.test", "www.*"]),
+            ("two", &["*.a.test", "www.b.*"]),
+            ("three", &["*.b.example"]),
+        ]);
+        let widest = |name| aliases.widest(name, |_| false).map(|host| &**host);
+        for (name, host) in [
+            ("x.test", Some("one")),
+            ("y.x.test", Some("one")),
+            ("x.a.test", Some("two")),
+            ("y.x.a.test", Some("two")),
+            ("test", None),
+            ("www.example", Some("one")),
+            ("www.b.example", Some("three")),
+            ("www.b.co.uk", Some("two")),
+            ("www", None),
+        ] {
+            assert_eq!(widest(name), host, "{name}");
+        }
+        let known = aliases.widest("x.a.test", |parent| parent == "a.test");
+        assert_eq!(known.map(|host| &**host), Some("one"), "*.a.test is a host's own name");
+        assert_eq!(widest(&format!("{}test", "a.".repeat(150))), None);
+    }
+
+    #[test]
+    fn the_smallest_host_has_what_several_claim() {
+        for order in [["b.test", "a.test"], ["a.test", "b.test"]] {
+            let said: &[&str] = &["x.test", "*.x.test", "~^y"];
+            let mut aliases = aliases(&order.map(|host| (host, said)));
+            let all = |aliases: &Aliases| {
+                let found = [
+                    aliases.exact("x.test"),
+                    aliases.widest("z.x.test", |_| false),
+                    aliases.pattern("y.test", None),
+                ];
+                found.map(|host| host.map_or("", |host| &**host).to_owned())
+            };
+            assert_eq!(all(&aliases), ["a.test"; 3]);
+            let before = aliases.clone();
+            aliases.replace(&"a.test".into(), &names(said), &Names::default());
+            assert_eq!(all(&aliases), ["b.test"; 3]);
+            aliases.replace(&"b.test".into(), &names(said), &Names::default());
+            assert_eq!(all(&aliases), [""; 3]);
+            assert_eq!(all(&before), ["a.test"; 3], "a clone sees nothing of what comes after it");
+        }
+    }
+
+    #[test]
+    fn patterns_are_searched_for_in_the_order_of_hosts() {
+        let aliases = aliases(&[("b.test", &["~^x[0-9]+"]), ("c.test", &["~^X1", "~test$"])]);
+        let found = |name, end| aliases.pattern(name, end).map(|host| &**host);
+        assert_eq!(found("x1.test", None), Some("b.test"));
+        assert_eq!(found("x1.test", Some("b.test")), None);
+        assert_eq!(found("y.test", None), Some("c.test"));
+        assert_eq!(found("y.test", Some("c.test")), None);
+        assert_eq!(found("y.example", None), None);
+    }
+}
