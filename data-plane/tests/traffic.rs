@@ -16,6 +16,8 @@ mod bodies;
 mod connections;
 #[path = "traffic/cors.rs"]
 mod cors;
+#[path = "traffic/errors.rs"]
+mod errors;
 #[path = "traffic/grpc.rs"]
 mod grpc;
 #[path = "traffic/harness.rs"]

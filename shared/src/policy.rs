@@ -6,7 +6,7 @@
 
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader, Header,
-    HeaderList, HostPolicy, LocationPolicy, SameSite, TextList,
+    HeaderList, HostPolicy, LocationPolicy, SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -1,16 +1,40 @@
 //! Pages for errors (annotations.md 6.14).
 
+use shared::policy::StatusList;
+
 use super::row::{Act, Bad, Of, Row};
 use super::value::{self, BOOL, Grammar};
+use super::{Severity, shown};
+use crate::compile::backend::FIRST_PORT;
 
 /// `custom-http-errors`.
 pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
     name: "custom-http-errors",
     value: &Of(
         STATUSES,
-        Act::Differs { unless: |_| false, without: "the backend's own answers are passed on" },
+        Act::Sets(|to, values| to.location.custom_http_errors = Some(StatusList { values })),
     ),
     bad: Bad::Reject,
+    doc: "Statuses for which the default backend answers",
+    ..Row::NEW
+};
+
+/// `custom-http-errors`, the key: what is no status of an error or a redirect is left out (configmap.md 1.4).
+pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
+    name: "custom-http-errors",
+    value: &Of(
+        ANY_STATUSES,
+        Act::Sets(|to, (values, left_out)| {
+            for item in left_out {
+                let item = shown(&item);
+                to.fault(
+                    Severity::Warning,
+                    format!("expected a status from 300 to 599, got {item}: left out"),
+                );
+            }
+            to.location.custom_http_errors = Some(StatusList { values });
+        }),
+    ),
     doc: "Statuses for which the default backend answers",
     ..Row::NEW
 };
@@ -18,8 +42,7 @@ pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
 /// `disable-proxy-intercept-errors`.
 pub(crate) static DISABLE_PROXY_INTERCEPT_ERRORS: Row = Row {
     name: "disable-proxy-intercept-errors",
-    value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
-    needs: Some("custom-http-errors"),
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_proxy_intercept_errors = Some(it))),
     default: "false",
     doc: "Answers of the backend are passed on all the same",
     ..Row::NEW
@@ -31,7 +54,9 @@ pub(super) static ROWS: &[&Row] = &[
         name: "default-backend",
         value: &Of(
             SERVICE,
-            Act::Differs { unless: |_| false, without: "a Service without endpoints answers 503" },
+            Act::Sets(|to, it| {
+                to.location.default_backend = Some(format!("{}/{it}/{FIRST_PORT}", to.object.namespace));
+            }),
         ),
         bad: Bad::Reject,
         doc: "Service that answers where there is no endpoint, and for `custom-http-errors`",
@@ -40,7 +65,7 @@ pub(super) static ROWS: &[&Row] = &[
     &DISABLE_PROXY_INTERCEPT_ERRORS,
 ];
 
-const STATUSES: Grammar<Vec<u16>> = Grammar {
+const STATUSES: Grammar<Vec<u32>> = Grammar {
     words: "statuses from 400 to 599 with commas between them",
     read: |text| {
         let status = |item: &str| item.parse().ok().filter(|status| (400..600).contains(status));
@@ -48,6 +73,22 @@ const STATUSES: Grammar<Vec<u16>> = Grammar {
     },
     good: &["404, 503"],
     bad: &["404,foo", "399", "600"],
+};
+
+const ANY_STATUSES: Grammar<(Vec<u32>, Vec<String>)> = Grammar {
+    words: "statuses from 300 to 599 with commas between them",
+    read: |text| {
+        let (mut statuses, mut left_out) = (Vec::new(), Vec::new());
+        for item in value::list(text) {
+            match item.parse().ok().filter(|status| (300..600).contains(status)) {
+                Some(status) => statuses.push(status),
+                None => left_out.push(item.to_owned()),
+            }
+        }
+        Some((statuses, left_out))
+    },
+    good: &["404, 503"],
+    bad: &[],
 };
 
 /// A name of a Service (RFC 1035).

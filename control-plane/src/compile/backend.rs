@@ -7,6 +7,9 @@ use super::claim::BackendKey;
 use crate::objects::{IntOrString, Service, ServicePort};
 use crate::problem::{Fault, Severity};
 
+/// The port of a Service that is named without one: its first.
+pub const FIRST_PORT: &str = "default";
+
 /// What a Service has for a port that an Ingress writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Port {
@@ -39,7 +42,9 @@ pub fn port(service: Option<&Service>, wanted: &str) -> Port {
                 None => false,
             }
     };
-    match service.spec.ports.iter().filter(is_tcp).find(fits) {
+    let mut ports = service.spec.ports.iter().filter(is_tcp);
+    let found = ports.clone().find(fits).or_else(|| ports.next().filter(|_| wanted == FIRST_PORT));
+    match found {
         None => Port::NoPort,
         Some(port) => Port::Found(PortRule {
             name: port.name.clone(),

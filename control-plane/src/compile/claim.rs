@@ -10,7 +10,7 @@ use shared::policy::LocationPolicy;
 use shared::resource::{Denial, PathType};
 
 use super::referred::{self, AllReferred};
-use crate::annotations::Parsed;
+use crate::annotations::{Parsed, field};
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
 use crate::problem::{Fault, Severity};
 
@@ -95,6 +95,8 @@ pub struct Claim {
     pub hosts: BTreeMap<HostName, Vec<ClaimedPath>>,
     /// Where `spec.defaultBackend` leads.
     pub default_backend: Option<BackendKey>,
+    /// Where errors of its backends lead (annotations.md 6.14).
+    pub errors: Option<BackendKey>,
     /// Whether it has any rule.
     pub has_rules: bool,
     /// `spec.tls`.
@@ -155,6 +157,7 @@ impl Claim {
             age: Age::of(&ingress.metadata),
             hosts,
             default_backend,
+            errors: errors_backend(&parsed),
             has_rules: !spec.rules.is_empty(),
             tls: tls.collect(),
             parsed,
@@ -201,15 +204,28 @@ impl Claim {
     pub fn references(&self) -> impl Iterator<Item = (&BackendKey, String)> {
         let default = self.default_backend.iter().map(|key| (key, "spec.defaultBackend".to_owned()));
         let paths = self.hosts.values().flatten();
-        default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field()))))
+        let errors = self.errors.iter().map(|key| (key, field("default-backend")));
+        default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field())))).chain(errors)
     }
 
     /// Whether a host cannot tell it from `other`: both ask for the same there.
     pub fn is_same_for(&self, other: &Self, host: &HostName) -> bool {
-        let Self { name, age, hosts: _, default_backend, has_rules, tls, parsed, referred, faults: _ } = self;
+        let Self {
+            name,
+            age,
+            hosts: _,
+            default_backend,
+            errors,
+            has_rules,
+            tls,
+            parsed,
+            referred,
+            faults: _,
+        } = self;
         *name == other.name
             && *age == other.age
             && *default_backend == other.default_backend
+            && *errors == other.errors
             && *has_rules == other.has_rules
             && *tls == other.tls
             // As a whole: what a host is not compiled from stands elsewhere in it.
@@ -222,6 +238,13 @@ impl Claim {
     pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
         self.parsed.faults.iter().chain(&self.faults)
     }
+}
+
+/// The key that its policy names, taken apart.
+fn errors_backend(parsed: &Parsed) -> Option<BackendKey> {
+    let key = parsed.serving.location.default_backend.as_deref()?;
+    let (service, port) = key.rsplit_once('/')?;
+    Some(BackendKey { service: ObjectName::parse(service)?, port: port.into() })
 }
 
 fn no_service(field: String) -> Fault {

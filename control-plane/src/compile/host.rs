@@ -79,7 +79,9 @@ pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
     canaries::attach(host, &canaries, &locations, &mut outcome);
     let won = locations.iter().filter_map(|location| location.backend.clone());
     let attached = outcome.attachments.iter().map(|it| it.alternative.clone());
-    outcome.used = won.chain(attached).collect();
+    let serving = mains.iter().filter(|claim| outcome.routes.contains_key(&claim.name));
+    let errors = serving.filter_map(|claim| claim.errors.clone());
+    outcome.used = won.chain(attached).chain(errors).collect();
     outcome
 }
 

@@ -5,6 +5,7 @@ mod canaries;
 mod causes;
 mod classes;
 mod endpoints;
+mod errors;
 mod fixture;
 mod headers;
 mod holds;

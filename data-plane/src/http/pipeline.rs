@@ -26,6 +26,7 @@ mod affinity;
 mod basic;
 mod claims;
 mod cors;
+mod errors;
 mod exchange;
 mod forwarded;
 mod limit;
@@ -44,8 +45,8 @@ type Step<T = ()> = ControlFlow<Reply, T>;
 
 /// Answers a request.
 pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut B) -> Reply {
-    let reply = match isolated(phases(&mut exchange, body)).await {
-        Ok(ControlFlow::Break(reply) | ControlFlow::Continue(reply)) => reply,
+    let reply = match isolated(answer(&mut exchange, body)).await {
+        Ok(reply) => reply,
         // It ends this request. How far its body was read is not known, so its connection serves no other.
         Err(panic) => {
             let local = &exchange.call.server.local;
@@ -55,6 +56,11 @@ pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut
         }
     };
     respond::respond(&mut exchange, reply)
+}
+
+async fn answer<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Reply {
+    let (ControlFlow::Break(reply) | ControlFlow::Continue(reply)) = phases(exchange, body).await;
+    errors::replace(exchange, body, reply).await
 }
 
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {
@@ -73,6 +79,9 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     };
     // Not before: a canary is chosen by what the client sent.
     forwarded::forwarded(exchange);
+    if exchange.stands_in {
+        errors::tell(exchange, 503);
+    }
     ControlFlow::Continue(send::send(exchange, body, &cell).await)
 }
 

@@ -172,6 +172,8 @@ pub struct PathEntry {
     pub asks_nobody: bool,
     /// Whose passwords it asks for.
     pub users: Option<Arc<UsersCell>>,
+    /// Who answers for errors, and for a backend without endpoints.
+    pub errors: Option<Arc<Upstream>>,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,
     /// `namespace/name` of the Ingress that declared it.

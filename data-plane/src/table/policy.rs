@@ -10,6 +10,7 @@ pub mod answers;
 pub mod auth;
 pub mod bodies;
 pub mod cors;
+pub mod errors;
 pub mod forwarding;
 pub mod headers;
 pub mod limit;
@@ -28,6 +29,7 @@ use answers::Answers;
 use auth::Auth;
 use bodies::Bodies;
 use cors::Cors;
+use errors::Errors;
 use forwarding::Forwarding;
 use limit::Limits;
 use log::Logging;
@@ -67,6 +69,8 @@ pub struct Policy {
     pub forwarding: Forwarding,
     /// Headers of answers.
     pub answers: Answers,
+    /// Which answers another backend makes.
+    pub errors: Errors,
     /// Which requests are logged.
     pub log: Logging,
 }
@@ -101,6 +105,7 @@ impl Policy {
             cors: Cors::compile(said),
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,
+            errors: Errors::compile(said)?,
             log: Logging::compile(said),
         })
     }

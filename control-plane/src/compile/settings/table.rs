@@ -73,7 +73,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("client-header-buffer-size", Unsupported),
     ("client-header-timeout", Unsupported),
     ("compute-full-forwarded-for", Default(&forwarding::COMPUTE_FULL_FORWARDED_FOR)),
-    ("custom-http-errors", Default(&errors::CUSTOM_HTTP_ERRORS)),
+    ("custom-http-errors", Default(&errors::CUSTOM_HTTP_ERRORS_OF_ALL)),
     ("debug-connections", Nginx),
     ("default-type", Unsupported),
     ("denylist-source-range", Default(&access::DENYLIST_SOURCE_RANGE)),

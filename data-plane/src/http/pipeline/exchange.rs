@@ -37,6 +37,10 @@ pub(crate) struct Exchange<'a> {
     pub(super) tally: &'a mut Tally,
     /// Its place among the requests in progress, where those are limited.
     pub(super) permit: &'a mut Option<Permit>,
+    /// Whether backends' fields are put in.
+    pub(super) is_forwarded: bool,
+    /// Whether another backend answers than the location's, for an error.
+    pub(super) stands_in: bool,
     /// What is believed of it, where that is not what its connection says.
     pub(super) claims: Option<Box<Claims>>,
     /// The path in its normal form, where that is not the path as it came.
@@ -65,6 +69,8 @@ impl<'a> Exchange<'a> {
             location,
             tally,
             permit,
+            is_forwarded: false,
+            stands_in: false,
             claims: None,
             normal: None,
             target: None,

@@ -16,6 +16,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     let Some(location) = exchange.location.clone() else {
         return;
     };
+    exchange.is_forwarded = true;
     let forwarding = &location.policy.forwarding;
     // Filled in from what came.
     identify(exchange, forwarding.makes_id);
@@ -90,7 +91,7 @@ fn told(exchange: &Exchange<'_>, forwarding: &Forwarding) -> [(Known, Bytes); 11
 
 /// Host of the request to the backend: what its location says, else the host that is asked for.
 pub(super) fn host(exchange: &Exchange<'_>) -> Bytes {
-    let location = exchange.location.as_deref();
+    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
     let said = said.map(|template| filled(template, exchange));
     // A variable may stand for anything.

@@ -21,7 +21,13 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     };
     // First of all: without endpoints it is 503 also for those that the canary would take.
     if upstream.cell.endpoints().list.is_empty() {
-        return Break(Reply::page(local, 503));
+        // Who stands in for it is behind the same rules of access.
+        let errors = exchange.location.as_deref().and_then(|location| location.errors.as_ref());
+        let Some(errors) = errors.filter(|errors| !errors.cell.endpoints().list.is_empty()) else {
+            return Break(Reply::page(local, 503));
+        };
+        exchange.stands_in = true;
+        return Continue(Some(Arc::clone(&errors.cell)));
     }
     let head = &*exchange.head;
     let main = upstream.sticky.as_ref().map(|sticky| Session::of(sticky, head));

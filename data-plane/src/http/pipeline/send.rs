@@ -173,7 +173,7 @@ fn pick(
 }
 
 /// Whether a request is gRPC's, by its content type.
-fn is_grpc(head: &RequestHead) -> bool {
+pub(super) fn is_grpc(head: &RequestHead) -> bool {
     let kind = head.fields.get(Known::ContentType);
     kind.is_some_and(|kind| {
         kind.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
@@ -233,7 +233,9 @@ async fn link(
 
 /// What the location's endpoints are spoken to in.
 fn protocol(exchange: &Exchange<'_>) -> Protocol {
-    let spoken = exchange.location.as_deref().map(|location| location.policy.spoken).unwrap_or_default();
+    // Who answers for an error is always spoken to in plain (annotations.md 6.11).
+    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
+    let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
 

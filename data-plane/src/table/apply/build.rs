@@ -87,8 +87,9 @@ impl<'a> Builder<'a> {
         let object = key.rsplit_once('/').map_or(key, |(object, _)| object);
         let counts = policy.limits.is_some().then(|| self.policies.counted.of(object));
         for path in &route.paths {
-            let entry =
-                PathEntry { counts: counts.clone(), ..self.path(path, &owner, &policy, denied.as_ref()) };
+            let errors = route.policy.default_backend.as_deref().and_then(|key| self.upstream(key));
+            let path_entry = self.path(path, &owner, &policy, denied.as_ref());
+            let entry = PathEntry { counts: counts.clone(), errors, ..path_entry };
             paths.push(Declared { kind: path.kind, entry: Arc::new(entry) });
         }
     }
@@ -131,6 +132,7 @@ impl<'a> Builder<'a> {
             upstream_name,
             policy: Arc::clone(policy),
             counts: None,
+            errors: None,
             rewritten,
             asks_nobody,
             users,

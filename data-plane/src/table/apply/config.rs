@@ -129,7 +129,8 @@ impl Config {
                 Kind::Route => {
                     let route = routes.and_then(|routes| routes.get(&key.key));
                     let paths = route.into_iter().flat_map(|route| &route.paths);
-                    for backend in paths.filter_map(|path| path.backend.as_deref()) {
+                    let errors = route.and_then(|route| route.policy.default_backend.as_deref());
+                    for backend in paths.filter_map(|path| path.backend.as_deref()).chain(errors) {
                         named.insert(backend);
                         named.extend(alternatives(backend).map(String::as_str));
                     }

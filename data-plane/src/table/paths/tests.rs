@@ -11,6 +11,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         action: Action::DefaultBackend,
         policy: Arc::default(),
         counts: None,
+        errors: None,
         stays_plain: false,
         rewritten: None,
         asks_nobody: false,

@@ -1,0 +1,38 @@
+//! The Service that answers for errors: a Backend of its own, by the first port of the Service.
+
+use serde_json::json;
+use shared::kind::Kind;
+use shared::resource::{Backend, Resource};
+
+use super::fixture::*;
+use crate::objects::ObjectKind;
+
+fn errors(world: &World) -> Option<Backend> {
+    match world.get(Kind::Backend, "default/errors/default")? {
+        Resource::Backend(backend) => Some(backend),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_service_for_errors_is_followed_like_any_other() {
+    let mut world = World::default();
+    let web = || ingress("web").rule("a.test", &[("/", "echo")]).annotation("default-backend", "errors");
+    world.apply(web());
+    assert_eq!(errors(&world), Some(Backend::default()), "it does not exist");
+    let told = world.problems(ObjectKind::Ingress, "web");
+    assert!(told.iter().any(|it| it.contains("default-backend")), "{told:?}");
+    let ports = json!([{"name": "udp", "port": 53, "protocol": "UDP"}, {"name": "web", "port": 8080}]);
+    world.apply(service_with("errors", ports));
+    assert_eq!(errors(&world).and_then(|it| it.port).map(|port| port.name), Some("web".into()));
+    let commit = world.apply(slice("errors-1", "errors", &["10.0.0.7"]));
+    assert_eq!(commit.live.up.len(), 1, "its endpoints are known");
+    match world.get(Kind::Route, "ingress/default/web/a.test") {
+        Some(Resource::Route(route)) => {
+            assert_eq!(route.policy.default_backend.as_deref(), Some("default/errors/default"));
+        }
+        other => panic!("{other:?}"),
+    }
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(errors(&world), None);
+}

@@ -1,0 +1,95 @@
+//! Answers that another backend makes: for the statuses that a location lists, and while its own has no endpoints
+//! (annotations.md 6.14).
+//!
+//! **Invariant:** what answers for an error is passed on whatever it says, so there is no circle; the body of the request
+//! is not sent a second time, and what guards the location guards the way there.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{Exchange, forwarded, send};
+use crate::codec::body::RequestBody;
+use crate::codec::error::ProxyError;
+use crate::codec::head::{Framing, Known};
+use crate::http::reply::{Reply, ReplyBody};
+
+/// The answer that the client gets in place of this one, where another one is asked for.
+pub(super) async fn replace<B: RequestBody>(
+    exchange: &mut Exchange<'_>,
+    body: &mut B,
+    reply: Reply,
+) -> Reply {
+    let Some(location) = exchange.location.clone() else {
+        return reply;
+    };
+    let (errors, status) = (&location.policy.errors, reply.head.status);
+    if !errors.takes(status) || exchange.stands_in || location.is_denied() || reply.untold.is_some() {
+        return reply;
+    }
+    let is_backends = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
+    let stays = if is_backends { errors.passes_backends } else { status < 400 };
+    if stays || send::is_grpc(exchange.head) {
+        return reply;
+    }
+    let close = reply.close;
+    drop(reply);
+    let local = &exchange.call.server.local;
+    let mut reply = match &location.errors {
+        None => Reply::page(local, 404),
+        Some(upstream) if upstream.cell.endpoints().list.is_empty() => Reply::page(local, 503),
+        Some(upstream) => {
+            if !exchange.is_forwarded {
+                forwarded::forwarded(exchange);
+            }
+            tell(exchange, status);
+            exchange.stands_in = true;
+            exchange.target = Some(b"/".to_vec());
+            exchange.head.framing = Framing::None;
+            // Its place is among the endpoints of the location's own; its cookie is issued all the same.
+            let session = exchange.session.take();
+            let reply = send::send(exchange, &mut Nothing(body), &upstream.cell).await;
+            exchange.session = session;
+            reply
+        }
+    };
+    reply.close |= close;
+    reply
+}
+
+/// Tells who answers for an error what happened, in place of what the client says of that.
+pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
+    let Some(location) = exchange.location.clone() else {
+        return;
+    };
+    let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let (namespace, ingress) = location.owner.split_once('/').unwrap_or_default();
+    let format = exchange.head.fields.joined(Known::Accept).unwrap_or_default();
+    let target = Bytes::copy_from_slice(exchange.head.target());
+    let fields = &mut exchange.head.fields;
+    for (name, value) in [
+        (Known::XCode, status.to_string().into()),
+        (Known::XFormat, format),
+        (Known::XOriginalUri, target),
+        (Known::XNamespace, text(namespace)),
+        (Known::XIngressName, text(ingress)),
+        (Known::XServiceName, text(&location.service)),
+        (Known::XServicePort, text(&location.port)),
+    ] {
+        fields.replace(name.into(), value);
+    }
+    exchange.head.upgrade = None;
+}
+
+/// The body of a request that has been sent already, or was refused: none. Its client is still waited for.
+struct Nothing<'b, B>(&'b mut B);
+
+impl<B: RequestBody> RequestBody for Nothing<'_, B> {
+    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        Poll::Ready(Ok(None))
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_gone(cx)
+    }
+}

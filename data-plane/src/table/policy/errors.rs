@@ -1,0 +1,35 @@
+//! Pages for errors, which another backend makes (ingress-nginx behaviour, annotations.md 6.14).
+
+use shared::policy::LocationPolicy;
+
+use super::Refused;
+
+/// Which answers are replaced.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Errors {
+    statuses: Box<[u16]>,
+    /// Answers of the backend are passed on all the same.
+    pub passes_backends: bool,
+}
+
+impl Errors {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let statuses = said.custom_http_errors.iter().flat_map(|list| &list.values);
+        let status = |status: &u32| match u16::try_from(*status) {
+            Ok(status) if (300..600).contains(&status) => Ok(status),
+            _ => Err(Refused {
+                field: "custom_http_errors",
+                problem: format!("expected a status from 300 to 599, got {status}"),
+            }),
+        };
+        Ok(Self {
+            statuses: statuses.map(status).collect::<Result<_, _>>()?,
+            passes_backends: said.disable_proxy_intercept_errors == Some(true),
+        })
+    }
+
+    /// Whether an answer of this status is replaced.
+    pub fn takes(&self, status: u16) -> bool {
+        self.statuses.contains(&status)
+    }
+}

@@ -1,0 +1,107 @@
+//! Answers that another backend makes.
+
+use data_plane::local::Limits;
+use shared::policy::{LocationPolicy, StatusList};
+use shared::resource::{PathType, Resource, Route};
+
+use super::harness::*;
+
+fn listing(statuses: &[u32]) -> LocationPolicy {
+    LocationPolicy {
+        custom_http_errors: Some(StatusList { values: statuses.to_vec() }),
+        default_backend: Some("ns/errors/default".into()),
+        upstream_vhost: Some("inner.test".into()),
+        ..LocationPolicy::default()
+    }
+}
+
+/// `/` leads to the origin, errors to the other one; `/nobody` to a Service without endpoints.
+fn proxy(origin: &Origin, errors: &Origin, policy: LocationPolicy) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let paths = vec![to("/", PathType::Prefix, "echo"), to("/nobody", PathType::Prefix, "nobody")];
+    proxy.config(vec![(
+        "ingress/ns/web/a.test",
+        Resource::Route(Route { paths, policy, ..Route::default() }),
+    )]);
+    proxy.service("nobody", Default::default());
+    proxy.service("errors", Default::default());
+    let first = shared::resource::Backend { port: Some(Default::default()), ..Default::default() };
+    proxy.config(vec![("ns/errors/default", Resource::Backend(first))]);
+    proxy.endpoints("errors", &[errors.address]);
+    proxy
+}
+
+fn answers(status: &'static str) -> Origin {
+    Origin::new(move |_| {
+        (format!("HTTP/1.1 {status}\r\nX-From: {status}\r\nContent-Length: 2\r\n\r\nxy").into_bytes(), true)
+    })
+}
+
+#[test]
+fn a_listed_status_is_answered_by_the_error_backend_without_the_body() {
+    let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
+    let proxy = proxy(&origin, &errors, listing(&[404, 418]));
+    let mut client = Client::new(proxy.http);
+    let head = "POST /a?b=1 HTTP/1.1\r\nHost: a.test\r\nAccept: text/x\r\nX-Code: 200\r\nContent-Length: 4\r\n\r\nbody";
+    for _ in 0..2 {
+        let response = client.ask(head);
+        assert_eq!((response.status, response.all("x-from")), (418, vec!["418 Teapot"]), "and no circle");
+    }
+    assert_eq!(origin.seen()[0].body, b"body");
+    let seen = &errors.seen()[0];
+    assert_eq!((seen.line(), &seen.body[..]), ("POST /?b=1 HTTP/1.1", &b""[..]));
+    for (name, value) in [
+        ("x-code", "404"),
+        ("x-format", "text/x"),
+        ("x-original-uri", "/a?b=1"),
+        ("x-namespace", "ns"),
+        ("x-ingress-name", "web"),
+        ("x-service-name", "echo"),
+        ("x-service-port", "80"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("host", "a.test"),
+    ] {
+        assert_eq!(seen.all(name), [value], "{name}");
+    }
+    assert_eq!(seen.all("x-request-id"), origin.seen()[0].all("x-request-id"));
+    assert_eq!(origin.seen()[0].all("host"), ["inner.test"]);
+}
+
+#[test]
+fn others_pass_and_so_do_those_of_grpc_or_where_that_is_said() {
+    let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
+    let other = proxy(&origin, &errors, listing(&[503]));
+    assert_eq!(Client::new(other.http).get("/").status, 404);
+    let said = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..listing(&[404]) };
+    assert_eq!(Client::new(proxy(&origin, &errors, said).http).get("/").status, 404);
+    let listed = proxy(&origin, &errors, listing(&[404]));
+    let grpc = "GET / HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/grpc\r\n\r\n";
+    assert_eq!(Client::new(listed.http).ask(grpc).status, 404);
+    assert!(errors.seen().is_empty());
+}
+
+#[test]
+fn a_page_of_ours_is_replaced_too_and_without_an_error_backend_it_is_not_found() {
+    let (origin, errors) = (answers("503 No"), answers("418 Teapot"));
+    let said = LocationPolicy { default_backend: None, ..listing(&[503]) };
+    let bare = proxy(&origin, &errors, said);
+    let mut client = Client::new(bare.http);
+    for target in ["/", "/nobody"] {
+        let response = client.get(target);
+        assert_eq!(response.status, 404, "{target}");
+        assert!(response.text().contains("404 Not Found"));
+    }
+}
+
+#[test]
+fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules() {
+    let (origin, errors) = (answers("503 No"), answers("200 OK"));
+    let mut proxy = proxy(&origin, &errors, listing(&[]));
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/").status, 503, "its own errors pass");
+    assert_eq!(client.get("/nobody/x?y").status, 200);
+    let seen = &errors.seen()[0];
+    assert_eq!((seen.line(), seen.all("x-code")), ("GET /nobody/x?y HTTP/1.1", vec!["503"]));
+    proxy.remove_endpoint("errors", 0);
+    assert_eq!(client.get("/nobody").status, 503);
+}
