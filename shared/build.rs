@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(["."]) // one order, so that equal means equal bytes
         // prost leaves these out where a list of messages is held, which might hold floating point.
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.LocationPolicy", "#[derive(Eq, Hash)]")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

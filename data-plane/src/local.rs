@@ -20,16 +20,19 @@ pub use budgets::Budgets;
 pub use limits::Limits;
 pub use passwords::Passwords;
 pub use spill::Spill;
+pub use verdicts::Verdicts;
 
 pub(crate) mod budgets;
 pub(crate) mod buffers;
 pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
+pub(crate) mod names;
 pub(crate) mod passwords;
 pub(crate) mod quota;
 pub(crate) mod spill;
 pub(crate) mod timer;
+pub(crate) mod verdicts;
 
 /// One worker's own; nothing in it is shared with another thread but the counters, which others read.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub(crate) struct Local {
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
     pub(crate) passwords: Passwords,
+    pub(crate) verdicts: Verdicts,
+    pub(crate) names: names::Names,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) date: RefCell<HttpDate>,
@@ -64,6 +69,8 @@ impl Local {
             quota: Quota::new(budgets.bytes.clone()),
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
+            verdicts: budgets.verdicts.clone(),
+            names: names::Names::default(),
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
             metrics,

@@ -8,6 +8,8 @@ mod access;
 mod affinity;
 #[path = "traffic/answers.rs"]
 mod answers;
+#[path = "traffic/auth.rs"]
+mod auth;
 #[path = "traffic/backend_tls.rs"]
 mod backend_tls;
 #[path = "traffic/bodies.rs"]

@@ -93,6 +93,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/codec*", &[Http]),
     // Files are written by threads that may block, which the runtime has.
     ("data-plane/src/local/spill.rs", &[Tokio]),
+    // The system's resolver is waited for.
+    ("data-plane/src/local/names.rs", &[Tokio]),
     // What hashes are compared on is waited for; what is remembered of them needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local*", &[]),

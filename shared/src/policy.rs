@@ -5,8 +5,8 @@
 //! A policy that came over the wire has no enum number without a meaning; all else is judged where it is compiled.
 
 pub use crate::proto::config::{
-    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader, Header,
-    HeaderList, HostPolicy, LocationPolicy, SameSite, StatusList, TextList,
+    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader,
+    ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy, SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -1,7 +1,7 @@
 //! Authentication (annotations.md 5.3, 6.6, 6.7). What ingress-nginx would answer by removing the authentication
 //! (pitfalls.md 2.6) denies here.
 
-use shared::policy::{BasicAuth, TextList};
+use shared::policy::{BasicAuth, ExternalAuth, TextList};
 
 use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
@@ -14,7 +14,7 @@ use crate::reference::Use;
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-always-set-cookie",
-        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BOOL, Act::Sets(|to, it| external(to).always_set_cookie = Some(it))),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "false",
@@ -24,7 +24,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-cache-duration",
         risk: Risk::Medium,
-        value: &Of(DURATIONS, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(DURATIONS, Act::Sets(|to, it| external(to).cache_duration = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "200 202 401 5m",
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-cache-key",
         risk: Risk::Medium,
-        value: &Of(VARIABLES, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(VARIABLES, Act::Sets(|to, it| external(to).cache_key = it)),
         needs: Some("auth-url"),
         doc: "Answers of the authentication are used again for the same key",
         ..Row::NEW
@@ -75,7 +75,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-method",
         value: &Of(
             one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
-            Act::Differs { unless: |_| false, without: "" },
+            Act::Sets(|to, it| external(to).method = it.to_owned()),
         ),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
@@ -86,7 +86,13 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-proxy-set-headers",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(
+            BASIC,
+            Act::Sets(|to, it| {
+                to.refer_anywhere(Use::AuthProxySetHeaders, &it);
+                external(to);
+            }),
+        ),
         needs: Some("auth-url"),
         doc: "ConfigMap with headers of the request to the authentication",
         ..Row::NEW
@@ -103,7 +109,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-request-redirect",
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).request_redirect = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         doc: "Header `X-Auth-Request-Redirect` of the request to the authentication",
@@ -112,7 +118,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-response-headers",
         risk: Risk::Medium,
-        value: &Of(HEADERS, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(HEADERS, Act::Sets(|to, it| external(to).response_headers = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         doc: "Headers of the authentication's answer that the backend gets",
@@ -139,7 +145,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-signin",
         risk: Risk::High,
-        value: &Of(URL_WITH_VARIABLES, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(URL_WITH_VARIABLES, Act::Sets(|to, it| external(to).signin = it)),
         needs: Some("auth-url"),
         doc: "Where a request is redirected that the authentication answers with 401",
         ..Row::NEW
@@ -147,7 +153,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-signin-redirect-param",
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).signin_redirect_param = it)),
         needs: Some("auth-signin"),
         default: "rd",
         doc: "Parameter of that redirect with the URL to come back to",
@@ -163,7 +169,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-url",
         risk: Risk::High,
-        value: &Of(URL_WITH_VARIABLES, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(URL_WITH_VARIABLES, Act::Sets(url)),
         bad: Bad::Reject,
         doc: "Each request is asked for at this URL first",
         ..Row::NEW
@@ -192,6 +198,29 @@ pub(crate) static NO_AUTH_LOCATIONS: Row = Row {
     doc: "Locations whose path begins with one of these ask for no authentication",
     ..Row::NEW
 };
+
+fn external<'a>(to: &'a mut Draft<'_>) -> &'a mut ExternalAuth {
+    to.location.external_auth.get_or_insert_default()
+}
+
+fn url(to: &mut Draft<'_>, text: String) {
+    // What spaces are allowed for, nobody knows; none stands in a URL.
+    if !is_url(&text) {
+        let what = Reach::Paths.as_str();
+        to.deny(Reach::Paths, "is no URL");
+        to.fault(Severity::Unsupported, format!("expected a URL of http or https with a host: {what}"));
+    }
+    external(to).url = text;
+}
+
+/// Whether a text is a URL of http or https with a proper host, as far as that can be seen before its variables are
+/// filled in.
+fn is_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    host.is_some_and(|host| !host.is_empty() && !host.starts_with(':') && !host.contains(".."))
+        && !text.contains(' ')
+}
 
 fn basic<'a>(to: &'a mut Draft<'_>) -> &'a mut BasicAuth {
     to.location.basic_auth.get_or_insert_default()
@@ -230,13 +259,72 @@ const TYPE: Grammar<String> = Grammar {
     bad: &["bearer", "Basic"],
 };
 
-/// EXT of annotations.md 1.3.
 const DURATIONS: Grammar<String> = Grammar {
     words: "statuses and durations with commas between them: 200 202 10m, 401 5m",
-    read: |text| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "/-._~:, ".contains(c);
-        text.chars().all(is_allowed).then(|| text.trim().to_owned())
-    },
+    read: |text| text.split(',').all(is_duration).then(|| text.trim().to_owned()),
     good: &["200 202 10m, 401 5m", "5m"],
-    bad: &["5 minutes!", "5m;"],
+    bad: &["5 minutes!", "5m;", "200", "200 202 401 5m,"],
+};
+
+/// `[status ...] duration`.
+fn is_duration(item: &str) -> bool {
+    let mut words: Vec<&str> = item.split(' ').filter(|word| !word.is_empty()).collect();
+    let Some(time) = words.pop() else { return false };
+    let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &time[..time.len() - unit.len()];
+    let is_status =
+        |word: &&str| word.len() == 3 && word.parse().is_ok_and(|it: u16| (100..600).contains(&it));
+    (1..=9).contains(&number.len())
+        && ["ms", "s", "m", "h", "d", "w", "M", "y"].contains(&unit)
+        && words.iter().all(is_status)
+}
+
+/// A row of the ConfigMap alone. What is faulty never opens the door: all paths answer 503.
+macro_rules! global {
+    ($($(#[$doc:meta])* $row:ident = $name:literal, $grammar:expr, $set:expr;)+) => {
+        $($(#[$doc])* pub(crate) static $row: Row = Row {
+            name: $name,
+            value: &Of($grammar, Act::Sets($set)),
+            bad: Bad::Deny(Reach::Paths),
+            doc: "As the annotation, for locations without auth-url",
+            ..Row::NEW
+        };)+
+    };
+}
+
+global! {
+    /// `global-auth-url`.
+    GLOBAL_URL = "global-auth-url", WHERE, |to, it| to.location.global_auth_url = Some(it);
+    /// `global-auth-method`.
+    GLOBAL_METHOD = "global-auth-method",
+        one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
+        |to, it| to.location.global_auth_method = Some(it.to_owned());
+    /// `global-auth-signin`.
+    GLOBAL_SIGNIN = "global-auth-signin", URL_WITH_VARIABLES, |to, it| to.location.global_auth_signin = Some(it);
+    /// `global-auth-signin-redirect-param`.
+    GLOBAL_SIGNIN_PARAM = "global-auth-signin-redirect-param", URL_SPACED,
+        |to, it| to.location.global_auth_signin_redirect_param = Some(it);
+    /// `global-auth-response-headers`.
+    GLOBAL_RESPONSE_HEADERS = "global-auth-response-headers", HEADERS,
+        |to, values| to.location.global_auth_response_headers = Some(TextList { values });
+    /// `global-auth-request-redirect`.
+    GLOBAL_REQUEST_REDIRECT = "global-auth-request-redirect", URL_WITH_VARIABLES,
+        |to, it| to.location.global_auth_request_redirect = Some(it);
+    /// `global-auth-always-set-cookie`.
+    GLOBAL_ALWAYS_SET_COOKIE = "global-auth-always-set-cookie", BOOL,
+        |to, it| to.location.global_auth_always_set_cookie = Some(it);
+    /// `global-auth-cache-key`.
+    GLOBAL_CACHE_KEY = "global-auth-cache-key", VARIABLES,
+        |to, it| to.location.global_auth_cache_key = Some(it);
+    /// `global-auth-cache-duration`.
+    GLOBAL_CACHE_DURATION = "global-auth-cache-duration", DURATIONS,
+        |to, it| to.location.global_auth_cache_duration = Some(it);
+}
+
+/// A URL that can be asked.
+const WHERE: Grammar<String> = Grammar {
+    words: "a URL of http or https with a host",
+    read: |text| (URL_WITH_VARIABLES.read)(text).filter(|url| is_url(url)),
+    good: &["https://auth.test/check?to=$request_uri"],
+    bad: &["not-a-url", "http://a..b/", "http://a.test/;"],
 };

@@ -206,7 +206,8 @@ fn bad_values_do_what_their_rows_say() {
 #[test]
 fn restrictions_deny_the_ingress() {
     for (name, text) in [
-        ("auth-url", "https://auth.test"),
+        ("auth-url", "https://invalid..auth.url"),
+        ("auth-url", "not-a-url"),
         ("auth-secret", "users"),
         ("auth-type", "basic"),
         ("whitelist-source-range", "10.0.0.0/33"),
@@ -292,7 +293,7 @@ fn the_rest_is_reported() {
 /// Nobody is told that something is served without this or that while it answers 503.
 #[test]
 fn siblings_of_a_denial_claim_nothing() {
-    let parsed = all(&[("auth-url", "https://a.test"), ("mirror-target", "http://copy.test")]);
+    let parsed = all(&[("auth-url", "not-a-url"), ("mirror-target", "http://copy.test")]);
     let sibling = parsed.faults.iter().find(|it| it.field == field("mirror-target")).unwrap();
     assert_eq!(sibling.reason, "not honoured yet");
     let alone = all(&[("mirror-target", "http://copy.test")]);

@@ -101,6 +101,15 @@ impl Referred {
         if let (Self::Material(key), Some(basic)) = (self, &mut policy.basic_auth) {
             basic.users.clone_from(key);
         }
+        if let (Self::Entries(entries), Some(external), Use::AuthProxySetHeaders) =
+            (self, &mut policy.external_auth, reference.what)
+        {
+            let (list, wrong) = headers::usable(entries);
+            if let Some(wrong) = wrong.first() {
+                return Err(format!("{field}: {}: {wrong}", reference.object()));
+            }
+            external.proxy_set_headers = list.headers;
+        }
         let fault = self.fault(reference, field).filter(|_| reference.what.guards());
         fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))
     }

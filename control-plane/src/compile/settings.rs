@@ -187,17 +187,17 @@ mod tests {
 
     #[test]
     fn restrictions_guard() {
-        let (settings, faults) = compiled(&[
-            ("block-user-agents", "AlphaBot"),
-            ("block-referers", "~*example"),
-            ("global-auth-url", "https://auth.test"),
-        ]);
-        assert_eq!(settings.guards, [Guard::GlobalAuth, Guard::Addresses]);
+        let (settings, faults) =
+            compiled(&[("block-user-agents", "AlphaBot"), ("block-referers", "~*example")]);
+        assert_eq!(settings.guards, [Guard::Addresses]);
         assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
         for (key, text) in [
             ("whitelist-source-range", "10.0.0.0/33"),
             ("denylist-source-range", "office"),
             ("block-cidrs", "10.0.0.0/8 192.0.2.1"),
+            ("global-auth-url", "not-a-url"),
+            ("global-auth-method", "FETCH"),
+            ("global-auth-cache-duration", "5 minutes"),
             ("block-user-agents", "~*bot"),
             ("enable-modsecurity", "true"),
             ("enable-owasp-modsecurity-crs", "true"),

@@ -28,6 +28,7 @@ mod claims;
 mod cors;
 mod errors;
 mod exchange;
+mod external;
 mod forwarded;
 mod limit;
 mod locate;

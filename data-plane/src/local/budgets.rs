@@ -4,6 +4,7 @@ use shared::budget::{Budget, memory};
 
 use super::passwords::Passwords;
 use super::spill::Spill;
+use super::verdicts::Verdicts;
 
 /// The budgets that all workers draw from.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Budgets {
     pub spill: Spill,
     /// Passwords that are compared with slow hashes.
     pub passwords: Passwords,
+    /// Answers of external authentication.
+    pub verdicts: Verdicts,
 }
 
 /// Connections of clients where nobody says how many.
@@ -32,6 +35,7 @@ impl Budgets {
             descriptors: Budget::new(4 * CONNECTIONS),
             spill: Spill::into_dir(std::env::temp_dir()),
             passwords: Passwords::default(),
+            verdicts: Verdicts::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::certified::Certified;
 use super::paths::{Declared, Router};
 use super::patterns::{DeclaredPattern, Patterns};
 use super::policy::Policy;
+use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::sticky::Sticky;
 use super::users::UsersCell;
@@ -194,7 +195,12 @@ impl PathEntry {
 impl PathEntry {
     /// Whether anybody may be kept out.
     pub fn is_guarded(&self) -> bool {
-        self.users.is_some() || self.policy.addresses.are_listed()
+        self.users.is_some() || self.policy.addresses.are_listed() || self.external().is_some()
+    }
+
+    /// Who is asked for each request.
+    pub fn external(&self) -> Option<&External> {
+        self.policy.external.as_deref().filter(|_| !self.asks_nobody)
     }
 }
 

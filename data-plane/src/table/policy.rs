@@ -11,6 +11,7 @@ pub mod auth;
 pub mod bodies;
 pub mod cors;
 pub mod errors;
+pub mod external;
 pub mod forwarding;
 pub mod headers;
 pub mod limit;
@@ -30,6 +31,7 @@ use auth::Auth;
 use bodies::Bodies;
 use cors::Cors;
 use errors::Errors;
+use external::External;
 use forwarding::Forwarding;
 use limit::Limits;
 use log::Logging;
@@ -49,6 +51,8 @@ pub struct Policy {
     pub spoken: Spoken,
     /// What else is asked of clients.
     pub auth: Auth,
+    /// Who is asked for each request, if somebody is.
+    pub external: Option<Box<External>>,
     /// Where plain requests are sent.
     pub redirect: Redirect,
     /// Whether clients are given the cookie of their backend's affinity.
@@ -95,6 +99,7 @@ impl Policy {
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
             auth: Auth::compile(said)?,
+            external: External::compile(said)?,
             redirect: Redirect::compile(said)?,
             issues_cookie: said.issues_cookie == Some(true),
             limits: Limits::compile(said)?,

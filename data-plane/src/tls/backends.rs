@@ -23,6 +23,8 @@ use super::TlsError;
 pub struct Backends {
     unverified: TlsConnector,
     unverified_h2: TlsConnector,
+    /// As the first, telling the server's name.
+    named: TlsConnector,
 }
 
 /// What is spoken over TLS.
@@ -49,12 +51,21 @@ impl Backends {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         // As in ingress-nginx: proxy-ssl-server-name is off.
+        let named = Arc::new(config.clone()).into();
         config.enable_sni = false;
         let mut h2 = config.clone();
         h2.alpn_protocols = vec![b"h2".to_vec()];
         // Sessions of the one are none of the other.
         h2.resumption = Resumption::in_memory_sessions(256);
-        Ok(Self { unverified: Arc::new(config).into(), unverified_h2: Arc::new(h2).into() })
+        Ok(Self { unverified: Arc::new(config).into(), unverified_h2: Arc::new(h2).into(), named })
+    }
+
+    /// Shakes hands with whoever answers for a host, which is told its name.
+    ///
+    /// # Errors
+    /// The connection's, and TLS'.
+    pub async fn connect_to(&self, host: &str, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.named.connect(server_name(host)?, stream).await
     }
 
     /// Shakes hands with whoever answers at an address.
@@ -73,6 +84,11 @@ impl Backends {
         };
         connector.connect(ServerName::IpAddress(address.into()), stream).await
     }
+}
+
+/// What a name asks for that is told to the server. An address tells none.
+fn server_name(host: &str) -> std::io::Result<ServerName<'static>> {
+    ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)
 }
 
 /// Takes any certificate, however old, weak or wrong, as nginx does without `proxy_ssl_verify`. The signature of the

@@ -13,9 +13,7 @@ use crate::problem::Severity;
 #[test]
 fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
     let mut world = World::default();
-    world.apply(
-        ingress("guarded").at(1).annotation("auth-url", "https://auth.test").rule("a.test", &[("/x", "x")]),
-    );
+    world.apply(ingress("guarded").at(1).annotation("auth-url", "not-a-url").rule("a.test", &[("/x", "x")]));
     world.apply(ingress("open").at(2).rule("a.test", &[("/y", "y")]));
     assert_eq!(
         world.routes(),

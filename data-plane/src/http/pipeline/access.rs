@@ -1,4 +1,4 @@
-//! Who gets in (ingress-nginx behaviour, annotations.md 4, 6.7 and 6.9): addresses, then passwords. With `satisfy: any`
+//! Who gets in (ingress-nginx behaviour, annotations.md 4, 6.6, 6.7 and 6.9): addresses, passwords, then whoever else is asked. With `satisfy: any`
 //! one of them is enough; where none is, a 401 comes before a 403, as in nginx.
 
 use std::ops::ControlFlow::{Break, Continue};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::basic::{self, Credentials};
-use super::{Exchange, Step};
+use super::{Exchange, Step, external, variables};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
@@ -17,7 +17,7 @@ use crate::table::policy::access::Listed;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What one of the rules says of a request.
-enum Said {
+pub(super) enum Said {
     /// It gets in, as far as this rule goes.
     Pass,
     /// It does not, unless another rule is enough.
@@ -44,11 +44,24 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
             Said::Pass if any => return enter(exchange, &location),
             Said::Pass => {}
             Said::Refuse(reply) if any => refusal = Some(reply),
-            Said::Refuse(reply) | Said::Fail(reply) => return Break(reply),
+            Said::Refuse(reply) => return Break(signin(exchange, &location, reply)),
+            Said::Fail(reply) => return Break(reply),
+        }
+    }
+    if let Some(external) = location.external() {
+        // Boxed: most requests never get here, and all of them have room for what they wait for.
+        match Box::pin(external::ask(exchange, external)).await {
+            Said::Pass if any => return enter(exchange, &location),
+            Said::Pass => {}
+            Said::Refuse(reply) if any => {
+                refusal = refusal.filter(|earlier| earlier.head.status == 401).or(Some(reply));
+            }
+            Said::Refuse(reply) => return Break(signin(exchange, &location, reply)),
+            Said::Fail(reply) => return Break(reply),
         }
     }
     match refusal {
-        Some(reply) => Break(reply),
+        Some(reply) => Break(signin(exchange, &location, reply)),
         None => enter(exchange, &location),
     }
 }
@@ -58,7 +71,20 @@ fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
     if location.users.is_some() {
         exchange.head.fields.remove(Known::Authorization);
     }
+    external::tell_backend(exchange);
     Continue(())
+}
+
+/// Sends a client that is answered 401 to where it can sign in, where the location says where.
+fn signin(exchange: &Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
+    let signin = location.external().and_then(|external| external.signin.as_ref());
+    match signin.filter(|_| reply.head.status == 401) {
+        Some(url) => {
+            let url = variables::filled(url, exchange, |_| &[]);
+            Reply::redirect(&exchange.call.server.local, 302, url)
+        }
+        None => reply,
+    }
 }
 
 async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Said {

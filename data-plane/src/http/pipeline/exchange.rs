@@ -14,6 +14,7 @@ use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::timer::Timer;
+use crate::local::verdicts::Verdict;
 use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts};
 
@@ -51,6 +52,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_tls: bool,
     /// The client of a backend with affinity, from `pick` on.
     pub(super) session: Option<Session>,
+    /// What external authentication said of it.
+    pub(super) verdict: Option<Arc<Verdict>>,
     /// Its location's, else the worker's.
     pub(super) timeouts: Timeouts,
     /// Likewise.
@@ -75,6 +78,7 @@ impl<'a> Exchange<'a> {
             normal: None,
             target: None,
             has_tls: false,
+            verdict: None,
             session: None,
             timeouts,
             sizes,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Exchange, affinity, cors, forwarded, variables};
+use super::{Exchange, affinity, cors, external, forwarded, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -29,6 +29,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
         }),
     }
     cors::say(exchange, &mut reply);
+    external::tell_client(exchange, &mut reply);
     reply
 }
 

@@ -1,0 +1,135 @@
+//! External authentication (ingress-nginx behaviour, annotations.md 6.6): each request is asked for elsewhere first.
+//!
+//! **Invariant:** nobody gets in but by a 2xx, of the one who is asked or of what is kept of it. Pages for errors have no
+//! part in it (CVE-2026-24513).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::access::Said;
+use super::forwarded::request_id;
+use super::{Exchange, variables};
+use crate::codec::head::{Known, ResponseHead};
+use crate::http::reply::Reply;
+use crate::local::verdicts::{Key, Verdict};
+use crate::table::policy::external::{Cache, External};
+use url::Url;
+
+mod question;
+mod url;
+
+/// nginx' own limits count here, not the location's.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks whether a request may get in. What the backend and the client get of the answer is left with the exchange.
+pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Said {
+    let local = &exchange.call.server.local;
+    name(exchange);
+    let cached = external.cache.as_ref().map(|cache| (cache, key(exchange, external, cache)));
+    let known = cached.as_ref().and_then(|(_, key)| local.verdicts.find(key, shared::clock::now()));
+    let verdict = match known {
+        Some(verdict) => verdict,
+        None => match fetch(exchange, external).await {
+            Ok(verdict) => {
+                let verdict = Arc::new(verdict);
+                // One that sets a cookie is somebody's own: nobody else gets it.
+                if let Some((cache, key)) = cached.filter(|_| verdict.cookies.is_empty())
+                    && let Some(time) = cache.keeps(verdict.status)
+                {
+                    let now = shared::clock::now();
+                    let until = now.checked_add(time).unwrap_or(now);
+                    local.verdicts.keep(key, until, &verdict);
+                }
+                verdict
+            }
+            Err(error) => {
+                tracing::debug!(%error, "external authentication cannot be asked");
+                return Said::Fail(Reply::page(local, 500));
+            }
+        },
+    };
+    let said = match verdict.status {
+        200..=299 => Said::Pass,
+        status @ (401 | 403) => {
+            let mut reply = Reply::page(local, status);
+            if let Some(challenge) = verdict.challenge.clone().filter(|_| status == 401) {
+                reply.head.fields.append(Known::WwwAuthenticate, challenge);
+            }
+            Said::Refuse(reply)
+        }
+        _ => Said::Fail(Reply::page(local, 500)),
+    };
+    exchange.verdict = Some(verdict);
+    said
+}
+
+/// Puts the fields of the answer in place of the client's.
+pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
+    let Some(verdict) = exchange.verdict.clone() else { return };
+    let fields = &mut exchange.head.fields;
+    for (name, value) in &verdict.fields {
+        fields.remove(&**name);
+        if let Some(value) = value {
+            fields.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// The cookies of the answer, on what the client gets.
+pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
+    let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location.as_deref()) else {
+        return;
+    };
+    let always = location.policy.external.as_ref().is_some_and(|external| external.always_set_cookie);
+    // nginx' `add_header` without `always`.
+    let usual = matches!(reply.head.status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308);
+    if always || usual {
+        for cookie in &verdict.cookies {
+            reply.head.fields.append(Known::SetCookie, cookie.clone());
+        }
+    }
+}
+
+/// A request that is not answered yet has an id from here on: the one that is asked, and the backend, get the same.
+fn name(exchange: &mut Exchange<'_>) {
+    if exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
+        exchange.head.fields.set(Known::XRequestId, request_id());
+    }
+}
+
+/// For all that makes a difference: the host, the location, who is asked, and the location's own key.
+fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Key {
+    let own = variables::filled(&cache.key, exchange, |_| &[]);
+    let location = exchange.location.as_deref();
+    let (owner, path) = location.map_or(("", ""), |location| (&location.owner, &location.declared));
+    let host = exchange.head.host.name();
+    let mut hasher = blake3::Hasher::new();
+    for part in [host.as_bytes(), owner.as_bytes(), path.as_bytes(), external.text.as_bytes(), &own] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<Verdict> {
+    let filled = variables::filled(&external.url, exchange, |_| &[]);
+    let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
+    let text = question::text(exchange, external, &url);
+    let is_head = external.method.as_deref() == Some("HEAD");
+    let asking = question::ask(exchange.call, &url, &text, is_head);
+    let answer = exchange.call.timer.limit(PATIENCE, asking).await;
+    Ok(verdict(&answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??, external))
+}
+
+fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
+    let fields = &answer.fields;
+    let wanted = external.response_headers.iter();
+    Verdict {
+        status: answer.status,
+        fields: wanted.map(|name| (name.clone(), fields.joined(&**name))).collect(),
+        challenge: fields.joined(Known::WwwAuthenticate),
+        cookies: fields.all(Known::SetCookie).map(Bytes::copy_from_slice).collect(),
+    }
+}

@@ -1,0 +1,135 @@
+//! The request that asks for another one, over a connection of its own: a head without a body, for a head.
+
+use std::io;
+
+use bytes::{BufMut, BytesMut};
+use shared::template::Template;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::url::Url;
+use crate::codec::guard::Limits;
+use crate::codec::h1::ResponseReader;
+use crate::codec::head::{Known, ResponseHead, put_field};
+use crate::http::pipeline::{Call, Exchange, variables};
+use crate::table::policy::external::External;
+
+/// Interim answers before the final one.
+const INTERIM: usize = 8;
+/// Addresses of a name that are tried.
+const ADDRESSES: usize = 3;
+
+/// What the one who is asked gets: the client's fields, and those that say what it asked for, which nobody can forge.
+pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> Vec<u8> {
+    let head = &*exchange.head;
+    let peer = exchange.call.peer;
+    let client = exchange.client_text();
+    let scheme = peer.scheme().as_str();
+    let original = [scheme.as_bytes(), b"://", head.host.raw(), head.target()].concat();
+    let mut fields = head.fields.clone();
+    fields.retain(|known, name| !is_forged(known, name));
+    fields.add(Known::XOriginalUrl, original);
+    fields.add(Known::XOriginalMethod, head.method_name().to_owned());
+    fields.add(Known::XSentFrom, "nginx-ingress-controller");
+    fields.add(Known::XRealIp, client.clone());
+    fields.add(Known::XForwardedFor, client);
+    fields.add(Known::XAuthRequestRedirect, variables::filled(&external.request_redirect, exchange, |_| &[]));
+    if external.method.is_some() {
+        fields.add(Known::XOriginalUri, head.target().to_vec());
+        fields.add(
+            Known::XScheme,
+            variables::filled(&Template::parse("$pass_access_scheme"), exchange, |_| &[]),
+        );
+    }
+    for (name, value) in &external.set_headers {
+        let value = variables::filled(value, exchange, |_| &[]);
+        fields.remove(&**name);
+        // nginx sends no field whose value is empty.
+        if !value.is_empty() {
+            fields.append(name.clone(), value);
+        }
+    }
+    let mut out = Vec::with_capacity(1024);
+    out.put_slice(external.method.as_deref().unwrap_or("GET").as_bytes());
+    out.put_u8(b' ');
+    for &byte in &url.target {
+        match byte {
+            // Nothing that could end the line; what a client wrote stands in it.
+            0..=b' ' | 0x7f..=0xff => out.put_slice(format!("%{byte:02X}").as_bytes()),
+            _ => out.put_u8(byte),
+        }
+    }
+    out.put_slice(b" HTTP/1.1\r\n");
+    put_field(&mut out, b"Host", url.host_field().as_bytes());
+    fields.write(&mut out, Known::is_framing);
+    put_field(&mut out, b"Connection", b"close");
+    out.put_slice(b"\r\n");
+    out
+}
+
+/// Whether a client's field does not go to the one who is asked: it is replaced, or speaks of a body that is not sent.
+fn is_forged(known: Known, name: &[u8]) -> bool {
+    let is_certificate = name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case(b"ssl-client-"));
+    is_certificate
+        || known.is_hop_by_hop()
+        || matches!(
+            known,
+            Known::XOriginalUrl
+                | Known::XOriginalMethod
+                | Known::XOriginalUri
+                | Known::XSentFrom
+                | Known::XRealIp
+                | Known::XForwardedFor
+                | Known::XForwardedProto
+                | Known::XAuthRequestRedirect
+                | Known::XScheme
+                | Known::Expect
+        )
+}
+
+/// Asks once; nobody is asked again.
+pub(super) async fn ask(call: Call<'_>, url: &Url, text: &[u8], to_head: bool) -> io::Result<ResponseHead> {
+    let local = &call.server.local;
+    let mut addresses = local.names.resolve(&url.host, url.port).await?;
+    addresses.truncate(ADDRESSES);
+    let descriptor = local.descriptors.take(1).or_else(|| {
+        call.server.upstreams.borrow_mut().shed();
+        local.descriptors.take(1)
+    });
+    let _descriptor = descriptor.ok_or_else(|| io::Error::other("there are no descriptors left"))?;
+    let stream = TcpStream::connect(&*addresses).await?;
+    stream.set_nodelay(true)?;
+    if url.is_tls {
+        let stream = call.server.backends().connect_to(&url.host, stream).await?;
+        exchange_heads(stream, text, to_head).await
+    } else {
+        exchange_heads(stream, text, to_head).await
+    }
+}
+
+async fn exchange_heads(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    text: &[u8],
+    to_head: bool,
+) -> io::Result<ResponseHead> {
+    stream.write_all(text).await?;
+    stream.flush().await?;
+    let mut reader = ResponseReader::new(Limits::RESPONSE);
+    let mut input = BytesMut::with_capacity(4096);
+    let mut interim = 0;
+    loop {
+        match reader.feed(&mut input, to_head) {
+            Ok(Some(head)) if head.is_interim() && interim < INTERIM => {
+                interim += 1;
+                continue;
+            }
+            // What follows is not read: the connection ends here.
+            Ok(Some(head)) => return Ok(head),
+            Ok(None) => {}
+            Err(error) => return Err(io::Error::other(format!("the answer is none: {error}"))),
+        }
+        if stream.read_buf(&mut input).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}

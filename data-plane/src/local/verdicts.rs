@@ -1,0 +1,116 @@
+//! Answers of external authentication that are used again: one memory of all workers, bounded in bytes.
+//!
+//! **Invariant:** an answer is found only by the digest of all that it was given for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+/// Independent parts, each with its own lock.
+const SHARDS: usize = 16;
+/// Bytes of one half of a part: 16 MiB in all.
+const BYTES: usize = 512 * 1024;
+/// Bytes that an answer takes beside its fields.
+const ENTRY: usize = 128;
+
+/// What a request is kept by.
+pub(crate) type Key = [u8; 32];
+
+/// What external authentication said of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) status: u16,
+    /// Those that the location names for its backend, and their values; `None`: the client's is taken away.
+    pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
+    pub(crate) challenge: Option<Bytes>,
+    pub(crate) cookies: Vec<Bytes>,
+}
+
+impl Verdict {
+    fn size(&self) -> usize {
+        let fields =
+            self.fields.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len));
+        ENTRY + fields.sum::<usize>() + self.challenge.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// All that is kept. A clone is the same memory.
+#[derive(Clone, Default)]
+pub struct Verdicts(Arc<[Mutex<Halves>; SHARDS]>);
+
+impl fmt::Debug for Verdicts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdicts").finish_non_exhaustive()
+    }
+}
+
+/// When the newer half is full it becomes the older one.
+#[derive(Default)]
+struct Halves {
+    newer: HashMap<Key, (Instant, Arc<Verdict>)>,
+    older: HashMap<Key, (Instant, Arc<Verdict>)>,
+    bytes: usize,
+}
+
+impl Verdicts {
+    /// What is kept for a key and not too old.
+    pub(crate) fn find(&self, key: &Key, now: Instant) -> Option<Arc<Verdict>> {
+        let halves = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, verdict) = halves.newer.get(key).or_else(|| halves.older.get(key))?;
+        (now < *until).then(|| Arc::clone(verdict))
+    }
+
+    /// Keeps an answer; one that is too long is not kept.
+    pub(crate) fn keep(&self, key: Key, until: Instant, verdict: &Arc<Verdict>) {
+        let size = verdict.size();
+        if size > BYTES / 16 {
+            return;
+        }
+        let mut halves = self.shard(&key).lock().unwrap_or_else(PoisonError::into_inner);
+        if halves.bytes + size > BYTES {
+            halves.older = std::mem::take(&mut halves.newer);
+            halves.bytes = 0;
+        }
+        halves.bytes += size;
+        halves.newer.insert(key, (until, Arc::clone(verdict)));
+    }
+
+    fn shard(&self, key: &Key) -> &Mutex<Halves> {
+        &self.0[usize::from(key[0]) % SHARDS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_kept_for_their_time_and_within_bounds() {
+        let verdicts = Verdicts::default();
+        let now = shared::clock::now();
+        let verdict = |bytes: usize| {
+            Arc::new(Verdict { status: 200, challenge: Some(vec![b'x'; bytes].into()), ..Verdict::default() })
+        };
+        let key = |n: u32| {
+            let mut key = Key::default();
+            key[4..8].copy_from_slice(&n.to_le_bytes());
+            key
+        };
+        verdicts.keep(key(0), now + Duration::from_secs(5), &verdict(1));
+        assert_eq!(verdicts.find(&key(0), now).unwrap().status, 200);
+        assert!(verdicts.find(&key(0), now + Duration::from_secs(5)).is_none());
+        assert!(verdicts.find(&key(1), now).is_none());
+        verdicts.keep(key(2), now + Duration::from_secs(5), &verdict(BYTES));
+        assert!(verdicts.find(&key(2), now).is_none(), "too long");
+        for n in 3..5_000 {
+            verdicts.keep(key(n), now + Duration::from_secs(5), &verdict(1024));
+        }
+        let halves = verdicts.shard(&key(0)).lock().unwrap();
+        assert!(halves.newer.len() + halves.older.len() < 1_000);
+    }
+}

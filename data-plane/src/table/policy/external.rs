@@ -1,0 +1,254 @@
+//! External authentication (ingress-nginx behaviour, annotations.md 6.6): who is asked, what, and what comes of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::policy::{ExternalAuth, LocationPolicy};
+use shared::template::Template;
+
+use super::Refused;
+
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"];
+
+/// ingress-nginx' default `auth-cache-duration`.
+const KEPT: &str = "200 202 401 5m";
+
+/// Who is asked for each request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct External {
+    /// Where; a URL once it is filled in.
+    pub url: Template,
+    /// As it is written, for the cache.
+    pub text: Box<str>,
+    /// By which method, where somebody says so; else GET.
+    pub method: Option<Box<str>>,
+    /// Where clients are sent that are answered 401, with the way back.
+    pub signin: Option<Template>,
+    /// Fields of the answer that the backend gets, in place of the client's.
+    pub response_headers: Box<[Bytes]>,
+    /// `X-Auth-Request-Redirect`.
+    pub request_redirect: Template,
+    /// Cookies of the answer go to the client whatever the status.
+    pub always_set_cookie: bool,
+    /// Whether answers are used again.
+    pub cache: Option<Cache>,
+    /// More fields of the question.
+    pub set_headers: Box<[(Bytes, Template)]>,
+}
+
+/// How long answers are used again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cache {
+    /// For which requests: those that give the same text.
+    pub key: Template,
+    rules: Box<[Kept]>,
+}
+
+impl Cache {
+    /// How long an answer of this status is kept.
+    pub fn keeps(&self, status: u16) -> Option<Duration> {
+        let found = self.rules.iter().find(|(statuses, _)| statuses.contains(&status));
+        found.map(|(_, time)| *time).filter(|time| !time.is_zero())
+    }
+}
+
+impl External {
+    /// What the location says, else what the fleet says of every location.
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let own = said.external_auth.as_ref().map(Self::of).transpose()?;
+        // Judged in any case: whether a policy can be served depends on no other field.
+        let global = global(said).as_ref().map(Self::of).transpose()?;
+        let global = global.filter(|_| said.enable_global_auth != Some(false));
+        Ok(own.or(global).map(Box::new))
+    }
+
+    fn of(said: &ExternalAuth) -> Result<Self, Refused> {
+        let ExternalAuth {
+            url,
+            method,
+            signin,
+            signin_redirect_param,
+            response_headers,
+            request_redirect,
+            always_set_cookie,
+            cache_key,
+            cache_duration,
+            proxy_set_headers,
+        } = said;
+        let refused = |field, problem: String| Refused { field, problem };
+        if url.is_empty() {
+            return Err(refused("external_auth.url", "expected a URL, got none".into()));
+        }
+        if !method.is_empty() && !METHODS.contains(&method.as_str()) {
+            return Err(refused("external_auth.method", format!("expected a method, got {method:?}")));
+        }
+        let name = |field, name: &str| match http::HeaderName::from_bytes(name.as_bytes()) {
+            Ok(name) => Ok(Bytes::copy_from_slice(name.as_str().as_bytes())),
+            Err(_) => Err(refused(field, format!("expected the name of a header, got {name:?}"))),
+        };
+        let names = response_headers.iter().map(|it| name("external_auth.response_headers", it));
+        let headers = proxy_set_headers.iter().map(|header| {
+            Ok((name("external_auth.proxy_set_headers", &header.name)?, Template::parse(&header.value)))
+        });
+        let kept = if cache_duration.is_empty() { KEPT } else { cache_duration };
+        let rules = durations(kept).ok_or_else(|| {
+            refused("external_auth.cache_duration", format!("expected `200 202 10m, 401 5m`, got {kept:?}"))
+        })?;
+        let cache = (!cache_key.is_empty()).then(|| Cache { key: Template::parse(cache_key), rules });
+        let back = if request_redirect.is_empty() { "$request_uri" } else { request_redirect };
+        Ok(Self {
+            url: Template::parse(url),
+            text: url.as_str().into(),
+            method: (!method.is_empty()).then(|| method.as_str().into()),
+            signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),
+            response_headers: names.collect::<Result<_, _>>()?,
+            request_redirect: Template::parse(back),
+            always_set_cookie: always_set_cookie.unwrap_or_default(),
+            cache,
+            set_headers: headers.collect::<Result<_, Refused>>()?,
+        })
+    }
+}
+
+fn global(said: &LocationPolicy) -> Option<ExternalAuth> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Some(ExternalAuth {
+        url: said.global_auth_url.clone()?,
+        method: text(&said.global_auth_method),
+        signin: text(&said.global_auth_signin),
+        signin_redirect_param: text(&said.global_auth_signin_redirect_param),
+        response_headers: said.global_auth_response_headers.clone().unwrap_or_default().values,
+        request_redirect: text(&said.global_auth_request_redirect),
+        always_set_cookie: said.global_auth_always_set_cookie,
+        cache_key: text(&said.global_auth_cache_key),
+        cache_duration: text(&said.global_auth_cache_duration),
+        proxy_set_headers: Vec::new(),
+    })
+}
+
+/// With the way back, unless it has one.
+fn signin_url(url: &str, param: &str) -> Template {
+    let param = if param.is_empty() { "rd" } else { param };
+    let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
+    let mut pairs = query.unwrap_or_default().split('&');
+    if pairs.any(|pair| pair.split_once('=').is_some_and(|(name, value)| name == param && !value.is_empty()))
+    {
+        return Template::parse(url);
+    }
+    let joint = if query.is_some_and(|query| !query.is_empty()) { '&' } else { '?' };
+    let url = url.strip_suffix('?').unwrap_or(url);
+    Template::parse(&format!("{url}{joint}{param}=$pass_access_scheme://$best_http_host$escaped_request_uri"))
+}
+
+/// How long an answer with one of these statuses is kept.
+type Kept = (Vec<u16>, Duration);
+
+/// `[status ...] duration`, with commas between them (annotations.md 6.6). Without a status: 200, 301 and 302.
+fn durations(text: &str) -> Option<Box<[Kept]>> {
+    let rule = |item: &str| {
+        let mut words: Vec<&str> = item.split_ascii_whitespace().collect();
+        let time = duration(words.pop()?)?;
+        let status = |word: &&str| word.parse().ok().filter(|status| (100..=599).contains(status));
+        let statuses: Option<Vec<u16>> = words.iter().map(status).collect();
+        let statuses = statuses?;
+        Some((if statuses.is_empty() { vec![200, 301, 302] } else { statuses }, time))
+    };
+    text.split(',').map(rule).collect()
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let seconds = match unit {
+        "ms" => return Some(Duration::from_millis(number)),
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        "M" => 30 * 86_400,
+        "y" => 365 * 86_400,
+        _ => return None,
+    };
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    fn own(change: impl Fn(&mut ExternalAuth)) -> Result<Option<Box<External>>, Refused> {
+        let mut external_auth = ExternalAuth { url: "http://auth.test/".into(), ..ExternalAuth::default() };
+        change(&mut external_auth);
+        External::compile(&LocationPolicy { external_auth: Some(external_auth), ..LocationPolicy::default() })
+    }
+
+    fn filled(template: &Template) -> String {
+        let mut out = Vec::new();
+        template.fill(&mut out, |variable, out| out.extend_from_slice(format!("<{variable:?}>").as_bytes()));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_way_back_is_added_unless_it_is_there() {
+        let back = "<AccessScheme>://<BestHost><EscapedRequestUri>";
+        for (url, param, expected) in [
+            ("http://a.test/start", "", format!("http://a.test/start?rd={back}")),
+            ("http://a.test/start?x=1", "", format!("http://a.test/start?x=1&rd={back}")),
+            ("http://a.test/start", "orig", format!("http://a.test/start?orig={back}")),
+            ("http://a.test/start?rd=/home", "", "http://a.test/start?rd=/home".into()),
+            ("http://a.test/start?rd=/home", "orig", format!("http://a.test/start?rd=/home&orig={back}")),
+        ] {
+            assert_eq!(filled(&signin_url(url, param)), expected);
+        }
+    }
+
+    #[test]
+    fn durations_are_nginx() {
+        let rules = |text| durations(text).map(Vec::from);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert_eq!(
+            rules("200 202 10m, 401 5m"),
+            Some(vec![(vec![200, 202], minutes(10)), (vec![401], minutes(5))])
+        );
+        assert_eq!(rules("1h"), Some(vec![(vec![200, 301, 302], minutes(60))]));
+        for bad in
+            ["", "200", "5 minutes", "2000 5m", "200 5x", "200 202 401 5m,", "m", "200 99999999999999999999y"]
+        {
+            if bad != "200" {
+                assert_eq!(rules(bad), None, "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        assert!(own(|_| {}).unwrap().is_some());
+        for (change, field) in [
+            ((|it| it.url.clear()) as fn(&mut ExternalAuth), "external_auth.url"),
+            (|it| it.method = "GET;return 200".into(), "external_auth.method"),
+            (|it| it.response_headers.push("X;User".into()), "external_auth.response_headers"),
+            (|it| it.cache_duration = "never".into(), "external_auth.cache_duration"),
+        ] {
+            assert_eq!(own(change).unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn the_fleets_counts_where_a_location_says_nothing() {
+        let mut said = LocationPolicy {
+            global_auth_url: Some("http://fleet.test/".into()),
+            global_auth_response_headers: Some(TextList { values: vec!["X-User".into()] }),
+            ..LocationPolicy::default()
+        };
+        let url = |said: &LocationPolicy| External::compile(said).unwrap().map(|it| it.text.to_string());
+        assert_eq!(url(&said).as_deref(), Some("http://fleet.test/"));
+        said.enable_global_auth = Some(false);
+        assert_eq!(url(&said), None);
+        said.external_auth = Some(ExternalAuth { url: "http://own.test/".into(), ..ExternalAuth::default() });
+        assert_eq!(url(&said).as_deref(), Some("http://own.test/"));
+    }
+}

@@ -1,0 +1,193 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use shared::policy::{ExternalAuth, Header, LocationPolicy, TextList};
+use shared::resource::{Resource, Settings};
+
+use super::harness::*;
+
+/// One who is asked, and answers with a status that can be changed and these fields.
+fn asked(fields: &'static str) -> (Origin, Arc<AtomicU16>) {
+    let status = Arc::new(AtomicU16::new(200));
+    let says = Arc::clone(&status);
+    let origin = Origin::new(move |_| {
+        let status = says.load(Ordering::SeqCst);
+        (format!("HTTP/1.1 {status} Said\r\n{fields}Content-Length: 4\r\n\r\npage").into_bytes(), true)
+    });
+    (origin, status)
+}
+
+fn asking(auth: &Origin, change: impl Fn(&mut ExternalAuth)) -> LocationPolicy {
+    let mut external =
+        ExternalAuth { url: format!("http://{}/check", auth.address), ..ExternalAuth::default() };
+    change(&mut external);
+    LocationPolicy { external_auth: Some(external), ..LocationPolicy::default() }
+}
+
+fn serving(paths: &[(&str, LocationPolicy)], backend: &Origin) -> Proxy {
+    let mut proxy = Proxy::start();
+    proxy.policies(false, paths);
+    for (path, _) in paths {
+        proxy.endpoints(path.trim_start_matches('/'), &[backend.address]);
+    }
+    proxy
+}
+
+#[test]
+fn the_verdict_decides() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("WWW-Authenticate: Bearer realm=\"x\"\r\nX-Auth: no\r\n");
+    let dead = LocationPolicy {
+        external_auth: Some(ExternalAuth {
+            url: format!("http://{}/", refusing()),
+            ..ExternalAuth::default()
+        }),
+        ..LocationPolicy::default()
+    };
+    let cut = Origin::new(|_| (b"HTTP/1.1 200".to_vec(), false));
+    let proxy =
+        serving(&[("/x", asking(&auth, |_| {})), ("/dead", dead), ("/cut", asking(&cut, |_| {}))], &backend);
+    let mut client = Client::new(proxy.http);
+    for (says, expected) in
+        [(200, 200), (204, 200), (299, 200), (401, 401), (403, 403), (302, 500), (404, 500), (500, 500)]
+    {
+        status.store(says, Ordering::SeqCst);
+        let before = backend.seen().len();
+        let response = client.get("/x");
+        assert_eq!(response.status, expected, "{says}");
+        assert_eq!(backend.seen().len() > before, expected == 200, "{says}");
+        if expected != 200 {
+            assert!(!response.text().contains("page") && response.all("x-auth").is_empty());
+        }
+        let challenge: &[&str] = if says == 401 { &["Bearer realm=\"x\""] } else { &[] };
+        assert_eq!(response.all("www-authenticate"), challenge);
+    }
+    let before = backend.seen().len();
+    assert_eq!([client.get("/dead").status, client.get("/cut").status], [500, 500]);
+    assert_eq!(backend.seen().len(), before);
+}
+
+#[test]
+fn the_question_says_who_asks_for_what() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("X-User: alice\r\n");
+    let policy = asking(&auth, |it| {
+        it.url += "?at=$host";
+        it.method = "POST".into();
+        it.response_headers = vec!["X-User".into(), "X-Groups".into()];
+        it.proxy_set_headers = vec![Header { name: "X-Own".into(), value: "to $request_method".into() }];
+    });
+    let proxy = serving(&[("/x", policy)], &backend);
+    let mut client = Client::new(proxy.http);
+    let forged = "X-Original-URL: f\r\nX-Original-Method: f\r\nX-Forwarded-Proto: f\r\nX-Sent-From: f\r\n\
+                  X-Real-IP: f\r\nX-Forwarded-For: f\r\nX-Auth-Request-Redirect: f\r\nX-User: f\r\nX-Groups: f\r\n\
+                  X-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n";
+    let request =
+        format!("PUT /x/y?z=1 HTTP/1.1\r\nHost: a.test:80\r\n{forged}Content-Length: 4\r\n\r\nbody");
+    assert_eq!(client.ask(&request).status, 200);
+    let question = auth.seen().remove(0);
+    assert_eq!(question.line(), "POST /check?at=a.test HTTP/1.1");
+    assert!(question.body.is_empty());
+    for (name, value) in [
+        ("host", "127.0.0.1"),
+        ("x-original-url", "http://a.test:80/x/y?z=1"),
+        ("x-original-method", "PUT"),
+        ("x-original-uri", "/x/y?z=1"),
+        ("x-auth-request-redirect", "/x/y?z=1"),
+        ("x-sent-from", "nginx-ingress-controller"),
+        ("x-real-ip", "127.0.0.1"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-own", "to PUT"),
+        ("authorization", "Bearer t"),
+        ("cookie", "a=b"),
+    ] {
+        assert_eq!(question.all(name), [value], "{name}");
+    }
+    for name in ["x-forwarded-proto", "content-length", "ssl-client-verify"] {
+        assert!(question.all(name).is_empty(), "{name}");
+    }
+    let passed = backend.seen().remove(0);
+    assert_eq!((passed.line(), &*passed.body), ("PUT /x/y?z=1 HTTP/1.1", &b"body"[..]));
+    assert_eq!(passed.all("x-user"), ["alice"]);
+    assert!(passed.all("x-groups").is_empty(), "what the answer lacks is nobody's");
+    assert_eq!(passed.all("x-request-id"), question.all("x-request-id"));
+}
+
+#[test]
+fn clients_are_sent_to_sign_in_with_their_cookie() {
+    let backend = Origin::new(|seen| {
+        let status = if seen.line().contains("fails") { "503 No" } else { "200 OK" };
+        (format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let (auth, status) = asked("Set-Cookie: csrf=1\r\nSet-Cookie: b=2\r\n");
+    let signin = asking(&auth, |it| it.signin = "http://$host/start".into());
+    let always = asking(&auth, |it| it.always_set_cookie = Some(true));
+    let proxy = serving(&[("/x", signin), ("/always", always)], &backend);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/x").all("set-cookie"), ["csrf=1", "b=2"]);
+    assert!(client.get("/x/fails").all("set-cookie").is_empty());
+    assert_eq!(client.get("/always/fails").all("set-cookie"), ["csrf=1", "b=2"]);
+    status.store(401, Ordering::SeqCst);
+    let response = client.get("/x?a=b&c=d");
+    assert_eq!(response.status, 302);
+    assert_eq!(response.all("location"), ["http://a.test/start?rd=http://a.test%2Fx%3Fa%3Db%26c%3Dd"]);
+    assert_eq!(response.all("set-cookie"), ["csrf=1", "b=2"]);
+    status.store(403, Ordering::SeqCst);
+    assert_eq!(client.get("/x").status, 403);
+}
+
+#[test]
+fn answers_are_kept_for_their_key_alone() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("X-User: alice\r\n");
+    let (cookie, cookie_status) = asked("Set-Cookie: own=1\r\n");
+    let by_session = |it: &mut ExternalAuth| it.cache_key = "$cookie_session".into();
+    let named = |it: &mut ExternalAuth| {
+        it.cache_key = "fixed".into();
+        it.response_headers = vec!["X-User".into()];
+    };
+    let paths = [
+        ("/x", asking(&auth, by_session)),
+        ("/fixed", asking(&auth, named)),
+        ("/cookie", asking(&cookie, named)),
+    ];
+    let proxy = serving(&paths, &backend);
+    let mut client = Client::new(proxy.http);
+    let mut get = |path: &str, session: &str| {
+        client
+            .ask(&format!(
+                "GET {path} HTTP/1.1\r\nHost: a.test\r\nX-User: f\r\nCookie: session={session}\r\n\r\n"
+            ))
+            .status
+    };
+    assert_eq!([get("/x", "good"), get("/fixed", ""), get("/cookie", "")], [200, 200, 200]);
+    status.store(401, Ordering::SeqCst);
+    cookie_status.store(403, Ordering::SeqCst);
+    assert_eq!([get("/x", "good"), get("/fixed", ""), get("/cookie", "")], [200, 200, 403]);
+    assert_eq!(backend.seen().last().unwrap().all("x-user"), ["alice"]);
+    assert_eq!([get("/x", "bad"), get("/x", "bad")], [401, 401]);
+    status.store(200, Ordering::SeqCst);
+    assert_eq!(get("/x", "bad"), 401, "a refusal is kept as well");
+}
+
+#[test]
+fn the_fleets_question_and_the_exempt() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    status.store(401, Ordering::SeqCst);
+    let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
+    let mut proxy = serving(
+        &[("/on", LocationPolicy::default()), ("/off", off), ("/open", LocationPolicy::default())],
+        &backend,
+    );
+    let defaults = LocationPolicy {
+        global_auth_url: Some(format!("http://localhost:{}/", auth.address.port())),
+        no_auth_locations: Some(TextList { values: vec!["/open".into()] }),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(["/on", "/off", "/open"].map(|path| client.get(path).status), [401, 200, 200]);
+    status.store(200, Ordering::SeqCst);
+    assert_eq!(client.get("/on").status, 200);
+}
