@@ -33,8 +33,7 @@ async fn each_question_has_an_answer_in_json_and_in_text() {
     let server = site.control.listen();
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
-    let protected =
-        ingress("protected", "p.test", &[("/", "one")]).annotated("auth-url", "http://auth.test/");
+    let protected = ingress("protected", "p.test", &[("/", "one")]).annotated("auth-url", "not-a-url");
     site.folder.apply(&protected);
     site.proxy.answers("p.test", "/", 503).await;
     let version = site.control.inspect().await.in_sync(1).await;

@@ -132,7 +132,7 @@ async fn grpcurl_shows_proxies_resources_and_history() {
 async fn problems_are_listed_with_their_object_and_field() {
     let (site, _one, _) = site().await;
     let web = ingress("protected", "p.test", &[("/", "one")]);
-    site.folder.apply(&web.annotated("auth-url", "http://auth.test/"));
+    site.folder.apply(&web.annotated("auth-url", "not-a-url"));
     site.proxy.answers("p.test", "/", 503).await;
     let grpcurl = Grpcurl::new(site.control.listen());
     let answer = eventually("the annotation is reported", || async {

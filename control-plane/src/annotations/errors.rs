@@ -5,7 +5,9 @@ use shared::policy::StatusList;
 use super::row::{Act, Bad, Of, Row};
 use super::value::{self, BOOL, Grammar};
 use super::{Severity, shown};
-use crate::compile::backend::FIRST_PORT;
+
+/// The port of a Service that is named without one: its first.
+pub(crate) const FIRST_PORT: &str = "default";
 
 /// `custom-http-errors`.
 pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {

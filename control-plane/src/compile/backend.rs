@@ -4,11 +4,9 @@ use shared::policy::BackendPolicy;
 use shared::resource::{Backend, PortRule};
 
 use super::claim::BackendKey;
+use crate::annotations::errors::FIRST_PORT;
 use crate::objects::{IntOrString, Service, ServicePort};
 use crate::problem::{Fault, Severity};
-
-/// The port of a Service that is named without one: its first.
-pub const FIRST_PORT: &str = "default";
 
 /// What a Service has for a port that an Ingress writes.
 #[derive(Clone, PartialEq, Eq, Debug)]

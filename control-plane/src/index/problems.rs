@@ -138,8 +138,9 @@ impl Index {
             return Vec::new();
         };
         let mut faults: Vec<_> = claim.all_faults().cloned().collect();
-        if claim.references().next().is_none() && faults.iter().all(|fault| !fault.field.starts_with("spec"))
-        {
+        // A Service for its error pages alone is no place that a request is routed to.
+        let leads_nowhere = claim.default_backend.is_none() && claim.hosts.values().all(Vec::is_empty);
+        if leads_nowhere && faults.iter().all(|fault| !fault.field.starts_with("spec")) {
             let reason =
                 "expected a path or a default backend that leads to a Service, got none: nothing is routed";
             faults.push(Fault::new(Severity::Warning, "spec", reason));

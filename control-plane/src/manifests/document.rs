@@ -161,8 +161,9 @@ impl Parsed {
                 (None, None) => (yaml_line_of(&error), format!("expected YAML, {}", yaml_words(&error))),
             },
         };
-        let line = line + within.saturating_sub(1);
-        self.faults.push(Fault { line, field: String::new(), reason });
+        // A fault at the very end is told of a line that is not there.
+        let within = within.clamp(1, document.split('\n').count());
+        self.faults.push(Fault { line: line + within - 1, field: String::new(), reason });
     }
 
     /// One object, or a list of them. `outer` is what the list around it says.

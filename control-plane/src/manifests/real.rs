@@ -153,7 +153,7 @@ fn damaged_ones_do_not_vanish_either() {
             https.flat_map(|http| &mut http.paths).for_each(|path| path.backend.service = None);
         },
     ];
-    for damage in damages {
+    for (number, damage) in damages.into_iter().enumerate() {
         let events = whole.iter().cloned().map(|event| match event {
             Event::Applied { object: Object::Ingress(mut ingress), location } => {
                 damage(std::sync::Arc::make_mut(&mut ingress));
@@ -168,7 +168,7 @@ fn damaged_ones_do_not_vanish_either() {
             let is_foreign = ingress.spec.ingress_class_name.as_deref() == Some("internal");
             let object = ObjectRef { kind: ObjectKind::Ingress, name: name.clone() };
             let is_told = outcome.serves(ingress) || outcome.said.contains_key(&object.to_string());
-            assert!(is_told || is_foreign, "{name}");
+            assert!(is_told || is_foreign, "{name} after damage {number}");
         }
     }
 }
