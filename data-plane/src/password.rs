@@ -14,6 +14,9 @@ use subtle::ConstantTimeEq as _;
 mod des_crypt;
 mod md5_crypt;
 
+/// Digits of crypt(3), six bits each.
+const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
 /// Highest cost of a bcrypt hash that is computed: 2^14 rounds take about a second. The libc would take any.
 const BCRYPT_COST: u32 = 14;
 /// Bytes of a SHA-1 digest.

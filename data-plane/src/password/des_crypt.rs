@@ -3,11 +3,12 @@
 //! A password counts up to its eighth byte, seven bits of each. Bit by bit, as FIPS 46-3 writes it: a login a day does not
 //! need tables.
 
+use super::DIGITS;
+
 /// Length of a hash, in bytes.
 pub(super) const LENGTH: usize = 13;
 /// Encryptions of a block of zeros.
 const ITERATIONS: usize = 25;
-const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Whether a byte may stand in such a hash.
 pub(super) fn is_digit(byte: u8) -> bool {

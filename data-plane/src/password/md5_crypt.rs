@@ -2,11 +2,11 @@
 
 use md5::{Digest as _, Md5};
 
+use super::DIGITS;
+
 /// Longest salt, in bytes; more is not looked at.
 const SALT: usize = 8;
 const ROUNDS: usize = 1000;
-/// Digits of crypt(3), six bits each.
-const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// Which bytes of the digest make four digits, the highest first.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
