@@ -36,6 +36,8 @@ mod log;
 mod names;
 #[path = "traffic/retries.rs"]
 mod retries;
+#[path = "traffic/returned.rs"]
+mod returned;
 #[path = "traffic/rewrites.rs"]
 mod rewrites;
 #[path = "traffic/routes.rs"]

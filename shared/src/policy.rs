@@ -6,7 +6,8 @@
 
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader,
-    ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy, SameSite, StatusList, TextList,
+    ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy, Replacement, SameSite, StatusList,
+    TextList,
 };
 
 impl LocationPolicy {

@@ -27,6 +27,7 @@ static FEATURES: &[&[&Row]] = &[
     mirror::ROWS,
     redirect::ROWS,
     retries::ROWS,
+    returned::ROWS,
     rewrite::ROWS,
     snippets::ROWS,
     timeouts::ROWS,

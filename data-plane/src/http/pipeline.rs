@@ -36,6 +36,7 @@ pub(crate) mod log;
 mod pick;
 mod redirect;
 mod respond;
+mod returned;
 mod rewrite;
 mod send;
 mod size;

@@ -19,6 +19,7 @@ pub mod log;
 pub mod protocol;
 pub mod redirect;
 pub mod retries;
+pub mod returned;
 pub mod rewrite;
 pub mod timeouts;
 
@@ -38,6 +39,7 @@ use log::Logging;
 use protocol::Spoken;
 use redirect::Redirect;
 use retries::Retries;
+use returned::Returned;
 use rewrite::Rewrite;
 use timeouts::Said;
 
@@ -46,7 +48,6 @@ use timeouts::Said;
 pub struct Policy {
     /// Whose addresses get in.
     pub addresses: Addresses,
-    /// Where requests are sent.
     /// What is spoken with endpoints.
     pub spoken: Spoken,
     /// What else is asked of clients.
@@ -73,6 +74,8 @@ pub struct Policy {
     pub forwarding: Forwarding,
     /// Headers of answers.
     pub answers: Answers,
+    /// What places endpoints name in them.
+    pub returned: Option<Box<Returned>>,
     /// Which answers another backend makes.
     pub errors: Errors,
     /// Which requests are logged.
@@ -110,6 +113,7 @@ impl Policy {
             cors: Cors::compile(said),
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,
+            returned: Returned::compile(said)?,
             errors: Errors::compile(said)?,
             log: Logging::compile(said),
         })

@@ -7,8 +7,8 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, auth, balancing, buffering, errors, forwarding, headers, limits, log, redirect, retries,
-    timeouts, tracing, waf,
+    access, answers, auth, balancing, buffering, errors, forwarding, limits, log, redirect, retries,
+    returned, timeouts, tracing, waf,
 };
 
 /// What becomes of a key.
@@ -177,8 +177,8 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-buffers-number", Default(&buffering::PROXY_BUFFERS_NUMBER)),
     ("proxy-busy-buffers-size", Default(&buffering::PROXY_BUSY_BUFFERS_SIZE)),
     ("proxy-connect-timeout", Default(&timeouts::CONNECT)),
-    ("proxy-cookie-domain", Default(&headers::PROXY_COOKIE_DOMAIN)),
-    ("proxy-cookie-path", Default(&headers::PROXY_COOKIE_PATH)),
+    ("proxy-cookie-domain", Default(&returned::PROXY_COOKIE_DOMAIN)),
+    ("proxy-cookie-path", Default(&returned::PROXY_COOKIE_PATH)),
     ("proxy-headers-hash-bucket-size", Nginx),
     ("proxy-headers-hash-max-size", Nginx),
     ("proxy-http-version", Default(&buffering::PROXY_HTTP_VERSION)),
@@ -189,8 +189,8 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-protocol-header-timeout", Unsupported),
     ("proxy-read-timeout", Default(&timeouts::READ)),
     ("proxy-real-ip-cidr", Default(&forwarding::PROXY_REAL_IP_CIDR)),
-    ("proxy-redirect-from", Default(&headers::PROXY_REDIRECT_FROM)),
-    ("proxy-redirect-to", Default(&headers::PROXY_REDIRECT_TO)),
+    ("proxy-redirect-from", Default(&returned::PROXY_REDIRECT_FROM)),
+    ("proxy-redirect-to", Default(&returned::PROXY_REDIRECT_TO)),
     ("proxy-request-buffering", Default(&buffering::PROXY_REQUEST_BUFFERING)),
     ("proxy-send-timeout", Default(&timeouts::SEND)),
     ("proxy-set-headers", Default(&forwarding::PROXY_SET_HEADERS)),

@@ -102,7 +102,7 @@ pub(super) fn with_slash(
 
 /// nginx' `Location` for a path of its own: the connection's scheme and the host in lower case, without a port unless one
 /// is asked for; the bare path where redirects are relative.
-fn on_this_host(peer: &Peer, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
+pub(super) fn on_this_host(peer: &Peer, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
     if redirect.relative {
         return path.to_vec();
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Exchange, affinity, cors, external, forwarded, variables};
+use super::{Exchange, affinity, cors, external, forwarded, returned, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -19,6 +19,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     match exchange.location.clone() {
         Some(location) => {
             finish(&server.local, &location.policy.answers, &mut reply);
+            returned::mend(exchange, &location, &mut reply);
             affinity::say(exchange, &mut reply);
             say(exchange, &location.policy.answers, &mut reply);
         }

@@ -1,0 +1,151 @@
+//! Places that backends name in their answers, as clients have to see them (annotations.md 5.5).
+
+use shared::pattern::Pattern;
+use shared::policy::Replacement;
+
+use super::row::{Act, Of, Risk, Row};
+use super::value::{Grammar, URL_SPACED};
+
+/// `proxy-cookie-domain`.
+pub(crate) static PROXY_COOKIE_DOMAIN: Row = Row {
+    name: "proxy-cookie-domain",
+    risk: Risk::Medium,
+    value: &Of(DOMAINS, Act::Sets(|to, it| to.location.proxy_cookie_domain = Some(it))),
+    default: "off",
+    doc: "Changes the domain of the backend's cookies: `from to`",
+    ..Row::NEW
+};
+
+/// `proxy-cookie-path`.
+pub(crate) static PROXY_COOKIE_PATH: Row = Row {
+    name: "proxy-cookie-path",
+    risk: Risk::Medium,
+    value: &Of(PATHS, Act::Sets(|to, it| to.location.proxy_cookie_path = Some(it))),
+    default: "off",
+    doc: "Changes the beginning of the path of the backend's cookies: `from to`",
+    ..Row::NEW
+};
+
+/// `proxy-redirect-from`.
+pub(crate) static PROXY_REDIRECT_FROM: Row = Row {
+    name: "proxy-redirect-from",
+    risk: Risk::Medium,
+    value: &Of(FROM, Act::Sets(|to, it| to.location.proxy_redirect_from = Some(it))),
+    default: "off",
+    doc: "Beginning of the backend's redirects that is replaced",
+    ..Row::NEW
+};
+
+/// `proxy-redirect-to`.
+pub(crate) static PROXY_REDIRECT_TO: Row = Row {
+    name: "proxy-redirect-to",
+    risk: Risk::Medium,
+    value: &Of(WORD, Act::Sets(|to, it| to.location.proxy_redirect_to = Some(it))),
+    default: "off",
+    doc: "What it is replaced with",
+    ..Row::NEW
+};
+
+pub(super) static ROWS: &[&Row] =
+    &[&PROXY_COOKIE_DOMAIN, &PROXY_COOKIE_PATH, &PROXY_REDIRECT_FROM, &PROXY_REDIRECT_TO];
+
+/// nginx would not start with one word other than `off`, and not with three.
+const DOMAINS: Grammar<Replacement> = Grammar {
+    words: "off, or two domains with a space between them",
+    read: |text| {
+        let is_domain = |c: char| c.is_ascii_alphanumeric() || "-._ ".contains(c);
+        text.chars().all(is_domain).then(|| replacement(text)).flatten()
+    },
+    good: &["off", "localhost example.org", ".internal.test  example.org"],
+    bad: &["example.org", "a b c", "a;b c", "x\ny z"],
+};
+
+/// URL of annotations.md 1.3, spaces allowed, of two words.
+const PATHS: Grammar<Replacement> = Grammar {
+    words: "off, or two paths with a space between them",
+    read: |text| (URL_SPACED.read)(text).and_then(|text| replacement(&text)),
+    good: &["off", "/one/ /", "~/v. /"],
+    bad: &["/one/", "/a /b /c", "/{ /", "/a\n/b"],
+};
+
+/// URL of annotations.md 1.3, one word.
+const WORD: Grammar<String> = Grammar {
+    words: "off, or a URL of letters, digits and / - . _ ~ : , ? & =",
+    read: |text| (URL_SPACED.read)(text).filter(|text| !text.contains(' ')),
+    good: &["off", "https://x.test/new/", "/"],
+    bad: &["https://x.test/{", "/a /b", "x\ny"],
+};
+
+/// The same, of which `~` begins a regular expression.
+const FROM: Grammar<String> = Grammar {
+    words: "off, default, or a URL of letters, digits and / - . _ ~ : , ? & =",
+    read: |text| (WORD.read)(text).filter(|text| is_from(text)),
+    good: &["off", "default", "http://x.test/", "~//x.test/a?"],
+    bad: &["https://x.test/{", "/a /b", "~?"],
+};
+
+/// `off` replaces nothing.
+fn replacement(text: &str) -> Option<Replacement> {
+    let mut words = text.split_ascii_whitespace();
+    match (words.next()?, words.next(), words.next()) {
+        ("off", None, _) => Some(Replacement::default()),
+        (from, Some(to), None) if is_from(from) => Some(Replacement { from: from.into(), to: to.into() }),
+        _ => None,
+    }
+}
+
+/// Whether what is behind a `~` can be searched for.
+fn is_from(text: &str) -> bool {
+    let pattern = text.strip_prefix("~*").or_else(|| text.strip_prefix('~'));
+    pattern.is_none_or(|pattern| Pattern::anywhere(pattern).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+    use super::*;
+
+    #[test]
+    fn cookies_have_two_words_or_off() {
+        let said = |from: &str, to: &str| Some(Replacement { from: from.into(), to: to.into() });
+        for (text, domain) in [
+            ("localhost example.org", said("localhost", "example.org")),
+            (" a.test   b.test ", said("a.test", "b.test")),
+            ("off", said("", "")),
+            ("example.org", None),
+            ("a b c", None),
+            ("a.test b.test;", None),
+        ] {
+            let faults = usize::from(domain.is_none());
+            let expected = LocationPolicy { proxy_cookie_domain: domain, ..LocationPolicy::default() };
+            assert_eq!(location(&[("proxy-cookie-domain", text)]), (expected, faults), "{text}");
+        }
+        for (text, path) in [
+            ("/one/ /", said("/one/", "/")),
+            ("off", said("", "")),
+            ("/one", None),
+            ("off off off", None),
+            ("/{x} /", None),
+        ] {
+            let faults = usize::from(path.is_none());
+            let expected = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
+            assert_eq!(location(&[("proxy-cookie-path", text)]), (expected, faults), "{text}");
+        }
+    }
+
+    #[test]
+    fn redirects_have_one_word_each() {
+        let said = [("proxy-redirect-from", "http://a.test/"), ("proxy-redirect-to", "https://b.test/x/")];
+        let expected = LocationPolicy {
+            proxy_redirect_from: Some("http://a.test/".into()),
+            proxy_redirect_to: Some("https://b.test/x/".into()),
+            ..LocationPolicy::default()
+        };
+        assert_eq!(location(&said), (expected, 0));
+        for said in [[("proxy-redirect-from", "~?")], [("proxy-redirect-to", "/a /b")]] {
+            assert_eq!(location(&said), (LocationPolicy::default(), 1), "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Changes the places that an endpoint names, where its location asks for that.
+
+use super::{Exchange, redirect};
+use crate::codec::head::Known;
+use crate::http::reply::{Reply, ReplyBody};
+use crate::table::PathEntry;
+
+const REFRESH: &str = "Refresh";
+
+/// Changes an answer of the location's own endpoints; of HTTP alone, as in nginx.
+pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
+    let Some(returned) = location.policy.returned.as_deref() else { return };
+    if exchange.stands_in || !matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) {
+        return;
+    }
+    let fields = &mut reply.head.fields;
+    if returned.has_cookies() && fields.has(Known::SetCookie) {
+        let mend = |cookie: &[u8]| returned.cookie(cookie).unwrap_or_else(|| cookie.to_vec());
+        // In their order, which clients go by.
+        let cookies: Vec<_> = fields.all(Known::SetCookie).map(mend).collect();
+        fields.remove(Known::SetCookie);
+        cookies.into_iter().for_each(|cookie| fields.add(Known::SetCookie, cookie));
+    }
+    if let Some(new) = fields.get(Known::Location).and_then(|value| returned.location(value)) {
+        // As where nginx itself redirects: a path alone is told with scheme and host.
+        let Exchange { call, head, .. } = exchange;
+        let new = match new.starts_with(b"/") {
+            true => redirect::on_this_host(call.peer, &location.policy.redirect, &head.host, &new),
+            false => new,
+        };
+        fields.set(Known::Location, new);
+    }
+    if let Some(new) = fields.get(REFRESH).and_then(|value| returned.refresh(value)) {
+        fields.set(REFRESH, new);
+    }
+}

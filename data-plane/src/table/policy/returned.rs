@@ -1,0 +1,228 @@
+//! Places that endpoints name in their answers, as clients have to see them (nginx' `proxy_cookie_domain`,
+//! `proxy_cookie_path` and `proxy_redirect`; ingress-nginx behaviour, annotations.md 5.5).
+
+use shared::pattern::Pattern;
+use shared::policy::{LocationPolicy, Replacement};
+
+use super::Refused;
+
+/// What is replaced in answers of endpoints.
+#[derive(Clone, Debug)]
+pub struct Returned {
+    domain: Option<Replace>,
+    path: Option<Replace>,
+    redirect: Option<Replace>,
+}
+
+/// A text that takes the place of another one.
+#[derive(Clone, Debug)]
+struct Replace {
+    from: From,
+    to: Box<[u8]>,
+}
+
+#[derive(Clone, Debug)]
+enum From {
+    /// What begins with this loses it.
+    Text(Box<[u8]>),
+    /// What this is found in goes as a whole.
+    Pattern(Pattern),
+}
+
+impl Returned {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let cookie = |field, said: &Option<Replacement>| match said {
+            Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
+            _ => Ok(None),
+        };
+        // nginx' default is the name of its own upstream, which no endpoint knows.
+        let is_said = |text: &&String| !matches!(text.as_str(), "" | "off" | "default");
+        let from = said.proxy_redirect_from.as_ref().filter(is_said);
+        let to = said.proxy_redirect_to.as_deref().unwrap_or("off");
+        // Judged in any case: whether a policy can be served depends on no other field.
+        let redirect = from.map(|from| Replace::new("proxy_redirect_from", from, to)).transpose()?;
+        let returned = Self {
+            // A dot at the beginning means nothing, here as in the attribute.
+            domain: cookie("proxy_cookie_domain", &said.proxy_cookie_domain)?.map(Replace::without_dots),
+            path: cookie("proxy_cookie_path", &said.proxy_cookie_path)?,
+            redirect: redirect.filter(|_| to != "off"),
+        };
+        let is_empty = matches!(returned, Self { domain: None, path: None, redirect: None });
+        Ok((!is_empty).then(|| Box::new(returned)))
+    }
+
+    /// Whether cookies are changed.
+    pub fn has_cookies(&self) -> bool {
+        self.domain.is_some() || self.path.is_some()
+    }
+
+    /// A `Set-Cookie` as the client has to see it; `None`: as it is.
+    pub fn cookie(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let mut changed = false;
+        let mut out = Vec::with_capacity(value.len() + 64);
+        for (place, attribute) in value.split(|byte| *byte == b';').enumerate() {
+            let attribute = attribute.trim_ascii();
+            if place > 0 {
+                out.extend_from_slice(b"; ");
+            }
+            let mut halves = attribute.splitn(2, |byte| *byte == b'=');
+            let name = halves.next().unwrap_or_default().trim_ascii_end();
+            let Some(text) = halves.next().map(<[u8]>::trim_ascii_start) else {
+                out.extend_from_slice(attribute);
+                continue;
+            };
+            let new = match place {
+                0 => None,
+                _ if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text),
+                _ if name.eq_ignore_ascii_case(b"path") => self.path.as_ref().and_then(|it| it.apply(text)),
+                _ => None,
+            };
+            changed |= new.is_some();
+            out.extend_from_slice(name);
+            out.push(b'=');
+            out.extend_from_slice(new.as_deref().unwrap_or(text));
+        }
+        changed.then_some(out)
+    }
+
+    /// A whole domain, in any case; a dot at its beginning stays.
+    fn new_domain(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let Replace { from, to } = self.domain.as_ref()?;
+        let (dot, bare) = text.split_at(usize::from(text.first() == Some(&b'.')));
+        match from {
+            From::Text(from) => from.eq_ignore_ascii_case(bare).then(|| [dot, to].concat()),
+            From::Pattern(pattern) => pattern.is_match(text).ok()?.then(|| to.to_vec()),
+        }
+    }
+
+    /// A `Location` as the client has to see it; `None`: as it is.
+    pub fn location(&self, value: &[u8]) -> Option<Vec<u8>> {
+        self.redirect.as_ref()?.apply(value)
+    }
+
+    /// A `Refresh`: the URL that it names.
+    pub fn refresh(&self, value: &[u8]) -> Option<Vec<u8>> {
+        const URL: &[u8] = b"url=";
+        let place = value.windows(URL.len()).position(|part| part.eq_ignore_ascii_case(URL))?;
+        let (before, url) = value.split_at(place + URL.len());
+        Some([before, &self.location(url)?].concat())
+    }
+}
+
+impl Replace {
+    fn new(field: &'static str, from: &str, to: &str) -> Result<Self, Refused> {
+        let pattern = match (from.strip_prefix("~*"), from.strip_prefix('~')) {
+            (Some(text), _) => Some(Pattern::anywhere(&format!("(?i){text}"))),
+            (None, Some(text)) => Some(Pattern::anywhere(text)),
+            (None, None) => None,
+        };
+        let pattern = pattern
+            .transpose()
+            .map_err(|error| Refused { field, problem: format!("{from:?} is {error}") })?;
+        let from = pattern.map_or_else(|| From::Text(from.as_bytes().into()), From::Pattern);
+        Ok(Self { from, to: to.as_bytes().into() })
+    }
+
+    fn without_dots(self) -> Self {
+        let bare = |text: Box<[u8]>| text.strip_prefix(b".").map(Box::from).unwrap_or(text);
+        let from = match self.from {
+            From::Text(text) => From::Text(bare(text)),
+            pattern @ From::Pattern(_) => pattern,
+        };
+        Self { from, to: bare(self.to) }
+    }
+
+    fn apply(&self, text: &[u8]) -> Option<Vec<u8>> {
+        match &self.from {
+            From::Text(from) => text.strip_prefix(&**from).map(|rest| [&self.to, rest].concat()),
+            From::Pattern(pattern) => pattern.is_match(text).ok()?.then(|| self.to.to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replacing(from: &str, to: &str) -> Option<Replacement> {
+        Some(Replacement { from: from.into(), to: to.into() })
+    }
+
+    fn cookies(domain: (&str, &str), path: (&str, &str)) -> impl Fn(&str) -> String {
+        let said = LocationPolicy {
+            proxy_cookie_domain: replacing(domain.0, domain.1),
+            proxy_cookie_path: replacing(path.0, path.1),
+            ..LocationPolicy::default()
+        };
+        let returned = Returned::compile(&said).unwrap().unwrap();
+        move |cookie| {
+            let new = returned.cookie(cookie.as_bytes()).unwrap_or_else(|| cookie.into());
+            String::from_utf8(new).unwrap()
+        }
+    }
+
+    #[test]
+    fn domains_are_compared_whole_and_paths_from_their_beginning() {
+        let new = cookies(("localhost", "example.org"), ("/one/", "/"));
+        for (came, goes) in [
+            ("a=1; Domain=localhost; Path=/one/x", "a=1; Domain=example.org; Path=/x"),
+            ("a=1;path=/one/;DOMAIN=LOCALHOST", "a=1; path=/; DOMAIN=example.org"),
+            ("a=1; domain=.localhost ; HttpOnly", "a=1; domain=.example.org; HttpOnly"),
+            ("a=1; Domain=my.localhost; Path=/One/x", "a=1; Domain=my.localhost; Path=/One/x"),
+            ("a=1;Domain=other.test;  Secure", "a=1;Domain=other.test;  Secure"),
+            ("domain=localhost; Path=/two", "domain=localhost; Path=/two"),
+            ("a=b=c;Path=/one/", "a=b=c; Path=/"),
+            ("", ""),
+        ] {
+            assert_eq!(new(came), goes);
+        }
+        let dotted = cookies((".a.test", ".b.test"), ("", ""));
+        assert_eq!(dotted("x=y; Domain=a.test"), "x=y; Domain=b.test");
+        let pattern = cookies(("", ""), ("~/v[0-9]+/", "/"));
+        assert_eq!(pattern("x=y; Path=/v12/deep"), "x=y; Path=/", "all of what it is found in");
+    }
+
+    #[test]
+    fn redirects_lose_their_beginning() {
+        let redirect = |from: &str, to: &str| {
+            let said = LocationPolicy {
+                proxy_redirect_from: Some(from.into()),
+                proxy_redirect_to: Some(to.into()),
+                ..LocationPolicy::default()
+            };
+            Returned::compile(&said).unwrap()
+        };
+        let text = |new: Option<Vec<u8>>| new.map(|new| String::from_utf8(new).unwrap());
+        let returned = redirect("http://a.test/", "https://b.test/new/").unwrap();
+        let location = |url: &str| text(returned.location(url.as_bytes()));
+        assert_eq!(location("http://a.test/x?y=1").as_deref(), Some("https://b.test/new/x?y=1"));
+        assert_eq!(location("http://A.test/x"), None, "in this case");
+        assert_eq!(location("/x"), None);
+        let refresh = |value: &str| text(returned.refresh(value.as_bytes()));
+        assert_eq!(refresh("5; URL=http://a.test/z").as_deref(), Some("5; URL=https://b.test/new/z"));
+        assert_eq!((refresh("5"), refresh("5; url=/z")), (None, None));
+        for (from, to) in [("off", "/x"), ("default", "/x"), ("http://a.test/", "off"), ("", "/x")] {
+            assert!(redirect(from, to).is_none(), "{from} {to}");
+        }
+        let pattern = redirect("~*A[.]TEST", "/").unwrap();
+        assert_eq!(text(pattern.location(b"http://a.test/x")).as_deref(), Some("/"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        let refused = |said| Returned::compile(&said).unwrap_err().field;
+        let default = LocationPolicy::default;
+        assert_eq!(
+            refused(LocationPolicy { proxy_cookie_domain: replacing("~(", "x"), ..default() }),
+            "proxy_cookie_domain"
+        );
+        assert_eq!(
+            refused(LocationPolicy { proxy_cookie_path: replacing("~(", "x"), ..default() }),
+            "proxy_cookie_path"
+        );
+        assert_eq!(
+            refused(LocationPolicy { proxy_redirect_from: Some("~(".into()), ..default() }),
+            "proxy_redirect_from"
+        );
+    }
+}

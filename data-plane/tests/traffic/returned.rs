@@ -1,0 +1,100 @@
+//! Places that backends name, as clients see them: cookies' domains and paths, and redirects.
+
+use shared::policy::{LocationPolicy, Replacement};
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
+
+use super::harness::*;
+
+const HOPS: &str = "Location: http://hello.test/x?y=1\r\nRefresh: 5; url=http://hello.test/z";
+
+fn origin() -> Origin {
+    let cookies =
+        "Set-Cookie: a=1; Domain=localhost; Path=/one/x\r\nSet-Cookie: b=2; Path=/two\r\nset-cookie: c=3";
+    Origin::new(move |_| {
+        let head = format!("HTTP/1.1 302 Found\r\n{cookies}\r\n{HOPS}\r\nContent-Length: 0\r\n\r\n");
+        (head.into_bytes(), true)
+    })
+}
+
+fn replacing(from: &str, to: &str) -> Option<Replacement> {
+    Some(Replacement { from: from.into(), to: to.into() })
+}
+
+fn redirecting(from: &str, to: &str) -> LocationPolicy {
+    LocationPolicy {
+        proxy_redirect_from: Some(from.into()),
+        proxy_redirect_to: Some(to.into()),
+        ..LocationPolicy::default()
+    }
+}
+
+#[test]
+fn cookies_are_changed_in_their_order_where_that_is_said() {
+    let (origin, mut proxy) = (origin(), Proxy::start());
+    let changed = LocationPolicy {
+        proxy_cookie_domain: replacing("localhost", "example.org"),
+        proxy_cookie_path: replacing("/one/", "/"),
+        ..LocationPolicy::default()
+    };
+    let off = LocationPolicy { proxy_cookie_path: replacing("", ""), ..LocationPolicy::default() };
+    proxy.policies(false, &[("/changed", changed), ("/plain", LocationPolicy::default()), ("/off", off)]);
+    let defaults = LocationPolicy { proxy_cookie_path: replacing("/two", "/2"), ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    for service in ["changed", "plain", "off"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for (path, cookies) in [
+        ("/changed", ["a=1; Domain=example.org; Path=/x", "b=2; Path=/two", "c=3"]),
+        ("/plain", ["a=1; Domain=localhost; Path=/one/x", "b=2; Path=/2", "c=3"]),
+        ("/off", ["a=1; Domain=localhost; Path=/one/x", "b=2; Path=/two", "c=3"]),
+    ] {
+        assert_eq!(client.get(path).all("set-cookie"), cookies, "{path}");
+    }
+}
+
+#[test]
+fn redirects_lead_where_the_location_says() {
+    let (origin, mut proxy) = (origin(), Proxy::start());
+    let relative =
+        LocationPolicy { relative_redirects: Some(true), ..redirecting("http://hello.test/", "/new/") };
+    proxy.policies(
+        false,
+        &[
+            ("/changed", redirecting("http://hello.test/", "https://goodbye.test/new/")),
+            ("/off", redirecting("off", "http://goodbye.test/")),
+            ("/default", redirecting("default", "http://goodbye.test/")),
+            ("/path", redirecting("http://hello.test/", "/new/")),
+            ("/relative", relative),
+        ],
+    );
+    for service in ["changed", "off", "default", "path", "relative"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for (path, location, refresh) in [
+        ("/changed", "https://goodbye.test/new/x?y=1", "5; url=https://goodbye.test/new/z"),
+        ("/off", "http://hello.test/x?y=1", "5; url=http://hello.test/z"),
+        ("/default", "http://hello.test/x?y=1", "5; url=http://hello.test/z"),
+        ("/path", "http://a.test/new/x?y=1", "5; url=/new/z"),
+        ("/relative", "/new/x?y=1", "5; url=/new/z"),
+    ] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.all("location"), answer.all("refresh")),
+            (vec![location], vec![refresh]),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_redirect_of_ours_stays() {
+    let mut proxy = Proxy::start();
+    let said = LocationPolicy {
+        permanent_redirect: Some("http://hello.test/".into()),
+        ..redirecting("http://hello.test/", "http://goodbye.test/")
+    };
+    proxy.policies(false, &[("/ours", said)]);
+    assert_eq!(Client::new(proxy.http).get("/ours").all("location"), ["http://hello.test/"]);
+}
