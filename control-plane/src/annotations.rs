@@ -178,12 +178,13 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
     sayings
 }
 
-/// Text of several lines is what snippets are made of. The line break that a YAML block ends with is no attack.
+/// Text of several lines is what snippets are made of, and long lists of addresses. The line break that a YAML block ends
+/// with is no attack.
 fn has_control_characters(row: &Row, text: &str) -> bool {
     let text = text.strip_suffix('\n').unwrap_or(text);
     row.value.status() != Status::Snippet
         && row.name != "modsecurity-snippet"
-        && text.chars().any(char::is_control)
+        && text.chars().any(|c| c.is_control() && !(row.lines && c == '\n'))
 }
 
 fn unknown(name: &str) -> String {

@@ -13,6 +13,7 @@ pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
     value: &Of(CIDRS, Act::Sets(|to, values| to.location.allowlist_source_range = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
+    lines: true,
     doc: "Addresses that get in; all others get 403",
     ..Row::NEW
 };
@@ -24,6 +25,7 @@ pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
     value: &Of(CIDRS, Act::Sets(|to, values| to.location.denylist_source_range = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
+    lines: true,
     doc: "Addresses that get 403",
     ..Row::NEW
 };

@@ -63,6 +63,7 @@ pub(super) static ROWS: &[&Row] = &[
         alias: Some("limit-whitelist"),
         value: &Of(CIDRS, Act::Sets(|to, values| to.location.limit_allowlist = Some(TextList { values }))),
         bad: Bad::Reject,
+        lines: true,
         doc: "Addresses that are not counted",
         ..Row::NEW
     },

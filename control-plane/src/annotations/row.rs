@@ -25,6 +25,8 @@ pub struct Row {
     pub needs: Option<&'static str>,
     /// Which feature it belongs to, for [`Bad::DropGroup`].
     pub group: &'static str,
+    /// Whether its list may go over several lines; any other value is text of one.
+    pub lines: bool,
     /// Whether it is read on a canary Ingress too (annotations.md 6.16); the rest has no effect there.
     pub on_canary: bool,
     /// What holds where nobody says anything.
@@ -45,6 +47,7 @@ impl Row {
         empty: Empty::NotSaid,
         needs: None,
         group: "",
+        lines: false,
         on_canary: false,
         default: "",
         doc: "",

@@ -320,6 +320,14 @@ fn names_of_other_prefixes_are_noticed() {
 fn annotations_are_of_one_line_but_for_snippets() {
     assert_eq!(severities(&all(&[("canary", "true"), ("canary-by-header", "X\r\nY")])), [Severity::Rejected]);
     assert_eq!(severities(&all(&[("ssl-redirect", "true\n")])), [Severity::Warning]);
+    let lists = "10.0.0.0/8,\n172.16.0.0/12,\n192.0.2.1\n";
+    for name in ["whitelist-source-range", "denylist-source-range", "limit-allowlist"] {
+        assert_eq!(all(&[(name, lists)]).faults, [], "{name}: a list may go over several lines");
+        assert_eq!(severities(&all(&[(name, "10.0.0.0/8,\r\n10.0.0.1")])), [Severity::Rejected], "{name}");
+    }
+    let policy = all(&[("whitelist-source-range", lists)]).serving.location;
+    let values = policy.allowlist_source_range.unwrap().values;
+    assert_eq!(values, ["10.0.0.0/8", "172.16.0.0/12", "192.0.2.1"]);
     assert_eq!(severities(&all(&[("frobnicate", "a\nb")])), [Severity::Warning]);
     assert_eq!(severities(&all(&[("influxdb-host", "\n;")])), [Severity::Warning]);
     assert_eq!(severities(&all(&[("server-snippet", "expires\n1d;\netag\non;\n")])), [Severity::Unsupported]);
