@@ -51,6 +51,9 @@ use self::row::{Bad, Empty, Row, Saying, Status};
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
+#[cfg(test)]
+pub(crate) use self::unknown::KEYS;
+
 /// What the names of ingress-nginx' annotations begin with.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
@@ -188,8 +191,8 @@ fn has_control_characters(row: &Row, text: &str) -> bool {
 }
 
 fn unknown(name: &str) -> String {
-    match unknown::suggestion(name) {
-        Some(meant) => format!("unknown annotation, it has no effect: did you mean {meant}?"),
+    match unknown::hint(name) {
+        Some(hint) => format!("unknown annotation, it has no effect: {hint}"),
         None => "unknown annotation, it has no effect".into(),
     }
 }

@@ -6,28 +6,28 @@ use super::value::BOOL;
 pub(super) static ROWS: &[&Row] = &[
     &dead("add-base-url"),
     &dead("base-url-scheme"),
-    &dead("configuration-snippets"),
+    &replaced("configuration-snippets", "configuration-snippet is its name"),
     &dead("enable-influxdb"),
     &dead("enable-opentracing"),
-    &dead("grpc-backend"),
+    &replaced("grpc-backend", "backend-protocol: GRPC took its place"),
     &Row {
         name: "http2-push-preload",
         value: &Of(BOOL, Act::Dead),
         bad: Bad::Reject,
-        doc: "nginx pushes nothing any more",
+        doc: "nobody pushes any more",
         ..Row::NEW
     },
     &dead("large-client-header-buffers"),
-    &dead("proxy-buffers"),
-    &dead("rate-limit-rps"),
+    &replaced("proxy-buffers", "proxy-buffers-number and proxy-buffer-size took its place"),
+    &replaced("rate-limit-rps", "limit-rps is its name"),
     &dead("rewrite-log"),
-    &dead("secure-backends"),
+    &replaced("secure-backends", "backend-protocol: HTTPS took its place, else it is spoken to in plain"),
     &dead("secure-verify-ca-secret"),
     &dead("session-cookie-hash"),
     &dead("ssl-verify"),
     &dead("upstream-fail-timeout"),
     &dead("upstream-max-fails"),
-    &dead("websocket-services"),
+    &replaced("websocket-services", "WebSocket needs no annotation"),
 ];
 
 /// Beginnings of names of features that were removed.
@@ -39,4 +39,9 @@ pub(super) static FAMILY: Row = dead("of a family");
 
 const fn dead(name: &'static str) -> Row {
     Row { name, ..Row::NEW }
+}
+
+/// Another one does now what it did.
+const fn replaced(name: &'static str, doc: &'static str) -> Row {
+    Row { name, doc, ..Row::NEW }
 }

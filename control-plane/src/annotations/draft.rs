@@ -139,7 +139,9 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn dead(&mut self) {
-        self.fault(Severity::Warning, "has no effect, in ingress-nginx neither: remove it");
+        let doc = self.now.map_or("", |(row, _)| row.doc);
+        let advice = if doc.is_empty() { "remove it" } else { doc };
+        self.fault(Severity::Warning, format!("has no effect, in ingress-nginx neither: {advice}"));
     }
 
     /// The value of the present annotation is none.

@@ -3,28 +3,99 @@
 use super::{PREFIX, table};
 
 /// What people write for it.
-const SYNONYMS: [(&str, &str); 14] = [
+const SYNONYMS: [(&str, &str); 16] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
     ("body-size", "proxy-body-size"),
+    ("client-max-body-size", "proxy-body-size"),
     ("cors", "enable-cors"),
+    ("deny-all", "denylist-source-range"),
     ("deny-source-range", "denylist-source-range"),
-    ("hsts", "the ConfigMap's key hsts"),
     ("ip-whitelist", "allowlist-source-range"),
     ("max-body-size", "proxy-body-size"),
     ("rate-limit", "limit-rps"),
+    ("rate-limit-window", "limit-rpm"),
     ("redirect", "permanent-redirect"),
     ("rewrite", "rewrite-target"),
     ("sticky-session", "affinity"),
     ("whitelist", "allowlist-source-range"),
 ];
 
+/// Keys of the ConfigMap that people write as annotations, where no annotation has their name. That they are keys is
+/// tested beside the table of keys.
+pub(crate) const KEYS: [&str; 41] = [
+    "add-headers",
+    "allow-snippet-annotations",
+    "client-body-timeout",
+    "client-header-buffer-size",
+    "client-header-timeout",
+    "compute-full-forwarded-for",
+    "disable-access-log",
+    "enable-brotli",
+    "enable-real-ip",
+    "enable-underscores-in-headers",
+    "forwarded-for-header",
+    "gzip-level",
+    "gzip-types",
+    "hide-headers",
+    "hsts",
+    "hsts-include-subdomains",
+    "hsts-max-age",
+    "hsts-preload",
+    "http-redirect-code",
+    "http-snippet",
+    "ignore-invalid-headers",
+    "keep-alive",
+    "keep-alive-requests",
+    "limit-conn-status-code",
+    "limit-req-status-code",
+    "location-snippet",
+    "log-format-upstream",
+    "max-worker-connections",
+    "proxy-protocol-header-timeout",
+    "proxy-real-ip-cidr",
+    "proxy-set-headers",
+    "server-tokens",
+    "ssl-protocols",
+    "upstream-keepalive-connections",
+    "upstream-keepalive-requests",
+    "upstream-keepalive-timeout",
+    "use-forwarded-headers",
+    "use-gzip",
+    "use-http2",
+    "use-proxy-protocol",
+    "worker-processes",
+];
+
+/// Where people put the class, and nobody looks for it.
+const CLASSES: [&str; 7] = [
+    "ingress.class",
+    "ingress.kubernetes.io/ingress.class",
+    "ingressClassName",
+    "kubernetes.io.ingress.class",
+    "kubernetes.io/ingress-class",
+    "kubernetes.io/ingressClassName",
+    "spec.ingressClassName",
+];
+
 /// The longest text that is compared: no name is longer.
 const LONGEST: usize = 60;
 
+/// What an owner of an annotation that nobody knows should know.
+pub(super) fn hint(name: &str) -> Option<String> {
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    if KEYS.binary_search(&plain.as_str()).is_ok() {
+        return Some(format!("{plain} is a key of the ConfigMap, for all Ingresses"));
+    }
+    if plain.contains("websocket") || plain == "upgrade" {
+        return Some("WebSocket needs no annotation".into());
+    }
+    suggestion(name).map(|meant| format!("did you mean {meant}?"))
+}
+
 /// The name that was probably meant.
-pub(super) fn suggestion(name: &str) -> Option<&'static str> {
+fn suggestion(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase().replace('_', "-");
     if name.len() > LONGEST {
         return None;
@@ -49,6 +120,10 @@ pub(super) fn suggestion(name: &str) -> Option<&'static str> {
 
 /// Why an annotation of another prefix was probably meant for us, if it was.
 pub(super) fn foreign(key: &str) -> Option<String> {
+    if CLASSES.contains(&key) {
+        let places = "spec.ingressClassName or the annotation kubernetes.io/ingress.class";
+        return Some(format!("has no effect: the class stands in {places}"));
+    }
     let (prefix, name) = key.split_once('/')?;
     let ours = PREFIX.trim_end_matches('/');
     if prefix.len() > LONGEST || prefix == ours {
@@ -115,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_in_the_wrong_place_is_told_so() {
+        let key = |name: &str| Some(format!("{name} is a key of the ConfigMap, for all Ingresses"));
+        for name in ["use-forwarded-headers", "proxy-set-headers", "ssl-protocols", "hsts"] {
+            assert_eq!(hint(name), key(name));
+        }
+        assert_eq!(hint("Use_Gzip"), key("use-gzip"));
+        for name in ["enable-websocket", "enable-websockets", "websocket", "upgrade"] {
+            assert_eq!(hint(name).as_deref(), Some("WebSocket needs no annotation"), "{name}");
+        }
+        assert_eq!(hint("client-max-body-size").as_deref(), Some("did you mean proxy-body-size?"));
+        assert_eq!(hint("frobnicate"), None);
+        assert!(KEYS.is_sorted() && CLASSES.is_sorted());
+        for key in KEYS {
+            assert!(table::find(key).is_none(), "{key} is an annotation, too");
+        }
+    }
+
+    #[test]
     fn prefixes_that_people_write() {
         for key in [
             "nignx.ingress.kubernetes.io/ssl-redirect",
@@ -123,6 +216,8 @@ mod tests {
             "nginx.ingress.kubernets.io/rewrite-target",
             "ingress.kubernetes.io/rewrite-target",
             "nginx.org/client-max-body-size",
+            "kubernetes.io.ingress.class",
+            "spec.ingressClassName",
         ] {
             assert!(foreign(key).is_some(), "{key}");
         }

@@ -212,10 +212,15 @@ impl Index {
                 }
                 None => {
                     are_there = false;
+                    let why = if self.is_deleted(secret) {
+                        "does not exist"
+                    } else {
+                        "has no certificate that can be used"
+                    };
                     faults.push(Fault::new(
                         Severity::Warning,
                         field(secret),
-                        format!("Secret {secret} has no certificate that can be used: the default certificate is shown"),
+                        format!("Secret {secret} {why}: the default certificate is shown"),
                     ));
                 }
             }

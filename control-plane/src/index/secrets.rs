@@ -114,7 +114,8 @@ impl Index {
         self.dirty.holds.insert(object);
     }
 
-    fn is_deleted(&self, secret: &ObjectName) -> bool {
+    /// Whether there is none of that name, as far as anybody knows.
+    pub(super) fn is_deleted(&self, secret: &ObjectName) -> bool {
         let slot = self.objects.get(&reference(ObjectKind::Secret, secret));
         slot.is_none_or(|slot| slot.newest().is_none() && slot.in_use().is_none())
     }

@@ -257,4 +257,12 @@ mod tests {
     fn rows_are_in_order() {
         assert!(ROWS.is_sorted_by(|a, b| a.0 < b.0));
     }
+
+    /// What an owner is told to put into the ConfigMap is looked for there.
+    #[test]
+    fn keys_that_people_write_as_annotations_are_keys() {
+        for key in crate::annotations::KEYS {
+            assert!(Status::of(key).is_some(), "{key}");
+        }
+    }
 }

@@ -307,6 +307,12 @@ impl World {
         told
     }
 
+    /// What is said of an Ingress.
+    pub(super) fn reasons(&self, ingress: &str) -> Vec<String> {
+        let problems = self.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, ingress)));
+        problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.reason.clone()).collect()
+    }
+
     pub(super) fn severities(&self, kind: ObjectKind, object: &str) -> Vec<Severity> {
         let problems = self.index.problems().get(&Subject::Object(reference(kind, object)));
         problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.severity).collect()

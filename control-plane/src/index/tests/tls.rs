@@ -86,6 +86,11 @@ fn secrets_are_wanted_and_become_certificates() {
     let commit = world.delete(ObjectKind::Secret, "cert");
     assert!(commit.live.removed[0].gone);
     assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert!(
+        world
+            .reasons("web")
+            .contains(&"Secret default/cert does not exist: the default certificate is shown".into())
+    );
     world.apply(secret("cert", 0));
     let commit = world.delete(ObjectKind::Ingress, "web");
     assert!(!commit.live.removed[0].gone);
@@ -136,6 +141,7 @@ fn a_secret_that_nobody_wants_is_not_judged() {
     world.apply(secure());
     assert_eq!(world.problems(ObjectKind::Secret, "cert"), ["rejected data[tls.crt]"]);
     assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert!(world.reasons("web").iter().any(|reason| reason.contains("has no certificate that can be used")));
 }
 
 #[test]
