@@ -17,6 +17,7 @@ use quota::Quota;
 use timer::Timers;
 
 pub use budgets::Budgets;
+pub use copies::Copies;
 pub use limits::Limits;
 pub use passwords::Passwords;
 pub use spill::Spill;
@@ -24,6 +25,7 @@ pub use verdicts::Verdicts;
 
 pub(crate) mod budgets;
 pub(crate) mod buffers;
+pub(crate) mod copies;
 pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
@@ -44,6 +46,7 @@ pub(crate) struct Local {
     pub(crate) spill: Spill,
     pub(crate) passwords: Passwords,
     pub(crate) verdicts: Verdicts,
+    pub(crate) copies: Copies,
     pub(crate) names: names::Names,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
@@ -70,6 +73,7 @@ impl Local {
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
             verdicts: budgets.verdicts.clone(),
+            copies: budgets.copies.clone(),
             names: names::Names::default(),
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),

@@ -72,6 +72,10 @@ pub struct WorkerMetrics {
     pub reused: Counter,
     /// Requests tried again on another endpoint.
     pub retries: Counter,
+    /// Copies of requests that were sent.
+    pub copied: Counter,
+    /// Copies of requests that were not, or not as a whole.
+    pub copies_lost: Counter,
     /// Failed tries by kind.
     pub failures: [Counter; Kind::COUNT],
     /// Request times by bucket; the last one has no bound.

@@ -26,7 +26,7 @@ pub(crate) mod link;
 pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
-mod wire;
+pub(crate) mod wire;
 
 /// A tick sweeps one part of the backends out of so many: 100,000 of them are not walked ten times a second.
 const PARTS: usize = 16;

@@ -32,6 +32,8 @@ mod http2;
 mod limits;
 #[path = "traffic/log.rs"]
 mod log;
+#[path = "traffic/mirrors.rs"]
+mod mirrors;
 #[path = "traffic/names.rs"]
 mod names;
 #[path = "traffic/retries.rs"]

@@ -1,20 +1,20 @@
 //! Copies of requests (annotations.md 6.15).
 
 use super::row::{Act, Of, Risk, Row};
-use super::value::{PATTERN, SWITCH};
+use super::value::{Grammar, PATTERN, SWITCH};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-host",
         risk: Risk::High,
-        value: &Of(PATTERN, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(PATTERN, Act::Sets(|to, it| to.location.mirror_host = Some(it))),
         needs: Some("mirror-target"),
         doc: "Header `Host` of copies",
         ..Row::NEW
     },
     &Row {
         name: "mirror-request-body",
-        value: &Of(SWITCH, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(SWITCH, Act::Sets(|to, it| to.location.mirror_request_body = Some(it))),
         needs: Some("mirror-target"),
         default: "on",
         doc: "Copies have the body",
@@ -23,8 +23,47 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-target",
         risk: Risk::High,
-        value: &Of(PATTERN, Act::Differs { unless: |_| false, without: "no copies are sent" }),
-        doc: "URL that gets a copy of each request",
+        value: &Of(TARGET, Act::Sets(|to, it| to.location.mirror_target = Some(it))),
+        doc: "URL that gets a copy of each request but those over gRPC; without a path, the request's own counts",
         ..Row::NEW
     },
 ];
+
+/// REGEXCHARS of annotations.md 1.3, of which nginx takes no more than this for a URL.
+const TARGET: Grammar<String> = Grammar {
+    words: "a URL of http or https",
+    read: |text| {
+        let is_url = |text: &String| {
+            let rest = ["http://", "https://", "$scheme://"].iter().find_map(|it| text.strip_prefix(it));
+            rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        };
+        (PATTERN.read)(text).filter(is_url)
+    },
+    good: &["https://copy.test$request_uri", "http://10.0.0.1:8080", "$scheme://copy.test/x"],
+    bad: &["copy.test", "http:///x", "http://copy.test/a b", "http://copy.test/;", "ftp://copy.test"],
+};
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+
+    #[test]
+    fn a_copy_has_a_target_or_there_is_none() {
+        let said = [
+            ("mirror-target", "https://copy.test$request_uri"),
+            ("mirror-request-body", "off"),
+            ("mirror-host", "shadow.test"),
+        ];
+        let expected = LocationPolicy {
+            mirror_target: Some("https://copy.test$request_uri".into()),
+            mirror_request_body: Some(false),
+            mirror_host: Some("shadow.test".into()),
+            ..LocationPolicy::default()
+        };
+        assert_eq!(location(&said), (expected, 0));
+        assert_eq!(location(&said[1..]), (LocationPolicy::default(), 2), "without a target");
+        assert_eq!(location(&[("mirror-target", "copy.test")]), (LocationPolicy::default(), 1));
+    }
+}

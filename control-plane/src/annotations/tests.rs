@@ -280,8 +280,8 @@ fn what_happens_anyway_is_not_reported() {
 fn the_rest_is_reported() {
     let parsed = all(&[
         ("configuration-snippet", "add_header X-A b;"),
+        ("enable-opentelemetry", "true"),
         ("frobnicate", "1"),
-        ("mirror-target", "http://copy.test"),
         ("session-cookie-hash", "sha1"),
     ]);
     let mut found = severities(&parsed);
@@ -293,11 +293,11 @@ fn the_rest_is_reported() {
 /// Nobody is told that something is served without this or that while it answers 503.
 #[test]
 fn siblings_of_a_denial_claim_nothing() {
-    let parsed = all(&[("auth-url", "not-a-url"), ("mirror-target", "http://copy.test")]);
-    let sibling = parsed.faults.iter().find(|it| it.field == field("mirror-target")).unwrap();
+    let parsed = all(&[("auth-url", "not-a-url"), ("enable-opentelemetry", "true")]);
+    let sibling = parsed.faults.iter().find(|it| it.field == field("enable-opentelemetry")).unwrap();
     assert_eq!(sibling.reason, "not honoured yet");
-    let alone = all(&[("mirror-target", "http://copy.test")]);
-    assert_eq!(alone.faults[0].reason, "not honoured yet: no copies are sent");
+    let alone = all(&[("enable-opentelemetry", "true")]);
+    assert_eq!(alone.faults[0].reason, "not honoured yet: there are no spans");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use shared::budget::{Budget, memory};
 
+use super::copies::Copies;
 use super::passwords::Passwords;
 use super::spill::Spill;
 use super::verdicts::Verdicts;
@@ -21,6 +22,8 @@ pub struct Budgets {
     pub passwords: Passwords,
     /// Answers of external authentication.
     pub verdicts: Verdicts,
+    /// Copies of requests.
+    pub copies: Copies,
 }
 
 /// Connections of clients where nobody says how many.
@@ -29,13 +32,15 @@ const CONNECTIONS: usize = 65_536;
 impl Budgets {
     /// Those of a process that may use so much memory. The rest of it is for tables, connections and the allocator.
     pub fn of_memory(bytes: u64) -> Self {
+        let held = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
         Self {
-            bytes: Budget::new(usize::try_from(bytes / 2).unwrap_or(usize::MAX)),
+            bytes: Budget::new(held),
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
             spill: Spill::into_dir(std::env::temp_dir()),
             passwords: Passwords::default(),
             verdicts: Verdicts::default(),
+            copies: Copies::of_memory(held).with_descriptors(4 * CONNECTIONS),
         }
     }
 }
@@ -46,7 +51,12 @@ impl Budgets {
     #[must_use]
     pub fn with_connections(self, connections: usize, descriptors: usize) -> Self {
         let clients = connections.min(descriptors / 4 * 3).max(1);
-        Self { connections: Budget::new(clients), descriptors: Budget::new(descriptors), ..self }
+        Self {
+            connections: Budget::new(clients),
+            descriptors: Budget::new(descriptors),
+            copies: self.copies.with_descriptors(descriptors),
+            ..self
+        }
     }
 }
 

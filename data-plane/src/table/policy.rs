@@ -16,6 +16,7 @@ pub mod forwarding;
 pub mod headers;
 pub mod limit;
 pub mod log;
+pub mod mirror;
 pub mod protocol;
 pub mod redirect;
 pub mod retries;
@@ -36,6 +37,7 @@ use external::External;
 use forwarding::Forwarding;
 use limit::Limits;
 use log::Logging;
+use mirror::Mirror;
 use protocol::Spoken;
 use redirect::Redirect;
 use retries::Retries;
@@ -70,6 +72,8 @@ pub struct Policy {
     pub bodies: Bodies,
     /// What scripts of other origins may do; `None`: nothing is said to them.
     pub cors: Option<Box<Cors>>,
+    /// Who gets copies of requests, if somebody does.
+    pub mirror: Option<Box<Mirror>>,
     /// Whom is believed what, and what backends are told.
     pub forwarding: Forwarding,
     /// Headers of answers.
@@ -111,6 +115,7 @@ impl Policy {
             timeouts: Said::compile(said),
             bodies: Bodies::compile(said),
             cors: Cors::compile(said),
+            mirror: Mirror::compile(said),
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,
             returned: Returned::compile(said)?,

@@ -3,6 +3,7 @@
 //! A body that was read has a length and can be sent again. So much of it is kept in memory, the rest in a file.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ pub(crate) enum Payload<'b, B> {
     /// All of it is in a file.
     Spilled {
         /// The body.
-        file: SpillFile,
+        file: Rc<SpillFile>,
         /// Who waits for the answer.
         client: &'b mut B,
     },
@@ -100,7 +101,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         pieces.extend(joining.rest());
         file.append(pieces).await.map_err(no_room)?;
         let framing = Framing::Length(file.length());
-        Ok((Self::Spilled { file, client: body }, framing))
+        Ok((Self::Spilled { file: Rc::new(file), client: body }, framing))
     }
 
     /// A body that was read, apart from its client; `None` for one that is streamed.
@@ -108,6 +109,26 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         let source = match self {
             Self::Whole { pieces, _share: share, .. } => Source::Memory(pieces, share),
             Self::Spilled { file, .. } => Source::File(file),
+            Self::Streamed { .. } => return None,
+        };
+        Some(Box::new(Kept { source, place: 0 }))
+    }
+
+    /// Bytes that are held of it in memory and on disk; `None` for one that is streamed.
+    pub(crate) fn held(&self) -> Option<(usize, usize)> {
+        match self {
+            Self::Whole { pieces, .. } => Some((pieces.iter().map(Bytes::len).sum(), 0)),
+            Self::Spilled { file, .. } => Some((0, usize::try_from(file.length()).unwrap_or(usize::MAX))),
+            Self::Streamed { .. } => None,
+        }
+    }
+
+    /// The same body for somebody else, who may take longer; nothing of it is copied, and `share` is held for it.
+    /// `None` for one that is streamed.
+    pub(crate) fn again(&self, share: Share) -> Option<Box<dyn RequestBody>> {
+        let source = match self {
+            Self::Whole { pieces, .. } => Source::Memory(pieces.clone(), Some(share)),
+            Self::Spilled { file, .. } => Source::File(Rc::clone(file)),
             Self::Streamed { .. } => return None,
         };
         Some(Box::new(Kept { source, place: 0 }))
@@ -189,7 +210,7 @@ struct Kept {
 enum Source {
     /// With what the memory was taken from.
     Memory(Pieces, #[expect(dead_code, reason = "held until the body is sent")] Option<Share>),
-    File(SpillFile),
+    File(Rc<SpillFile>),
 }
 
 impl RequestBody for Kept {
@@ -242,157 +263,4 @@ impl Reading {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::rc::Rc;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::codec::body::JOINED;
-
-    /// Gives its pieces, then the end or an error; so much time passes before each.
-    struct Script {
-        pieces: Vec<Vec<u8>>,
-        end: Option<Kind>,
-        pause: Duration,
-        local: Rc<Local>,
-    }
-
-    impl Script {
-        fn new(pieces: &[&[u8]], end: Option<Kind>) -> Self {
-            let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
-            Self { pieces, end, pause: Duration::ZERO, local: Rc::new(Local::for_tests()) }
-        }
-    }
-
-    impl RequestBody for Script {
-        fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
-            if !self.pieces.is_empty() {
-                let timers = &self.local.timers;
-                timers.tick(timers.now() + self.pause);
-                return Poll::Ready(Ok(Some(self.pieces.remove(0).into())));
-            }
-            Poll::Ready(self.end.map_or(Ok(None), |kind| Err(kind.into())))
-        }
-
-        fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-            Poll::Pending
-        }
-    }
-
-    async fn prepare(
-        script: &mut Script,
-        framing: Framing,
-        sizes: Sizes,
-    ) -> Result<(Payload<'_, Script>, Framing), ProxyError> {
-        let local = Rc::clone(&script.local);
-        let timer = local.timers.timer();
-        Payload::prepare(script, framing, sizes, Duration::from_secs(60), &local, &timer).await
-    }
-
-    fn all(payload: &mut Payload<'_, Script>) -> Vec<u8> {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut seen = Vec::new();
-        for place in 0.. {
-            match payload.poll_piece(place, &mut cx) {
-                Poll::Ready(Ok(Some(piece))) => seen.extend_from_slice(&piece),
-                Poll::Ready(Ok(None)) => break,
-                Poll::Ready(Err(error)) => panic!("{error}"),
-                Poll::Pending => panic!("it waits"),
-            }
-        }
-        seen
-    }
-
-    #[tokio::test]
-    async fn what_is_read_to_its_end_has_a_length_and_can_be_sent_again() {
-        for buffer in [6, 5, 0] {
-            for framing in [Framing::Length(6), Framing::Chunked] {
-                let mut script = Script::new(&[b"abc", b"def"], None);
-                let sizes = Sizes { buffer, ..Sizes::default() };
-                let (mut payload, framing) = prepare(&mut script, framing, sizes).await.unwrap();
-                assert_eq!(framing, Framing::Length(6));
-                assert_eq!(matches!(payload, Payload::Spilled { .. }), buffer < 6);
-                for _ in 0..2 {
-                    assert_eq!(all(&mut payload), b"abcdef");
-                    assert!(payload.is_replayable() && payload.is_kept());
-                }
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_large_one_stands_in_a_file_and_not_in_memory() {
-        let body: Vec<u8> = (0..700_001_u32).map(|n| (n % 251) as u8).collect();
-        let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
-        let mut script = Script::new(&pieces, None);
-        let local = Rc::clone(&script.local);
-        let (mut payload, framing) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
-        assert_eq!((framing, local.spill.used()), (Framing::Length(700_001), 700_001));
-        assert!(all(&mut payload) == body && all(&mut payload) == body);
-        drop(payload);
-        assert_eq!(local.spill.used(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_streamed_one_cannot_be_sent_again_once_begun() {
-        let mut script = Script::new(&[b"abcd", b"efgh"], None);
-        let sizes = Sizes { buffering: false, ..Sizes::default() };
-        let (mut payload, framing) = prepare(&mut script, Framing::Chunked, sizes).await.unwrap();
-        assert_eq!((framing, payload.is_replayable(), payload.is_kept()), (Framing::Chunked, true, false));
-        assert_eq!(all(&mut payload), b"abcdefgh");
-        assert!(!payload.is_replayable());
-    }
-
-    #[tokio::test]
-    async fn what_is_too_long_is_not_read_on() {
-        for (body, buffering, refused) in
-            [(7, true, true), (8, true, false), (0, true, false), (7, false, true)]
-        {
-            let mut script = Script::new(&[b"abcd", b"efgh"], None);
-            let sizes = Sizes { body, buffer: 5, buffering, ..Sizes::default() };
-            let outcome = match prepare(&mut script, Framing::Chunked, sizes).await {
-                Ok((mut payload, _)) => {
-                    let mut cx = Context::from_waker(std::task::Waker::noop());
-                    let mut pieces = (0..3).map(|place| payload.poll_piece(place, &mut cx));
-                    pieces.find_map(|piece| match piece {
-                        Poll::Ready(Err(error)) => Some(error.kind),
-                        _ => None,
-                    })
-                }
-                Err(error) => Some(error.kind),
-            };
-            assert_eq!(outcome, refused.then_some(Kind::BodyTooLarge), "{body} {buffering}");
-        }
-    }
-
-    #[tokio::test]
-    async fn one_byte_each_25_seconds_is_too_slow_and_240_a_second_are_not() {
-        for (size, pause, cut) in
-            [(1, 25, true), (240 * 25, 25, false), (240 * 25 - 25, 25, true), (1, 1, true)]
-        {
-            let pieces = vec![vec![b'x'; size]; 40];
-            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-            let mut script = Script::new(&pieces, None);
-            script.pause = Duration::from_secs(pause);
-            let outcome = prepare(&mut script, Framing::Chunked, Sizes::default()).await;
-            let kind = outcome.err().map(|error| error.kind);
-            assert_eq!(kind, cut.then_some(Kind::ClientTimeout), "{size} bytes each {pause} s");
-        }
-    }
-
-    #[tokio::test]
-    async fn tiny_pieces_are_kept_together() {
-        let pieces = vec![&b"ab"[..]; 5_000];
-        let mut script = Script::new(&pieces, None);
-        let (payload, _) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
-        let Payload::Whole { pieces, .. } = &payload else { panic!("it fits") };
-        assert!(pieces.len() <= 2 * 10_000 / JOINED + 1, "{}", pieces.len());
-    }
-
-    #[tokio::test]
-    async fn a_client_that_goes_is_an_error() {
-        let mut script = Script::new(&[b"a"], Some(Kind::ClientGone));
-        let outcome = prepare(&mut script, Framing::Chunked, Sizes::default()).await;
-        assert_eq!(outcome.err().unwrap().kind, Kind::ClientGone);
-    }
-}
+mod tests;

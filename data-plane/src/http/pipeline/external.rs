@@ -9,16 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::access::Said;
+use super::elsewhere::Url;
 use super::forwarded::request_id;
 use super::{Exchange, variables};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
 use crate::table::policy::external::{Cache, External};
-use url::Url;
 
 mod question;
-mod url;
 
 /// nginx' own limits count here, not the location's.
 const PATIENCE: Duration = Duration::from_secs(60);

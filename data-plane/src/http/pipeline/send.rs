@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::affinity::Session;
-use super::{Call, Exchange, forwarded};
+use super::{Call, Exchange, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::write_request;
-use crate::codec::head::{Known, Method, RequestHead};
+use crate::codec::head::{Framing, Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::table::policy::forwarding::Connection;
@@ -69,14 +69,12 @@ async fn attempt<B: RequestBody>(
     let target = target(exchange);
     let protocol = protocol(exchange);
     let host = forwarded::host(exchange);
-    let Exchange { call, head, location, tally, timeouts, sizes, session, .. } = exchange;
-    let (Call { server, timer, .. }, timeouts) = (*call, *timeouts);
-    let mut sizes = *sizes;
-    // These speak both ways at once: who waits for the end of what the client says may wait for ever.
-    sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
-    let prepared =
-        Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
-    let (mut payload, framing) = prepared.inspect_err(|error| server.local.metrics.failed(error.kind))?;
+    let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
+    let (mut payload, framing) = prepare(exchange, body).await?;
+    if mirror::of(exchange).is_some() {
+        mirror::copy(exchange, &payload, framing);
+    }
+    let Exchange { call, head, location, tally, sizes, session, .. } = exchange;
     let writer =
         write_request(text, head, target.as_deref().unwrap_or_else(|| head.target()), &host, framing);
     let request = Request {
@@ -156,6 +154,22 @@ async fn attempt<B: RequestBody>(
         fresh |= dead;
         server.local.metrics.retries.add(1);
     }
+}
+
+/// The body as it is sent, and how it is framed.
+async fn prepare<'b, B: RequestBody>(
+    exchange: &Exchange<'_>,
+    body: &'b mut B,
+) -> Result<(Payload<'b, B>, Framing), ProxyError> {
+    let Exchange { call: Call { server, timer, .. }, head, timeouts, .. } = exchange;
+    let mut sizes = exchange.sizes;
+    // A copy has the body once there is one.
+    sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
+    // These speak both ways at once: who waits for the end of what the client says may wait for ever.
+    sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
+    let prepared =
+        Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
+    prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
 }
 
 /// The endpoint for the next try: its client's own where it has one, else whose turn it is.

@@ -5,19 +5,16 @@ use std::io;
 use bytes::{BufMut, BytesMut};
 use shared::template::Template;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-use super::url::Url;
 use crate::codec::guard::Limits;
 use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
+use crate::http::pipeline::elsewhere::{self, Room, Url};
 use crate::http::pipeline::{Call, Exchange, variables};
 use crate::table::policy::external::External;
 
 /// Interim answers before the final one.
 const INTERIM: usize = 8;
-/// Addresses of a name that are tried.
-const ADDRESSES: usize = 3;
 
 /// What the one who is asked gets: the client's fields, and those that say what it asked for, which nobody can forge.
 pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> Vec<u8> {
@@ -89,22 +86,8 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
 
 /// Asks once; nobody is asked again.
 pub(super) async fn ask(call: Call<'_>, url: &Url, text: &[u8], to_head: bool) -> io::Result<ResponseHead> {
-    let local = &call.server.local;
-    let mut addresses = local.names.resolve(&url.host, url.port).await?;
-    addresses.truncate(ADDRESSES);
-    let descriptor = local.descriptors.take(1).or_else(|| {
-        call.server.upstreams.borrow_mut().shed();
-        local.descriptors.take(1)
-    });
-    let _descriptor = descriptor.ok_or_else(|| io::Error::other("there are no descriptors left"))?;
-    let stream = TcpStream::connect(&*addresses).await?;
-    stream.set_nodelay(true)?;
-    if url.is_tls {
-        let stream = call.server.backends().connect_to(&url.host, stream).await?;
-        exchange_heads(stream, text, to_head).await
-    } else {
-        exchange_heads(stream, text, to_head).await
-    }
+    let mut connection = elsewhere::connect(call.server, url, Room::Made).await?;
+    exchange_heads(&mut connection.wire, text, to_head).await
 }
 
 async fn exchange_heads(

@@ -1,19 +1,21 @@
 //! A URL after its variables were filled in: what a client sent may stand in it.
 
-/// Where a question goes.
+/// Where a question or a copy goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Url {
-    pub(super) is_tls: bool,
+pub(in crate::http::pipeline) struct Url {
+    pub(in crate::http::pipeline) is_tls: bool,
     /// Without the brackets of an IPv6 address.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(in crate::http::pipeline) host: String,
+    pub(in crate::http::pipeline) port: u16,
+    /// Whether it says a path or a query of its own.
+    pub(in crate::http::pipeline) has_target: bool,
     /// Path and query.
-    pub(super) target: Vec<u8>,
+    pub(in crate::http::pipeline) target: Vec<u8>,
 }
 
 impl Url {
     /// Reads one of http or https; `None` where it is none.
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    pub(in crate::http::pipeline) fn parse(text: &[u8]) -> Option<Self> {
         let (is_tls, rest) = match (text.strip_prefix(b"http://"), text.strip_prefix(b"https://")) {
             (Some(rest), _) => (false, rest),
             (None, Some(rest)) => (true, rest),
@@ -43,15 +45,16 @@ impl Url {
             None => 80,
         };
         let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
+        let has_target = !target.is_empty();
         let target = match target.first() {
             Some(b'/') => target.to_vec(),
             _ => [b"/", target].concat(),
         };
-        Some(Self { is_tls, host: host.to_owned(), port, target })
+        Some(Self { is_tls, host: host.to_owned(), port, has_target, target })
     }
 
-    /// `Host` of the question: without the port, as in the original.
-    pub(super) fn host_field(&self) -> String {
+    /// `Host` of the question or copy: without the port, as in the original.
+    pub(in crate::http::pipeline) fn host_field(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
@@ -76,6 +79,11 @@ mod tests {
         );
         assert_eq!(url("http://a.test?x#y"), some(false, "a.test", 80, "/?x"));
         assert_eq!(url("http://[::1]:81/"), some(false, "[::1]", 81, "/"));
+        for (text, has_target) in
+            [("http://a.test", false), ("http://a.test/", true), ("http://a.test?x", true)]
+        {
+            assert_eq!(Url::parse(text.as_bytes()).unwrap().has_target, has_target, "{text}");
+        }
         for bad in [
             "",
             "a.test/",

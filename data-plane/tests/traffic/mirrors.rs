@@ -1,0 +1,188 @@
+//! Copies of requests: what a mirror gets, and what no request loses by one.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use data_plane::local::{Budgets, Copies, Limits};
+use shared::policy::{LocationPolicy, TextList};
+
+use super::harness::*;
+
+fn mirrored(target: String) -> LocationPolicy {
+    LocationPolicy { mirror_target: Some(target), ..LocationPolicy::default() }
+}
+
+/// `/echo` of `a.test`, where this is said of it.
+fn serving(origin: &Origin, said: LocationPolicy, budgets: Budgets) -> Proxy {
+    let mut proxy = Proxy::within(Limits::default(), budgets);
+    proxy.policies(false, &[("/echo", said)]);
+    proxy.endpoints("echo", &[origin.address]);
+    proxy
+}
+
+fn at(address: SocketAddr, rest: &str) -> String {
+    format!("http://{address}{rest}")
+}
+
+fn post(body: &str) -> String {
+    format!(
+        "POST /echo/b?x=1 HTTP/1.1\r\nHost: a.test\r\nX-Test: t\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn lost(proxy: &Proxy) -> u64 {
+    proxy.metrics.worker(0).copies_lost.value()
+}
+
+fn copied(proxy: &Proxy) -> u64 {
+    proxy.metrics.worker(0).copied.value()
+}
+
+#[test]
+fn a_mirror_gets_what_the_endpoint_gets_and_its_answer_goes_nowhere() {
+    let origin = Origin::says("backend");
+    let mirror =
+        Origin::new(|_| (b"HTTP/1.1 500 No\r\nX-Shadow: 1\r\nContent-Length: 2\r\n\r\nno".to_vec(), true));
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), Budgets::default());
+    let answer = Client::new(proxy.http).ask(&post("hello"));
+    assert_eq!((answer.status, answer.text(), answer.all("x-shadow")), (200, "backend", vec![]));
+    eventually("a copy", || copied(&proxy) == 1);
+    let (copy, real) = (&mirror.seen()[0], &origin.seen()[0]);
+    assert_eq!((copy.line(), &copy.body[..]), ("POST /echo/b?x=1 HTTP/1.1", &b"hello"[..]));
+    assert_eq!((copy.all("host"), copy.all("connection")), (vec!["127.0.0.1"], vec!["close"]));
+    for name in ["x-test", "x-request-id", "x-forwarded-for", "content-length"] {
+        assert_eq!(copy.all(name), real.all(name), "{name}");
+    }
+    assert_eq!((real.all("host"), real.all("connection")), (vec!["a.test"], vec![]));
+}
+
+#[test]
+fn host_path_and_body_are_as_the_location_says() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let said = |rest: &str| LocationPolicy {
+        mirror_request_body: Some(false),
+        mirror_host: Some("shadow.test".into()),
+        ..mirrored(at(mirror.address, rest))
+    };
+    for (rest, line) in [
+        ("", "POST /echo/b?x=1 HTTP/1.1"),
+        ("/other", "POST /other?x=1 HTTP/1.1"),
+        ("/other?y=2", "POST /other?y=2 HTTP/1.1"),
+        ("/v$uri", "POST /v/echo/b HTTP/1.1"),
+    ] {
+        let proxy = serving(&origin, said(rest), Budgets::default());
+        assert_eq!(Client::new(proxy.http).ask(&post("hello")).status, 200);
+        eventually("a copy", || copied(&proxy) == 1);
+        let copy = mirror.seen().pop().unwrap();
+        assert_eq!((copy.line(), &copy.body[..]), (line, &b""[..]));
+        assert_eq!((copy.all("host"), copy.all("content-length")), (vec!["shadow.test"], vec![]));
+    }
+    assert!(origin.seen().iter().all(|seen| seen.body == b"hello" && seen.all("host") == ["a.test"]));
+}
+
+#[test]
+fn a_large_body_and_a_streamed_one_are_read_to_their_end_first() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let said = LocationPolicy {
+        proxy_request_buffering: Some(false),
+        ..mirrored(at(mirror.address, "$request_uri"))
+    };
+    let proxy = serving(&origin, said, Budgets::default());
+    let mut client = Client::new(proxy.http);
+    let large: String = (0..70_000).map(|n| format!("{n:010}")).collect();
+    assert_eq!(client.ask(&post(&large)).status, 200);
+    let chunks = "POST /echo HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    assert_eq!(client.ask(chunks).status, 200);
+    eventually("two copies", || copied(&proxy) == 2);
+    for side in [origin.seen(), mirror.seen()] {
+        let mut bodies: Vec<_> = side.into_iter().map(|seen| seen.body).collect();
+        bodies.sort_by_key(Vec::len);
+        assert!(bodies == [b"abcde".to_vec(), large.clone().into_bytes()]);
+    }
+}
+
+#[test]
+fn a_mirror_that_never_answers_holds_up_nobody_and_no_more_than_its_budget() {
+    let origin = Origin::says("backend");
+    let held = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&held);
+    let mirror = Origin::raw(move |mut stream, _, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    // Three copies at a time.
+    let copies = Copies::of_memory(1 << 30).with_descriptors(48);
+    let budgets = Budgets { copies: copies.clone(), ..Budgets::default() };
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), budgets);
+    let mut client = Client::new(proxy.http);
+    let begun = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(client.ask(&post("hello")).text(), "backend");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!((lost(&proxy), copies.used()), (47, 3));
+    eventually("three copies", || held.load(Ordering::SeqCst) == 3);
+}
+
+#[test]
+fn a_body_that_a_copy_has_no_memory_for_reaches_the_endpoint_all_the_same() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let budgets = Budgets { copies: Copies::of_memory(16 * 2_000), ..Budgets::default() };
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), budgets);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.ask(&post(&"x".repeat(3_000))).status, 200);
+    assert_eq!((lost(&proxy), origin.seen()[0].body.len()), (1, 3_000));
+    assert_eq!(client.ask(&post("hello")).status, 200);
+    eventually("a copy", || copied(&proxy) == 1);
+    assert_eq!(mirror.seen().len(), 1);
+}
+
+#[test]
+fn a_mirror_that_is_gone_costs_a_copy() {
+    let origin = Origin::says("backend");
+    let proxy = serving(&origin, mirrored(at(refusing(), "$request_uri")), Budgets::default());
+    let mut client = Client::new(proxy.http);
+    assert_eq!((client.get("/echo").status, client.get("/echo").status), (200, 200));
+    eventually("two lost ones", || lost(&proxy) == 2);
+    let nowhere = serving(&origin, mirrored("http://$http_x_none/".into()), Budgets::default());
+    assert_eq!(Client::new(nowhere.http).get("/echo").status, 200);
+    assert_eq!(lost(&nowhere), 1, "a URL without a host");
+}
+
+#[test]
+fn a_mirror_that_never_ends_is_not_listened_to() {
+    let origin = Origin::says("backend");
+    let sent = Arc::new(AtomicUsize::new(0));
+    let (counter, ended) = (Arc::clone(&sent), Arc::new(AtomicUsize::new(0)));
+    let end = Arc::clone(&ended);
+    let mirror = Origin::raw(move |mut stream, number, _| {
+        let _ = read_request(&mut stream, number);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {
+            counter.fetch_add(4096, Ordering::SeqCst);
+        }
+        end.fetch_add(1, Ordering::SeqCst);
+    });
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), Budgets::default());
+    assert_eq!(Client::new(proxy.http).get("/echo").text(), "backend");
+    eventually("the end of it", || ended.load(Ordering::SeqCst) == 1);
+    assert_eq!(copied(&proxy), 1, "the request was taken");
+    // What the two kernels hold comes on top of what was read.
+    assert!(sent.load(Ordering::SeqCst) < 16 << 20, "{sent:?}");
+}
+
+#[test]
+fn what_reaches_no_endpoint_is_not_copied() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let said = LocationPolicy {
+        denylist_source_range: Some(TextList { values: vec!["127.0.0.1".into()] }),
+        ..mirrored(at(mirror.address, "$request_uri"))
+    };
+    let proxy = serving(&origin, said, Budgets::default());
+    assert_eq!(Client::new(proxy.http).get("/echo").status, 403);
+    assert_eq!((copied(&proxy) + lost(&proxy), mirror.seen().len()), (0, 0));
+}
