@@ -86,6 +86,8 @@ pub struct Commit {
     pub wants_changed: bool,
     /// Resources that were compiled, changed or not: the price of the commit.
     pub compiled: usize,
+    /// Rules, paths, claims and endpoints that were looked at for it, whatever came of that.
+    pub looked_at: usize,
 }
 
 /// The objects, and what was made of them.
@@ -115,6 +117,8 @@ pub struct Index {
     wanted: Wants,
     touched: Touched,
     dirty: Dirty,
+    /// What was looked at since the last commit.
+    work: usize,
 }
 
 impl Index {
@@ -141,6 +145,7 @@ impl Index {
             wanted: Wants::new(),
             touched: Touched::default(),
             dirty: Dirty::default(),
+            work: 0,
         };
         index.dirty.settings = true;
         index.dirty.hosts.insert(HostName::catch_all());
@@ -241,9 +246,8 @@ impl Index {
         let (config, live, compiled) = self.published.take();
         self.dirty.heard.clear();
         self.dirty.turned.clear();
-        let cause =
-            if config.is_empty() && live.is_empty() { String::new() } else { self.cause(&self.touched) };
         let touched = std::mem::take(&mut self.touched);
+        let cause = if config.is_empty() && live.is_empty() { String::new() } else { self.cause(&touched) };
         for object in touched.all() {
             self.objects.forget_if_void(object);
         }
@@ -259,6 +263,7 @@ impl Index {
             problems_changed: std::mem::take(&mut self.problems_changed),
             wants_changed,
             compiled,
+            looked_at: std::mem::take(&mut self.work),
         }
     }
 
@@ -268,6 +273,7 @@ impl Index {
     /// whatever the compile under way made of it, and what no longer exists goes. All else is left to [`Index::commit`].
     pub fn commit_live(&mut self) -> Commit {
         let compiled = self.published.take_compiled();
+        let work = std::mem::take(&mut self.work);
         let heard = std::mem::take(&mut self.dirty.heard);
         for name in &heard {
             self.compile_slice_early(name);
@@ -289,7 +295,8 @@ impl Index {
         for object in said.all() {
             self.objects.forget_if_void(object);
         }
-        Commit { live, cause, compiled: early, ..Commit::default() }
+        let looked_at = std::mem::replace(&mut self.work, work);
+        Commit { live, cause, compiled: early, looked_at, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

@@ -78,6 +78,7 @@ pub struct Metrics {
     registry: Registry,
     commits: Counter,
     compiled: Counter,
+    looked_at: Counter,
     changed: Family<LaneLabel, Counter>,
     commit_seconds: Histogram,
     acks: Family<LaneLabel, Counter>,
@@ -116,6 +117,7 @@ impl Metrics {
             registry,
             commits: Counter::default(),
             compiled: Counter::default(),
+            looked_at: Counter::default(),
             changed: Family::default(),
             commit_seconds: histogram(),
             acks: Family::default(),
@@ -147,6 +149,11 @@ impl Metrics {
         let to = &mut self.registry;
         to.register("commits", "Commits of the pipeline", self.commits.clone());
         to.register("compiled_resources", "Resources compiled, changed or not", self.compiled.clone());
+        to.register(
+            "looked_at",
+            "Rules, paths, Ingresses and endpoints that compiling looked at, whatever came of that",
+            self.looked_at.clone(),
+        );
         to.register("changed_resources", "Resources that differed and were committed", self.changed.clone());
         to.register(
             "commit_seconds",
@@ -209,6 +216,11 @@ impl Metrics {
             "Bytes of changed resources in the versions remembered",
             self.history_bytes.clone(),
         );
+    }
+
+    /// What one commit of the pipeline looked at.
+    pub(crate) fn looked_at(&self, count: usize) {
+        self.looked_at.inc_by(count as u64);
     }
 
     /// One commit of the pipeline: what it compiled, what of each lane changed, how long it took.

@@ -217,7 +217,8 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit { live, cause, compiled, .. } = self.index.commit_live();
+        let Commit { live, cause, compiled, looked_at, .. } = self.index.commit_live();
+        self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
             self.publish(Changes { config, live, cause }, compiled, begun);
@@ -254,8 +255,9 @@ impl Pipeline {
     }
 
     fn commit(&mut self, begun: Instant) {
-        let Commit { config, live, cause, holds, problems_changed, wants_changed, compiled } =
+        let Commit { config, live, cause, holds, problems_changed, wants_changed, compiled, looked_at } =
             self.index.commit();
+        self.metrics.looked_at(looked_at);
         if wants_changed {
             self.outputs.wants.send_replace(self.index.wants().clone());
         }

@@ -1,40 +1,52 @@
 //! What one Ingress asks for, read on its own: no other object is looked at.
 
+pub mod difference;
+pub mod tls;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use shared::name::{HostName, ObjectName};
 use shared::policy::LocationPolicy;
-use shared::resource::{Denial, PathType};
+use shared::resource::{CATCH_ALL, Denial, PathType};
 
+use self::tls::ClaimedTls;
 use super::referred::{self, AllReferred};
 use crate::annotations::{Parsed, field};
-use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata};
+use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Severity};
 
 /// Who comes first where Ingresses compete: the oldest; at the same second the *greater* `namespace/name`
-/// (annotations.md 2.1). One without a creationTimestamp, or with one that is none, is the oldest.
+/// (annotations.md 2.1). One without a creationTimestamp, or with one that is none, is the oldest. Two objects never have
+/// the same: the kind comes last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Age {
     seconds: i64,
     name: Reverse<Arc<str>>,
+    kind: ObjectKind,
 }
 
 impl Age {
-    /// Of an object.
-    pub fn of(metadata: &Metadata) -> Self {
+    /// Of an object of a kind.
+    pub fn of(kind: ObjectKind, metadata: &Metadata) -> Self {
         let created = metadata.creation_timestamp.parse::<jiff::Timestamp>();
         Self {
             seconds: created.map_or(i64::MIN, jiff::Timestamp::as_second),
             name: Reverse(metadata.object_name().to_string().into()),
+            kind,
         }
     }
 
     /// `namespace/name` of the object.
     pub fn name(&self) -> &Arc<str> {
         &self.name.0
+    }
+
+    /// Which object it is of; `None` for one without a name.
+    pub fn object(&self) -> Option<ObjectRef> {
+        Some(ObjectRef { kind: self.kind, name: ObjectName::parse(&self.name.0)? })
     }
 }
 
@@ -54,6 +66,9 @@ impl fmt::Display for BackendKey {
     }
 }
 
+/// Place of a rule in its Ingress, and of a path in the rule.
+pub type Place = (usize, usize);
+
 /// A path of a rule that leads to a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimedPath {
@@ -63,8 +78,8 @@ pub struct ClaimedPath {
     pub kind: PathType,
     /// Where it leads.
     pub backend: BackendKey,
-    /// Place of the rule in the Ingress, and of the path in the rule.
-    pub place: (usize, usize),
+    /// Where it stands.
+    pub place: Place,
 }
 
 impl ClaimedPath {
@@ -73,15 +88,6 @@ impl ClaimedPath {
         let (rule, path) = self.place;
         format!("spec.rules[{rule}].http.paths[{path}]")
     }
-}
-
-/// One entry of `spec.tls`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ClaimedTls {
-    /// The hosts that it lists, lower-case.
-    pub hosts: Vec<String>,
-    /// Its Secret, if it names one.
-    pub secret: Option<ObjectName>,
 }
 
 /// What one Ingress asks for.
@@ -100,7 +106,7 @@ pub struct Claim {
     /// Whether it has any rule.
     pub has_rules: bool,
     /// `spec.tls`.
-    pub tls: Vec<ClaimedTls>,
+    pub tls: ClaimedTls,
     /// What its annotations come to.
     pub parsed: Arc<Parsed>,
     /// What the objects are that its annotations refer to.
@@ -148,18 +154,13 @@ impl Claim {
             }
             key
         });
-        let tls = spec.tls.iter().map(|tls| ClaimedTls {
-            hosts: tls.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
-            secret: (!tls.secret_name.is_empty())
-                .then(|| ObjectName::new(Arc::clone(&name.namespace), tls.secret_name.as_str())),
-        });
         Self {
-            age: Age::of(&ingress.metadata),
+            age: Age::of(ObjectKind::Ingress, &ingress.metadata),
             hosts,
             default_backend,
             errors: errors_backend(&parsed),
             has_rules: !spec.rules.is_empty(),
-            tls: tls.collect(),
+            tls: ClaimedTls::of(&name.namespace, &spec.tls),
             parsed,
             referred,
             faults,
@@ -186,13 +187,22 @@ impl Claim {
         self.default_backend.is_some() && (self.is_canary() || !self.has_rules)
     }
 
-    /// All hosts for which it counts.
-    pub fn members_of(&self) -> BTreeSet<HostName> {
-        let mut hosts: BTreeSet<_> = self.hosts.keys().cloned().collect();
-        if self.claims_catch_all() {
-            hosts.insert(HostName::catch_all());
-        }
-        hosts
+    /// Which object asks.
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef { kind: ObjectKind::Ingress, name: self.name.clone() }
+    }
+
+    /// All hosts for which it counts, each once.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
+        static EVERYBODY: LazyLock<HostName> = LazyLock::new(HostName::catch_all);
+        let catch_all = &*EVERYBODY;
+        let is_more = self.claims_catch_all() && !self.hosts.contains_key(catch_all);
+        self.hosts.keys().chain(is_more.then_some(catch_all))
+    }
+
+    /// Whether it counts for a host.
+    pub fn counts_for(&self, host: &HostName) -> bool {
+        self.hosts.contains_key(host) || (host.as_str() == CATCH_ALL && self.claims_catch_all())
     }
 
     /// Its paths on a host.
@@ -206,32 +216,6 @@ impl Claim {
         let paths = self.hosts.values().flatten();
         let errors = self.errors.iter().map(|key| (key, field("default-backend")));
         default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field())))).chain(errors)
-    }
-
-    /// Whether a host cannot tell it from `other`: both ask for the same there.
-    pub fn is_same_for(&self, other: &Self, host: &HostName) -> bool {
-        let Self {
-            name,
-            age,
-            hosts: _,
-            default_backend,
-            errors,
-            has_rules,
-            tls,
-            parsed,
-            referred,
-            faults: _,
-        } = self;
-        *name == other.name
-            && *age == other.age
-            && *default_backend == other.default_backend
-            && *errors == other.errors
-            && *has_rules == other.has_rules
-            && *tls == other.tls
-            // As a whole: what a host is not compiled from stands elsewhere in it.
-            && parsed.serving == other.parsed.serving
-            && *referred == other.referred
-            && self.hosts.get(host) == other.hosts.get(host)
     }
 
     /// What is wrong with it, whatever other objects there are.
@@ -268,12 +252,13 @@ mod tests {
     use super::*;
 
     fn age(created: &str, name: &str) -> Age {
-        Age::of(&Metadata {
+        let metadata = Metadata {
             namespace: "default".into(),
             name: name.into(),
             creation_timestamp: created.into(),
             ..Metadata::default()
-        })
+        };
+        Age::of(ObjectKind::Ingress, &metadata)
     }
 
     #[test]

@@ -1,43 +1,30 @@
 //! Who wins on one host: its paths, its certificates, and which canaries attach where.
 //!
 //! ingress-nginx builds all servers in one pass over all Ingresses. What happens on one host there depends only on the
-//! Ingresses that name it, so one host at a time gives the same result at the price of what changed.
+//! Ingresses that name it, so one host at a time gives the same result; and of a host what changed, an Ingress at a time,
+//! so that the thousandth Ingress of a host costs what the first did. [`Claims::replace`] says what is to be looked at
+//! again, [`Claims::part`] and [`Claims::host`] look at it.
+//!
+//! **Invariant:** what comes of the claims is a function of the claims: the order in which they came does not show.
 
 mod canaries;
 mod denial;
 mod locations;
+mod part;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HeaderList, HostPolicy, LocationPolicy, TextList};
-use shared::resource::{CATCH_ALL, Denial, Host, Path, Route, Tls};
+use shared::policy::{HostPolicy, TextList};
+use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
-use self::locations::Locations;
-use super::claim::{Age, BackendKey, Claim};
-use super::referred::Referred;
-use crate::problem::Fault;
-use crate::reference::Use;
-
-/// What the Ingresses that name a host make of it.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
-    /// The Host, if any Ingress that is no canary names it. The catch-all is always there.
-    pub host: Option<Host>,
-    /// The Routes by Ingress, for those that won a path.
-    pub routes: BTreeMap<ObjectName, Route>,
-    /// The backends of won paths, and the canaries' that are attached to them.
-    pub used: BTreeSet<BackendKey>,
-    /// Which canary backends act beside which main ones.
-    pub attachments: BTreeSet<Attachment>,
-    /// The Ingress that decides on TLS.
-    pub tls_decided_by: Option<ObjectName>,
-    /// The Secrets of its certificates.
-    pub secrets: BTreeSet<ObjectName>,
-    /// What is to be said to the owners of Ingresses.
-    pub faults: BTreeMap<ObjectName, Vec<Fault>>,
-}
+use self::canaries::Wishes;
+use self::locations::{Location, Locations};
+pub use self::part::{Part, PartFault, Spot};
+use super::claim::difference::{Difference, Numbered};
+use super::claim::{Age, BackendKey, Claim, Place};
+use crate::objects::ObjectRef;
 
 /// A canary's backend beside a main one.
 ///
@@ -50,155 +37,292 @@ pub struct Attachment {
     /// Of the canary Ingress.
     pub age: Age,
     /// Which of its paths; `None`: `spec.defaultBackend`.
-    pub place: Option<(usize, usize)>,
+    pub place: Option<Place>,
     /// The canary's backend.
     pub alternative: BackendKey,
 }
 
-/// Compiles a host from the claims that count for it, oldest first.
-pub fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
-    let (canaries, mains): (Vec<&Claim>, Vec<&Claim>) = members.iter().partition(|claim| claim.is_canary());
-    let mut outcome = Outcome::default();
-    let mut locations = Locations::default();
-    if host.as_str() == CATCH_ALL || !mains.is_empty() {
-        locations = locations::compile(host, &mains, &mut outcome);
-        let (tls, decided_by) = tls(host, &mains);
-        outcome.tls_decided_by = decided_by;
-        outcome.secrets = tls.iter().flatten().cloned().collect();
-        outcome.host = Some(Host {
-            tls: tls.map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
-            denied: denial::of(host, &mains, &mut outcome),
-            policy: HostPolicy {
-                regex: has_patterns(host, &mains, &locations).then_some(true),
-                aliases: aliases(host, &mains),
-                www: has_www(host, &mains, &locations).then_some(true),
-            },
-        });
-        outcome.routes = routes(host, &mains, &locations);
-    }
-    canaries::attach(host, &canaries, &locations, &mut outcome);
-    let won = locations.iter().filter_map(|location| location.backend.clone());
-    let attached = outcome.attachments.iter().map(|it| it.alternative.clone());
-    let serving = mains.iter().filter(|claim| outcome.routes.contains_key(&claim.name));
-    let errors = serving.filter_map(|claim| claim.errors.clone());
-    outcome.used = won.chain(attached).chain(errors).collect();
-    outcome
+/// What is to be looked at again after a change, once all changes are known.
+#[derive(Debug, Default)]
+pub struct Touched {
+    /// Those whose part of the host may be another one.
+    pub parts: BTreeSet<ObjectRef>,
+    /// Whether the Host may be another one.
+    pub host: bool,
+    /// How many paths and Ingresses were looked at for it.
+    pub looked_at: usize,
 }
 
-impl Outcome {
-    fn fault(&mut self, ingress: &ObjectName, fault: Fault) {
-        self.faults.entry(ingress.clone()).or_default().push(fault);
-    }
+/// What the claims on a host come to for the host as a whole.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Whole {
+    /// The Host, if any Ingress that is no canary names it. The catch-all is always there.
+    pub host: Option<Host>,
+    /// Who decides on TLS.
+    pub tls_decided_by: Option<ObjectRef>,
+    /// The Secrets of its certificates.
+    pub secrets: BTreeSet<ObjectName>,
 }
 
-/// The Secrets of a host in order, and the Ingress that says so: the first with a TLS section (annotations.md 2.4).
-///
-/// An entry that lists the host decides alone, with or without a Secret; where none does, every Secret of the Ingress
-/// may cover the host (controller.md 6). The catch-all always shows the default certificate.
-fn tls(host: &HostName, mains: &[&Claim]) -> (Option<Vec<ObjectName>>, Option<ObjectName>) {
-    let decides = |claim: &&&Claim| !claim.tls.is_empty();
-    let Some(claim) = mains.iter().filter(|_| host.as_str() != CATCH_ALL).find(decides) else {
-        return (None, None);
-    };
-    let lists = |hosts: &[String]| hosts.iter().any(|listed| listed == host.as_str());
-    let mut secrets: Vec<ObjectName> = Vec::new();
-    match claim.tls.iter().find(|entry| lists(&entry.hosts)) {
-        Some(entry) => secrets.extend(entry.secret.clone()),
-        None => {
-            for secret in claim.tls.iter().filter_map(|entry| entry.secret.as_ref()) {
-                if !secrets.contains(secret) {
-                    secrets.push(secret.clone());
+/// The claims on one host.
+#[derive(Debug)]
+pub struct Claims {
+    host: HostName,
+    /// Oldest first.
+    mains: BTreeMap<Age, Arc<Claim>>,
+    canaries: BTreeMap<Age, Arc<Claim>>,
+    deciders: Deciders,
+    locations: Locations,
+    wishes: Wishes,
+    /// Those with a location that is a regular expression, as their parts said last.
+    patterns: BTreeSet<Age>,
+    /// Those with a location that ask for the same name with or without `www.`, as their parts said last.
+    www: BTreeSet<Age>,
+}
+
+/// Those, no canaries, that say something of which the oldest decides.
+#[derive(Debug, Default)]
+struct Deciders {
+    /// `spec.tls`.
+    tls: BTreeSet<Age>,
+    /// More names of the host.
+    aliases: BTreeSet<Age>,
+    /// All paths of the host answer 503.
+    guards: BTreeSet<Age>,
+    /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
+    roots: BTreeSet<Age>,
+}
+
+/// What everybody on a host, or everybody with a default backend, is told of.
+#[derive(PartialEq)]
+struct Firsts {
+    root: Option<Age>,
+    guard: Option<(Age, Denial)>,
+}
+
+impl Claims {
+    /// Nobody's yet.
+    pub fn new(host: HostName) -> Self {
+        Self {
+            host,
+            mains: BTreeMap::new(),
+            canaries: BTreeMap::new(),
+            deciders: Deciders::default(),
+            locations: Locations::default(),
+            wishes: Wishes::default(),
+            patterns: BTreeSet::new(),
+            www: BTreeSet::new(),
+        }
+    }
+
+    /// Whether nobody claims anything.
+    pub fn is_empty(&self) -> bool {
+        self.mains.is_empty() && self.canaries.is_empty()
+    }
+
+    /// Whose part there is.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
+        self.mains.values().chain(self.canaries.values()).map(|claim| claim.object())
+    }
+
+    fn is_catch_all(&self) -> bool {
+        self.host.as_str() == CATCH_ALL
+    }
+
+    fn claim(&self, age: &Age) -> Option<&Arc<Claim>> {
+        self.mains.get(age).or_else(|| self.canaries.get(age))
+    }
+
+    /// Puts a version of a claim in place of another one that the host cannot tell from it.
+    pub fn renew(&mut self, claim: &Arc<Claim>) {
+        let there = [&mut self.mains, &mut self.canaries].into_iter().find_map(|all| all.get_mut(&claim.age));
+        if let Some(there) = there {
+            *there = Arc::clone(claim);
+        }
+    }
+
+    /// Puts a claim in place of another one of the same Ingress; either may not count here.
+    pub fn replace(&mut self, change: &Difference<'_>) -> Touched {
+        let counts = |claim: Option<&'_ Arc<Claim>>| {
+            claim.filter(|claim| claim.counts_for(&self.host)).map(Arc::clone)
+        };
+        let (before, after) = (counts(change.before), counts(change.after));
+        let mut touched = Touched::default();
+        for claim in before.iter().chain(&after) {
+            touched.parts.insert(claim.object());
+            touched.host |= !claim.is_canary();
+        }
+        let (gone, come) = change.paths(&self.host);
+        touched.looked_at = 1 + gone.len() + come.len();
+
+        let firsts = self.firsts();
+        let contested = self.contested(&gone, &come, before.as_deref(), after.as_deref());
+        let had: Vec<_> = contested.iter().map(|(path, kind)| self.location(path, *kind)).collect();
+        if let Some(claim) = &before {
+            self.take_out(claim, &gone);
+        }
+        if let Some(claim) = &after {
+            self.put_in(claim, &come);
+        }
+        for ((path, kind), had) in contested.iter().zip(had) {
+            self.settle(path, *kind, had.as_ref(), &mut touched);
+        }
+        self.tell_of(&firsts, &mut touched);
+        touched.host |= self.is_empty();
+        touched
+    }
+
+    /// The paths on which something may be different, the "/" of the host among them.
+    fn contested(
+        &self,
+        gone: &[Numbered<'_>],
+        come: &[Numbered<'_>],
+        before: Option<&Claim>,
+        after: Option<&Claim>,
+    ) -> BTreeSet<(Arc<str>, PathType)> {
+        let is_main = |claim: &&Claim| !claim.is_canary();
+        let (before, after) = (before.filter(is_main), after.filter(is_main));
+        let paths = gone.iter().filter(|_| before.is_some()).chain(come.iter().filter(|_| after.is_some()));
+        let paths = paths.map(|(_, it)| (Arc::clone(&it.path), it.kind));
+        let says =
+            |claim: &Claim| (claim.age.clone(), claim.default_backend.clone(), self.asks_for_root(claim));
+        let root = (before.map(says) != after.map(says)).then(|| (Arc::from("/"), PathType::Prefix));
+        paths.chain(root).collect()
+    }
+
+    fn asks_for_root(&self, claim: &Claim) -> bool {
+        if self.is_catch_all() { claim.claims_catch_all() } else { claim.default_backend.is_some() }
+    }
+
+    fn take_out(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
+        let age = &claim.age;
+        if claim.is_canary() {
+            self.canaries.remove(age);
+            self.wishes.take_out(claim, paths);
+            return;
+        }
+        self.mains.remove(age);
+        let Deciders { tls, aliases, guards, roots } = &mut self.deciders;
+        for all in [tls, aliases, guards, roots, &mut self.patterns, &mut self.www] {
+            all.remove(age);
+        }
+        self.locations.take_out(claim, paths);
+    }
+
+    fn put_in(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
+        let age = || claim.age.clone();
+        if claim.is_canary() {
+            self.canaries.insert(age(), Arc::clone(claim));
+            self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
+            return;
+        }
+        let serving = &claim.parsed.serving;
+        let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
+        let asks_for_root = self.asks_for_root(claim);
+        let Deciders { tls, aliases, guards, roots } = &mut self.deciders;
+        for (all, says) in [
+            (tls, claim.tls.is_said()),
+            (aliases, says_aliases),
+            (guards, serving.hosts_denied.is_some()),
+            (roots, asks_for_root),
+        ] {
+            if says {
+                all.insert(age());
+            }
+        }
+        self.mains.insert(age(), Arc::clone(claim));
+        self.locations.put_in(claim, paths);
+    }
+
+    /// Looks at one path again: who had it and has it, who wanted it, and which canaries stand beside it.
+    fn settle(&mut self, path: &Arc<str>, kind: PathType, had: Option<&Location>, touched: &mut Touched) {
+        let has = self.location(path, kind);
+        let has = has.as_ref();
+        touched.looked_at += 1;
+        if had == has {
+            return;
+        }
+        let owner = |location: Option<&Location>| location.and_then(|it| it.owner.clone());
+        let mut ages: BTreeSet<Age> = owner(had).into_iter().chain(owner(has)).collect();
+        if owner(had) != owner(has) {
+            ages.extend(self.locations.claimants(path, kind).map(|(age, ..)| age.clone()));
+        }
+        let leads =
+            |location: Option<&Location>| location.map(|it| (it.backend.clone(), it.position.clone()));
+        if leads(had) != leads(has) {
+            ages.extend(self.wishes.for_path(path, kind).cloned());
+            let backends: BTreeSet<_> =
+                [had, has].into_iter().flatten().filter_map(|it| it.backend.as_ref()).collect();
+            let firsts: Vec<_> =
+                backends.iter().map(|backend| self.locations.first(backend).cloned()).collect();
+            self.locations.lead(had, has);
+            for (backend, first) in backends.into_iter().zip(firsts) {
+                if self.locations.first(backend) != first.as_ref() {
+                    ages.extend(self.wishes.for_backend(backend).cloned());
                 }
             }
         }
+        self.touch(ages, touched);
     }
-    (Some(secrets), Some(claim.name.clone()))
-}
 
-/// More names of a host: those of the first Ingress that says any, without the host's own (annotations.md 2.4).
-fn aliases(host: &HostName, mains: &[&Claim]) -> Option<TextList> {
-    let mut lists = mains.iter().filter_map(|claim| claim.parsed.serving.host.aliases.as_ref());
-    let said = lists.find(|list| !list.values.is_empty())?;
-    let others: BTreeSet<_> = said.values.iter().filter(|alias| **alias != *host.as_str()).cloned().collect();
-    (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })
-}
-
-/// Whether the same name with or without `www.` leads here: any Ingress that has a location says so (annotations.md 2.4).
-/// Patterns have no such name.
-fn has_www(host: &HostName, mains: &[&Claim], locations: &Locations) -> bool {
-    let is_asked = |owner: usize| mains[owner].parsed.serving.host.www == Some(true);
-    let is_name = host.as_str() != CATCH_ALL && host.wildcard_suffix().is_none();
-    is_name && locations.iter().any(|location| location.owner.is_some_and(is_asked))
-}
-
-/// Whether all paths of a host are regular expressions: one location that is one is enough (annotations.md 3.4).
-fn has_patterns(host: &HostName, mains: &[&Claim], locations: &Locations) -> bool {
-    locations.iter().any(|location| {
-        let owner = location.owner.map(|owner| policy(host, mains[owner]));
-        owner.is_some_and(|policy| policy.is_pattern(&location.path))
-    })
-}
-
-/// What a claim says of its locations on a host. One without rules has the catch-all with neither its redirects nor its
-/// rewrites (annotations.md 2.3).
-fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
-    let said = &claim.parsed.serving.location;
-    if claim.has_rules || host.as_str() != CATCH_ALL {
-        return Cow::Borrowed(said);
+    fn firsts(&self) -> Firsts {
+        let root = self.first_at_root().map(|claim| claim.age.clone());
+        Firsts { root, guard: self.guard().map(|(claim, why)| (claim.age.clone(), why.clone())) }
     }
-    Cow::Owned(LocationPolicy {
-        app_root: None,
-        force_ssl_redirect: None,
-        permanent_redirect: None,
-        permanent_redirect_code: None,
-        preserve_trailing_slash: None,
-        relative_redirects: None,
-        rewrite_target: None,
-        ssl_redirect: None,
-        temporal_redirect: None,
-        temporal_redirect_code: None,
-        use_regex: None,
-        ..said.clone()
-    })
-}
 
-/// The headers that it puts into answers. Where they cannot be told, nothing of it is served (annotations.md 6.13).
-fn custom_headers(claim: &Claim) -> Result<Option<HeaderList>, Denial> {
-    match claim.referred.get(&Use::CustomHeaders) {
-        None => Ok(None),
-        Some(Referred::Headers(list)) => Ok(Some(list.clone())),
-        Some(_) => {
-            let name = &claim.name;
-            let reason =
-                format!("Ingress {name}: the ConfigMap of custom-headers is not there, or of no use");
-            Err(Denial { reason })
+    /// Tells those who are told who comes first.
+    fn tell_of(&self, before: &Firsts, touched: &mut Touched) {
+        let now = self.firsts();
+        if now.root != before.root {
+            self.touch(self.deciders.roots.iter().cloned(), touched);
+        }
+        if now.guard != before.guard {
+            self.touch(self.mains.keys().cloned(), touched);
         }
     }
-}
 
-fn routes(host: &HostName, mains: &[&Claim], locations: &Locations) -> BTreeMap<ObjectName, Route> {
-    let mut won: BTreeMap<usize, Vec<_>> = BTreeMap::new();
-    for location in locations.iter() {
-        if let Some(owner) = location.owner {
-            won.entry(owner).or_default().push(location);
+    fn touch(&self, ages: impl IntoIterator<Item = Age>, touched: &mut Touched) {
+        for claim in ages.into_iter().filter_map(|age| self.claim(&age)) {
+            touched.looked_at += 1;
+            touched.parts.insert(claim.object());
         }
     }
-    let route = |(owner, mut won): (usize, Vec<&locations::Location>)| {
-        let claim = mains[owner];
-        // The implicit "/" has no place and so comes first.
-        won.sort_by_key(|location| location.place);
-        let path = |location: &locations::Location| Path {
-            path: location.path.to_string(),
-            kind: location.kind,
-            backend: location.backend.as_ref().map(ToString::to_string),
+
+    /// What comes of it for the host as a whole, once all parts are settled.
+    pub fn host(&self) -> Whole {
+        if self.mains.is_empty() && !self.is_catch_all() {
+            return Whole::default();
+        }
+        let decides = self.decider(&self.deciders.tls).filter(|_| !self.is_catch_all());
+        // The catch-all always shows the default certificate. Elsewhere the first with a TLS section decides
+        // (annotations.md 2.4).
+        let secrets = decides.map(|claim| claim.tls.secrets_of(&self.host));
+        let host = Host {
+            tls: secrets
+                .map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
+            denied: self.guard().map(|(_, denial)| denial.clone()),
+            policy: HostPolicy {
+                regex: (!self.patterns.is_empty()).then_some(true),
+                aliases: self.aliases(),
+                www: (!self.www.is_empty()).then_some(true),
+            },
         };
-        let (mut policy, mut denied) = claim.location(policy(host, claim).into_owned());
-        match custom_headers(claim) {
-            Ok(headers) => policy.custom_headers = headers,
-            Err(denial) => denied = denied.or(Some(denial)),
+        Whole {
+            host: Some(host),
+            tls_decided_by: decides.map(|claim| claim.object()),
+            secrets: secrets.into_iter().flatten().cloned().collect(),
         }
-        let route = Route { paths: won.into_iter().map(path).collect(), denied, policy };
-        (claim.name.clone(), route)
-    };
-    won.into_iter().map(route).collect()
+    }
+
+    fn decider(&self, deciders: &BTreeSet<Age>) -> Option<&Arc<Claim>> {
+        self.mains.get(deciders.first()?)
+    }
+
+    /// More names of the host: those of the first Ingress that says any, without the host's own (annotations.md 2.4).
+    fn aliases(&self) -> Option<TextList> {
+        let said = self.decider(&self.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
+        let others = said.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();
+        let others: BTreeSet<_> = others.collect();
+        (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })
+    }
 }

@@ -20,6 +20,9 @@ pub(super) struct Dirty {
     pub(super) ingresses: BTreeSet<ObjectName>,
     /// Classes whose Ingresses are to be read again, after which Ingress the walk goes on.
     pub(super) classes: BTreeMap<Arc<str>, Option<ObjectName>>,
+    /// Ingresses on hosts.
+    pub(super) parts: BTreeSet<(HostName, ObjectRef)>,
+    /// What is a host's as a whole.
     pub(super) hosts: BTreeSet<HostName>,
     /// Backends whose referrers may have something new to know.
     pub(super) referred: BTreeSet<BackendKey>,

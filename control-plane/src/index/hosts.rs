@@ -1,95 +1,154 @@
 //! Hosts: which Ingresses count for each, and what was made of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use shared::kind::Kind;
-use shared::name::{HostName, ObjectName};
+use shared::name::HostName;
 use shared::resource::{CATCH_ALL, Resource};
 
 use super::Index;
 use super::objects::reference;
 use super::refs::{Choice, Site, User};
-use crate::compile::claim::{Age, Claim};
-use crate::compile::host::{self, Outcome};
-use crate::objects::ObjectKind;
+use crate::compile::claim::difference::Difference;
+use crate::compile::claim::{BackendKey, Claim};
+use crate::compile::host::{Attachment, Claims, Part, PartFault, Touched, Whole};
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::reference::Use;
 
 /// One host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HostState {
-    members: BTreeMap<Age, Arc<Claim>>,
-    pub(super) outcome: Outcome,
+    claims: Claims,
+    parts: HashMap<ObjectRef, Made>,
+    pub(super) whole: Whole,
+    /// Nothing of it is shown before its certificates were read.
+    is_held_back: bool,
+}
+
+/// What was made of an Ingress on one host.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// Whether it has a Route.
+    is_routed: bool,
+    used: BTreeSet<BackendKey>,
+    pub(super) attachments: BTreeSet<Attachment>,
+    pub(super) faults: Vec<PartFault>,
+}
+
+impl HostState {
+    fn new(host: &HostName) -> Self {
+        let claims = Claims::new(host.clone());
+        Self { claims, parts: HashMap::new(), whole: Whole::default(), is_held_back: false }
+    }
+
+    /// What was made of an Ingress there.
+    pub(super) fn made_of(&self, object: &ObjectRef) -> Option<&Made> {
+        self.parts.get(object)
+    }
 }
 
 /// With the kind first: an Ingress and an HTTPRoute of one name are two Routes.
-fn route_key(ingress: &ObjectName, host: &HostName) -> String {
-    format!("ingress/{ingress}/{host}")
+fn route_key(object: &ObjectRef, host: &HostName) -> String {
+    format!("{}/{}/{host}", object.kind.as_str().to_ascii_lowercase(), object.name)
 }
 
 impl Index {
     /// Puts a claim in place of another one of the same Ingress, on all their hosts.
     pub(super) fn replace_member(&mut self, before: Option<&Arc<Claim>>, after: Option<&Arc<Claim>>) {
-        let members_of =
-            |claim: Option<&Arc<Claim>>| claim.map(|claim| claim.members_of()).unwrap_or_default();
-        let (old, new) = (members_of(before), members_of(after));
-        for host in old.union(&new) {
-            let state = self.hosts.entry(host.clone()).or_default();
-            let before = before.filter(|_| old.contains(host));
-            let after = after.filter(|_| new.contains(host));
-            if let Some(claim) = before {
-                state.members.remove(&claim.age);
-            }
-            if let Some(claim) = after {
-                state.members.insert(claim.age.clone(), Arc::clone(claim));
-            }
-            let is_same = matches!((before, after), (Some(old), Some(new)) if old.is_same_for(new, host));
-            if !is_same {
-                self.dirty.hosts.insert(host.clone());
+        let change = Difference::new(before, after);
+        for host in change.hosts() {
+            let is_seen = change.is_seen_by(host);
+            let state = self.hosts.entry(host.clone()).or_insert_with(|| HostState::new(host));
+            match after {
+                Some(after) if !is_seen => state.claims.renew(after),
+                _ => {
+                    let Touched { parts, host: is_touched, looked_at } = state.claims.replace(&change);
+                    self.work += looked_at;
+                    self.dirty.parts.extend(parts.into_iter().map(|object| (host.clone(), object)));
+                    if is_touched {
+                        self.dirty.hosts.insert(host.clone());
+                    }
+                }
             }
         }
     }
 
-    /// Compiles a host again and notes what its change touches.
-    pub(super) fn compile_host(&mut self, host: &HostName) {
-        let state = self.hosts.entry(host.clone()).or_default();
-        let members: Vec<&Claim> = state.members.values().map(|claim| &**claim).collect();
-        let mut outcome = host::compile(host, &members);
-        let is_used = !members.is_empty() || host.as_str() == CATCH_ALL;
-        let before = std::mem::take(&mut state.outcome);
-        self.choose_certificates(host, &before, &mut outcome);
-
-        match &outcome.host {
-            Some(it) => self.published.put(host.as_str(), &Resource::Host(it.clone())),
-            None => self.published.remove(Kind::Host, host.as_str(), false),
+    /// Compiles again what comes of one Ingress on a host, and notes what its change touches.
+    pub(super) fn compile_part(&mut self, host: &HostName, object: &ObjectRef) {
+        let Some(state) = self.hosts.get_mut(host) else {
+            return;
         };
-        for (ingress, route) in &outcome.routes {
-            self.published.put(route_key(ingress, host), &Resource::Route(route.clone()));
+        let claim = self.ingresses.claims.get(object);
+        let part = claim.map(|claim| state.claims.part(claim)).unwrap_or_default();
+        let Part { route, used, attachments, faults, touches_host, looked_at } = part;
+        self.work += looked_at;
+        if touches_host {
+            self.dirty.hosts.insert(host.clone());
         }
-        for ingress in before.routes.keys().filter(|name| !outcome.routes.contains_key(*name)) {
-            self.published.remove(Kind::Route, route_key(ingress, host), false);
+        let before = state.parts.remove(object).unwrap_or_default();
+        let route = route.filter(|_| !state.is_held_back);
+        let is_void = route.is_none() && used.is_empty() && attachments.is_empty() && faults.is_empty();
+        let is_told = faults != before.faults;
+        let (old, new) = ((before.used, before.attachments), (used.clone(), attachments.clone()));
+        if !is_void {
+            let made = Made { is_routed: route.is_some(), used, attachments, faults };
+            state.parts.insert(object.clone(), made);
         }
 
-        for (key, count) in (before.used.difference(&outcome.used).map(|key| (key, -1)))
-            .chain(outcome.used.difference(&before.used).map(|key| (key, 1)))
-        {
-            self.count_use(key, count);
+        match route {
+            Some(route) => {
+                self.published.put(route_key(object, host), &Resource::Route(route));
+            }
+            None if before.is_routed => {
+                self.published.remove(Kind::Route, route_key(object, host), false);
+            }
+            None => {}
         }
-        for gone in before.attachments.difference(&outcome.attachments) {
+        for gone in old.0.difference(&new.0) {
+            self.count_use(gone, -1);
+        }
+        for come in new.0.difference(&old.0) {
+            self.count_use(come, 1);
+        }
+        for gone in old.1.difference(&new.1) {
             self.detach(gone, host);
         }
-        for new in outcome.attachments.difference(&before.attachments) {
-            self.attach(new, host);
+        for come in new.1.difference(&old.1) {
+            self.attach(come, host);
         }
+        if is_told {
+            self.dirty.problems.insert(object.clone());
+        }
+    }
 
-        let names = before.faults.keys().chain(outcome.faults.keys());
-        let told = names.filter(|name| before.faults.get(*name) != outcome.faults.get(*name));
-        let told = told.chain(&before.tls_decided_by).chain(&outcome.tls_decided_by);
-        for ingress in told {
-            self.dirty.problems.insert(reference(ObjectKind::Ingress, ingress));
+    /// Compiles again what is the host's as a whole, once all its parts are.
+    pub(super) fn compile_host(&mut self, host: &HostName) {
+        let state = self.hosts.entry(host.clone()).or_insert_with(|| HostState::new(host));
+        self.work += 1;
+        let mut whole = state.claims.host();
+        let is_used = !state.claims.is_empty() || host.as_str() == CATCH_ALL;
+        let before = std::mem::take(&mut state.whole);
+        let was_held_back = state.is_held_back;
+        let is_held_back = self.choose_certificates(host, &before, &mut whole);
+        match &whole.host {
+            Some(it) => {
+                self.published.put(host.as_str(), &Resource::Host(it.clone()));
+            }
+            None => {
+                self.published.remove(Kind::Host, host.as_str(), false);
+            }
         }
+        self.dirty.problems.extend(before.tls_decided_by.into_iter().chain(whole.tls_decided_by.clone()));
         match self.hosts.get_mut(host) {
-            Some(state) if is_used => state.outcome = outcome,
+            Some(state) if is_used => {
+                state.whole = whole;
+                state.is_held_back = is_held_back;
+                if is_held_back != was_held_back {
+                    let parts = state.claims.objects().map(|object| (host.clone(), object));
+                    self.dirty.parts.extend(parts);
+                }
+            }
             _ => {
                 self.hosts.remove(host);
             }
@@ -97,24 +156,25 @@ impl Index {
     }
 
     /// Shows the certificates that were shown before until those that take their place are read: all else of the host
-    /// goes on. A host that was never shown waits for its certificates, unless they cannot be read for now.
-    fn choose_certificates(&mut self, host: &HostName, before: &Outcome, outcome: &mut Outcome) {
+    /// goes on. A host that was never shown is held back until its certificates are read, unless they cannot be for now.
+    fn choose_certificates(&mut self, host: &HostName, before: &Whole, whole: &mut Whole) -> bool {
         let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
-        let wanted = outcome.secrets.iter().map(|name| reference(ObjectKind::Secret, name)).collect();
+        let wanted = whole.secrets.iter().map(|name| reference(ObjectKind::Secret, name)).collect();
         let choice = self.refer(&site, wanted);
         if choice == Choice::Newest {
-            return;
+            return false;
         }
-        match (&before.host, &mut outcome.host) {
+        match (&before.host, &mut whole.host) {
             (Some(shown), Some(now)) => {
                 now.tls.clone_from(&shown.tls);
-                outcome.secrets.clone_from(&before.secrets);
+                whole.secrets.clone_from(&before.secrets);
+                false
             }
             (None, _) if self.refs.awaited_by(&site).any(|(_, failing)| failing.is_none()) => {
-                outcome.host = None;
-                outcome.routes.clear();
+                whole.host = None;
+                true
             }
-            _ => {}
+            _ => false,
         }
     }
 }

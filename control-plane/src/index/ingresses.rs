@@ -13,13 +13,13 @@ use super::refs::{Choice, Site, User};
 use crate::annotations::Parsed;
 use crate::compile::claim::Claim;
 use crate::compile::referred::{self, AllReferred, Referred};
-use crate::objects::{Object, ObjectKind};
+use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::reference::Reference;
 
 /// The claims of all Ingresses that are ours.
 #[derive(Debug, Default)]
 pub(super) struct Ingresses {
-    pub(super) claims: HashMap<ObjectName, Arc<Claim>>,
+    pub(super) claims: HashMap<ObjectRef, Arc<Claim>>,
     /// Whose it is of which Ingresses hangs on a class, in any version that may come into use. Those that name none
     /// stand under the empty name.
     by_class: HashMap<String, BTreeSet<ObjectName>>,
@@ -83,8 +83,8 @@ impl Index {
         let after = ours.map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred)));
         self.ingresses.set_classes(name, classes);
         let before = match &after {
-            Some(claim) => self.ingresses.claims.insert(name.clone(), Arc::clone(claim)),
-            None => self.ingresses.claims.remove(name),
+            Some(claim) => self.ingresses.claims.insert(object.clone(), Arc::clone(claim)),
+            None => self.ingresses.claims.remove(&object),
         };
         if before == after {
             return;
@@ -98,7 +98,8 @@ impl Index {
     /// reference leads to now: where what it names was not read yet, that is what was named before.
     fn follow_references(&mut self, name: &ObjectName, parsed: Option<&Parsed>) -> AllReferred {
         let site = |what| Site { user: User::Ingress(name.clone()), what };
-        let before = self.ingresses.claims.get(name).map(|claim| Arc::clone(&claim.parsed));
+        let object = reference(ObjectKind::Ingress, name);
+        let before = self.ingresses.claims.get(&object).map(|claim| Arc::clone(&claim.parsed));
         let refs = || parsed.into_iter().flat_map(|parsed| parsed.refs.keys());
         let dropped = before.iter().flat_map(|parsed| parsed.refs.keys()).map(|reference| reference.what);
         for what in dropped.filter(|what| refs().all(|reference| reference.what != *what)) {

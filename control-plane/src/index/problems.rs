@@ -19,6 +19,7 @@ const MOST: usize = 100;
 impl Index {
     /// Gathers the problems of an object again. False where they are the same as before.
     pub(super) fn refresh_problems(&mut self, object: &ObjectRef) -> bool {
+        self.work += 1;
         let mut problems = self.problems_of(object);
         problems.sort();
         problems.dedup();
@@ -104,7 +105,7 @@ impl Index {
             Present::Faulty(..) => Vec::new(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => Vec::new(),
             Present::Fine(_) => match object.kind {
-                ObjectKind::Ingress => self.faults_of_ingress(&object.name),
+                ObjectKind::Ingress => self.faults_of_ingress(object),
                 ObjectKind::EndpointSlice => {
                     self.slices.faults.get(&object.name).cloned().unwrap_or_default()
                 }
@@ -133,8 +134,8 @@ impl Index {
         is_it && matches!(slot, None | Some(Present::Unknown | Present::Deleted))
     }
 
-    fn faults_of_ingress(&self, name: &ObjectName) -> Vec<Fault> {
-        let Some(claim) = self.ingresses.claims.get(name) else {
+    fn faults_of_ingress(&self, object: &ObjectRef) -> Vec<Fault> {
+        let Some(claim) = self.ingresses.claims.get(object) else {
             return Vec::new();
         };
         let mut faults: Vec<_> = claim.all_faults().cloned().collect();
@@ -145,19 +146,18 @@ impl Index {
                 "expected a path or a default backend that leads to a Service, got none: nothing is routed";
             faults.push(Fault::new(Severity::Warning, "spec", reason));
         }
-        for host in claim.members_of() {
-            let Some(state) = self.hosts.get(&host) else {
+        for host in claim.hosts() {
+            let Some(state) = self.hosts.get(host) else {
                 continue;
             };
-            faults.extend(state.outcome.faults.get(name).into_iter().flatten().cloned());
-            if state.outcome.tls_decided_by.as_ref() == Some(name) {
-                self.judge_certificates(claim, &host, &state.outcome.secrets, &mut faults);
-            }
-            if claim.is_canary() {
-                let mine = state.outcome.attachments.iter().filter(|it| it.age == claim.age);
-                for attachment in mine {
+            if let Some(made) = state.made_of(object) {
+                faults.extend(made.faults.iter().map(|fault| fault.place(claim, host)));
+                for attachment in &made.attachments {
                     self.judge_attachment(claim, attachment, &mut faults);
                 }
+            }
+            if state.whole.tls_decided_by.as_ref() == Some(object) {
+                self.judge_certificates(claim, host, &state.whole.secrets, &mut faults);
             }
         }
         for (key, field) in claim.references() {
@@ -183,10 +183,7 @@ impl Index {
         secrets: impl IntoIterator<Item = &'a ObjectName>,
         faults: &mut Vec<Fault>,
     ) {
-        let field = |secret: &ObjectName| {
-            let fits = |entry: &crate::compile::claim::ClaimedTls| entry.secret.as_ref() == Some(secret);
-            format!("spec.tls[{}].secretName", claim.tls.iter().position(fits).unwrap_or_default())
-        };
+        let field = |secret: &ObjectName| claim.tls.field(secret);
         let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
         let mut is_awaited = false;
         for (secret, failing) in self.refs.awaited_by(&site) {

@@ -12,7 +12,7 @@ use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
 use crate::compile::{certificate, material};
-use crate::objects::{Object, ObjectKind};
+use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::reference::Use;
 
 /// What was made of Secrets.
@@ -98,20 +98,26 @@ impl Index {
         if is_changed {
             self.touched.mark(object.clone());
         }
-        match names {
+        let before = match names.clone() {
             Some(names) => self.secrets.names.insert(name.clone(), names),
             None => self.secrets.names.remove(name),
         };
+        if before != names {
+            self.tell_of_names(&object);
+        }
+        self.dirty.problems.insert(object.clone());
+        self.dirty.holds.insert(object);
+    }
 
-        let hosts = self.refs.sites_of(&object).filter_map(|site| match site {
+    /// Tells those who decide on TLS that a certificate covers other names than before. One that was renewed does not.
+    fn tell_of_names(&mut self, secret: &ObjectRef) {
+        let hosts = self.refs.sites_of(secret).filter_map(|site| match site {
             Site { user: User::Host(host), what: Use::Certificate } => self.hosts.get(host),
             _ => None,
         });
-        let deciders = hosts.filter_map(|host| host.outcome.tls_decided_by.as_ref());
-        let ingresses = deciders.map(|ingress| reference(ObjectKind::Ingress, ingress));
-        self.dirty.problems.extend(ingresses);
-        self.dirty.problems.insert(object.clone());
-        self.dirty.holds.insert(object);
+        let deciders: Vec<_> = hosts.filter_map(|host| host.whole.tls_decided_by.clone()).collect();
+        self.work += deciders.len();
+        self.dirty.problems.extend(deciders);
     }
 
     /// Whether there is none of that name, as far as anybody knows.

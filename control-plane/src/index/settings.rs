@@ -46,7 +46,7 @@ impl Index {
                 refs.any(|reference| reference.name.namespace != claim.name.namespace)
             };
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
-            self.dirty.ingresses.extend(claims.map(|(name, _)| name.clone()));
+            self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));
         let object = reference(ObjectKind::ConfigMap, &self.options.configmap);

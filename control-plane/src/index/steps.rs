@@ -25,6 +25,8 @@ impl Index {
         } else if let Some(name) = self.dirty.ingresses.pop_first() {
             self.refresh_ingress(&name);
         } else if self.follow_class() {
+        } else if let Some((host, object)) = self.dirty.parts.pop_first() {
+            self.compile_part(&host, &object);
         } else if let Some(host) = self.dirty.hosts.pop_first() {
             self.compile_host(&host);
         } else if let Some(key) = self.dirty.referred.pop_first() {

@@ -18,3 +18,4 @@ mod restrictions;
 mod routing;
 mod sizes;
 mod tls;
+mod whole;

@@ -1,77 +1,125 @@
 //! Which canary backends act beside which main ones: the original's merge of alternative backends (annotations.md
 //! 6.16), which looks at each canary path, then at the locations of its host in order.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use shared::name::HostName;
-use shared::resource::CATCH_ALL;
+use shared::resource::PathType;
 
-use super::locations::Locations;
-use super::{Attachment, Outcome};
-use crate::compile::claim::{BackendKey, Claim};
-use crate::problem::{Fault, Severity};
+use super::locations::{Claimed, Position};
+use super::part::{Part, PartFault, Spot};
+use super::{Attachment, Claims};
+use crate::compile::claim::difference::Numbered;
+use crate::compile::claim::{Age, BackendKey, Claim};
+use crate::problem::Severity;
 
-/// Attaches the canaries of a host, oldest first, to its locations (none: nobody else has the host).
-pub(super) fn attach(host: &HostName, canaries: &[&Claim], locations: &Locations, outcome: &mut Outcome) {
-    let mut first: HashMap<&BackendKey, usize> = HashMap::new();
-    for (position, location) in locations.iter().enumerate() {
-        if let Some(backend) = &location.backend {
-            first.entry(backend).or_insert(position);
+/// What canaries look at on a host: by what of it touches them.
+#[derive(Debug, Default)]
+pub(super) struct Wishes {
+    paths: BTreeSet<Claimed>,
+    backends: BTreeSet<(BackendKey, Option<(Age, usize)>)>,
+    /// Those that stand beside every backend of the host.
+    everywhere: BTreeSet<Age>,
+}
+
+impl Wishes {
+    /// The canaries that stand beside a path.
+    pub(super) fn for_path(&self, path: &Arc<str>, kind: PathType) -> impl Iterator<Item = &Age> {
+        let rest = self.paths.range((Arc::clone(path), kind, None)..);
+        let path = Arc::clone(path);
+        let same = rest.take_while(move |(found, of_kind, _)| *found == path && *of_kind == kind);
+        same.filter_map(|(.., who)| who.as_ref().map(|(age, _)| age))
+    }
+
+    /// The canaries that ask where a backend comes first.
+    pub(super) fn for_backend(&self, backend: &BackendKey) -> impl Iterator<Item = &Age> {
+        let rest = self.backends.range((backend.clone(), None)..);
+        let backend = backend.clone();
+        let same = rest.take_while(move |(found, _)| *found == backend);
+        let ages = same.filter_map(|(_, who)| who.as_ref().map(|(age, _)| age));
+        ages.chain(&self.everywhere)
+    }
+
+    pub(super) fn take_out(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {
+        self.everywhere.remove(&claim.age);
+        for (i, it) in paths {
+            let who = Some((claim.age.clone(), *i));
+            self.paths.remove(&(Arc::clone(&it.path), it.kind, who.clone()));
+            self.backends.remove(&(it.backend.clone(), who));
         }
     }
-    for claim in canaries {
-        if let Some(alternative) = claim.default_backend.as_ref().filter(|_| host.as_str() == CATCH_ALL) {
-            // It stands beside every backend of the catch-all, up to the location that it serves itself.
-            let end = first.get(alternative).copied();
-            let primaries: Vec<_> = locations
-                .iter()
-                .take(end.unwrap_or(usize::MAX))
-                .filter_map(|location| location.backend.clone())
-                .collect();
-            report(outcome, claim, "spec.defaultBackend", host, end, primaries.is_empty());
-            for primary in primaries {
-                outcome.attachments.insert(Attachment {
+
+    pub(super) fn put_in(&mut self, claim: &Claim, paths: &[Numbered<'_>], is_catch_all: bool) {
+        if is_catch_all && claim.default_backend.is_some() {
+            self.everywhere.insert(claim.age.clone());
+        }
+        for (i, it) in paths {
+            let who = Some((claim.age.clone(), *i));
+            self.paths.insert((Arc::clone(&it.path), it.kind, who.clone()));
+            self.backends.insert((it.backend.clone(), who));
+        }
+    }
+}
+
+impl Claims {
+    /// Attaches a canary to the locations of the host (none: nobody else has the host).
+    pub(super) fn canary(&self, claim: &Claim) -> Part {
+        let mut part = Part { looked_at: 1, ..Part::default() };
+        if let Some(alternative) = claim.default_backend.as_ref().filter(|_| self.is_catch_all()) {
+            self.attach_everywhere(claim, alternative, &mut part);
+        }
+        for (i, wanted) in claim.paths(&self.host).iter().enumerate() {
+            part.looked_at += 1;
+            let end = self.locations.first(&wanted.backend);
+            let location = self.location(&wanted.path, wanted.kind);
+            let primary = location.filter(|it| is_before(&it.position, end)).and_then(|it| it.backend);
+            // A path that fits nowhere takes the Service away from the canary's other paths in the original, depending
+            // on their order. Here it stays where it fits.
+            match primary {
+                Some(primary) => part.attach(Attachment {
                     primary,
+                    age: claim.age.clone(),
+                    place: Some(wanted.place),
+                    alternative: wanted.backend.clone(),
+                }),
+                None => part.faults.push(self.unmatched(Spot::Path(i), end)),
+            }
+        }
+        part
+    }
+
+    /// It stands beside every backend of the catch-all, up to the location that it serves itself.
+    fn attach_everywhere(&self, claim: &Claim, alternative: &BackendKey, part: &mut Part) {
+        let end = self.locations.first(alternative);
+        for (primary, position) in self.locations.backends() {
+            part.looked_at += 1;
+            if is_before(position, end) {
+                part.attach(Attachment {
+                    primary: primary.clone(),
                     age: claim.age.clone(),
                     place: None,
                     alternative: alternative.clone(),
                 });
             }
         }
-        for wanted in claim.paths(host) {
-            let end = first.get(&wanted.backend).copied();
-            let primary = locations
-                .position(&wanted.path, wanted.kind)
-                .filter(|position| end.is_none_or(|end| *position < end))
-                .and_then(|position| locations.at(position).backend.clone());
-            report(outcome, claim, &wanted.field(), host, end, primary.is_none());
-            // A path that fits nowhere takes the Service away from the canary's other paths in the original, depending
-            // on their order. Here it stays where it fits.
-            outcome.attachments.extend(primary.map(|primary| Attachment {
-                primary,
-                age: claim.age.clone(),
-                place: Some(wanted.place),
-                alternative: wanted.backend.clone(),
-            }));
+        if part.attachments.is_empty() {
+            part.faults.push(self.unmatched(Spot::DefaultBackend, end));
         }
+    }
+
+    fn unmatched(&self, spot: Spot, end: Option<&Position>) -> PartFault {
+        let host = &self.host;
+        let reason = if end.is_some() {
+            format!("this Service is a main backend of host {host}: it cannot be a canary there too")
+        } else {
+            format!(
+                "host {host} has no main path of the same text and type with a backend of its own: no effect"
+            )
+        };
+        PartFault { spot, severity: Severity::Warning, reason }
     }
 }
 
-fn report(
-    outcome: &mut Outcome,
-    claim: &Claim,
-    field: &str,
-    host: &HostName,
-    end: Option<usize>,
-    unmatched: bool,
-) {
-    if !unmatched {
-        return;
-    }
-    let reason = if end.is_some() {
-        format!("this Service is a main backend of host {host}: it cannot be a canary there too")
-    } else {
-        format!("host {host} has no main path of the same text and type with a backend of its own: no effect")
-    };
-    outcome.fault(&claim.name, Fault::new(Severity::Warning, field, reason));
+fn is_before(position: &Position, end: Option<&Position>) -> bool {
+    end.is_none_or(|end| position < end)
 }

@@ -1,29 +1,25 @@
 //! Why all paths of a host answer 503, and who is told.
 
-use shared::name::HostName;
+use std::sync::Arc;
+
 use shared::resource::Denial;
 
-use super::Outcome;
+use super::Claims;
+use super::part::{PartFault, Spot};
 use crate::compile::claim::Claim;
-use crate::problem::{Fault, Severity};
+use crate::problem::Severity;
 
-/// The first reason, if there is one. Everybody who has rules for the host is told: the reason may be another's.
-pub(super) fn of(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) -> Option<Denial> {
-    let asked = mains.iter().find_map(|claim| Some((*claim, claim.parsed.serving.hosts_denied.clone()?)));
-    let (guard, denial) = asked?;
-    tell(host, mains.iter().filter(|claim| claim.name != guard.name), &denial, outcome);
-    Some(denial)
-}
+impl Claims {
+    /// The first who says so, and why.
+    pub(super) fn guard(&self) -> Option<(&Arc<Claim>, &Denial)> {
+        let guard = self.decider(&self.deciders.guards)?;
+        Some((guard, guard.parsed.serving.hosts_denied.as_ref()?))
+    }
 
-fn tell<'a>(
-    host: &HostName,
-    others: impl Iterator<Item = &'a &'a Claim>,
-    denial: &Denial,
-    outcome: &mut Outcome,
-) {
-    for claim in others {
-        let place = claim.paths(host).first().map_or(0, |path| path.place.0);
-        let reason = format!("all paths of host {host} answer 503: {}", denial.reason);
-        outcome.fault(&claim.name, Fault::new(Severity::Unsupported, format!("spec.rules[{place}]"), reason));
+    /// Everybody who has rules for the host is told: the reason may be another's.
+    pub(super) fn told_of_denial(&self, claim: &Claim) -> Option<PartFault> {
+        let (_, denial) = self.guard().filter(|(guard, _)| guard.name != claim.name)?;
+        let reason = format!("all paths of host {} answer 503: {}", self.host, denial.reason);
+        Some(PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason })
     }
 }

@@ -1,119 +1,154 @@
 //! The locations of a host, in the order in which ingress-nginx makes them (annotations.md 2.2, 2.3).
+//!
+//! It makes one for each path when the first Ingress asks for it, oldest first, and nobody replaces it, but for the "/"
+//! that comes with a host. So the order of locations is that of those who have them, and each can be found on its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shared::name::HostName;
-use shared::resource::{CATCH_ALL, PathType};
+use shared::resource::PathType;
 
-use super::Outcome;
-use crate::compile::claim::{BackendKey, Claim};
-use crate::problem::{Fault, Severity};
+use super::Claims;
+use crate::compile::claim::difference::Numbered;
+use crate::compile::claim::{Age, BackendKey, Claim};
 
-/// A path of a host, and who has it.
-#[derive(Debug)]
-pub(super) struct Location {
-    /// Index of the Ingress among those that are no canaries; `None`: the catch-all's "/" that nobody took.
-    pub(super) owner: Option<usize>,
-    pub(super) path: Arc<str>,
-    pub(super) kind: PathType,
-    /// `None`: the fleet's default backend.
-    pub(super) backend: Option<BackendKey>,
-    /// Where it stands in its Ingress; `None`: the "/" that comes with a host.
-    pub(super) place: Option<(usize, usize)>,
-    /// The "/" that comes with a host and that any Ingress may still replace.
-    is_implicit: bool,
+/// Where a location stands among those of its host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Position {
+    /// The "/" that comes with the host, whoever has it.
+    Root,
+    /// A path: whose, and where among those that its Ingress has on the host.
+    Of(Age, usize),
 }
 
-/// The locations of a host in order of insertion, found by path and type.
+/// A path of a host, and who has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Location {
+    pub(super) position: Position,
+    /// `None`: the catch-all's "/" that nobody took.
+    pub(super) owner: Option<Age>,
+    /// Where it stands among the owner's paths; `None`: the "/" that comes with a host.
+    pub(super) index: Option<usize>,
+    /// `None`: the fleet's default backend.
+    pub(super) backend: Option<BackendKey>,
+}
+
+/// A path, and who asks for it with which of their paths, in order; `None` is where those of a path begin.
+pub(super) type Claimed = (Arc<str>, PathType, Option<(Age, usize)>);
+
+/// Who asks for which path. Of the same path and type whoever comes first has it.
 #[derive(Debug, Default)]
 pub(super) struct Locations {
-    all: Vec<Location>,
-    found: HashMap<(Arc<str>, PathType), usize>,
+    claimed: BTreeMap<Claimed, BackendKey>,
+    /// Where locations lead, and in which order.
+    led: BTreeSet<(BackendKey, Position)>,
 }
 
 impl Locations {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Location> {
-        self.all.iter()
+    /// Everybody who asks for a path, in order.
+    pub(super) fn claimants(
+        &self,
+        path: &Arc<str>,
+        kind: PathType,
+    ) -> impl Iterator<Item = (&Age, usize, &BackendKey)> {
+        let from = (Arc::clone(path), kind, None);
+        let rest = self.claimed.range(from..);
+        let same = rest.take_while({
+            let path = Arc::clone(path);
+            move |((found, of_kind, _), _)| *found == path && *of_kind == kind
+        });
+        same.filter_map(|((_, _, who), backend)| who.as_ref().map(|(age, index)| (age, *index, backend)))
     }
 
-    /// Where a path stands.
-    pub(super) fn position(&self, path: &Arc<str>, kind: PathType) -> Option<usize> {
-        self.found.get(&(Arc::clone(path), kind)).copied()
+    /// The first location that leads to a backend.
+    pub(super) fn first(&self, backend: &BackendKey) -> Option<&Position> {
+        let (found, position) = self.led.range((backend.clone(), Position::Root)..).next()?;
+        (found == backend).then_some(position)
     }
 
-    pub(super) fn at(&self, position: usize) -> &Location {
-        &self.all[position]
+    /// All backends, each with the first location that leads there.
+    pub(super) fn backends(&self) -> impl Iterator<Item = (&BackendKey, &Position)> {
+        let mut last = None;
+        self.led
+            .iter()
+            .filter(move |(backend, _)| last.replace(backend) != Some(backend))
+            .map(|(b, p)| (b, p))
     }
 
-    fn push(&mut self, location: Location) {
-        self.found.insert((Arc::clone(&location.path), location.kind), self.all.len());
-        self.all.push(location);
+    /// A location came, changed or went.
+    pub(super) fn lead(&mut self, before: Option<&Location>, after: Option<&Location>) {
+        let key = |it: &Location| Some((it.backend.clone()?, it.position.clone()));
+        if let Some(key) = before.and_then(key) {
+            self.led.remove(&key);
+        }
+        self.led.extend(after.and_then(key));
     }
-}
 
-/// Settles who has which path. `mains` are oldest first; there is one unless this is the catch-all.
-pub(super) fn compile(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) -> Locations {
-    let mut locations = Locations::default();
-    if host.as_str() == CATCH_ALL {
-        locations.push(catch_all(mains, outcome));
-    } else {
-        locations.push(Location { is_implicit: true, ..root(Some(0), mains[0].default_backend.clone()) });
-        for later in &mains[1..] {
-            if later.default_backend.is_some() {
-                outcome.fault(&later.name, overridden("spec.defaultBackend", host, "", mains[0]));
-            }
+    pub(super) fn take_out(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {
+        for (i, it) in paths {
+            self.claimed.remove(&(Arc::clone(&it.path), it.kind, Some((claim.age.clone(), *i))));
         }
     }
-    for (i, claim) in mains.iter().enumerate() {
-        for wanted in claim.paths(host) {
-            let mine = Location {
-                owner: Some(i),
-                path: Arc::clone(&wanted.path),
-                kind: wanted.kind,
-                backend: Some(wanted.backend.clone()),
-                place: Some(wanted.place),
-                is_implicit: false,
-            };
-            // The original stops looking at the first location of the same path, whatever its type, and then lets a
-            // duplicate in that breaks its reload (the quirk of annotations.md 2.2); here path and type are the key.
-            match locations.position(&wanted.path, wanted.kind) {
-                None => locations.push(mine),
-                Some(position) if locations.at(position).is_implicit => locations.all[position] = mine,
-                Some(position) => {
-                    let winner = locations.at(position).owner.map_or(*claim, |owner| mains[owner]);
-                    outcome.fault(&claim.name, overridden(&wanted.field(), host, &wanted.path, winner));
-                }
-            }
+
+    pub(super) fn put_in(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {
+        for (i, it) in paths {
+            let key = (Arc::clone(&it.path), it.kind, Some((claim.age.clone(), *i)));
+            self.claimed.insert(key, it.backend.clone());
         }
     }
-    locations
 }
 
-/// The catch-all's "/": it is the fleet's default backend, unless an Ingress has a `spec.defaultBackend` and no rules.
-/// The oldest of those has it before any rule is looked at, and nobody can replace it then (annotations.md 2.3).
-fn catch_all(mains: &[&Claim], outcome: &mut Outcome) -> Location {
-    let mut takers = mains.iter().enumerate().filter(|(_, claim)| claim.claims_catch_all());
-    let Some((owner, first)) = takers.next() else {
-        return Location { is_implicit: true, ..root(None, None) };
-    };
-    for (_, later) in takers {
-        outcome.fault(&later.name, overridden("spec.defaultBackend", &HostName::catch_all(), "/", first));
-    }
-    root(Some(owner), first.default_backend.clone())
-}
-
-fn root(owner: Option<usize>, backend: Option<BackendKey>) -> Location {
-    Location { owner, path: "/".into(), kind: PathType::Prefix, backend, place: None, is_implicit: false }
-}
-
-fn overridden(field: &str, host: &HostName, path: &str, winner: &Claim) -> Fault {
-    let winner = &winner.name;
-    let reason = match path {
-        "" => {
-            format!("host {host} belongs to Ingress {winner}, which comes first: unmatched paths are its own")
+impl Claims {
+    /// Who has a path.
+    pub(super) fn location(&self, path: &Arc<str>, kind: PathType) -> Option<Location> {
+        let is_root = kind == PathType::Prefix && &**path == "/";
+        if is_root && let Some(taken) = self.taken_root() {
+            return Some(taken);
         }
-        path => format!("{path} of host {host} belongs to Ingress {winner}, which comes first"),
-    };
-    Fault::new(Severity::Overridden, field, reason)
+        // The original stops looking at the first location of the same path, whatever its type, and then lets a duplicate
+        // in that breaks its reload (the quirk of annotations.md 2.2); here path and type are the key.
+        let first = self.locations.claimants(path, kind).next();
+        match first {
+            Some((age, index, backend)) => Some(Location {
+                position: if is_root { Position::Root } else { Position::Of(age.clone(), index) },
+                owner: Some(age.clone()),
+                index: Some(index),
+                backend: Some(backend.clone()),
+            }),
+            None if is_root => self.implicit_root(),
+            None => None,
+        }
+    }
+
+    /// Who comes first where several ask for the "/" of the host: its oldest Ingress, on the catch-all the oldest that asks.
+    pub(super) fn first_at_root(&self) -> Option<&Arc<Claim>> {
+        match self.is_catch_all() {
+            true => self.decider(&self.deciders.roots),
+            false => self.mains.values().next(),
+        }
+    }
+
+    /// The "/" of the catch-all where an Ingress has a `spec.defaultBackend` and no rules: the oldest of those has it before
+    /// any rule is looked at, and nobody can replace it then (annotations.md 2.3).
+    fn taken_root(&self) -> Option<Location> {
+        let taker = self.first_at_root().filter(|_| self.is_catch_all())?;
+        Some(root(Some(taker)))
+    }
+
+    /// The "/" that comes with the host: its first Ingress', or the fleet's default backend for the catch-all.
+    fn implicit_root(&self) -> Option<Location> {
+        match self.is_catch_all() {
+            true => Some(root(None)),
+            false => self.first_at_root().map(|first| root(Some(first))),
+        }
+    }
+}
+
+fn root(owner: Option<&Arc<Claim>>) -> Location {
+    Location {
+        position: Position::Root,
+        owner: owner.map(|claim| claim.age.clone()),
+        index: None,
+        backend: owner.and_then(|claim| claim.default_backend.clone()),
+    }
 }

@@ -30,6 +30,13 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
                 ("ssl-redirect", "false"),
                 ("auth-url", "https://auth.test"),
                 ("auth-tls-secret", "default/ca"),
+                ("server-alias", "c.test,b.test"),
+                ("from-to-www-redirect", "true"),
+                ("use-regex", "true"),
+                ("rewrite-target", "/x"),
+                ("affinity", "cookie"),
+                ("affinity-mode", "persistent"),
+                ("default-backend", "s2"),
                 ("frobnicate", "1"),
             ][..],
         ),
@@ -70,7 +77,7 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
 }
 
 /// A main Ingress of several hosts, or a canary of some of them in any order: what attaches moves from rule to rule.
-fn a_split() -> impl Strategy<Value = Object> {
+pub(super) fn a_split() -> impl Strategy<Value = Object> {
     let hosts = Just(vec!["a.test", "b.test", "c.test", ""]).prop_shuffle();
     let who = select(&[("i0", "s0"), ("i1", "s1"), ("i2", "s1"), ("i2", "s2")][..]);
     (who, hosts, 0..=4_usize).prop_map(|((name, service), hosts, count)| {

@@ -181,7 +181,15 @@ fn users(world: &World, key: &str) -> Option<Vec<String>> {
 }
 
 fn referred(world: &World) -> Option<Referred> {
-    world.index.ingresses.claims.get(&name("web"))?.referred.values().next().cloned()
+    world
+        .index
+        .ingresses
+        .claims
+        .get(&reference(ObjectKind::Ingress, "web"))?
+        .referred
+        .values()
+        .next()
+        .cloned()
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! What differs between two versions of what one Ingress asks for: which of its hosts can tell, and by which paths.
+//!
+//! What all hosts have in common is compared once, however many they are.
+
+use std::sync::Arc;
+
+use shared::name::HostName;
+
+use super::{Claim, ClaimedPath};
+
+/// Two versions of a claim; either may be missing.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference<'a> {
+    /// What counted before.
+    pub before: Option<&'a Arc<Claim>>,
+    /// What counts now.
+    pub after: Option<&'a Arc<Claim>>,
+    /// No host can tell them apart by what its own paths and certificates do not say.
+    is_same_beside: bool,
+    /// The Secrets of hosts that no entry of `spec.tls` lists are the same.
+    are_secrets_same: bool,
+}
+
+impl<'a> Difference<'a> {
+    /// Between two versions.
+    pub fn new(before: Option<&'a Arc<Claim>>, after: Option<&'a Arc<Claim>>) -> Self {
+        let both = before.zip(after);
+        Self {
+            before,
+            after,
+            is_same_beside: both.is_some_and(|(before, after)| is_same_beside(before, after)),
+            are_secrets_same: both.is_some_and(|(before, after)| before.tls.secrets() == after.tls.secrets()),
+        }
+    }
+
+    /// Every host for which one of the two counts.
+    pub fn hosts(&self) -> impl Iterator<Item = &'a HostName> {
+        let (before, after) = (self.before, self.after);
+        let old = before.into_iter().flat_map(|claim| claim.hosts());
+        let new = after.into_iter().flat_map(|claim| claim.hosts());
+        old.chain(new.filter(move |host| !before.is_some_and(|claim| claim.counts_for(host))))
+    }
+
+    /// Whether a host can tell the two apart.
+    pub fn is_seen_by(&self, host: &HostName) -> bool {
+        let counts = |claim: Option<&Arc<Claim>>| claim.is_some_and(|claim| claim.counts_for(host));
+        let (Some(before), Some(after)) = (self.before, self.after) else {
+            return true;
+        };
+        counts(self.before) != counts(self.after)
+            || !self.is_same_beside
+            || !before.tls.is_same_for(&after.tls, host, self.are_secrets_same)
+            || !self.are_paths_same(before.paths(host), after.paths(host))
+    }
+
+    /// The paths of a host that only the first claim has, and those that only the second has, each with its place among
+    /// those of the host. A path that moved among them stands in both.
+    pub fn paths(&self, host: &HostName) -> (Vec<Numbered<'a>>, Vec<Numbered<'a>>) {
+        let paths_of = |claim: Option<&'a Arc<Claim>>| claim.map_or(&[][..], |claim| claim.paths(host));
+        let (before, after) = (paths_of(self.before), paths_of(self.after));
+        let keeps_its_place = self.before.zip(self.after).is_some_and(|(before, after)| {
+            before.age == after.age && before.is_canary() == after.is_canary()
+        });
+        let is_in = |list: &[ClaimedPath], i: usize, path: &ClaimedPath| {
+            keeps_its_place && list.get(i).is_some_and(|it| self.is_path_same(it, path))
+        };
+        let old = before.iter().enumerate().filter(|(i, path)| !is_in(after, *i, path));
+        let new = after.iter().enumerate().filter(|(i, path)| !is_in(before, *i, path));
+        (old.collect(), new.collect())
+    }
+
+    fn are_paths_same(&self, before: &[ClaimedPath], after: &[ClaimedPath]) -> bool {
+        let mut pairs = before.iter().zip(after);
+        before.len() == after.len() && pairs.all(|(before, after)| self.is_path_same(before, after))
+    }
+
+    /// Which rule it stands in only counts for canaries, whose backends stand in that order in those of others. So a rule
+    /// more does not touch the hosts of all those behind it.
+    fn is_path_same(&self, before: &ClaimedPath, after: &ClaimedPath) -> bool {
+        let is_canary = self.after.is_some_and(|claim| claim.is_canary());
+        let ClaimedPath { path, kind, backend, place } = before;
+        *path == after.path
+            && *kind == after.kind
+            && *backend == after.backend
+            && (!is_canary || *place == after.place)
+    }
+}
+
+/// A path and its place among those of its host.
+pub type Numbered<'a> = (usize, &'a ClaimedPath);
+
+fn is_same_beside(before: &Claim, after: &Claim) -> bool {
+    let Claim { name, age, hosts: _, default_backend, errors, has_rules, tls, parsed, referred, faults: _ } =
+        before;
+    *name == after.name
+        && *age == after.age
+        && *default_backend == after.default_backend
+        && *errors == after.errors
+        && *has_rules == after.has_rules
+        && tls.is_said() == after.tls.is_said()
+        // As a whole: what a host is not compiled from stands elsewhere in it.
+        && parsed.serving == after.parsed.serving
+        && *referred == after.referred
+}

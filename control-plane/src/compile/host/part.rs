@@ -1,0 +1,210 @@
+//! What comes of one Ingress on one host.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shared::name::HostName;
+use shared::policy::{HeaderList, LocationPolicy};
+use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
+
+use super::{Attachment, Claims};
+use crate::compile::claim::{Age, BackendKey, Claim};
+use crate::compile::referred::Referred;
+use crate::problem::{Fault, Severity};
+use crate::reference::Use;
+
+/// What comes of one Ingress on one host.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Part {
+    /// Its Route, if it won a path.
+    pub route: Option<Route>,
+    /// The backends of won paths, or the canary's that are attached to others.
+    pub used: BTreeSet<BackendKey>,
+    /// Which of its backends act beside main ones.
+    pub attachments: BTreeSet<Attachment>,
+    /// What is to be said to its owner.
+    pub faults: Vec<PartFault>,
+    /// Whether the Host may be another one by that.
+    pub touches_host: bool,
+    /// How many paths were looked at for it.
+    pub looked_at: usize,
+}
+
+impl Part {
+    pub(super) fn attach(&mut self, attachment: Attachment) {
+        self.used.insert(attachment.alternative.clone());
+        self.attachments.insert(attachment);
+    }
+}
+
+/// Where something is wrong with an Ingress on a host. Not a path of a field yet: which rule is the host's may change
+/// while nothing else does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spot {
+    /// `spec.defaultBackend`.
+    DefaultBackend,
+    /// One of its paths there.
+    Path(usize),
+    /// The rule of its first path there.
+    Rule,
+}
+
+/// A [`Fault`] that has yet to be placed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartFault {
+    /// Where.
+    pub spot: Spot,
+    /// How bad it is.
+    pub severity: Severity,
+    /// One sentence.
+    pub reason: String,
+}
+
+impl PartFault {
+    /// Places it in the Ingress as it is now.
+    pub fn place(&self, claim: &Claim, host: &HostName) -> Fault {
+        let paths = claim.paths(host);
+        let field = match self.spot {
+            Spot::DefaultBackend => "spec.defaultBackend".to_owned(),
+            Spot::Path(i) => paths.get(i).map(|path| path.field()).unwrap_or_default(),
+            Spot::Rule => format!("spec.rules[{}]", paths.first().map_or(0, |path| path.place.0)),
+        };
+        Fault::new(self.severity, field, self.reason.as_str())
+    }
+}
+
+impl Claims {
+    /// What comes of one that claims something here, main or canary.
+    pub fn part(&mut self, claim: &Claim) -> Part {
+        match self.claim(&claim.age).map(Arc::clone) {
+            None => Part::default(),
+            Some(claim) if claim.is_canary() => self.canary(&claim),
+            Some(claim) => self.main(&claim),
+        }
+    }
+
+    fn main(&mut self, claim: &Arc<Claim>) -> Part {
+        let mut part = Part::default();
+        let won = self.won(claim, &mut part);
+        let policy = policy(&self.host, claim);
+        let has_patterns = won.iter().any(|path| policy.is_pattern(&path.path));
+        // Patterns have no name with or without `www.` (annotations.md 2.4).
+        let is_name = !self.is_catch_all() && self.host.wildcard_suffix().is_none();
+        let asks_for_www = claim.parsed.serving.host.www == Some(true);
+        part.touches_host = note(&mut self.patterns, claim, has_patterns)
+            | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
+        if !won.is_empty() {
+            part.used.extend(claim.errors.clone());
+            part.route = Some(route(claim, policy, won));
+        }
+        part.faults.extend(self.told_of_denial(claim));
+        part
+    }
+
+    /// The paths that an Ingress has, in its order; the "/" that comes with the host first.
+    fn won(&self, claim: &Claim, part: &mut Part) -> Vec<Path> {
+        let path = |text: &str, kind, backend: Option<&BackendKey>| Path {
+            path: text.to_owned(),
+            kind,
+            backend: backend.map(ToString::to_string),
+        };
+        let is_mine = |owner: Option<&Age>| owner == Some(&claim.age);
+        let mut won = Vec::new();
+        part.looked_at += 1;
+        let root = self.location(&"/".into(), PathType::Prefix).filter(|it| it.index.is_none());
+        if let Some(root) = root.as_ref().filter(|root| is_mine(root.owner.as_ref())) {
+            won.push(path("/", PathType::Prefix, root.backend.as_ref()));
+            part.used.extend(root.backend.clone());
+        }
+        part.faults.extend(self.told_of_root(claim));
+        for (i, wanted) in claim.paths(&self.host).iter().enumerate() {
+            part.looked_at += 1;
+            let Some(location) = self.location(&wanted.path, wanted.kind) else { continue };
+            if is_mine(location.owner.as_ref()) && location.index == Some(i) {
+                won.push(path(&wanted.path, wanted.kind, Some(&wanted.backend)));
+                part.used.insert(wanted.backend.clone());
+            } else if let Some(winner) = location.owner.and_then(|owner| self.mains.get(&owner)) {
+                part.faults.push(self.overridden(Spot::Path(i), &wanted.path, winner));
+            }
+        }
+        won
+    }
+
+    /// A `spec.defaultBackend` asks for the "/" of the host, which is the first one's.
+    fn told_of_root(&self, claim: &Claim) -> Option<PartFault> {
+        let first = self.first_at_root().filter(|_| self.deciders.roots.contains(&claim.age))?;
+        let path = if self.is_catch_all() { "/" } else { "" };
+        (first.age != claim.age).then(|| self.overridden(Spot::DefaultBackend, path, first))
+    }
+
+    fn overridden(&self, spot: Spot, path: &str, winner: &Claim) -> PartFault {
+        let (host, winner) = (&self.host, &winner.name);
+        let reason = match path {
+            "" => {
+                format!(
+                    "host {host} belongs to Ingress {winner}, which comes first: unmatched paths are its own"
+                )
+            }
+            path => format!("{path} of host {host} belongs to Ingress {winner}, which comes first"),
+        };
+        PartFault { spot, severity: Severity::Overridden, reason }
+    }
+}
+
+/// Notes whether one of a host says something. Whether the host can tell.
+fn note(all: &mut BTreeSet<Age>, claim: &Claim, says: bool) -> bool {
+    let was_said = !all.is_empty();
+    if says {
+        all.insert(claim.age.clone());
+    } else {
+        all.remove(&claim.age);
+    }
+    was_said == all.is_empty()
+}
+
+fn route(claim: &Claim, policy: Cow<'_, LocationPolicy>, paths: Vec<Path>) -> Route {
+    let (mut policy, mut denied) = claim.location(policy.into_owned());
+    match custom_headers(claim) {
+        Ok(headers) => policy.custom_headers = headers,
+        Err(denial) => denied = denied.or(Some(denial)),
+    }
+    Route { paths, denied, policy }
+}
+
+/// What a claim says of its locations on a host. One without rules has the catch-all with neither its redirects nor its
+/// rewrites (annotations.md 2.3).
+fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
+    let said = &claim.parsed.serving.location;
+    if claim.has_rules || host.as_str() != CATCH_ALL {
+        return Cow::Borrowed(said);
+    }
+    Cow::Owned(LocationPolicy {
+        app_root: None,
+        force_ssl_redirect: None,
+        permanent_redirect: None,
+        permanent_redirect_code: None,
+        preserve_trailing_slash: None,
+        relative_redirects: None,
+        rewrite_target: None,
+        ssl_redirect: None,
+        temporal_redirect: None,
+        temporal_redirect_code: None,
+        use_regex: None,
+        ..said.clone()
+    })
+}
+
+/// The headers that it puts into answers. Where they cannot be told, nothing of it is served (annotations.md 6.13).
+fn custom_headers(claim: &Claim) -> Result<Option<HeaderList>, Denial> {
+    match claim.referred.get(&Use::CustomHeaders) {
+        None => Ok(None),
+        Some(Referred::Headers(list)) => Ok(Some(list.clone())),
+        Some(_) => {
+            let name = &claim.name;
+            let reason =
+                format!("Ingress {name}: the ConfigMap of custom-headers is not there, or of no use");
+            Err(Denial { reason })
+        }
+    }
+}
