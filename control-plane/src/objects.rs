@@ -349,6 +349,12 @@ impl EndpointSlice {
         let name = self.metadata.labels.get("kubernetes.io/service-name").filter(|name| !name.is_empty())?;
         Some(ObjectName::new(Arc::clone(&self.metadata.namespace), name.as_str()))
     }
+
+    /// The addresses that may get requests.
+    pub fn ready(&self) -> impl Iterator<Item = &str> {
+        let ready = self.endpoints.iter().filter(|endpoint| endpoint.conditions.ready != Some(false));
+        ready.flat_map(|endpoint| &endpoint.addresses).map(String::as_str)
+    }
 }
 
 #[allow(missing_docs, reason = "Kubernetes' fields")]

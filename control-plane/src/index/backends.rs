@@ -28,12 +28,18 @@ const ALTERNATIVES: usize = 100;
 pub(super) struct BackendState {
     /// Everybody who refers to it, won or not, oldest first.
     referrers: BTreeMap<Age, Arc<Claim>>,
+    /// Those of them that are canaries.
+    canaries: BTreeSet<Age>,
     /// Those of them that ask for affinity on a path that leads here.
     sticky: BTreeMap<Age, Arc<Claim>>,
-    /// On how many hosts it is in use. 0: it is no resource.
+    /// Those of them that say which mode.
+    modes: BTreeMap<Age, i32>,
+    /// By how many Ingresses it is in use, on as many hosts as that is. 0: it is no resource.
     uses: usize,
     /// The canaries attached to it.
     alternatives: BTreeMap<Rank, BackendKey>,
+    /// The first of them, as the others were told.
+    first: Option<(Age, BackendKey)>,
     /// What the Service has for it.
     pub(super) port: Port,
 }
@@ -45,14 +51,30 @@ pub(super) struct ServiceState {
     keys: BTreeSet<BackendKey>,
     /// How many of them are resources.
     published: usize,
-    /// Its EndpointSlices.
-    pub(super) slices: BTreeSet<ObjectName>,
+    /// Its EndpointSlices, each with how many of its addresses may get requests.
+    pub(super) slices: BTreeMap<ObjectName, usize>,
+    /// How many that is of all.
+    ready: usize,
 }
 
 impl ServiceState {
     /// Whether its endpoints are resources.
     pub(super) fn is_in_use(&self) -> bool {
         self.published > 0
+    }
+
+    /// How many addresses may get requests.
+    pub(super) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Sets how many addresses of a slice may get requests; `None`: it is not one of its slices.
+    pub(super) fn set_ready(&mut self, slice: &ObjectName, ready: Option<usize>) {
+        let before = match ready {
+            Some(ready) => self.slices.insert(slice.clone(), ready),
+            None => self.slices.remove(slice),
+        };
+        self.ready = self.ready + ready.unwrap_or_default() - before.unwrap_or_default();
     }
 
     pub(super) fn is_void(&self) -> bool {
@@ -83,9 +105,28 @@ impl BackendState {
     /// Whoever asks for affinity gets it for all. The mode is that of the first who says one, the cookie that of the
     /// last (annotations.md 2.5).
     fn affinity(&self) -> Option<Affinity> {
-        let said = || self.sticky.values().filter_map(|claim| claim.parsed.backend.affinity.as_ref());
-        let mode = said().find_map(|affinity| affinity.mode);
-        said().next_back().map(|last| Affinity { mode, ..last.clone() })
+        let last = self.sticky.values().next_back()?.parsed.backend.affinity.clone()?;
+        Some(Affinity { mode: self.modes.values().next().copied(), ..last })
+    }
+
+    fn take_out(&mut self, claim: &Claim) {
+        self.referrers.remove(&claim.age);
+        self.canaries.remove(&claim.age);
+        self.sticky.remove(&claim.age);
+        self.modes.remove(&claim.age);
+    }
+
+    /// `has_path`: one of its paths leads here.
+    fn put_in(&mut self, claim: &Arc<Claim>, has_path: bool) {
+        let age = || claim.age.clone();
+        self.referrers.insert(age(), Arc::clone(claim));
+        if claim.is_canary() {
+            self.canaries.insert(age());
+        }
+        if let Some(affinity) = claim.parsed.backend.affinity.as_ref().filter(|_| has_path) {
+            self.sticky.insert(age(), Arc::clone(claim));
+            self.modes.extend(affinity.mode.map(|mode| (age(), mode)));
+        }
     }
 
     fn keys_of_alternatives(&self) -> Vec<String> {
@@ -103,35 +144,40 @@ impl Index {
             claims.flat_map(|claim| claim.references().map(|(key, _)| key.clone())).collect()
         };
         let (old, new) = (keys_of(before), keys_of(after));
-        let asks = after.filter(|claim| claim.parsed.backend.affinity.is_some());
-        let paths = asks.into_iter().flat_map(|claim| claim.hosts.values().flatten());
-        let sticky: BTreeSet<&BackendKey> = paths.map(|path| &path.backend).collect();
+        let paths = after.into_iter().flat_map(|claim| claim.hosts.values().flatten());
+        let led: HashSet<&BackendKey> = paths.map(|path| &path.backend).collect();
         for key in old.union(&new) {
             let state = self.backend_state(key);
             let decided = state.decider().map(Arc::clone);
             let policy = state.policy();
             if let Some(claim) = before.filter(|_| old.contains(key)) {
-                state.referrers.remove(&claim.age);
-                state.sticky.remove(&claim.age);
+                state.take_out(claim);
             }
             if let Some(claim) = after.filter(|_| new.contains(key)) {
-                state.referrers.insert(claim.age.clone(), Arc::clone(claim));
-                if sticky.contains(key) {
-                    state.sticky.insert(claim.age.clone(), Arc::clone(claim));
-                }
+                state.put_in(claim, led.contains(key));
             }
-            let decides = |claim: Option<&Arc<Claim>>| {
-                claim.map(|claim| (claim.age.clone(), claim.parsed.backend.canary.clone()))
-            };
-            let is_told = decides(decided.as_ref()) != decides(state.decider());
-            let is_changed = policy != state.policy();
-            if is_told {
-                self.dirty.referred.insert(key.clone());
-            }
-            if is_changed {
+            let now = state.decider().map(Arc::clone);
+            if policy != state.policy() {
                 self.dirty.backends.insert(key.clone());
             }
+            self.work += 1;
+            self.tell_of_decider(key, decided.as_ref(), now.as_ref());
             self.forget_backend_if_void(key);
+        }
+    }
+
+    /// Tells those who are told who decides: everybody of a canary, canaries of everybody.
+    fn tell_of_decider(&mut self, key: &BackendKey, before: Option<&Arc<Claim>>, now: Option<&Arc<Claim>>) {
+        let told =
+            |claim: Option<&Arc<Claim>>| claim.map(|it| (it.age.clone(), it.parsed.backend.canary.clone()));
+        if told(before) == told(now) {
+            return;
+        }
+        if before.into_iter().chain(now).any(|claim| claim.is_canary()) {
+            self.dirty.referred.insert(key.clone());
+        } else if let Some(state) = self.backends.get(key) {
+            self.work += state.canaries.len();
+            self.dirty.problems.extend(state.canaries.iter().filter_map(Age::object));
         }
     }
 
@@ -142,9 +188,12 @@ impl Index {
             let service = self.objects.service(&key.service).map(|service| &**service);
             BackendState {
                 referrers: BTreeMap::new(),
+                canaries: BTreeSet::new(),
                 sticky: BTreeMap::new(),
+                modes: BTreeMap::new(),
                 uses: 0,
                 alternatives: BTreeMap::new(),
+                first: None,
                 port: backend::port(service, &key.port),
             }
         })
@@ -172,18 +221,25 @@ impl Index {
     /// The owners of all Ingresses that refer to it may have something new to know.
     pub(super) fn tell_referrers(&mut self, key: &BackendKey) {
         let referrers = self.backends.get(key).into_iter().flat_map(|state| state.referrers.values());
-        let ingresses = referrers.map(|claim| reference(ObjectKind::Ingress, &claim.name));
+        let ingresses: Vec<_> = referrers.map(|claim| claim.object()).collect();
+        self.work += ingresses.len();
         self.dirty.problems.extend(ingresses);
     }
 
-    /// The canaries that are attached to it may have something new to know.
+    /// The canaries that are attached to it are told which of them acts, where that is another one.
     fn tell_canaries(&mut self, key: &BackendKey) {
-        let alternatives = self.backends.get(key).into_iter().flat_map(|state| state.alternatives.keys());
-        let names = alternatives.filter_map(|(age, ..)| ObjectName::parse(age.name()));
-        self.dirty.problems.extend(names.map(|name| reference(ObjectKind::Ingress, &name)));
+        let state = self.backend_state(key);
+        let first = state.first_alternative().map(|(age, key)| (age.clone(), key.clone()));
+        if state.first == first {
+            return;
+        }
+        state.first = first;
+        let canaries: Vec<_> = state.alternatives.keys().filter_map(|(age, ..)| age.object()).collect();
+        self.work += canaries.len();
+        self.dirty.problems.extend(canaries);
     }
 
-    /// One host more (1) or less (-1) uses it.
+    /// One Ingress of a host more (1) or less (-1) uses it.
     pub(super) fn count_use(&mut self, key: &BackendKey, count: isize) {
         let state = self.backend_state(key);
         let was_used = state.uses > 0;
@@ -198,15 +254,14 @@ impl Index {
             .alternatives
             .insert(rank(attachment, host), attachment.alternative.clone());
         self.dirty.backends.insert(attachment.primary.clone());
+        self.dirty.problems.extend(attachment.age.object());
     }
 
     pub(super) fn detach(&mut self, attachment: &Attachment, host: &HostName) {
         self.backend_state(&attachment.primary).alternatives.remove(&rank(attachment, host));
         self.dirty.backends.insert(attachment.primary.clone());
         // The others are told when the Backend is compiled.
-        if let Some(name) = ObjectName::parse(attachment.age.name()) {
-            self.dirty.problems.insert(reference(ObjectKind::Ingress, &name));
-        }
+        self.dirty.problems.extend(attachment.age.object());
     }
 
     /// A Service came, changed or went.
@@ -218,9 +273,12 @@ impl Index {
             let Some(state) = self.backends.get_mut(&key).filter(|state| state.port != port) else {
                 continue;
             };
+            let is_told = state.port.fault(&key, "") != port.fault(&key, "");
             state.port = port;
             self.touched.mark(reference(ObjectKind::Service, name));
-            self.dirty.referred.insert(key.clone());
+            if is_told {
+                self.dirty.referred.insert(key.clone());
+            }
             self.dirty.backends.insert(key);
         }
     }
@@ -251,7 +309,7 @@ impl Index {
             if was_in_use != service.is_in_use() {
                 let turned = self.dirty.turned.entry(key.service.clone());
                 turned.or_insert(was_in_use);
-                self.dirty.slices.extend(service.slices.iter().cloned());
+                self.dirty.slices.extend(service.slices.keys().cloned());
             }
         }
         self.forget_backend_if_void(key);

@@ -97,7 +97,7 @@ const CHANGES: usize = 3;
 
 impl Index {
     /// What led to a commit of what was made of these objects.
-    pub(super) fn cause(&self, touched: &Touched) -> String {
+    pub(super) fn cause(&mut self, touched: &Touched) -> String {
         let mut relevant = touched.relevant();
         let count = relevant.len();
         let Some(first) = relevant.next() else {
@@ -107,12 +107,13 @@ impl Index {
         if count == 1 { first } else { format!("{count} changes, first: {first}") }
     }
 
-    fn describe(&self, object: &ObjectRef, before: Option<&Object>) -> String {
-        let after = self.objects.get(object).and_then(|slot| slot.newest().or_else(|| slot.in_use()));
-        if let Some(text) = self.describe_slices(before, after) {
+    fn describe(&mut self, object: &ObjectRef, before: Option<&Object>) -> String {
+        let slot = self.objects.get(object);
+        let after = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use())).cloned();
+        if let Some(text) = self.describe_slices(before, after.as_ref()) {
             return text;
         }
-        let what = match (before, after) {
+        let what = match (before, after.as_ref()) {
             (None, Some(_)) => "created".to_owned(),
             (Some(_), None) => "deleted".to_owned(),
             (None, None) => "changed".to_owned(),
@@ -122,7 +123,7 @@ impl Index {
     }
 
     /// `endpoints of default/echo: 2 -> 3`, counted over all slices of the Service; where that is no difference, what is.
-    fn describe_slices(&self, before: Option<&Object>, after: Option<&Object>) -> Option<String> {
+    fn describe_slices(&mut self, before: Option<&Object>, after: Option<&Object>) -> Option<String> {
         let slice = |object: Option<&Object>| match object {
             Some(Object::EndpointSlice(slice)) => Some(slice.clone()),
             _ => None,
@@ -132,9 +133,9 @@ impl Index {
         let of_service = |slice: &&EndpointSlice| slice.service().is_some_and(|name| name == service);
         let before = before.as_deref().filter(of_service);
         let after = after.as_deref().filter(of_service);
-        let count = |slice: Option<&EndpointSlice>| slice.map_or(0, |slice| ready(slice).len());
-        let slices = self.services.get(&service).into_iter().flat_map(|state| &state.slices);
-        let now: usize = slices.map(|name| count(self.objects.slice(name).map(|slice| &**slice))).sum();
+        let count = |slice: Option<&EndpointSlice>| slice.map_or(0, |slice| slice.ready().count());
+        let now = self.services.get(&service).map_or(0, |state| state.ready());
+        self.work += count(before) + count(after);
         let was = (now + count(before)).saturating_sub(count(after));
         let what = match (before, after) {
             (Some(before), Some(after)) if was == now => slice_changes(before, after, now),
@@ -142,12 +143,6 @@ impl Index {
         };
         Some(format!("endpoints of {service}: {what}"))
     }
-}
-
-/// Addresses of a slice that may get requests.
-fn ready(slice: &EndpointSlice) -> Vec<&str> {
-    let ready = slice.endpoints.iter().filter(|endpoint| endpoint.conditions.ready != Some(false));
-    ready.flat_map(|endpoint| &endpoint.addresses).map(String::as_str).collect()
 }
 
 /// What is different about a slice that leaves its Service with as many endpoints as before.
@@ -168,8 +163,8 @@ fn slice_changes(before: &EndpointSlice, after: &EndpointSlice, count: usize) ->
             false => format!("port {} -> {}", shown(&old), shown(&new)),
         };
     }
-    let old: BTreeSet<_> = ready(before).into_iter().collect();
-    match ready(after).into_iter().filter(|address| !old.contains(address)).count() {
+    let old: BTreeSet<_> = before.ready().collect();
+    match after.ready().filter(|address| !old.contains(address)).count() {
         0 => format!("{count} -> {count}"),
         changed => format!("{changed} of {count} changed"),
     }

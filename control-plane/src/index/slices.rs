@@ -26,21 +26,22 @@ pub(super) struct Slices {
 impl Index {
     /// A slice came, changed or went.
     pub(super) fn refresh_slice(&mut self, name: &ObjectName) {
-        let service = self.objects.slice(name).and_then(|slice| slice.service());
+        let slice = self.objects.slice(name);
+        let service = slice.and_then(|slice| slice.service());
+        let ready = slice.map(|slice| slice.ready().count());
+        self.work += ready.unwrap_or_default();
         let before = match &service {
             Some(service) => self.slices.services.insert(name.clone(), service.clone()),
             None => self.slices.services.remove(name),
         };
-        if before != service {
-            if let Some(before) = before {
-                if let Some(state) = self.services.get_mut(&before) {
-                    state.slices.remove(name);
-                }
-                self.forget_service_if_void(&before);
+        if let Some(before) = before.filter(|before| Some(before) != service.as_ref()) {
+            if let Some(state) = self.services.get_mut(&before) {
+                state.set_ready(name, None);
             }
-            if let Some(service) = service {
-                self.services.entry(service).or_default().slices.insert(name.clone());
-            }
+            self.forget_service_if_void(&before);
+        }
+        if let Some(service) = service {
+            self.services.entry(service).or_default().set_ready(name, ready);
         }
         self.dirty.heard.insert(name.clone());
         self.dirty.slices.insert(name.clone());

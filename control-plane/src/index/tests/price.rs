@@ -1,6 +1,9 @@
 //! A commit costs what changed, however much there is: counted, not timed.
 
+use shared::kind::Kind;
+
 use super::fixture::*;
+use crate::objects::ObjectKind;
 
 const MANY: usize = 1000;
 
@@ -52,4 +55,150 @@ fn an_ingress_of_many_hosts_costs_the_hosts_that_change() {
     let commit = world.apply(many("other"));
     assert_eq!(commit.compiled, 3, "one Host, its Route, and the new Backend");
     assert_eq!(commit.config.len(), 2);
+}
+
+/// What is looked at for one thing that changed, whatever there is beside it.
+const FEW: usize = 40;
+
+fn crowd(i: usize) -> Ing {
+    let created = format!("2026-03-01T00:{:02}:{:02}Z", i / 60 % 60, i % 60);
+    let (path, other) = (format!("/{i}"), format!("/{i}/x"));
+    let crowd = ingress(&format!("web-{i:04}")).rule("a.test", &[(&path, "echo"), (&other, "echo")]);
+    crowd.with(|it| it["metadata"]["creationTimestamp"] = created.into())
+}
+
+/// One host of so many Ingresses, all of which ask for its "/" too, for TLS and for affinity.
+fn crowded(count: usize) -> World {
+    let mut world = World::default();
+    let all = (0..count).map(|i| applied(crowd(i).default_backend("echo").tls(&["a.test"], "cert")));
+    world.events(all.chain([applied(service("echo")), applied(secret("cert", 0))]));
+    assert_eq!(world.keys(Kind::Route).len(), count);
+    world
+}
+
+#[test]
+fn one_ingress_of_a_host_of_thousands() {
+    let mut world = crowded(5_000);
+    let web = |i: usize| crowd(i).default_backend("echo").tls(&["a.test"], "cert");
+    let middle = web(2_500);
+    for (what, changed, compiled) in [
+        ("what no host is compiled from", middle.clone().annotation("load-balance", "ewma"), 0),
+        ("an annotation", middle.clone().annotation("ssl-redirect", "false"), 2),
+        ("a backend", middle.clone().rule("a.test", &[("/new", "other")]), 3),
+        ("a path of another", middle.clone().rule("a.test", &[("/7", "echo")]), 3),
+        ("nothing of it", middle, 2),
+        ("what the first decides", web(0).annotation("server-alias", "b.test"), 2),
+        ("of the last", web(4_999).annotation("server-alias", "c.test"), 2),
+        ("affinity", web(3).annotation("affinity", "cookie"), 3),
+        ("a new one", web(6_000), 2),
+    ] {
+        let commit = world.apply(changed);
+        assert!(commit.compiled <= compiled, "{what}: {} compiled", commit.compiled);
+        assert!(commit.looked_at <= FEW, "{what}: {} looked at", commit.looked_at);
+    }
+    let commit = world.delete(ObjectKind::Ingress, "web-2500");
+    assert!(commit.compiled <= 2 && commit.looked_at <= FEW, "{commit:?}");
+    let commit = world.apply(secret("cert", 0));
+    assert_eq!((commit.compiled, commit.looked_at), (0, 0), "the same again");
+}
+
+/// It is looked at by those alone who are told that it is there.
+#[test]
+fn one_canary_beside_a_host_of_thousands() {
+    let mut world = crowded(1_000);
+    let canary = |weight: &str| ingress("canary").canary().annotation("canary-weight", weight);
+    let of = |weight: &str| canary(weight).rule("a.test", &[("/17", "next")]);
+    for changed in [of("10"), of("20"), canary("20").rule("a.test", &[("/18", "next"), ("/19", "next")])] {
+        let commit = world.apply(changed);
+        assert!(commit.compiled <= 3 && commit.looked_at <= FEW, "{commit:?}");
+    }
+    let commit = world.apply(crowd(17).annotation("ssl-redirect", "false"));
+    assert!(commit.looked_at <= FEW, "{commit:?}");
+}
+
+/// A Host of which everything moved costs its paths once, not once for each other.
+#[test]
+fn a_host_is_settled_in_the_size_of_its_claims() {
+    let work = |count: usize| {
+        let mut world = World::default();
+        world.events((0..count).map(|i| applied(crowd(i)))).looked_at
+    };
+    let (small, large) = (work(250), work(1_000));
+    assert!(large <= 5 * small, "{small} for 250, {large} for 1,000");
+}
+
+#[test]
+fn one_host_of_an_ingress_of_thousands() {
+    let many = |changed: &str| {
+        (0..4_000).fold(ingress("many"), |it, i| {
+            let (host, service) = (format!("h{i}.test"), if i == 2_000 { changed } else { "echo" });
+            it.rule(&host, &[("/", service)]).tls(&[&host], "cert")
+        })
+    };
+    let mut world = World::default();
+    world.apply(many("echo"));
+    let first = |it: &mut serde_json::Value, list: &str| it["spec"][list].as_array_mut().unwrap().remove(0);
+    for (what, changed, compiled) in [
+        ("a backend", many("other"), 3),
+        ("a certificate", many("other").with(|it| it["spec"]["tls"][7]["secretName"] = "new".into()), 2),
+        ("an entry that no host needs", many("other").tls(&["elsewhere.test"], "cert"), 2),
+        ("a host more", many("other").rule("new.test", &[("/", "echo")]), 3),
+        ("all rules moved", many("other").with(|it| drop(first(it, "rules"))), 4),
+        ("all entries moved", many("other").with(|it| drop(first(it, "tls"))), 4),
+    ] {
+        let commit = world.apply(changed);
+        assert!(commit.compiled <= compiled, "{what}: {} compiled", commit.compiled);
+        assert!(commit.looked_at <= FEW, "{what}: {} looked at", commit.looked_at);
+    }
+}
+
+#[test]
+fn one_path_of_a_host_of_thousands() {
+    const EACH: usize = 100;
+    let of = |i: usize, changed: &str| {
+        let paths: Vec<_> = (0..EACH).map(|j| format!("/{i}/{j}")).collect();
+        let service = |j| if j == 50 { changed } else { "echo" };
+        let paths: Vec<_> = paths.iter().enumerate().map(|(j, path)| (path.as_str(), service(j))).collect();
+        ingress(&format!("web-{i}")).rule("a.test", &paths)
+    };
+    let mut world = World::default();
+    world.events((0..100).map(|i| applied(of(i, "echo"))));
+    let commit = world.apply(of(50, "other"));
+    assert_eq!((commit.config.len(), commit.compiled), (2, 3), "its Route and the new Backend; the Host too");
+    assert!(commit.looked_at <= EACH + FEW, "{} of 10,000", commit.looked_at);
+
+    let whole = |changed: &str| {
+        let all: Vec<_> = (0..10_000).map(|i| format!("/{i}")).collect();
+        let service = |i| if i == 5_000 { changed } else { "echo" };
+        let paths: Vec<_> = all.iter().enumerate().map(|(i, path)| (path.as_str(), service(i))).collect();
+        ingress("whole").rule("b.test", &paths)
+    };
+    world.apply(whole("echo"));
+    let commit = world.apply(whole("third"));
+    assert_eq!((commit.config.len(), commit.compiled), (2, 3));
+    assert!(commit.looked_at <= 10_000 + FEW, "each path of the Route once: {}", commit.looked_at);
+}
+
+#[test]
+fn one_slice_of_a_service_of_a_hundred_thousand() {
+    let addresses = |i: usize, count: usize| -> Vec<String> {
+        (0..count).map(|j| format!("10.{}.{}.{j}", i / 250, i % 250)).collect()
+    };
+    let of = |i: usize, count: usize| {
+        let addresses = addresses(i, count);
+        let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+        slice(&format!("echo-{i}"), "echo", &addresses)
+    };
+    let mut world = World::default();
+    let web = applied(ingress("web").rule("a.test", &[("/", "echo")]));
+    world.events((0..1_000).map(|i| applied(of(i, 100))).chain([web, applied(service("echo"))]));
+    assert_eq!(world.live.len(), 1_000);
+    let commit = world.apply(of(500, 99));
+    assert_eq!((commit.live.len(), commit.compiled), (1, 1));
+    assert_eq!(commit.cause, "endpoints of default/echo: 100000 -> 99999");
+    assert!(commit.looked_at <= 3 * 100 + FEW, "{} of 100,000", commit.looked_at);
+    world.index.apply(applied(of(501, 98)));
+    let commit = world.early();
+    assert_eq!(commit.cause, "endpoints of default/echo: 99999 -> 99997");
+    assert!(commit.looked_at <= 3 * 100 + FEW, "{} of 100,000", commit.looked_at);
 }
