@@ -17,6 +17,7 @@ pub mod canary;
 pub mod cell;
 pub mod certified;
 pub mod directory;
+pub mod endpoints;
 pub mod host;
 pub mod paths;
 pub mod patterns;
@@ -35,7 +36,8 @@ use certified::Certified;
 
 pub use apply::Writer;
 pub use canary::CompiledCanary;
-pub use cell::{BackendCell, CertificateCell, Endpoint, EndpointSet};
+pub use cell::{BackendCell, CertificateCell};
+pub use endpoints::{Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
 pub use policy::Policy;
 pub use policy::protocol::Protocol;

@@ -16,10 +16,11 @@ use crate::table::apply::Counters;
 
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
-const COUNTERS: [Plain; 6] = [
+const COUNTERS: [Plain; 7] = [
     ("firth_hosts_rebuilt", "Hosts that were compiled", |it| &it.hosts_rebuilt),
     ("firth_hosts_visited", "Hosts that were looked at, changed or not", |it| &it.hosts_visited),
     ("firth_cells_filled", "Cells whose endpoints were put together, changed or not", |it| &it.cells_filled),
+    ("firth_endpoints_joined", "Addresses that were looked at for that", |it| &it.endpoints_joined),
     ("firth_cells_updated", "Sets of endpoints that were put in place", |it| &it.cells_updated),
     ("firth_certificates_updated", "Certificates that were put in place", |it| &it.certificates_updated),
     ("firth_tables_published", "Host tables that were put in place", |it| &it.tables_published),

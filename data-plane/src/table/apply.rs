@@ -11,6 +11,7 @@ mod candidate;
 mod cells;
 mod config;
 mod counts;
+mod large;
 mod materials;
 mod policies;
 mod refusal;
@@ -52,6 +53,8 @@ pub struct Counters {
     pub hosts_visited: AtomicU64,
     /// Cells whose endpoints were put together, changed or not.
     pub cells_filled: AtomicU64,
+    /// Addresses that were looked at for that.
+    pub endpoints_joined: AtomicU64,
     /// Sets of endpoints that were put into a cell.
     pub cells_updated: AtomicU64,
     /// Certificates that were put into a cell.

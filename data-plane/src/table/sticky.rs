@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use foldhash::quality::RandomState;
 use shared::policy::AffinityMode;
 
-use super::cell::{Endpoint, EndpointSet};
+use super::endpoints::{Endpoint, EndpointSet, List};
 use super::policy::affinity::Rules;
 use crate::affinity::{Ring, backend_key, endpoint_key, fresh_key};
 
@@ -90,14 +90,14 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    fn ring(&self, list: &[Arc<Endpoint>]) -> &Ring {
+    fn ring(&self, list: &List) -> &Ring {
         self.ring.get_or_init(|| {
             let names: Vec<String> = list.iter().map(|endpoint| endpoint.address.to_string()).collect();
             Ring::new(names.iter().map(String::as_str))
         })
     }
 
-    fn seats(&self, list: &[Arc<Endpoint>], backend: &str) -> &HashMap<Box<[u8]>, usize, RandomState> {
+    fn seats(&self, list: &List, backend: &str) -> &HashMap<Box<[u8]>, usize, RandomState> {
         self.seats.get_or_init(|| {
             let key = |endpoint: &Endpoint| endpoint_key(backend, &endpoint.address.to_string());
             let keys = list.iter().map(|endpoint| key(endpoint).into_bytes().into());
@@ -106,7 +106,7 @@ impl Lookup {
     }
 
     /// Makes for a set what was made for the one before it.
-    pub(super) fn prepare_as(&self, before: &Self, list: &[Arc<Endpoint>], backend: &str) {
+    pub(super) fn prepare_as(&self, before: &Self, list: &List, backend: &str) {
         if before.ring.get().is_some() {
             self.ring(list);
         }

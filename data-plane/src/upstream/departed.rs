@@ -29,13 +29,18 @@ impl Search {
 
     /// Looks at `budget` more endpoints, and takes from it what was looked at. The ids that have left, at the end.
     pub(super) fn advance(&mut self, budget: &mut usize) -> Option<HashSet<u64, RandomState>> {
-        let rest = &self.set.list[self.place..];
-        let some = rest.len().min(*budget);
-        for endpoint in &rest[..some] {
-            self.missing.remove(&endpoint.id);
+        while *budget > 0 {
+            let rest = self.set.list.rest(self.place);
+            let some = rest.len().min(*budget);
+            if some == 0 {
+                break;
+            }
+            for endpoint in &rest[..some] {
+                self.missing.remove(&endpoint.id);
+            }
+            *budget -= some;
+            self.place += some;
         }
-        *budget -= some;
-        self.place += some;
         (self.place == self.set.list.len()).then(|| std::mem::take(&mut self.missing))
     }
 }

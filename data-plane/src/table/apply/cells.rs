@@ -7,9 +7,15 @@ use std::sync::{Arc, Weak};
 
 use shared::resource::{Endpoints, PortRule};
 
+use super::large::Large;
 use super::refusal::{name_of, parts};
 use super::{Counters, Leave};
-use crate::table::cell::{BackendCell, Endpoint, EndpointSet};
+use crate::table::cell::BackendCell;
+use crate::table::endpoints::{Endpoint, EndpointSet, List};
+
+/// Endpoints of a backend up to which a change of one puts all together anew: it is done sooner than the books that spare
+/// it are kept, and costs no memory.
+const LARGE: usize = if cfg!(test) { 6 } else { 1024 };
 
 /// All slices and all cells.
 #[derive(Debug)]
@@ -22,8 +28,8 @@ pub(super) struct Cells {
     /// By key of the Backend.
     cells: HashMap<Arc<str>, Interned>,
     by_service: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Services whose cells have to be filled again.
-    dirty: BTreeSet<Arc<str>>,
+    /// Slices that changed, by the Services whose cells have to be filled again.
+    dirty: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Cells that a table named which is or will be gone.
     leaving: BTreeSet<Arc<str>>,
     /// Slices that a full sync lacked.
@@ -43,7 +49,12 @@ struct Interned {
     cell: Weak<BackendCell>,
     rule: Option<PortRule>,
     service: Arc<str>,
+    /// Where it has more endpoints than may be put together again and again.
+    large: Option<Large>,
 }
+
+/// Slices, and what each of them says now.
+type Said = Vec<(Arc<str>, Vec<SocketAddr>)>;
 
 impl Cells {
     pub(super) fn new(counters: Arc<Counters>) -> Self {
@@ -54,7 +65,7 @@ impl Cells {
             service_of: HashMap::new(),
             cells: HashMap::new(),
             by_service: HashMap::new(),
-            dirty: BTreeSet::new(),
+            dirty: BTreeMap::new(),
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
         }
@@ -76,7 +87,7 @@ impl Cells {
         let slice = Slice { endpoints, lingering: false };
         let slices = self.slices.entry(Arc::clone(&service)).or_default();
         slices.insert(Arc::clone(key), slice);
-        self.dirty.insert(service);
+        self.dirty.entry(service).or_default().insert(Arc::clone(key));
     }
 
     /// A slice leaves what the proxy has.
@@ -105,9 +116,9 @@ impl Cells {
 
     /// Fills the cells of Services whose slices changed.
     pub(super) fn flush(&mut self) {
-        for service in std::mem::take(&mut self.dirty) {
+        for (service, slices) in std::mem::take(&mut self.dirty) {
             for backend in self.by_service.get(&service).cloned().unwrap_or_default() {
-                self.fill(&backend);
+                self.refill(&backend, &slices);
             }
         }
     }
@@ -123,7 +134,7 @@ impl Cells {
         let service = service_of(backend);
         let of_service = self.by_service.entry(Arc::clone(&service)).or_default();
         of_service.insert(Arc::clone(backend));
-        let interned = Interned { cell: Arc::downgrade(&cell), rule: rule.cloned(), service };
+        let interned = Interned { cell: Arc::downgrade(&cell), rule: rule.cloned(), service, large: None };
         self.cells.insert(Arc::clone(backend), interned);
         self.fill(backend);
         cell
@@ -190,60 +201,107 @@ impl Cells {
                 self.slices.remove(&service);
             }
         }
-        self.dirty.insert(service);
+        self.dirty.entry(service).or_default().insert(Arc::clone(key));
     }
 
-    /// Puts what the slices say into a cell, if that differs from what it has. Endpoints that stay are the same ones.
+    /// Puts what all slices say into a cell, if that differs from what it has. Endpoints that stay are the same ones.
     fn fill(&mut self, backend: &str) {
-        let Some(interned) = self.cells.get(backend) else {
+        let Some(interned) = self.cells.get_mut(backend) else {
             return;
+        };
+        interned.large = None;
+        let Some(cell) = interned.cell.upgrade() else {
+            return;
+        };
+        self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
+        let slices = self.slices.get(&interned.service);
+        let keys = slices.into_iter().flat_map(BTreeMap::keys);
+        let said = said(interned.rule.as_ref(), slices, keys);
+        let count = said.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
+        self.counters.endpoints_joined.fetch_add(count as u64, Ordering::Relaxed);
+        let new = identify(&mut self.last_id);
+        let before = cell.endpoints();
+        if count > LARGE {
+            let large = Large::new(said, &before.list, new);
+            let same = |list: &List| list.iter().map(|it| it.id).eq(before.list.iter().map(|it| it.id));
+            let list = Some(large.list()).filter(|list| !same(list));
+            interned.large = Some(large);
+            self.store(backend, &cell, list);
+        } else {
+            let list = join(said, &before.list, new);
+            self.store(backend, &cell, list);
+        }
+    }
+
+    /// The same, where only these slices say something else than before.
+    fn refill(&mut self, backend: &str, slices: &BTreeSet<Arc<str>>) {
+        let Some(interned) = self.cells.get_mut(backend) else {
+            return;
+        };
+        let Some(large) = interned.large.as_mut().filter(|large| large.len() > LARGE / 2) else {
+            return self.fill(backend);
         };
         let Some(cell) = interned.cell.upgrade() else {
             return;
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let before = cell.endpoints();
-        let known: HashMap<SocketAddr, &Arc<Endpoint>> =
-            before.list.iter().map(|it| (it.address, it)).collect();
-        let mut list = Vec::with_capacity(before.list.len());
-        for address in join(interned.rule.as_ref(), self.slices.get(&interned.service)) {
-            list.push(known.get(&address).map_or_else(
-                || {
-                    self.last_id += 1;
-                    Arc::new(Endpoint::new(self.last_id, address))
-                },
-                |endpoint| Arc::clone(endpoint),
-            ));
-        }
-        let same =
-            list.len() == before.list.len() && list.iter().zip(&*before.list).all(|(a, b)| Arc::ptr_eq(a, b));
-        if !same {
-            let set = EndpointSet::new(list.into());
-            // Here, and not by the first request that asks.
-            set.lookup.prepare_as(&before.lookup, &set.list, &name_of(backend));
-            cell.store(set);
-            self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
-        }
+        let said = said(interned.rule.as_ref(), self.slices.get(&interned.service), slices.iter());
+        let (looked, changed) = large.change(said, identify(&mut self.last_id));
+        self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
+        let list = changed.then(|| large.list());
+        self.store(backend, &cell, list);
+    }
+
+    /// Puts endpoints in place of others.
+    fn store(&self, backend: &str, cell: &BackendCell, list: Option<List>) {
+        let Some(list) = list else {
+            return;
+        };
+        let set = EndpointSet::new(list);
+        // Here, and not by the first request that asks.
+        set.lookup.prepare_as(&cell.endpoints().lookup, &set.list, &name_of(backend));
+        cell.store(set);
+        self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Addresses of a Service port, each once, slice by slice.
-fn join(rule: Option<&PortRule>, slices: Option<&BTreeMap<Arc<str>, Slice>>) -> Vec<SocketAddr> {
-    let mut seen = HashSet::new();
-    let mut list = Vec::new();
-    let Some(rule) = rule else {
-        return list;
-    };
-    for Slice { endpoints, .. } in slices.into_iter().flat_map(BTreeMap::values) {
-        let ports = ports(rule, endpoints);
-        let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
-        let ipv6 = endpoints.ipv6.iter().copied().map(IpAddr::from);
-        for address in ipv4.chain(ipv6) {
-            let at = ports.iter().map(|port| SocketAddr::new(address, *port));
-            list.extend(at.filter(|address| seen.insert(*address)));
-        }
+/// Makes endpoints under ids that were never used.
+fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
+    |address| {
+        *last_id += 1;
+        Arc::new(Endpoint::new(*last_id, address))
     }
-    list
+}
+
+/// What slices say of a Service port; nothing where they are gone.
+fn said<'a>(
+    rule: Option<&PortRule>,
+    slices: Option<&BTreeMap<Arc<str>, Slice>>,
+    keys: impl Iterator<Item = &'a Arc<str>>,
+) -> Said {
+    let addresses = |key| Some(addresses(rule?, &slices?.get(key)?.endpoints));
+    keys.map(|key| (Arc::clone(key), addresses(key).unwrap_or_default())).collect()
+}
+
+/// Where a slice says that a Service port is.
+fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAddr> {
+    let ports = ports(rule, endpoints);
+    let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
+    let ipv6 = endpoints.ipv6.iter().copied().map(IpAddr::from);
+    let at = |address| ports.iter().map(move |port| SocketAddr::new(address, *port));
+    ipv4.chain(ipv6).flat_map(at).collect()
+}
+
+/// Addresses slice by slice, each once; `None` where that is what there was.
+fn join(said: Said, before: &List, mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>) -> Option<List> {
+    let mut seen = HashSet::new();
+    let known: HashMap<SocketAddr, &Arc<Endpoint>> = before.iter().map(|it| (it.address, it)).collect();
+    let once = said.into_iter().flat_map(|(_, addresses)| addresses).filter(|address| seen.insert(*address));
+    let list: Vec<Arc<Endpoint>> = once
+        .map(|address| known.get(&address).map_or_else(|| new(address), |endpoint| Arc::clone(endpoint)))
+        .collect();
+    let same = list.len() == before.len() && list.iter().zip(before.iter()).all(|(a, b)| Arc::ptr_eq(a, b));
+    (!same).then(|| list.into_iter().collect())
 }
 
 /// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,

@@ -1,5 +1,7 @@
 //! What edits cost, what stays in use, what is refused; and that any way to a state gives the same tables.
 
+mod costs;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use shared::policy::LocationPolicy;
@@ -174,11 +176,11 @@ fn endpoints_that_stay_are_the_same_ones() {
     let mut writer = two_hosts();
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 3])], &[]);
     let cell = action(&writer, "a.test").unwrap();
-    let before = cell.endpoints().list.to_vec();
+    let before: Vec<_> = cell.endpoints().list.iter().cloned().collect();
     // Another slice has one of them, too, and the first loses it.
     writer.apply_live(vec![slice("ns/e0", "ns/s1", &[3, 4])], &[]);
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1])], &[]);
-    let after = cell.endpoints().list.to_vec();
+    let after: Vec<_> = cell.endpoints().list.iter().cloned().collect();
     let same = |last: u8| {
         after.iter().any(|it| {
             it.address == format!("10.0.0.{last}:8080").parse().unwrap()

@@ -1,0 +1,207 @@
+//! The endpoints of one backend that has many: what one slice says differently costs that slice, and a step for each other
+//! one.
+//!
+//! **Invariant:** its set is what joining all slices anew would give, the same endpoints included.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::table::endpoints::{Endpoint, List, Run};
+
+/// What slices say of one backend.
+#[derive(Debug, Default)]
+pub(super) struct Large {
+    /// What each slice says, itself without repetitions.
+    said: HashMap<Arc<str>, Box<[SocketAddr]>>,
+    members: HashMap<SocketAddr, Member>,
+    /// The endpoints of each slice that no slice before it has.
+    runs: BTreeMap<Arc<str>, Run>,
+}
+
+#[derive(Debug)]
+struct Member {
+    endpoint: Arc<Endpoint>,
+    /// The slices that have it, by key; the first one's run has it.
+    slices: Vec<Arc<str>>,
+}
+
+impl Large {
+    /// Out of slices and the endpoints that there were.
+    pub(super) fn new(
+        slices: Vec<(Arc<str>, Vec<SocketAddr>)>,
+        known: &List,
+        new: impl FnMut(SocketAddr) -> Arc<Endpoint>,
+    ) -> Self {
+        let member =
+            |it: &Arc<Endpoint>| (it.address, Member { endpoint: Arc::clone(it), slices: Vec::new() });
+        let mut large = Self { members: known.iter().map(member).collect(), ..Self::default() };
+        large.change(slices, new);
+        large.members.retain(|_, member| !member.slices.is_empty());
+        large
+    }
+
+    /// These slices say something else now; one that is gone says nothing. The number of addresses that were looked at, and
+    /// whether the set is another one.
+    pub(super) fn change(
+        &mut self,
+        slices: Vec<(Arc<str>, Vec<SocketAddr>)>,
+        mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>,
+    ) -> (usize, bool) {
+        let mut seen = HashSet::new();
+        let mut runs = BTreeSet::new();
+        let mut left = Vec::new();
+        let mut looked = 0;
+        // What comes before what goes: an endpoint that moves from one slice to another stays the same one.
+        for (key, mut addresses) in slices {
+            seen.clear();
+            addresses.retain(|address| seen.insert(*address));
+            let before = match addresses.is_empty() {
+                true => self.said.remove(&key),
+                false => self.said.insert(Arc::clone(&key), addresses.clone().into()),
+            }
+            .unwrap_or_default();
+            looked += addresses.len() + before.len();
+            let gone = before.iter().filter(|address| !seen.contains(*address)).copied();
+            left.push((Arc::clone(&key), gone.collect::<Vec<_>>()));
+            for address in addresses {
+                self.add(&key, address, &mut runs, &mut new);
+            }
+            runs.insert(key);
+        }
+        for (key, addresses) in left {
+            for address in addresses {
+                self.take(&key, address, &mut runs);
+            }
+        }
+        let mut changed = false;
+        for key in runs {
+            looked += self.said.get(&key).map_or(0, |said| said.len());
+            changed |= self.run(key);
+        }
+        (looked, changed)
+    }
+
+    /// All endpoints.
+    pub(super) fn list(&self) -> List {
+        List::of_runs(self.runs.values().cloned())
+    }
+
+    /// Number of endpoints.
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    fn add(
+        &mut self,
+        key: &Arc<str>,
+        address: SocketAddr,
+        runs: &mut BTreeSet<Arc<str>>,
+        new: &mut impl FnMut(SocketAddr) -> Arc<Endpoint>,
+    ) {
+        let member = || Member { endpoint: new(address), slices: Vec::new() };
+        let member = self.members.entry(address).or_insert_with(member);
+        if let Err(place) = member.slices.binary_search(key) {
+            if place == 0 {
+                // Another slice's run had it.
+                runs.extend(member.slices.first().cloned());
+            }
+            member.slices.insert(place, Arc::clone(key));
+        }
+    }
+
+    fn take(&mut self, key: &Arc<str>, address: SocketAddr, runs: &mut BTreeSet<Arc<str>>) {
+        let Some(member) = self.members.get_mut(&address) else { return };
+        if let Ok(place) = member.slices.binary_search(key) {
+            member.slices.remove(place);
+            if place == 0 {
+                runs.extend(member.slices.first().cloned());
+            }
+        }
+        if member.slices.is_empty() {
+            self.members.remove(&address);
+        }
+    }
+
+    /// Puts the run of a slice together; whether it is another one.
+    fn run(&mut self, key: Arc<str>) -> bool {
+        let said = self.said.get(&key).map(|said| &**said).unwrap_or_default();
+        let own = |address| {
+            let member = self.members.get(address)?;
+            member.slices.first().is_some_and(|first| *first == key).then(|| Arc::clone(&member.endpoint))
+        };
+        let run: Vec<Arc<Endpoint>> = said.iter().filter_map(own).collect();
+        let before = self.runs.get(&key).map(|run| &**run).unwrap_or_default();
+        let same = run.len() == before.len() && run.iter().zip(before).all(|(a, b)| Arc::ptr_eq(a, b));
+        if same {
+            return false;
+        }
+        match run.is_empty() {
+            true => self.runs.remove(&key),
+            false => self.runs.insert(key, run.into()),
+        };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Slice by slice, each address once.
+    fn slow(slices: &BTreeMap<u8, Vec<u16>>) -> Vec<u16> {
+        let mut list = Vec::new();
+        for port in slices.values().flatten() {
+            if !list.contains(port) {
+                list.push(*port);
+            }
+        }
+        list
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        /// Whatever slices say one after the other, some at once, the list is that of all of them, and who stays is the
+        /// same one.
+        #[test]
+        fn as_if_joined_anew(
+            changes in prop::collection::vec(
+                prop::collection::btree_map(0..5_u8, prop::collection::vec(0..12_u16, 0..6), 1..3), 1..12,
+            ),
+        ) {
+            let mut last = 0;
+            let mut new = |address| {
+                last += 1;
+                Arc::new(Endpoint::new(last, address))
+            };
+            let address = |port: &u16| SocketAddr::from(([10, 0, 0, 1], *port));
+            let mut large = Large::default();
+            let mut slices: BTreeMap<u8, Vec<u16>> = BTreeMap::new();
+            for (turn, change) in changes.into_iter().enumerate() {
+                let before = large.list();
+                slices.extend(change.clone());
+                let said = |key: &u8, ports: &[u16]| (key.to_string().into(), ports.iter().map(address).collect());
+                let changed = match turn % 4 {
+                    3 => {
+                        let all = slices.iter().map(|(key, ports)| said(key, ports)).collect();
+                        large = Large::new(all, &before, &mut new);
+                        true
+                    }
+                    _ => large.change(change.iter().map(|(key, ports)| said(key, ports)).collect(), &mut new).1,
+                };
+                let (list, expected) = (large.list(), slow(&slices));
+                prop_assert_eq!(list.iter().map(|it| it.address.port()).collect::<Vec<_>>(), expected);
+                prop_assert_eq!(list.len(), large.len());
+                for endpoint in list.iter() {
+                    let same = before.iter().find(|old| old.address == endpoint.address);
+                    prop_assert!(same.is_none_or(|old| Arc::ptr_eq(old, endpoint)));
+                }
+                let ids = |list: &List| list.iter().map(|it| it.id).collect::<Vec<_>>();
+                prop_assert!(changed || ids(&before) == ids(&list));
+            }
+        }
+    }
+}
