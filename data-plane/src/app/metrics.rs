@@ -16,9 +16,11 @@ use crate::table::apply::Counters;
 
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
-const COUNTERS: [Plain; 7] = [
+const COUNTERS: [Plain; 9] = [
     ("firth_hosts_rebuilt", "Hosts that were compiled", |it| &it.hosts_rebuilt),
     ("firth_hosts_visited", "Hosts that were looked at, changed or not", |it| &it.hosts_visited),
+    ("firth_routes_compiled", "Routes that were compiled", |it| &it.routes_compiled),
+    ("firth_paths_compiled", "Paths that were compiled", |it| &it.paths_compiled),
     ("firth_cells_filled", "Cells whose endpoints were put together, changed or not", |it| &it.cells_filled),
     ("firth_endpoints_joined", "Addresses that were looked at for that", |it| &it.endpoints_joined),
     ("firth_cells_updated", "Sets of endpoints that were put in place", |it| &it.cells_updated),

@@ -9,6 +9,7 @@
 mod build;
 mod candidate;
 mod cells;
+mod compiled;
 mod config;
 mod counts;
 mod large;
@@ -16,8 +17,9 @@ mod materials;
 mod policies;
 mod refusal;
 mod secrets;
+mod upstreams;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,13 +35,14 @@ use super::aliases::Aliases;
 use super::directory::Directory;
 use super::retire::Retired;
 use super::{HostEntry, HostTable, Policy, Tables};
-use build::Built;
 use candidate::Change;
 use cells::Cells;
+use compiled::CompiledHost;
 use config::Config;
 use materials::Materials;
 use policies::Policies;
 use secrets::Secrets;
+use upstreams::Upstreams;
 
 pub use candidate::Candidate;
 pub use refusal::{Code, Refused};
@@ -51,6 +54,10 @@ pub struct Counters {
     pub hosts_rebuilt: AtomicU64,
     /// Hosts that were looked at, changed or not.
     pub hosts_visited: AtomicU64,
+    /// Routes that were compiled.
+    pub routes_compiled: AtomicU64,
+    /// Paths that were compiled.
+    pub paths_compiled: AtomicU64,
     /// Cells whose endpoints were put together, changed or not.
     pub cells_filled: AtomicU64,
     /// Addresses that were looked at for that.
@@ -92,6 +99,9 @@ pub struct Writer {
     secrets: Secrets,
     materials: Materials,
     policies: Policies,
+    upstreams: Upstreams,
+    /// By host, as the newest table has them.
+    compiled: HashMap<Arc<str>, CompiledHost>,
     has_config: Snapshot,
     has_live: Snapshot,
     refused: BTreeMap<ResourceKey, Refused>,
@@ -120,6 +130,8 @@ impl Writer {
             secrets: Secrets::new(Arc::clone(&counters)),
             materials: Materials::default(),
             policies: Policies::default(),
+            upstreams: Upstreams::default(),
+            compiled: HashMap::new(),
             has_config: Snapshot::default(),
             has_live: Snapshot::default(),
             refused: BTreeMap::new(),
@@ -299,8 +311,10 @@ impl Writer {
         if touched.defaults {
             self.policies.forget();
         }
-        for name in &touched.hosts {
-            self.rebuild(name);
+        let changed = !touched.hosts.is_empty() || touched.default_certificate || touched.defaults;
+        for (name, host) in touched.hosts {
+            self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
+            self.rebuild(&name, host);
         }
         // A Backend that no table has any more is not let go of by the hosts that name it still.
         let left = touched.backends.into_iter();
@@ -309,7 +323,7 @@ impl Writer {
             let key = self.config.settings().default_certificate.as_str();
             self.secrets.set_default(key);
         }
-        if !touched.hosts.is_empty() || touched.default_certificate || touched.defaults {
+        if changed {
             self.generation += 1;
             let table = HostTable {
                 generation: self.generation,
@@ -333,31 +347,6 @@ impl Writer {
         self.policies.of(defaults, &LocationPolicy::default()).unwrap_or_default()
     }
 
-    fn rebuild(&mut self, name: &Arc<str>) {
-        self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
-        let built = self.config.build(
-            name,
-            &mut self.cells,
-            &mut self.secrets,
-            &mut self.materials,
-            &mut self.policies,
-        );
-        let before = self.hosts.named(name).cloned();
-        let uses = match built {
-            Some(Built { entry, uses }) => {
-                self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
-                self.hosts.insert(Arc::new(entry));
-                uses
-            }
-            None => {
-                self.hosts.remove(name);
-                BTreeSet::new()
-            }
-        };
-        self.rename(name, before.as_deref());
-        self.cells.release(self.config.set_uses(name, uses));
-    }
-
     /// A host that was compiled may have other names than before.
     fn rename(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         let now = self.hosts.named(name).map(Arc::as_ref);
@@ -365,7 +354,7 @@ impl Writer {
         self.www = self.www + counts(now) - counts(before);
         let names = |host: Option<&'_ HostEntry>| host.and_then(HostEntry::names).cloned();
         let (before, now) = (names(before), names(now));
-        if before.is_some() || now.is_some() {
+        if before.as_ref().map(Arc::as_ptr) != now.as_ref().map(Arc::as_ptr) {
             self.aliases.replace(name, &before.unwrap_or_default(), &now.unwrap_or_default());
         }
     }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use shared::pattern::Exhausted;
-use shared::resource::PathType;
 
 use super::aliases::Names;
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::paths::{Declared, Router};
-use super::patterns::{DeclaredPattern, Patterns};
+use super::patterns::Patterns;
 use super::policy::Policy;
 use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
@@ -23,58 +22,46 @@ use crate::rate::Counts;
 pub struct HostEntry {
     name: Arc<str>,
     certificates: Option<Box<[Arc<CertificateCell>]>>,
-    router: Router,
-    /// In place of the router's own look-up, on a host in regex mode.
-    patterns: Option<Patterns>,
+    routing: Routing,
     /// Where requests for "/" are sent, before a location is looked for.
     app_root: Option<Box<str>>,
     /// Its aliases.
-    names: Option<Box<Names>>,
+    names: Option<Arc<Names>>,
     /// The same name with or without `www.` is redirected here.
     www: bool,
 }
 
+/// How a host finds its paths.
+#[derive(Clone, Debug)]
+pub enum Routing {
+    /// By their text.
+    Texts(Router),
+    /// They are regular expressions (annotations.md 3.4).
+    Patterns(Arc<Patterns>),
+}
+
 impl HostEntry {
-    /// From its paths, in order of precedence among equals. `certificates` is `None` for a host without TLS.
-    pub fn new(
-        name: Arc<str>,
-        certificates: Option<Box<[Arc<CertificateCell>]>>,
-        paths: impl IntoIterator<Item = Declared>,
-    ) -> Self {
-        let router = Router::new(paths);
-        let app_root = app_root(router.declared());
-        Self { name, certificates, router, patterns: None, app_root, names: None, www: false }
+    /// Without aliases. `certificates` is `None` for a host without TLS.
+    pub fn new(name: Arc<str>, certificates: Option<Box<[Arc<CertificateCell>]>>, routing: Routing) -> Self {
+        Self { name, certificates, routing, app_root: None, names: None, www: false }
     }
 
-    /// In regex mode: its paths are regular expressions (annotations.md 3.4).
-    pub fn with_patterns(mut self) -> Self {
-        let declared = self.router.declared();
-        let exact = |path: &str| {
-            let mut equal = declared.iter().filter(|it| it.kind == PathType::Exact);
-            equal.any(|it| *it.entry.declared == *path)
-        };
-        let pattern = |it: &'_ Declared| {
-            let is_split =
-                it.kind == PathType::Prefix && !it.entry.policy.rewrite.is_pattern(&it.entry.declared);
-            is_split && exact(&it.entry.declared)
-        };
-        let patterns: Vec<_> = declared
-            .iter()
-            .map(|it| DeclaredPattern { path: &it.entry.declared, only_below: pattern(it) })
-            .collect();
-        self.patterns = Some(Patterns::new(&patterns));
+    /// Requests for "/" are sent to this path. Of several locations that say so, the first of nginx' list decides,
+    /// whoever has "/" (ingress-nginx behaviour, annotations.md 2.4).
+    pub fn with_app_root(mut self, path: Option<&str>) -> Self {
+        self.app_root = path.map(Into::into);
         self
     }
 
     /// With these aliases, and the redirect from the same name with or without `www.`.
-    pub fn with_names(mut self, names: Option<Names>, www: bool) -> Self {
-        (self.names, self.www) = (names.map(Box::new), www);
+    pub fn with_names(mut self, names: Option<Arc<Names>>, www: bool) -> Self {
+        (self.names, self.www) = (names, www);
         self
     }
 
     /// Its aliases, if it has any.
-    pub fn names(&self) -> Option<&Names> {
-        self.names.as_deref()
+    pub fn names(&self) -> Option<&Arc<Names>> {
+        self.names.as_ref()
     }
 
     /// Whether the same name with or without `www.` is redirected here.
@@ -84,7 +71,7 @@ impl HostEntry {
 
     /// Without paths and TLS.
     pub fn empty(name: &str) -> Self {
-        Self::new(name.into(), None, [])
+        Self::new(name.into(), None, Routing::Texts(Router::default()))
     }
 
     /// Its name: `a.test`, `*.a.test` or `_`.
@@ -94,16 +81,22 @@ impl HostEntry {
 
     /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
     pub fn route(&self, path: &[u8]) -> Match<'_> {
-        let Some(patterns) = &self.patterns else { return self.router.route(path) };
-        match patterns.find(path) {
-            Ok(Some(place)) => Match::Path(&self.router.declared()[place].entry),
-            Ok(None) => Match::None,
-            Err(Exhausted) => Match::Unknown,
+        match &self.routing {
+            Routing::Texts(router) => router.route(path),
+            Routing::Patterns(patterns) => match patterns.find(path) {
+                Ok(Some(entry)) => Match::Path(entry),
+                Ok(None) => Match::None,
+                Err(Exhausted) => Match::Unknown,
+            },
         }
     }
 
-    /// The path that requests for "/" are sent to. Of several locations that have one, the first of nginx' list decides,
-    /// whoever has "/" (ingress-nginx behaviour, annotations.md 2.4).
+    /// How it finds its paths, for the one that comes after it.
+    pub fn routing(&self) -> &Routing {
+        &self.routing
+    }
+
+    /// The path that requests for "/" are sent to.
     pub fn app_root(&self) -> Option<&str> {
         self.app_root.as_deref()
     }
@@ -124,18 +117,19 @@ impl HostEntry {
         self.certificates.iter().flatten().map(|cell| &*cell.key)
     }
 
-    /// Its paths as they were declared.
-    pub fn paths(&self) -> &[Declared] {
-        self.router.declared()
+    /// Its paths, by Route, text and kind.
+    pub fn paths(&self) -> Vec<Declared> {
+        let mut paths: Vec<Declared> = match &self.routing {
+            Routing::Texts(router) => router.declared().collect(),
+            Routing::Patterns(patterns) => patterns.declared().to_vec(),
+        };
+        paths.sort_by(|a, b| {
+            let key =
+                |it: &'_ Declared| (Arc::clone(&it.entry.route), Arc::clone(&it.entry.declared), it.kind);
+            key(a).cmp(&key(b))
+        });
+        paths
     }
-}
-
-/// nginx' list of locations: the longest text first, of one length the greatest (annotations.md 3.1).
-fn app_root(declared: &[Declared]) -> Option<Box<str>> {
-    let texts = declared
-        .iter()
-        .filter_map(|it| Some((&*it.entry.declared, it.entry.policy.redirect.app_root.as_ref()?)));
-    texts.max_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b))).map(|(_, path)| path.clone())
 }
 
 /// What a path of a request matches.
@@ -177,7 +171,9 @@ pub struct PathEntry {
     pub errors: Option<Arc<Upstream>>,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
     pub upstream_name: Arc<str>,
-    /// `namespace/name` of the Ingress that declared it.
+    /// Key of the Route that declared it.
+    pub route: Arc<str>,
+    /// `namespace/name` of its Ingress.
     pub owner: Arc<str>,
     /// Name of its Service; empty for the default backend.
     pub service: Arc<str>,

@@ -1,16 +1,21 @@
 //! The paths of one host, compiled for lookup: equal first, then the longest prefix, as nginx chooses locations.
 //!
-//! A Prefix path `/foo` is two locations in ingress-nginx: equal to `/foo`, and below `/foo/` (annotations.md 3.1). So
-//! every prefix ends in a slash, and a lookup probes one hash map at the lengths that are registered, the longest
-//! first: 15 ns at any number of prefixes, where a scan takes 150 ns at a hundred.
+//! A Prefix path `/foo` is two locations in ingress-nginx: equal to `/foo`, and below `/foo/` (annotations.md 3.1). What is
+//! said of `/foo` and of `/foo/` stands in one node, so a lookup probes one map at the whole path and at the lengths of
+//! prefixes that are registered, the longest first: about 15 ns (`benches/lookup.rs`) at any number of prefixes, where a
+//! scan takes 150 ns at a hundred.
+//!
+//! Persistent: a clone shares the nodes of large hosts, and a path that comes or goes copies one [`nodes`] shard.
 
-use std::collections::HashMap;
+mod nodes;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
 use shared::resource::PathType;
 
 use super::host::{Match, PathEntry};
+use nodes::{Node, Nodes, Slot};
 
 /// One declared path.
 #[derive(Clone, Debug)]
@@ -21,99 +26,114 @@ pub struct Declared {
     pub entry: Arc<PathEntry>,
 }
 
-/// Looks up the path of a request. Immutable.
-#[derive(Debug, Default)]
-pub struct Router {
-    declared: Box<[Declared]>,
-    equal: HashMap<Box<[u8]>, Equal, RandomState>,
-    /// Keys end in a slash.
-    prefixes: HashMap<Box<[u8]>, usize, RandomState>,
-    /// Lengths of the keys of `prefixes`, descending.
-    lengths: Box<[usize]>,
-}
+/// By text and kind.
+type Contested = BTreeMap<(Box<str>, PathType), Vec<Arc<PathEntry>>>;
 
-#[derive(Clone, Copy, Debug)]
-enum Equal {
-    Entry(usize),
-    /// Of the location that has the slash.
-    AddSlash(usize),
+/// Looks up the path of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Router {
+    nodes: Nodes,
+    /// Of paths that prefixes end at, slash included, the longest first; with the number of prefixes that have it.
+    lengths: Box<[(usize, usize)]>,
+    /// Paths that more than one Route declares, by Route. The control plane settles who wins, so there are none.
+    contested: Arc<Contested>,
 }
 
 impl Router {
-    /// Of declared paths that say the same, the first counts; an Exact one before the exact half of a Prefix one.
-    pub fn new(declared: impl IntoIterator<Item = Declared>) -> Self {
-        let mut router = Self { declared: declared.into_iter().collect(), ..Self::default() };
-        // Exact paths and prefixes that were declared as they stand come before those that are derived.
-        for derived in [false, true] {
-            for index in 0..router.declared.len() {
-                let Declared { kind, entry } = &router.declared[index];
-                let path = Arc::clone(&entry.declared);
-                router.register(*kind, path.as_bytes(), index, derived);
-            }
-        }
-        // nginx redirects `/foo` where only `/foo/` is a location, exact or prefix, whatever prefix matches it.
-        let equal = router.equal.iter().filter_map(|(path, it)| match it {
-            Equal::Entry(index) => Some((path, *index)),
-            Equal::AddSlash(_) => None,
-        });
-        let prefixes = router.prefixes.iter().map(|(path, index)| (path, *index));
-        let with_slash: Vec<(Box<[u8]>, usize)> =
-            equal.chain(prefixes).map(|(path, index)| (path.clone(), index)).collect();
-        for (path, index) in with_slash {
-            // A path with two slashes at the end is never asked for: a redirect to it would come back for ever.
-            if let Some(bare) =
-                path.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !bare.ends_with(b"/"))
-            {
-                router.equal.entry(bare.into()).or_insert(Equal::AddSlash(index));
-            }
-        }
-        let mut lengths: Vec<usize> = router.prefixes.keys().map(|prefix| prefix.len()).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        lengths.dedup();
-        router.lengths = lengths.into();
-        router
-    }
-
     /// What a path matches.
     pub fn route(&self, path: &[u8]) -> Match<'_> {
-        match self.equal.get(path) {
-            Some(Equal::Entry(index)) => return Match::Path(&self.declared[*index].entry),
-            Some(Equal::AddSlash(index)) => return Match::AddSlash(&self.declared[*index].entry),
-            None => {}
+        let (bare, ends_in_slash) = split(path);
+        if let Some(node) = self.nodes.find(bare) {
+            let found = if ends_in_slash { node.below() } else { node.equal() };
+            if let Some(found) = found {
+                return found;
+            }
         }
-        for length in &self.lengths {
-            let Some(prefix) = path.get(..*length).filter(|prefix| prefix.ends_with(b"/")) else {
+        for (length, _) in &self.lengths {
+            let Some(prefix) = path.get(..*length).and_then(|prefix| prefix.strip_suffix(b"/")) else {
                 continue;
             };
-            if let Some(index) = self.prefixes.get(prefix) {
-                return Match::Path(&self.declared[*index].entry);
+            if let Some(entry) = self.nodes.find(prefix).and_then(Node::prefix) {
+                return Match::Path(entry);
             }
         }
         Match::None
     }
 
-    /// All paths as they were declared.
-    pub fn declared(&self) -> &[Declared] {
-        &self.declared
+    /// A Route declares a path from now on, in place of the same one that it declared before. Of Routes that declare the
+    /// same, the first by key counts.
+    pub fn put(&mut self, Declared { kind, entry }: Declared) {
+        let text = Arc::clone(&entry.declared);
+        self.change(&text, kind, &Arc::clone(&entry.route), Some(entry));
     }
 
-    fn register(&mut self, kind: PathType, path: &[u8], index: usize, derived: bool) {
-        let ends_in_slash = path.ends_with(b"/");
-        let equal = match kind {
-            PathType::Exact => !derived,
-            // "/" matches everything and is no exact location.
-            PathType::Prefix => derived && path != b"/",
+    /// A Route does not declare a path any more.
+    pub fn remove(&mut self, text: &str, kind: PathType, route: &Arc<str>) {
+        self.change(text, kind, route, None);
+    }
+
+    /// All paths, in no order.
+    pub fn declared(&self) -> impl Iterator<Item = Declared> {
+        let first = self.nodes.iter().flat_map(Node::declared);
+        let others = self.contested.iter().flat_map(|((_, kind), claims)| {
+            claims.iter().skip(1).map(|entry| Declared { kind: *kind, entry: Arc::clone(entry) })
+        });
+        first.chain(others)
+    }
+
+    fn change(&mut self, text: &str, kind: PathType, route: &Arc<str>, entry: Option<Arc<PathEntry>>) {
+        let (bare, ends_in_slash) = split(text.as_bytes());
+        let slot = Slot::new(kind, ends_in_slash);
+        let key = (text.into(), kind);
+        let held = self.nodes.find(bare).and_then(|node| node.get(slot));
+        let mut claims = match (self.contested.get(&key), held) {
+            (Some(claims), _) => claims.clone(),
+            (None, held) => held.into_iter().cloned().collect(),
         };
-        if equal {
-            self.equal.entry(path.into()).or_insert(Equal::Entry(index));
+        claims.retain(|claim| claim.route != *route);
+        if let Some(entry) = entry {
+            let place = claims.partition_point(|claim| claim.route < *route);
+            claims.insert(place, entry);
         }
-        if kind == PathType::Prefix && derived != ends_in_slash {
-            let mut prefix = path.to_vec();
-            if !ends_in_slash {
-                prefix.push(b'/');
-            }
-            self.prefixes.entry(prefix.into()).or_insert(index);
+        let first = claims.first().cloned();
+        if claims.len() > 1 {
+            Arc::make_mut(&mut self.contested).insert(key, claims);
+        } else if self.contested.contains_key(&key) {
+            Arc::make_mut(&mut self.contested).remove(&key);
         }
+        let was_prefix = self.has_prefix(bare);
+        self.nodes.set(bare, slot, first);
+        match (was_prefix, self.has_prefix(bare)) {
+            (false, true) => self.count(bare.len() + 1, true),
+            (true, false) => self.count(bare.len() + 1, false),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    fn has_prefix(&self, bare: &[u8]) -> bool {
+        self.nodes.find(bare).is_some_and(|node| node.prefix().is_some())
+    }
+
+    /// One prefix of this length more, or one less.
+    fn count(&mut self, length: usize, more: bool) {
+        let found = self.lengths.binary_search_by(|(other, _)| length.cmp(other));
+        let mut lengths = std::mem::take(&mut self.lengths).into_vec();
+        match (found, more) {
+            (Ok(at), true) => lengths[at].1 += 1,
+            (Ok(at), false) if lengths[at].1 == 1 => drop(lengths.remove(at)),
+            (Ok(at), false) => lengths[at].1 -= 1,
+            (Err(at), true) => lengths.insert(at, (length, 1)),
+            (Err(_), false) => {}
+        }
+        self.lengths = lengths.into();
+    }
+}
+
+/// A path without the slash at its end, and whether it has one.
+fn split(path: &[u8]) -> (&[u8], bool) {
+    match path.strip_suffix(b"/") {
+        Some(bare) => (bare, true),
+        None => (path, false),
     }
 }
 

@@ -3,25 +3,69 @@
 //! Patterns that are matched in linear time are searched for together, so a lookup reads the path once however many there
 //! are; those that need backtracking are asked one by one where they stand before the best so far.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use shared::pattern::{Exhausted, Pattern};
+use shared::resource::PathType;
+
+use super::host::PathEntry;
+use super::paths::Declared;
 
 /// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
 const SIZE: usize = 4 << 20;
 
-/// A path as it was declared.
+/// A path as it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeclaredPattern<'a> {
+struct Asked<'a> {
     /// Its text.
-    pub path: &'a str,
+    path: &'a str,
     /// Whether it stands in front of what lies below it only: a Prefix path of an Ingress that neither rewrites nor says
     /// `use-regex`, on a host where an Exact path of the same text stands for the path itself.
-    pub only_below: bool,
+    only_below: bool,
 }
 
 /// Declared paths, ready to be asked. Immutable.
 #[derive(Debug, Default)]
 pub struct Patterns {
+    declared: Box<[Declared]>,
+    order: Order,
+}
+
+impl Patterns {
+    /// Of the paths of a host, by Route and as they stand there.
+    pub fn new(declared: Box<[Declared]>) -> Self {
+        let is_exact = |it: &&Declared| it.kind == PathType::Exact;
+        let exact: HashSet<&str> = declared.iter().filter(is_exact).map(|it| &*it.entry.declared).collect();
+        let ask = |it: &'_ Declared| {
+            let is_split =
+                it.kind == PathType::Prefix && !it.entry.policy.rewrite.is_pattern(&it.entry.declared);
+            is_split && exact.contains(&*it.entry.declared)
+        };
+        let asked: Vec<_> =
+            declared.iter().map(|it| Asked { path: &it.entry.declared, only_below: ask(it) }).collect();
+        let order = Order::new(&asked);
+        Self { declared, order }
+    }
+
+    /// What a path matches: decoded, with slashes merged and dot segments resolved.
+    ///
+    /// # Errors
+    /// [`Exhausted`]: a pattern that stands before all that fit could not be asked to its end.
+    pub fn find(&self, path: &[u8]) -> Result<Option<&Arc<PathEntry>>, Exhausted> {
+        Ok(self.order.find(path)?.map(|place| &self.declared[place].entry))
+    }
+
+    /// All paths.
+    pub fn declared(&self) -> &[Declared] {
+        &self.declared
+    }
+}
+
+/// Patterns in the order in which they are asked.
+#[derive(Debug, Default)]
+struct Order {
     /// In the order in which they are asked.
     locations: Box<[Location]>,
     /// All linear ones, where they fit into one set; with the place of each in `locations`.
@@ -35,9 +79,9 @@ struct Location {
     declared: usize,
 }
 
-impl Patterns {
+impl Order {
     /// Of the paths of a host. One that is no pattern, which its owner did not write as one, stands for itself.
-    pub fn new(declared: &[DeclaredPattern<'_>]) -> Self {
+    fn new(declared: &[Asked<'_>]) -> Self {
         let mut order: Vec<usize> = (0..declared.len()).collect();
         // nginx' own order is not used in regex mode: the text descending, then stably its length descending.
         order.sort_by(|a, b| {
@@ -46,7 +90,7 @@ impl Patterns {
             texts.then_with(|| b.only_below.cmp(&a.only_below))
         });
         let compile = |place: usize| {
-            let DeclaredPattern { path, only_below } = declared[place];
+            let Asked { path, only_below } = declared[place];
             let slash = if only_below && !path.ends_with('/') { "/" } else { "" };
             let pattern = Pattern::path(&format!("{path}{slash}"))
                 .or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(path))));
@@ -58,12 +102,8 @@ impl Patterns {
         Self { locations, together }
     }
 
-    /// The place among the declared paths of the one that fits a path: decoded, with slashes merged and dot segments
-    /// resolved.
-    ///
-    /// # Errors
-    /// [`Exhausted`]: a pattern that stands before all that fit could not be asked to its end.
-    pub fn find(&self, path: &[u8]) -> Result<Option<usize>, Exhausted> {
+    /// The place among the declared paths of the one that fits a path.
+    fn find(&self, path: &[u8]) -> Result<Option<usize>, Exhausted> {
         let Some((set, places)) = &self.together else { return first(&self.locations, path) };
         let best = set.matches(path).iter().next().map(|linear| places[linear]);
         let before = &self.locations[..best.unwrap_or(self.locations.len())];
@@ -103,9 +143,9 @@ mod tests {
 
     use super::*;
 
-    fn patterns(paths: &[&str]) -> Patterns {
-        let declared: Vec<_> = paths.iter().map(|path| DeclaredPattern { path, only_below: false }).collect();
-        Patterns::new(&declared)
+    fn patterns(paths: &[&str]) -> Order {
+        let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
+        Order::new(&declared)
     }
 
     fn find<'p>(paths: &[&'p str], path: &str) -> Option<&'p str> {
@@ -138,11 +178,8 @@ mod tests {
 
     #[test]
     fn a_prefix_beside_its_exact_twin_stands_for_what_lies_below() {
-        let declared = [
-            DeclaredPattern { path: "/foo", only_below: true },
-            DeclaredPattern { path: "/foo", only_below: false },
-        ];
-        let patterns = Patterns::new(&declared);
+        let declared = [Asked { path: "/foo", only_below: true }, Asked { path: "/foo", only_below: false }];
+        let patterns = Order::new(&declared);
         let place = |path: &str| patterns.find(path.as_bytes()).unwrap();
         assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
     }

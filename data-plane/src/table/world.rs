@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
-use shared::policy::{BackendPolicy, Canary, LocationPolicy};
+use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
     Backend, Certificate, Denial, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route,
     Settings, Tls,
 };
 use shared::snapshot::Snapshot;
 
-use super::{HostTable, Writer};
+use super::{HostEntry, HostTable, Match, Writer};
 
 pub(crate) const HOSTS: [&str; 4] = ["a.test", "*.test", "b.a.test", "_"];
 const PATHS: [&str; 6] = ["/", "/foo", "/foo/", "/foo/bar", "/x", "/.well-known/acme-challenge/t"];
@@ -79,10 +79,20 @@ pub(crate) fn gone(key: &ResourceKey) -> Removal {
     Removal { key: key.clone(), gone: true }
 }
 
-/// Everything that a proxy may meet, host by host, as JSON.
+/// Everything that a proxy may meet, host by host, as JSON, and where requests lead.
 pub(crate) fn dump(table: &HostTable) -> BTreeMap<String, String> {
-    let host = |entry: &Arc<super::HostEntry>| {
-        (entry.name().to_owned(), format!("{:#}", crate::admin::entry_json(entry)))
+    let found = |entry: &HostEntry, path: &str| match entry.route(path.as_bytes()) {
+        Match::Path(it) => format!("{path} -> {} of {}", it.declared, it.route),
+        Match::AddSlash(it) => format!("{path} -> redirect to {} of {}", it.declared, it.route),
+        Match::None => format!("{path} -> none"),
+        Match::Unknown => format!("{path} -> unknown"),
+    };
+    let host = |entry: &Arc<HostEntry>| {
+        let requests = PATHS.iter().chain(&["/foo/x", "/nothing", "/x/"]);
+        let found: Vec<String> = requests.map(|path| found(entry, path)).collect();
+        let json = crate::admin::entry_json(entry);
+        let names = (entry.app_root(), entry.has_www(), entry.names());
+        (entry.name().to_owned(), format!("{json:#} {names:?} {found:#?}"))
     };
     table.iter().map(host).collect()
 }
@@ -176,10 +186,17 @@ pub(crate) fn taking(weight: Option<i64>) -> BackendPolicy {
 fn host_strategy() -> impl Strategy<Value = Host> {
     let secrets =
         prop::collection::vec(prop::sample::select(&SECRETS[..]).prop_map(ToString::to_string), 0..3);
-    (prop::option::of(secrets), prop::bool::weighted(0.1)).prop_map(|(secrets, denied)| Host {
-        tls: secrets.map(|certificates| Tls { certificates }),
-        denied: denied.then(|| Denial { reason: "no".into() }),
-        ..Host::default()
+    let policy = (prop::bool::weighted(0.2), any::<Option<bool>>()).prop_map(|(regex, www)| HostPolicy {
+        regex: regex.then_some(true),
+        www,
+        ..HostPolicy::default()
+    });
+    (prop::option::of(secrets), prop::bool::weighted(0.1), policy).prop_map(|(secrets, denied, policy)| {
+        Host {
+            tls: secrets.map(|certificates| Tls { certificates }),
+            denied: denied.then(|| Denial { reason: "no".into() }),
+            policy,
+        }
     })
 }
 
@@ -192,11 +209,16 @@ fn route_strategy() -> impl Strategy<Value = Route> {
             kind: if exact { PathType::Exact } else { PathType::Prefix },
             backend,
         });
-    (prop::collection::vec(path, 0..5), any::<Option<bool>>()).prop_map(|(paths, ssl_redirect)| Route {
-        paths,
-        policy: redirects(ssl_redirect),
-        ..Route::default()
-    })
+    let app_root = prop::option::weighted(0.2, "/[ab]");
+    let errors =
+        prop::option::weighted(0.2, prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string));
+    (prop::collection::vec(path, 0..5), any::<Option<bool>>(), app_root, errors).prop_map(
+        |(paths, ssl_redirect, app_root, default_backend)| Route {
+            paths,
+            policy: LocationPolicy { app_root, default_backend, ..redirects(ssl_redirect) },
+            ..Route::default()
+        },
+    )
 }
 
 fn backend_strategy() -> impl Strategy<Value = Backend> {

@@ -1,112 +1,179 @@
-//! From typed resources to one compiled host.
+//! From typed resources to one compiled Route, and to the host that it stands on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use shared::resource::{Backend, Guard, Host, Path, Route, Settings};
+use shared::resource::{Guard, Host, Path, PathType, Route, Settings};
 
-use super::cells::Cells;
-use super::config::Config;
-use super::materials::Materials;
-use super::policies::{Policies, effective};
+use super::Writer;
+use super::compiled::CompiledRoute;
+use super::config::TouchedHost;
+use super::policies::effective;
 use super::refusal::{name_of, parts, route_parts};
-use super::secrets::Secrets;
-use crate::table::CompiledCanary;
+use crate::rate::Counts;
 use crate::table::aliases::Names;
-use crate::table::cell::BackendCell;
-use crate::table::host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, PathEntry, Upstream};
-use crate::table::paths::Declared;
+use crate::table::host::{Action, DEFAULT_UPSTREAM, HostEntry, PathEntry, Routing, Upstream};
 use crate::table::policy::Policy;
-use crate::table::policy::affinity::Rules;
-use crate::table::sticky::Sticky;
 
-/// A compiled host and the Backends that it names, canaries and missing ones included.
-pub(super) struct Built {
-    pub(super) entry: HostEntry,
-    pub(super) uses: BTreeSet<Arc<str>>,
-}
-
-impl Config {
-    /// Compiles a host from its Routes; `None` where there is no such host.
-    pub(super) fn build(
-        &self,
-        name: &Arc<str>,
-        cells: &mut Cells,
-        secrets: &mut Secrets,
-        materials: &mut Materials,
-        policies: &mut Policies,
-    ) -> Option<Built> {
-        let host = self.hosts.get(name)?.as_ref();
-        let tls = host.and_then(|host| host.tls.as_ref());
-        let certificates = tls.map(|tls| tls.certificates.iter().map(|key| secrets.cell(key)).collect());
-        let mut builder = Builder {
-            config: self,
-            cells,
-            materials,
-            policies,
-            host,
-            upstreams: HashMap::new(),
-            uses: BTreeSet::new(),
-        };
-        let mut paths = Vec::new();
-        for (key, route) in self.routes.get(name).into_iter().flatten() {
-            builder.route(key, route, &mut paths);
-        }
-        let uses = builder.uses;
-        let entry = HostEntry::new(Arc::clone(name), certificates, paths);
-        let policy = host.map(|host| &host.policy);
-        // One that does not compile was refused when it came.
-        let said = policy.and_then(|policy| policy.aliases.as_ref());
-        let names = said.and_then(|said| Names::compile(&said.values).ok());
-        let entry = entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)));
-        let is_regex = host.is_some_and(|host| host.policy.regex == Some(true));
-        Some(Built { entry: if is_regex { entry.with_patterns() } else { entry }, uses })
-    }
-}
-
-struct Builder<'a> {
-    config: &'a Config,
-    cells: &'a mut Cells,
-    materials: &'a mut Materials,
-    policies: &'a mut Policies,
-    host: Option<&'a Host>,
-    /// One a Backend and host: paths share it.
-    upstreams: HashMap<&'a str, Option<Arc<Upstream>>>,
+/// A compiled Route and the Backends that it names, canaries and missing ones included.
+struct Built {
+    route: CompiledRoute,
     uses: BTreeSet<Arc<str>>,
 }
 
-impl<'a> Builder<'a> {
-    fn route(&mut self, key: &'a str, route: &'a Route, paths: &mut Vec<Declared>) {
-        let owner: Arc<str> = route_parts(key).map_or(key, |parts| parts.owner).into();
+/// What all paths of a Route have in common.
+struct Common {
+    key: Arc<str>,
+    owner: Arc<str>,
+    policy: Arc<Policy>,
+    /// Why they answer 503, if they do.
+    denied: Option<Arc<str>>,
+    /// Whether their host can be served.
+    has_host: bool,
+    counts: Option<Arc<Counts>>,
+    errors: Option<Arc<Upstream>>,
+}
+
+impl Writer {
+    /// Makes of a host what has to be made anew.
+    pub(super) fn rebuild(&mut self, name: &Arc<str>, touched: TouchedHost) {
+        let TouchedHost { frame, whole, routes } = touched;
+        let before = self.hosts.named(name).cloned();
+        let Some(host) = self.config.hosts.get(name).cloned() else {
+            return self.demolish(name, before.as_deref());
+        };
+        let is_regex = host.as_ref().is_some_and(|host| host.policy.regex == Some(true));
+        let mut compiled = self.compiled.remove(name).unwrap_or_default();
+        let mut router = match before.as_ref().map(|before| before.routing()) {
+            Some(Routing::Texts(router)) if !is_regex => Some(router.clone()),
+            _ => None,
+        };
+        let known = self.config.routes.get(name).into_iter().flat_map(|routes| routes.keys());
+        let routes = match whole || before.is_none() {
+            true => known.chain(compiled.keys()).cloned().collect(),
+            false => routes,
+        };
+        for key in &routes {
+            let now = self.config.routes.get(name).and_then(|routes| routes.get(key)).cloned();
+            let built = now.map(|now| self.build(key, now, host.as_ref(), compiled.route(key)));
+            let (now, uses) = built.map_or_else(Default::default, |it| (Some(it.route), it.uses));
+            compiled.set(key, now, router.as_mut());
+            self.cells.release(self.config.set_uses(key, uses));
+        }
+        let routing = match (&before, router) {
+            (_, Some(router)) => Routing::Texts(router),
+            (_, None) if !is_regex => Routing::Texts(compiled.router()),
+            (Some(before), None) if routes.is_empty() && matches!(before.routing(), Routing::Patterns(_)) => {
+                before.routing().clone()
+            }
+            (_, None) => compiled.patterns(),
+        };
+        let entry = self.frame(name, host.as_ref(), routing, before.as_deref().filter(|_| !frame));
+        self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
+        self.hosts.insert(Arc::new(entry.with_app_root(compiled.app_root())));
+        self.compiled.insert(Arc::clone(name), compiled);
+        self.rename(name, before.as_deref());
+    }
+
+    /// There is no such host any more.
+    fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
+        self.hosts.remove(name);
+        for key in self.compiled.remove(name).unwrap_or_default().keys() {
+            self.cells.release(self.config.set_uses(key, BTreeSet::new()));
+        }
+        self.rename(name, before);
+    }
+
+    /// A host without what its Routes say; its names are those of the entry before it, where one is given.
+    fn frame(
+        &mut self,
+        name: &Arc<str>,
+        host: Option<&Host>,
+        routing: Routing,
+        same: Option<&HostEntry>,
+    ) -> HostEntry {
+        let tls = host.and_then(|host| host.tls.as_ref());
+        let certificates = tls.map(|tls| tls.certificates.iter().map(|key| self.secrets.cell(key)).collect());
+        let entry = HostEntry::new(Arc::clone(name), certificates, routing);
+        if let Some(same) = same {
+            return entry.with_names(same.names().cloned(), same.has_www());
+        }
+        let policy = host.map(|host| &host.policy);
+        // One that does not compile was refused when it came.
+        let said = policy.and_then(|policy| policy.aliases.as_ref());
+        let names = said.and_then(|said| Names::compile(&said.values).ok()).map(Arc::new);
+        entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
+    }
+
+    /// Compiles a Route. A path of which nothing changed keeps the entry that it has in `before`.
+    fn build(
+        &mut self,
+        key: &Arc<str>,
+        route: Arc<Route>,
+        host: Option<&Host>,
+        before: Option<&CompiledRoute>,
+    ) -> Built {
+        self.counters.routes_compiled.fetch_add(1, Ordering::Relaxed);
+        let mut uses = BTreeSet::new();
+        let mut upstreams = HashMap::new();
+        let mut upstream = |writer: &mut Self, backend: &str| -> Option<Arc<Upstream>> {
+            if let Some(known) = upstreams.get(backend) {
+                return Option::clone(known);
+            }
+            let Self { config, cells, upstreams: all, .. } = writer;
+            let made = all.of(backend, config, cells, &mut uses);
+            upstreams.insert(backend.to_owned(), made.clone());
+            made
+        };
+        let errors = route.policy.default_backend.as_deref().and_then(|key| upstream(self, key));
+        let common = self.common(key, &route, host, errors);
+        let old = before.into_iter().flat_map(|before| before.source.paths.iter().zip(&before.entries));
+        // The first of those that say the same.
+        let mut kept: HashMap<(&str, PathType), (&Path, &Arc<PathEntry>)> = HashMap::new();
+        for (path, entry) in old {
+            kept.entry((&path.path, path.kind)).or_insert((path, entry));
+        }
+        let mut entries = Vec::with_capacity(route.paths.len());
+        for path in &route.paths {
+            // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
+            let proxied = path.backend.as_deref().map(|backend| upstream(self, backend));
+            let same = kept.get(&(path.path.as_str(), path.kind));
+            let same = same.filter(|(old, entry)| *old == path && common.is_of(entry, proxied.as_ref()));
+            entries.push(match same {
+                Some((_, entry)) => Arc::clone(entry),
+                None => Arc::new(self.path(path, &common, proxied)),
+            });
+        }
+        Built { route: CompiledRoute { source: route, entries: entries.into() }, uses }
+    }
+
+    fn common(
+        &mut self,
+        key: &Arc<str>,
+        route: &Route,
+        host: Option<&Host>,
+        errors: Option<Arc<Upstream>>,
+    ) -> Common {
+        let owner = route_parts(key).map_or(&**key, |parts| parts.owner).into();
         // One of which the parts compile and the whole does not is no case today; it would never be served without it.
         let (policy, failed) = match self.policies.of(&self.config.settings().defaults, &route.policy) {
             Ok(policy) => (policy, None),
             Err(reason) => (Arc::default(), Some(reason)),
         };
-        let denied = self.denial(route).or(failed);
-        let object = key.rsplit_once('/').map_or(key, |(object, _)| object);
+        let denied = self.denial(route, host).or(failed);
+        let object = key.rsplit_once('/').map_or(&**key, |(object, _)| object);
         let counts = policy.limits.is_some().then(|| self.policies.counted.of(object));
-        for path in &route.paths {
-            let errors = route.policy.default_backend.as_deref().and_then(|key| self.upstream(key));
-            let path_entry = self.path(path, &owner, &policy, denied.as_ref());
-            let entry = PathEntry { counts: counts.clone(), errors, ..path_entry };
-            paths.push(Declared { kind: path.kind, entry: Arc::new(entry) });
-        }
+        Common { key: Arc::clone(key), owner, policy, denied, has_host: host.is_some(), counts, errors }
     }
 
-    fn path(
-        &mut self,
-        path: &'a Path,
-        owner: &Arc<str>,
-        policy: &Arc<Policy>,
-        denied: Option<&Arc<str>>,
-    ) -> PathEntry {
+    fn path(&mut self, path: &Path, common: &Common, proxied: Option<Option<Arc<Upstream>>>) -> PathEntry {
+        self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
+        let policy = &common.policy;
         let backend = path.backend.as_deref();
         let (_, service, port) = backend.and_then(parts).unwrap_or_default();
-        // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
-        let proxied = backend.map(|backend| self.upstream(backend));
-        let action = match (denied, self.host, proxied) {
-            (_, None, _) => Action::Unavailable,
+        let action = match (&common.denied, common.has_host, proxied) {
+            (_, false, _) => Action::Unavailable,
             (Some(reason), ..) => Action::Denied(Arc::clone(reason)),
             (None, _, None) => Action::DefaultBackend,
             (None, _, Some(None)) => Action::Unavailable,
@@ -131,20 +198,21 @@ impl<'a> Builder<'a> {
             action,
             upstream_name,
             policy: Arc::clone(policy),
-            counts: None,
-            errors: None,
+            counts: common.counts.clone(),
+            errors: common.errors.clone(),
             rewritten,
             asks_nobody,
             users,
             stays_plain: policy.redirect.stays_plain(&path.path),
-            owner: Arc::clone(owner),
+            route: Arc::clone(&common.key),
+            owner: Arc::clone(&common.owner),
             service: service.into(),
             port: port.into(),
         }
     }
 
     /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
-    fn denial(&self, route: &Route) -> Option<Arc<str>> {
+    fn denial(&self, route: &Route, host: Option<&Host>) -> Option<Arc<str>> {
         let Settings { guards, defaults, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());
@@ -157,51 +225,32 @@ impl<'a> Builder<'a> {
         {
             return Some("the ConfigMap asks for global-auth-url, which is not enforced yet".into());
         }
-        let denial = self.host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
+        let denial = host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
         denial.map(|denial| denial.reason.as_str().into())
-    }
-
-    fn upstream(&mut self, key: &'a str) -> Option<Arc<Upstream>> {
-        if let Some(known) = self.upstreams.get(key) {
-            return known.clone();
-        }
-        let made = self.backend(key).map(|(key, backend)| {
-            // Judged when it was read.
-            let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok());
-            let rules = rules.map(Arc::new);
-            let alternative =
-                backend.alternatives.first().and_then(|key| self.alternative(key, rules.as_ref()));
-            let (name, cell) = (name_of(&key), self.cells.cell(&key, backend.port.as_ref()));
-            let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
-            Arc::new(Upstream { name, cell, sticky, alternative })
-        });
-        self.upstreams.insert(key, made.clone());
-        made
-    }
-
-    /// Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16). It has the affinity of the main one,
-    /// unless it says otherwise (balancing.md 9).
-    fn alternative(&mut self, key: &str, main: Option<&Arc<Rules>>) -> Option<Arc<Alternative>> {
-        let (key, backend) = self.backend(key)?;
-        let (name, cell) = (name_of(&key), self.cells.cell(&key, backend.port.as_ref()));
-        let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
-        let sticky = main.map(|rules| sticky(rules, &name, &cell));
-        let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
-        Some(Arc::new(Alternative { name, cell, sticky, canary }))
-    }
-
-    /// A Backend that may not exist; the host is compiled again when it comes or changes.
-    fn backend(&mut self, key: &str) -> Option<(Arc<str>, &'a Backend)> {
-        let found = self.config.backend(key);
-        let key = found.map_or_else(|| key.into(), |(key, _)| Arc::clone(key));
-        self.uses.insert(Arc::clone(&key));
-        found.map(|(_, backend)| (key, backend))
     }
 }
 
-/// The affinity of a backend under these rules, ready for its present endpoints.
-fn sticky(rules: &Arc<Rules>, name: &Arc<str>, cell: &BackendCell) -> Arc<Sticky> {
-    let sticky = Sticky::new(Arc::clone(rules), Arc::clone(name));
-    sticky.prepare(&cell.endpoints());
-    Arc::new(sticky)
+impl Common {
+    /// Whether an entry of the same path, made before, is what would be made now.
+    fn is_of(&self, entry: &PathEntry, proxied: Option<&Option<Arc<Upstream>>>) -> bool {
+        let same_action = match (&entry.action, proxied) {
+            (Action::Backend(before), Some(Some(now))) => Arc::ptr_eq(before, now),
+            (Action::Unavailable, Some(None)) | (Action::DefaultBackend, None) => true,
+            _ => false,
+        };
+        self.denied.is_none()
+            && self.has_host
+            && same_action
+            && Arc::ptr_eq(&self.policy, &entry.policy)
+            && same(self.counts.as_ref(), entry.counts.as_ref())
+            && same(self.errors.as_ref(), entry.errors.as_ref())
+    }
+}
+
+fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
 }

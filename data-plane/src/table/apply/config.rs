@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use shared::kind::{Kind, ResourceKey};
-use shared::policy::LocationPolicy;
+use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings};
 
 use super::policies::effective;
@@ -21,11 +21,12 @@ pub(super) struct Config {
     /// `None`: there, and no version of it can be served.
     pub(super) hosts: HashMap<Arc<str>, Option<Host>>,
     /// By host, then by key.
-    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Route>>,
-    pub(super) backends: HashMap<Arc<str>, Backend>,
+    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Route>>>,
+    /// One is another pointer when anything of it changes.
+    pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
     /// Not had any more, and named by the last good version of something that is: see [`Self::backend`].
-    kept: HashMap<Arc<str>, Backend>,
-    /// Hosts by the Backends that they name, whether these exist or not; canaries included.
+    kept: HashMap<Arc<str>, Arc<Backend>>,
+    /// Routes by the Backends that they name, whether these exist or not; canaries included.
     users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// The other way round.
     uses: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -35,14 +36,37 @@ pub(super) struct Config {
 /// What has to be made anew.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Hosts to compile.
-    pub(super) hosts: BTreeSet<Arc<str>>,
+    /// Hosts to compile, and what of them.
+    pub(super) hosts: BTreeMap<Arc<str>, TouchedHost>,
     /// Backends whose endpoints may be found otherwise.
     pub(super) backends: BTreeSet<Arc<str>>,
     /// Another policy lies under those of all Routes.
     pub(super) defaults: bool,
     /// Another Secret has the default certificate.
     pub(super) default_certificate: bool,
+}
+
+/// What of a host has to be made anew.
+#[derive(Debug, Default)]
+pub(super) struct TouchedHost {
+    /// Its names and certificates.
+    pub(super) frame: bool,
+    /// All its Routes.
+    pub(super) whole: bool,
+    /// These, whether they are there or not.
+    pub(super) routes: BTreeSet<Arc<str>>,
+}
+
+impl Touched {
+    fn host(&mut self, name: &Arc<str>) -> &mut TouchedHost {
+        self.hosts.entry(Arc::clone(name)).or_default()
+    }
+
+    fn route(&mut self, key: &Arc<str>) {
+        if let Some(host) = host_of(key) {
+            self.host(&host.into()).routes.insert(Arc::clone(key));
+        }
+    }
 }
 
 impl Config {
@@ -82,8 +106,8 @@ impl Config {
                 self.set_settings(settings, false);
             }
             Resource::Host(host) => self.set_host(key, Some(Some(host))),
-            Resource::Route(route) => self.set_route(key, Some(route)),
-            Resource::Backend(backend) => self.set_backend(key, Some(backend)),
+            Resource::Route(route) => self.set_route(key, Some(Arc::new(route))),
+            Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
             // Sockets are bound by flags; nothing of a listener can be set yet.
             Resource::Listener(_) => {}
             Resource::Endpoints(_)
@@ -110,7 +134,7 @@ impl Config {
 
     /// A Backend that is had, or one that only something of the past names: a Route of which the newest version cannot
     /// be served goes on with the Backends that it had.
-    pub(super) fn backend(&self, key: &str) -> Option<(&Arc<str>, &Backend)> {
+    pub(super) fn backend(&self, key: &str) -> Option<(&Arc<str>, &Arc<Backend>)> {
         let had = self.backends.get_key_value(key);
         had.or_else(|| self.kept.get_key_value(key))
     }
@@ -169,23 +193,23 @@ impl Config {
         }
     }
 
-    /// Notes which Backends a compiled host names; gives those that no host names any longer.
-    pub(super) fn set_uses(&mut self, host: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    /// Notes which Backends a compiled Route names; gives those that none names any longer.
+    pub(super) fn set_uses(&mut self, route: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         let before = match now.is_empty() {
-            true => self.uses.remove(host),
-            false => self.uses.insert(Arc::clone(host), now.clone()),
+            true => self.uses.remove(route),
+            false => self.uses.insert(Arc::clone(route), now.clone()),
         }
         .unwrap_or_default();
         for backend in now.difference(&before) {
             let users = self.users.entry(Arc::clone(backend)).or_default();
-            users.insert(Arc::clone(host));
+            users.insert(Arc::clone(route));
         }
         let mut unused = Vec::new();
         for backend in before.difference(&now) {
             let Some(users) = self.users.get_mut(backend) else {
                 continue;
             };
-            users.remove(host);
+            users.remove(route);
             if users.is_empty() {
                 self.users.remove(backend);
                 unused.push(Arc::clone(backend));
@@ -199,29 +223,38 @@ impl Config {
         let old = &self.settings;
         self.touched.default_certificate |= *default_certificate != old.default_certificate;
         if *guards != old.guards || unreadable != self.settings_unreadable {
-            self.touched.hosts.extend(self.hosts.keys().cloned());
+            for name in self.hosts.keys() {
+                self.touched.host(name).whole = true;
+            }
         }
         if *defaults != old.defaults {
             self.touched.defaults = true;
-            let touched = changed_by(&old.defaults, defaults, &self.routes);
-            self.touched.hosts.extend(touched);
+            for key in changed_by(&old.defaults, defaults, &self.routes) {
+                self.touched.route(key);
+            }
         }
         self.settings = settings;
         self.settings_unreadable = unreadable;
     }
 
     fn set_host(&mut self, name: &Arc<str>, host: Option<Option<Host>>) {
-        if self.hosts.get(name) == host.as_ref() {
+        let before = self.hosts.get(name);
+        if before == host.as_ref() {
             return;
         }
+        let touched = self.touched.host(name);
+        touched.frame = true;
+        touched.whole |= match (before, &host) {
+            (Some(Some(before)), Some(Some(now))) => of_paths(before) != of_paths(now),
+            _ => true,
+        };
         match host {
             Some(host) => self.hosts.insert(Arc::clone(name), host),
             None => self.hosts.remove(name),
         };
-        self.touched.hosts.insert(Arc::clone(name));
     }
 
-    fn set_route(&mut self, key: &Arc<str>, route: Option<Route>) {
+    fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<Route>>) {
         let Some(host) = host_of(key).map(Arc::<str>::from) else {
             return;
         };
@@ -236,10 +269,10 @@ impl Config {
         if routes.is_empty() {
             self.routes.remove(&host);
         }
-        self.touched.hosts.insert(host);
+        self.touched.route(key);
     }
 
-    fn set_backend(&mut self, key: &Arc<str>, backend: Option<Backend>) {
+    fn set_backend(&mut self, key: &Arc<str>, backend: Option<Arc<Backend>>) {
         let old = self.backends.get(key);
         if old == backend.as_ref() {
             return;
@@ -247,7 +280,7 @@ impl Config {
         // The port rule lives in the cell. All else, and whether it exists, is compiled into hosts.
         let compiled_in = match (old, &backend) {
             (Some(old), Some(new)) => {
-                let Backend { port: _, alternatives, policy } = new;
+                let Backend { port: _, alternatives, policy } = &**new;
                 *alternatives != old.alternatives || *policy != old.policy
             }
             _ => true,
@@ -263,25 +296,33 @@ impl Config {
         };
     }
 
-    /// The hosts that name a Backend are to be compiled.
+    /// The Routes that name a Backend are to be compiled.
     fn touch_users(&mut self, backend: &str) {
-        let users = self.users.get(backend).into_iter().flatten();
-        self.touched.hosts.extend(users.cloned());
+        for route in self.users.get(backend).into_iter().flatten() {
+            self.touched.route(route);
+        }
     }
 }
 
-/// The hosts with a Route for which other defaults make a difference: one that sets whatever changed is left alone.
-fn changed_by(
+/// What of a host its paths depend on: all that is not known to be of no matter to them.
+fn of_paths(host: &Host) -> Host {
+    let policy = HostPolicy { aliases: None, www: None, ..host.policy.clone() };
+    Host { tls: None, denied: host.denied.clone(), policy }
+}
+
+/// The Routes for which other defaults make a difference: one that sets whatever changed is left alone.
+fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
-    routes: &HashMap<Arc<str>, BTreeMap<Arc<str>, Route>>,
-) -> Vec<Arc<str>> {
+    routes: &'a HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Route>>>,
+) -> impl Iterator<Item = &'a Arc<str>> {
     // Few things are said, by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();
-    let mut differs =
-        |policy| *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy));
-    let touched = routes.iter().filter(|(_, routes)| routes.values().any(|route| differs(&route.policy)));
-    touched.map(|(host, _)| Arc::clone(host)).collect()
+    let mut differs = move |policy| {
+        *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy))
+    };
+    let routes = routes.values().flatten().filter(move |(_, route)| differs(&route.policy));
+    routes.map(|(key, _)| key)
 }
 
 fn host_of(route: &str) -> Option<&str> {

@@ -6,6 +6,10 @@ use super::*;
 use crate::table::Action;
 
 fn declared(kind: PathType, path: &str) -> Declared {
+    of_route("ingress/ns/name/a.test", kind, path)
+}
+
+fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
     let entry = PathEntry {
         declared: path.into(),
         action: Action::DefaultBackend,
@@ -17,6 +21,7 @@ fn declared(kind: PathType, path: &str) -> Declared {
         asks_nobody: false,
         users: None,
         upstream_name: "".into(),
+        route: route.into(),
         owner: "ns/name".into(),
         service: "".into(),
         port: "".into(),
@@ -69,9 +74,8 @@ fn slow<'a>(table: &'a [Declared], request: &str) -> Slow<'a> {
 fn fast<'a>(router: &'a Router, request: &str) -> Slow<'a> {
     match router.route(request.as_bytes()) {
         Match::Path(entry) => {
-            let same = |it: &&Declared| Arc::ptr_eq(&it.entry, entry);
-            let found = router.declared().iter().find(same).unwrap();
-            Slow::Path(&found.entry.declared, found.kind)
+            let found = router.declared().find(|it| Arc::ptr_eq(&it.entry, entry)).unwrap();
+            Slow::Path(&entry.declared, found.kind)
         }
         Match::AddSlash(_) => Slow::AddSlash,
         Match::None | Match::Unknown => Slow::None,
@@ -83,21 +87,70 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(segment, 0..4).prop_map(|segments| format!("/{}", segments.join("/")))
 }
 
+fn kind(exact: bool) -> PathType {
+    if exact { PathType::Exact } else { PathType::Prefix }
+}
+
+fn router(table: impl IntoIterator<Item = Declared>) -> Router {
+    let mut router = Router::default();
+    table.into_iter().for_each(|it| router.put(it));
+    router
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
+    /// Whatever Routes declare and take back, some of them the same, each state gives what the slow one gives, and stays
+    /// as it is when another one is made of it.
     #[test]
     fn fast_equals_slow(
-        table in prop::collection::vec((any::<bool>(), path()), 0..12),
+        steps in prop::collection::vec((0..3_u8, any::<bool>(), path(), prop::bool::weighted(0.3)), 0..24),
         requests in prop::collection::vec(path(), 1..20),
     ) {
-        let kind = |exact| if exact { PathType::Exact } else { PathType::Prefix };
-        let table: Vec<_> = table.iter().map(|(exact, path)| declared(kind(*exact), path)).collect();
-        let router = Router::new(table.clone());
-        for request in &requests {
-            prop_assert_eq!(fast(&router, request), slow(&table, request), "{}", request);
+        let mut router = Router::default();
+        let mut table: BTreeMap<(String, bool, String), Declared> = BTreeMap::new();
+        let mut states = Vec::new();
+        for (route, exact, path, goes) in steps {
+            let route = format!("ingress/ns/{route}/a.test");
+            if goes {
+                router.remove(&path, kind(exact), &route.as_str().into());
+                table.remove(&(route, exact, path));
+            } else {
+                let declared = of_route(&route, kind(exact), &path);
+                router.put(declared.clone());
+                table.insert((route, exact, path), declared);
+            }
+            states.push((router.clone(), table.values().cloned().collect::<Vec<_>>()));
+        }
+        for (router, table) in &states {
+            prop_assert_eq!(router.declared().count(), table.len());
+            for request in &requests {
+                prop_assert_eq!(fast(router, request), slow(table, request), "{}", request);
+            }
         }
     }
+}
+
+#[test]
+fn a_path_of_ten_thousand_copies_its_shard() {
+    let many =
+        |count: u32| (0..count).map(|number| declared(PathType::Prefix, &format!("/section-{number}")));
+    let before = router(many(10_000));
+    let mut after = before.clone();
+    after.put(declared(PathType::Prefix, "/one-more"));
+    after.remove("/section-7", PathType::Prefix, &"ingress/ns/name/a.test".into());
+    let own = after.nodes.own(&before.nodes);
+    assert!((1..=4 * 64).contains(&own), "{own} nodes were copied");
+    assert_eq!(fast(&after, "/one-more/x"), Slow::Path("/one-more", PathType::Prefix));
+    assert_eq!(fast(&after, "/section-7/x"), Slow::None);
+    assert_eq!(fast(&before, "/section-7/x"), Slow::Path("/section-7", PathType::Prefix));
+    // Down to none, through every number of shards.
+    for number in 0..10_000 {
+        after.remove(&format!("/section-{number}"), PathType::Prefix, &"ingress/ns/name/a.test".into());
+    }
+    assert_eq!(after.declared().count(), 1);
+    assert_eq!(fast(&after, "/one-more/x"), Slow::Path("/one-more", PathType::Prefix));
+    assert_eq!(after.lengths.len(), 1);
 }
 
 #[test]
@@ -111,7 +164,7 @@ fn examples_of_the_original() {
         declared(Exact, "/leaf/"),
         declared(Exact, "/foo"),
     ];
-    let router = Router::new(table);
+    let router = router(table);
     let cases = [
         ("/foo", Slow::Path("/foo", Exact)),
         ("/foo/", Slow::Path("/foo", Prefix)),

@@ -37,9 +37,10 @@ fn world(policy: &LocationPolicy) -> Config {
     for (name, policy) in [("said", policy), ("silent", &LocationPolicy::default())] {
         let (host, backend) = (format!("{name}.test"), format!("ns/{name}/80"));
         config.put(&host.as_str().into(), Resource::Host(Host::default()));
-        config.put(&format!("ingress/ns/{name}/{host}").into(), route(policy, &backend));
+        let key = format!("ingress/ns/{name}/{host}").into();
+        config.put(&key, route(policy, &backend));
         config.put(&backend.as_str().into(), Resource::Backend(Backend::default()));
-        config.set_uses(&host.into(), BTreeSet::from([backend.into()]));
+        config.set_uses(&key, BTreeSet::from([backend.into()]));
     }
     config.take_touched();
     config
@@ -47,7 +48,7 @@ fn world(policy: &LocationPolicy) -> Config {
 
 fn compiled(config: &mut Config, key: &str, resource: Resource) -> Vec<String> {
     config.put(&key.into(), resource);
-    config.take_touched().hosts.iter().map(ToString::to_string).collect()
+    config.take_touched().hosts.keys().map(ToString::to_string).collect()
 }
 
 #[test]

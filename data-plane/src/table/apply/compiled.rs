@@ -1,0 +1,112 @@
+//! What the Routes of each host were compiled to, so that one of them is changed alone.
+//!
+//! **Invariant:** of a host the newest table has exactly what stands here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use shared::resource::Route;
+
+use crate::table::host::{PathEntry, Routing};
+use crate::table::paths::{Declared, Router};
+use crate::table::patterns::Patterns;
+
+/// A Route and what became of it.
+#[derive(Debug)]
+pub(super) struct CompiledRoute {
+    pub(super) source: Arc<Route>,
+    /// One for each of its paths.
+    pub(super) entries: Box<[Arc<PathEntry>]>,
+}
+
+impl CompiledRoute {
+    /// Its paths; of those that say the same, the first.
+    fn declared(&self) -> impl Iterator<Item = Declared> {
+        let mut seen = BTreeSet::new();
+        self.all().filter(move |it| seen.insert((it.kind, Arc::clone(&it.entry.declared))))
+    }
+
+    fn all(&self) -> impl Iterator<Item = Declared> {
+        let paths = self.source.paths.iter().zip(&self.entries);
+        paths.map(|(path, entry)| Declared { kind: path.kind, entry: Arc::clone(entry) })
+    }
+
+    /// The longest of its paths, of one length the greatest, and where it sends requests for "/".
+    fn app_root(&self) -> Option<(&str, &str)> {
+        // They have one policy.
+        let path = self.entries.first()?.policy.redirect.app_root.as_deref()?;
+        let texts = self.entries.iter().map(|entry| &*entry.declared);
+        Some((texts.max_by_key(|text| (text.len(), *text))?, path))
+    }
+}
+
+/// One host.
+#[derive(Debug, Default)]
+pub(super) struct CompiledHost {
+    /// By key.
+    routes: BTreeMap<Arc<str>, CompiledRoute>,
+    /// By the length and text of the longest path of a Route that says where requests for "/" are sent, and its key: the
+    /// last one is the first of nginx' list of locations (annotations.md 2.4, 3.1).
+    app_roots: BTreeMap<(usize, Box<str>, Arc<str>), Box<str>>,
+}
+
+impl CompiledHost {
+    /// What became of a Route.
+    pub(super) fn route(&self, key: &str) -> Option<&CompiledRoute> {
+        self.routes.get(key)
+    }
+
+    /// The Routes that it was compiled of.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.routes.keys()
+    }
+
+    /// A Route became this, or nothing; `router` is changed where that differs from before.
+    pub(super) fn set(&mut self, key: &Arc<str>, now: Option<CompiledRoute>, router: Option<&mut Router>) {
+        if let Some((text, path)) = now.as_ref().and_then(CompiledRoute::app_root) {
+            self.app_roots.insert((text.len(), text.into(), Arc::clone(key)), path.into());
+        }
+        let before = match now {
+            Some(now) => self.routes.insert(Arc::clone(key), now),
+            None => self.routes.remove(key),
+        };
+        let now = self.routes.get(key);
+        let root = |it: Option<&'_ CompiledRoute>| Some(it?.app_root()?.0.to_owned());
+        let (was, is) = (root(before.as_ref()), root(now));
+        if let Some(text) = was.filter(|was| is.as_ref() != Some(was)) {
+            self.app_roots.remove(&(text.len(), text.into(), Arc::clone(key)));
+        }
+        if let Some(router) = router {
+            let name = |it: &Declared| (it.kind, Arc::clone(&it.entry.declared));
+            let before = before.iter().flat_map(CompiledRoute::declared);
+            let mut left: HashMap<_, _> = before.map(|it| (name(&it), it.entry)).collect();
+            for declared in now.into_iter().flat_map(CompiledRoute::declared) {
+                let same = left.remove(&name(&declared));
+                if same.is_none_or(|before| !Arc::ptr_eq(&before, &declared.entry)) {
+                    router.put(declared);
+                }
+            }
+            for (kind, text) in left.into_keys() {
+                router.remove(&text, kind, key);
+            }
+        }
+    }
+
+    /// A router of all paths.
+    pub(super) fn router(&self) -> Router {
+        let mut router = Router::default();
+        self.routes.values().flat_map(CompiledRoute::declared).for_each(|it| router.put(it));
+        router
+    }
+
+    /// All paths as regular expressions.
+    pub(super) fn patterns(&self) -> Routing {
+        let declared = self.routes.values().flat_map(CompiledRoute::all).collect();
+        Routing::Patterns(Arc::new(Patterns::new(declared)))
+    }
+
+    /// Where requests for "/" are sent.
+    pub(super) fn app_root(&self) -> Option<&str> {
+        self.app_roots.last_key_value().map(|(_, path)| &**path)
+    }
+}

@@ -1,0 +1,122 @@
+//! Backends as paths use them, each once: paths of all hosts share one as long as nothing that it was made of changes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+
+use shared::resource::Backend;
+
+use super::cells::Cells;
+use super::config::Config;
+use super::refusal::name_of;
+use crate::table::CompiledCanary;
+use crate::table::cell::BackendCell;
+use crate::table::host::{Alternative, Upstream};
+use crate::table::policy::affinity::Rules;
+use crate::table::sticky::Sticky;
+
+/// The upstreams that tables name, by Backend.
+#[derive(Debug, Default)]
+pub(super) struct Upstreams {
+    known: HashMap<Arc<str>, Known>,
+    /// Those that no table names any more are looked for when there are this many.
+    sweep_at: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    upstream: Weak<Upstream>,
+    /// What it was made of.
+    backend: Arc<Backend>,
+    alternative: Option<Arc<Backend>>,
+}
+
+impl Upstreams {
+    /// Of a Backend, if it exists. Notes the Backends that it depends on, whether they exist or not: whoever uses it is
+    /// compiled again when one of them comes or changes.
+    pub(super) fn of(
+        &mut self,
+        key: &str,
+        config: &Config,
+        cells: &mut Cells,
+        uses: &mut BTreeSet<Arc<str>>,
+    ) -> Option<Arc<Upstream>> {
+        let (key, backend) = used(config, key, uses)?;
+        // Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16).
+        let other = backend.alternatives.first().and_then(|other| used(config, other, uses));
+        if let Some(known) = self.known.get(&key).filter(|known| known.is_of(backend, other.as_ref()))
+            && let Some(upstream) = known.upstream.upgrade()
+        {
+            return Some(upstream);
+        }
+        let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells));
+        if self.known.len() >= self.sweep_at.max(64) {
+            self.known.retain(|_, known| known.upstream.strong_count() > 0);
+            self.sweep_at = self.known.len() * 2;
+        }
+        let known = Known {
+            upstream: Arc::downgrade(&upstream),
+            backend: Arc::clone(backend),
+            alternative: other.map(|(_, other)| Arc::clone(other)),
+        };
+        self.known.insert(key, known);
+        Some(upstream)
+    }
+}
+
+impl Known {
+    fn is_of(&self, backend: &Arc<Backend>, other: Option<&(Arc<str>, &Arc<Backend>)>) -> bool {
+        let same = match (&self.alternative, other) {
+            (Some(before), Some((_, now))) => Arc::ptr_eq(before, now),
+            (None, None) => true,
+            _ => false,
+        };
+        same && Arc::ptr_eq(&self.backend, backend)
+    }
+}
+
+/// A Backend that may not exist.
+fn used<'a>(
+    config: &'a Config,
+    key: &str,
+    uses: &mut BTreeSet<Arc<str>>,
+) -> Option<(Arc<str>, &'a Arc<Backend>)> {
+    let found = config.backend(key);
+    let key = found.map_or_else(|| key.into(), |(key, _)| Arc::clone(key));
+    uses.insert(Arc::clone(&key));
+    found.map(|(_, backend)| (key, backend))
+}
+
+fn compile(
+    key: &Arc<str>,
+    backend: &Backend,
+    other: Option<&(Arc<str>, &Arc<Backend>)>,
+    cells: &mut Cells,
+) -> Upstream {
+    // Judged when it was read.
+    let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
+    let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells));
+    let (name, cell) = (name_of(key), cells.cell(key, backend.port.as_ref()));
+    let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
+    Upstream { name, cell, sticky, alternative }
+}
+
+/// It has the affinity of the main one, unless it says otherwise (balancing.md 9).
+fn alternative(
+    key: &Arc<str>,
+    backend: &Backend,
+    main: Option<&Arc<Rules>>,
+    cells: &mut Cells,
+) -> Arc<Alternative> {
+    let (name, cell) = (name_of(key), cells.cell(key, backend.port.as_ref()));
+    let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
+    let sticky = main.map(|rules| sticky(rules, &name, &cell));
+    let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
+    Arc::new(Alternative { name, cell, sticky, canary })
+}
+
+/// The affinity of a backend under these rules, ready for its present endpoints.
+fn sticky(rules: &Arc<Rules>, name: &Arc<str>, cell: &BackendCell) -> Arc<Sticky> {
+    let sticky = Sticky::new(Arc::clone(rules), Arc::clone(name));
+    sticky.prepare(&cell.endpoints());
+    Arc::new(sticky)
+}

@@ -1,0 +1,209 @@
+//! What is said of paths, by their text without a slash at the end: a hash map in shards.
+//!
+//! Persistent in so far as it must be: few nodes are one map, which a change copies; many are shards of some 64 nodes that
+//! are shared with the maps before and after, and a change copies one of them. A persistent tree would cost lookups a step
+//! for each of its levels, and hosts of one path a kilobyte.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use shared::resource::PathType;
+
+use super::Declared;
+use crate::table::host::{Match, PathEntry};
+
+/// Nodes that a shard should have.
+const SHARD: usize = 64;
+
+/// One of the four things that may be declared of a node.
+#[derive(Clone, Copy)]
+pub(super) struct Slot(usize);
+
+impl Slot {
+    const EXACT: Self = Self(0);
+    const PREFIX: Self = Self(1);
+    const EXACT_SLASH: Self = Self(2);
+    const PREFIX_SLASH: Self = Self(3);
+    const ALL: [(Self, PathType); 4] = [
+        (Self::EXACT, PathType::Exact),
+        (Self::PREFIX, PathType::Prefix),
+        (Self::EXACT_SLASH, PathType::Exact),
+        (Self::PREFIX_SLASH, PathType::Prefix),
+    ];
+
+    /// Of a path of this kind, with a slash at its end or without.
+    pub(super) fn new(kind: PathType, ends_in_slash: bool) -> Self {
+        match (kind, ends_in_slash) {
+            (PathType::Exact, false) => Self::EXACT,
+            (PathType::Prefix, false) => Self::PREFIX,
+            (PathType::Exact, true) => Self::EXACT_SLASH,
+            (PathType::Prefix, true) => Self::PREFIX_SLASH,
+        }
+    }
+}
+
+/// What is declared of a text and of the same with a slash.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    bare: Arc<[u8]>,
+    said: [Option<Arc<PathEntry>>; 4],
+}
+
+impl Node {
+    /// What is declared in a slot.
+    pub(super) fn get(&self, slot: Slot) -> Option<&Arc<PathEntry>> {
+        self.said[slot.0].as_ref()
+    }
+
+    /// What the text itself matches. nginx redirects `/foo` where only `/foo/` is a location, exact or prefix, whatever
+    /// prefix matches it.
+    pub(super) fn equal(&self) -> Option<Match<'_>> {
+        if let Some(entry) = self.get(Slot::EXACT).or_else(|| self.get(Slot::PREFIX)) {
+            return Some(Match::Path(entry));
+        }
+        // A path with two slashes at the end is never asked for: a redirect to it would come back for ever.
+        if self.bare.is_empty() || self.bare.ends_with(b"/") {
+            return None;
+        }
+        let slash = self.get(Slot::EXACT_SLASH).or_else(|| self.get(Slot::PREFIX_SLASH));
+        slash.map(Match::AddSlash)
+    }
+
+    /// What the text with a slash matches. "/" matches everything and is no exact location, unless it is declared as one.
+    pub(super) fn below(&self) -> Option<Match<'_>> {
+        self.get(Slot::EXACT_SLASH).or_else(|| self.prefix()).map(Match::Path)
+    }
+
+    /// What anything below the text matches: a prefix that was declared as it stands comes before one that lacks the slash.
+    pub(super) fn prefix(&self) -> Option<&Arc<PathEntry>> {
+        self.get(Slot::PREFIX_SLASH).or_else(|| self.get(Slot::PREFIX))
+    }
+
+    /// All that is declared.
+    pub(super) fn declared(&self) -> impl Iterator<Item = Declared> {
+        Slot::ALL.into_iter().filter_map(|(slot, kind)| {
+            let entry = Arc::clone(self.get(slot)?);
+            Some(Declared { kind, entry })
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.said.iter().all(Option::is_none)
+    }
+}
+
+/// All nodes of a host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    // Paths come from tenants: a seed of the host keeps them from choosing their place.
+    hasher: RandomState,
+    shards: Shards,
+    len: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Shards {
+    /// Without a step more for lookups.
+    One(HashTable<Node>),
+    /// A power of two, by the lower bits of the upper half of the hash: the map has the others.
+    Many(Arc<[Arc<HashTable<Node>>]>),
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self::One(HashTable::new())
+    }
+}
+
+impl Nodes {
+    /// The node of a text.
+    pub(super) fn find(&self, bare: &[u8]) -> Option<&Node> {
+        let hash = self.hasher.hash_one(bare);
+        let shard = match &self.shards {
+            Shards::One(shard) => shard,
+            Shards::Many(shards) => &shards[place(hash, shards.len())],
+        };
+        shard.find(hash, |node| *node.bare == *bare)
+    }
+
+    /// Says something else of a text, or nothing.
+    pub(super) fn set(&mut self, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
+        let hash = self.hasher.hash_one(bare);
+        let hasher = &self.hasher;
+        let shard = match &mut self.shards {
+            Shards::One(shard) => shard,
+            Shards::Many(shards) => {
+                let place = place(hash, shards.len());
+                Arc::make_mut(&mut Arc::make_mut(shards)[place])
+            }
+        };
+        match (shard.find_entry(hash, |node| *node.bare == *bare), entry) {
+            (Ok(mut found), entry) => {
+                found.get_mut().said[slot.0] = entry;
+                if found.get().is_empty() {
+                    found.remove();
+                    self.len -= 1;
+                }
+            }
+            (Err(_), None) => {}
+            (Err(_), Some(entry)) => {
+                let mut node = Node { bare: bare.into(), said: [const { None }; 4] };
+                node.said[slot.0] = Some(entry);
+                shard.insert_unique(hash, node, |node| hasher.hash_one(&*node.bare));
+                self.len += 1;
+            }
+        }
+        self.fit();
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        let (one, many) = match &self.shards {
+            Shards::One(shard) => (Some(shard), None),
+            Shards::Many(shards) => (None, Some(shards.iter().map(|shard| &**shard))),
+        };
+        one.into_iter().chain(many.into_iter().flatten()).flatten()
+    }
+
+    /// Has as many shards as nodes ask for, within a factor of four, so that each of them pays for their being dealt out
+    /// again.
+    fn fit(&mut self) {
+        let now = match &self.shards {
+            Shards::One(_) => 1,
+            Shards::Many(shards) => shards.len(),
+        };
+        if self.len <= now * SHARD * 2 && (now == 1 || self.len * 4 >= now * SHARD) {
+            return;
+        }
+        let count = (self.len / SHARD).max(1).next_power_of_two();
+        let mut shards = vec![HashTable::new(); count];
+        for node in self.iter() {
+            let hash = self.hasher.hash_one(&*node.bare);
+            let hasher = |node: &Node| self.hasher.hash_one(&*node.bare);
+            shards[place(hash, count)].insert_unique(hash, node.clone(), hasher);
+        }
+        self.shards = match (count, shards.pop()) {
+            (1, Some(shard)) => Shards::One(shard),
+            (_, last) => Shards::Many(shards.into_iter().chain(last).map(Arc::new).collect()),
+        };
+    }
+
+    /// Number of nodes in shards that another one does not share.
+    #[cfg(test)]
+    pub(super) fn own(&self, other: &Self) -> usize {
+        let shards = |nodes: &Self| match &nodes.shards {
+            Shards::Many(shards) => shards.to_vec(),
+            Shards::One(shard) => vec![Arc::new(shard.clone())],
+        };
+        let theirs = shards(other);
+        let own = shards(self).into_iter().filter(|mine| !theirs.iter().any(|it| Arc::ptr_eq(mine, it)));
+        own.map(|shard| shard.len()).sum()
+    }
+}
+
+/// The shard of a hash, of a power of two. The table itself goes by the lowest and the highest bits.
+fn place(hash: u64, count: usize) -> usize {
+    (hash >> 32) as usize & (count - 1)
+}
