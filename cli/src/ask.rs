@@ -14,7 +14,7 @@ use tonic::{Response, Status};
 
 use crate::args::{AskArgs, Format, Question};
 use crate::client::{self, AskError};
-use crate::output;
+use crate::{lists, output};
 
 /// Asks and prints.
 ///
@@ -30,18 +30,15 @@ pub(crate) fn run(question: Question) -> anyhow::Result<()> {
 async fn answer(question: Question) -> anyhow::Result<String> {
     match question {
         Question::Proxies(ask) => {
-            let asked =
-                client::connect(&ask.server).await?.list_proxies(inspect::ListProxiesRequest {}).await;
-            let views = proxies::views(body(&ask, asked)?);
+            let asked = lists::proxies(&mut client::connect(&ask.server).await?).await;
+            let views = proxies::views(given(&ask, asked)?);
             show(&ask, &views, |views| proxies::text(views))
         }
         Question::Resources(args) => {
-            let request = inspect::ListResourcesRequest {
-                kind: args.kind.unwrap_or_default(),
-                version: args.version.unwrap_or_default(),
-            };
-            let asked = client::connect(&args.ask.server).await?.list_resources(request).await;
-            let views = resources::views(body(&args.ask, asked)?);
+            let (kind, version) = (args.kind.unwrap_or_default(), args.version.unwrap_or_default());
+            let mut inspect = client::connect(&args.ask.server).await?;
+            let asked = lists::resources(&mut inspect, &kind, &version).await;
+            let views = resources::views(given(&args.ask, asked)?.0);
             show(&args.ask, &views, |views| resources::text(views))
         }
         Question::Get(args) => {
@@ -61,16 +58,19 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             show(&args.ask, &views, |views| history::text(views))
         }
         Question::Problems(ask) => {
-            let asked =
-                client::connect(&ask.server).await?.list_problems(inspect::ListProblemsRequest {}).await;
-            let views = problems::views(body(&ask, asked)?);
+            let asked = lists::problems(&mut client::connect(&ask.server).await?).await;
+            let views = problems::views(given(&ask, asked)?);
             show(&ask, &views, |views| problems::text(views))
         }
     }
 }
 
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {
-    asked.map(Response::into_inner).map_err(|status| client::failed(&ask.server, &status))
+    given(ask, asked.map(Response::into_inner))
+}
+
+fn given<T>(ask: &AskArgs, asked: Result<T, Status>) -> Result<T, AskError> {
+    asked.map_err(|status| client::failed(&ask.server, &status))
 }
 
 fn show<T: Serialize>(ask: &AskArgs, view: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<String> {

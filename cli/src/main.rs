@@ -6,6 +6,7 @@ mod client;
 mod columns;
 #[cfg(test)]
 mod flags_page;
+mod lists;
 mod moment;
 mod output;
 mod up;

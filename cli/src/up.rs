@@ -20,7 +20,6 @@ use clap::Parser as _;
 use control_plane::manifests::Companion;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
-use shared::proto::inspect;
 use shared::telemetry::{self, LogArgs};
 use tempfile::TempDir;
 
@@ -31,7 +30,7 @@ use self::ports::Ports;
 use self::served::Served;
 use crate::args::UpArgs;
 use crate::client::{self, Inspect};
-use crate::output;
+use crate::{lists, output};
 
 /// How long the planes may take until the proxy serves. A folder of 10,000 Services takes a few seconds.
 const START: Duration = Duration::from_secs(60);
@@ -170,8 +169,8 @@ async fn connected(server: &str) -> anyhow::Result<Inspect> {
     loop {
         if let Ok(mut inspect) = client::connect(server).await {
             // Before the first lists are complete the control plane may well refuse to answer: asked again.
-            while let Ok(answer) = inspect.list_proxies(inspect::ListProxiesRequest {}).await {
-                if answer.into_inner().proxies.iter().any(|proxy| proxy.in_sync) {
+            while let Ok(proxies) = lists::proxies(&mut inspect).await {
+                if proxies.iter().any(|proxy| proxy.in_sync) {
                     return Ok(inspect);
                 }
                 tokio::time::sleep(LOOK).await;

@@ -5,6 +5,7 @@
 mod body;
 mod changes;
 mod convert;
+mod page;
 mod pick;
 
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use shared::kind::{Kind, Lane};
+use shared::kind::Lane;
 use shared::proto::inspect;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
@@ -23,6 +24,7 @@ use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
 use changes::Changes;
+use page::Page;
 
 /// Generated service of `firth.inspect.v1`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -77,12 +79,19 @@ impl Service for Inspect {
 
     async fn list_proxies(
         &self,
-        _: Request<inspect::ListProxiesRequest>,
+        request: Request<inspect::ListProxiesRequest>,
     ) -> Result<Response<inspect::ListProxiesResponse>, Status> {
+        let asked = request.into_inner();
+        let page = Page::new(asked.page_size, asked.page_token)?;
+        let after = page.after(Some)?;
         let head = self.published.head();
+        let listed =
+            self.proxies(&head).into_iter().filter(|proxy| after.is_none_or(|id| proxy.id.as_str() > id));
+        let (proxies, last) = page.fill(listed.map(|proxy| (proxy.id.clone(), proxy)));
         Ok(Response::new(inspect::ListProxiesResponse {
-            proxies: self.proxies(&head),
+            proxies,
             version: convert::version(&head),
+            next_page_token: last.unwrap_or_default(),
         }))
     }
 
@@ -130,21 +139,28 @@ impl Service for Inspect {
     ) -> Result<Response<inspect::ListResourcesResponse>, Status> {
         let asked = request.into_inner();
         let kind = pick::optional_kind(&asked.kind)?;
+        let page = Page::new(asked.page_size, asked.page_token)?;
+        let after = page.after(pick::place)?;
         let head = self.published.head();
         let picked = pick::version(&head, &asked.version)?;
-        let mut resources = Vec::new();
+        let mut listed = Vec::new();
         for lane in [Lane::Config, Lane::Live] {
             let Some(snapshot) = picked.snapshot(lane, kind)? else {
                 continue;
             };
-            let wanted = |of: Kind| kind.is_none_or(|kind| kind == of);
-            let entries = snapshot.iter().filter(|entry| wanted(entry.kind()));
-            resources.extend(entries.map(|entry| convert::summary(entry)));
+            let entries = snapshot.iter().map(|entry| ((entry.kind(), &*entry.key.key), entry));
+            listed.extend(entries.filter(|(place, _)| {
+                kind.is_none_or(|kind| kind == place.0) && after.is_none_or(|after| *place > after)
+            }));
         }
-        resources.sort_by_cached_key(|summary: &inspect::ResourceSummary| {
-            (Kind::parse(&summary.kind), summary.key.clone())
-        });
-        Ok(Response::new(inspect::ListResourcesResponse { resources, version: picked.root.short() }))
+        let listed = page.first(listed, |(a, _), (b, _)| a.cmp(b));
+        let (resources, last) =
+            page.fill(listed.into_iter().map(|(place, it)| (place, convert::summary(it))));
+        Ok(Response::new(inspect::ListResourcesResponse {
+            resources,
+            version: picked.root.short(),
+            next_page_token: last.map(|(kind, key)| format!("{kind} {key}")).unwrap_or_default(),
+        }))
     }
 
     async fn get_resource(
@@ -193,13 +209,25 @@ impl Service for Inspect {
 
     async fn list_problems(
         &self,
-        _: Request<inspect::ListProblemsRequest>,
+        request: Request<inspect::ListProblemsRequest>,
     ) -> Result<Response<inspect::ListProblemsResponse>, Status> {
+        let asked = request.into_inner();
+        let page = Page::new(asked.page_size, asked.page_token)?;
+        let after = page.after(Some)?;
         let by_object = self.problems.borrow().clone();
-        let mut problems: Vec<_> = by_object.values().flat_map(|problems| problems.iter()).collect();
-        problems.sort();
+        let objects = by_object.iter().map(|(object, problems)| (object.to_string(), problems));
+        let behind =
+            objects.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();
+        let listed =
+            page.first(behind, |(a, _), (b, _)| a.cmp(b)).into_iter().flat_map(|(object, problems)| {
+                let mut problems: Vec<_> = problems.iter().collect();
+                problems.sort();
+                problems.into_iter().map(move |problem| (object.clone(), convert::problem(problem)))
+            });
+        let (problems, last) = page.fill(listed);
         Ok(Response::new(inspect::ListProblemsResponse {
-            problems: problems.into_iter().map(convert::problem).collect(),
+            problems,
+            next_page_token: last.unwrap_or_default(),
         }))
     }
 }

@@ -47,7 +47,7 @@ impl Inspect {
     /// # Errors
     /// What the control plane answers instead.
     pub async fn proxies(&self) -> Result<ListProxiesResponse, Status> {
-        self.ask("ListProxies", ListProxiesRequest {}).await
+        self.ask("ListProxies", ListProxiesRequest::default()).await
     }
 
     /// The resources of the newest version; of one kind, or all (empty).
@@ -55,8 +55,16 @@ impl Inspect {
     /// # Errors
     /// What the control plane answers instead.
     pub async fn resources(&self, kind: &str) -> Result<ListResourcesResponse, Status> {
-        let (kind, version) = (kind.to_owned(), String::new());
-        self.ask("ListResources", ListResourcesRequest { kind, version }).await
+        let mut request = ListResourcesRequest { kind: kind.to_owned(), ..Default::default() };
+        let mut resources = Vec::new();
+        loop {
+            let answer: ListResourcesResponse = self.ask("ListResources", request.clone()).await?;
+            resources.extend(answer.resources);
+            if answer.next_page_token.is_empty() {
+                return Ok(ListResourcesResponse { resources, ..answer });
+            }
+            request.page_token = answer.next_page_token;
+        }
     }
 
     /// One resource of the newest version.
@@ -82,8 +90,15 @@ impl Inspect {
     /// # Errors
     /// What the control plane answers instead.
     pub async fn problems(&self) -> Result<Vec<Problem>, Status> {
-        let answer: ListProblemsResponse = self.ask("ListProblems", ListProblemsRequest {}).await?;
-        Ok(answer.problems)
+        let (mut request, mut problems) = (ListProblemsRequest::default(), Vec::new());
+        loop {
+            let answer: ListProblemsResponse = self.ask("ListProblems", request.clone()).await?;
+            problems.extend(answer.problems);
+            if answer.next_page_token.is_empty() {
+                return Ok(problems);
+            }
+            request.page_token = answer.next_page_token;
+        }
     }
 
     /// Waits until so many proxies are connected and have acknowledged the newest version on both lanes; returns that

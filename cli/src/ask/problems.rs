@@ -16,9 +16,9 @@ pub(super) struct Problem {
 }
 
 /// The answer as it is printed.
-pub(super) fn views(answer: inspect::ListProblemsResponse) -> Vec<Problem> {
-    let problems = answer.problems.into_iter();
+pub(super) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
     problems
+        .into_iter()
         .map(|problem| Problem {
             object: problem.object,
             field: problem.field,
@@ -63,7 +63,7 @@ mod tests {
             reason: "its paths answer 503 until it is honoured".to_owned(),
             location: "web.yaml:3".to_owned(),
         };
-        let views = views(inspect::ListProblemsResponse { problems: vec![problem] });
+        let views = views(vec![problem]);
         let expected = "\
 unsupported: Ingress default/web
   its paths answer 503 until it is honoured

@@ -42,10 +42,9 @@ pub(super) struct Refused {
 }
 
 /// The answer as it is printed.
-pub(super) fn views(answer: inspect::ListProxiesResponse) -> Vec<Proxy> {
+pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
     let now = moment::now();
-    answer
-        .proxies
+    proxies
         .into_iter()
         .map(|proxy| Proxy {
             age: moment::ago(proxy.heard.as_ref(), now),
@@ -152,7 +151,7 @@ mod tests {
     }
 
     fn shown(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
-        views(inspect::ListProxiesResponse { proxies, version: "1f3a92c04d7e".to_owned() })
+        views(proxies)
     }
 
     #[test]

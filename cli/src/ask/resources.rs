@@ -28,8 +28,8 @@ impl Summary {
 }
 
 /// The answer as it is printed.
-pub(super) fn views(answer: inspect::ListResourcesResponse) -> Vec<Summary> {
-    answer.resources.into_iter().map(Summary::of).collect()
+pub(super) fn views(resources: Vec<inspect::ResourceSummary>) -> Vec<Summary> {
+    resources.into_iter().map(Summary::of).collect()
 }
 
 /// For people.
@@ -68,8 +68,7 @@ mod tests {
             version: "00112233445566778899aabbccddeeff".to_owned(),
             size: 42,
         };
-        let views =
-            views(inspect::ListResourcesResponse { resources: vec![resource], version: String::new() });
+        let views = views(vec![resource]);
         let expected = "\
 LANE    KIND   KEY                          VERSION       BYTES
 config  route  default/web/canary.test.com  001122334455  42

@@ -8,7 +8,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tonic::{Status, Streaming};
 
 use crate::client::Inspect;
-use crate::moment;
+use crate::{lists, moment};
 
 /// A rejected object changes nothing that is served, so no change tells of it: the list is looked at this often.
 const LOOK: Duration = Duration::from_millis(500);
@@ -49,9 +49,8 @@ impl News {
                     return Ok(line(&change));
                 }
                 _ = self.look.tick() => {
-                    let request = inspect::ListProblemsRequest {};
-                    let answer = self.inspect.list_problems(request).await?.into_inner();
-                    self.problems.update(answer.problems);
+                    let problems = lists::problems(&mut self.inspect).await?;
+                    self.problems.update(problems);
                 }
             }
         }

@@ -16,6 +16,7 @@ use self::canary::Canary;
 use super::ports::{Ports, reachable};
 use crate::client::Inspect;
 use crate::columns::Columns;
+use crate::lists;
 use crate::output::printable;
 use crate::value::{self, field, strings};
 
@@ -56,8 +57,8 @@ impl Served {
     /// Where it does not answer.
     pub(super) async fn ask(inspect: &mut Inspect) -> Result<Self, Status> {
         let mut source = Source::new(inspect).await?;
-        let answer = source.inspect.list_proxies(inspect::ListProxiesRequest {}).await?;
-        let mut served = Self { proxies: answer.into_inner().proxies.len(), ..Self::default() };
+        let proxies = lists::proxies(source.inspect).await?;
+        let mut served = Self { proxies: proxies.len(), ..Self::default() };
         let routes = source.list("route").await?;
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
@@ -209,10 +210,9 @@ impl<'a> Source<'a> {
     }
 
     async fn list(&mut self, kind: &str) -> Result<Vec<String>, Status> {
-        let request = inspect::ListResourcesRequest { kind: kind.to_owned(), version: String::new() };
-        let answer = self.inspect.list_resources(request).await?.into_inner();
-        self.version = answer.version;
-        Ok(answer.resources.into_iter().map(|it| it.key).collect())
+        let (resources, version) = lists::resources(self.inspect, kind, "").await?;
+        self.version = version;
+        Ok(resources.into_iter().map(|it| it.key).collect())
     }
 
     /// A body; `None` for what is gone since it was listed.

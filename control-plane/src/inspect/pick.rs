@@ -43,6 +43,12 @@ pub(super) fn optional_kind(name: &str) -> Result<Option<Kind>, Status> {
     }
 }
 
+/// Where in a list of resources a page ended: `route ingress/default/web/a.test`.
+pub(super) fn place(token: &str) -> Option<(Kind, &str)> {
+    let (kind, key) = token.split_once(' ')?;
+    Some((Kind::parse(kind)?, key))
+}
+
 /// The version that begins with these digits; none: the newest.
 pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, Status> {
     let newest =

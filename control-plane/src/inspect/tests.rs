@@ -161,7 +161,7 @@ async fn resources_are_listed_by_kind_and_key() {
         ],
     );
     let list = async |kind: &str| {
-        let request = inspect::ListResourcesRequest { kind: kind.to_owned(), version: String::new() };
+        let request = inspect::ListResourcesRequest { kind: kind.to_owned(), ..Default::default() };
         let answer = bench.inspect.list_resources(Request::new(request)).await.unwrap();
         let resources = answer.into_inner().resources;
         resources.into_iter().map(|summary| summary.key).collect::<Vec<_>>()
@@ -179,7 +179,7 @@ async fn proxies_and_history_say_who_has_what() {
     let first = bench.inspect.published.head();
     seat.update(&standing(&first, Lane::Config), &standing(&first, Lane::Live), clock::wall());
     bench.host("two");
-    let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest {}));
+    let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest::default()));
     let answer = answer.await.unwrap().into_inner();
     let one = &answer.proxies[0];
     assert_eq!((one.id.as_str(), one.node.as_str()), ("proxy-1", "node-1"));
@@ -259,8 +259,52 @@ async fn problems_are_listed_by_object() {
         location: "a.yaml:3".to_owned(),
     };
     bench.problems.send_modify(|problems| drop(problems.insert(object.into(), vec![problem].into())));
-    let request = Request::new(inspect::ListProblemsRequest {});
+    let request = Request::new(inspect::ListProblemsRequest::default());
     let answer = bench.inspect.list_problems(request).await.unwrap().into_inner();
     assert_eq!(answer.problems[0].object, "Ingress default/web");
     assert_eq!(answer.problems[0].severity, "rejected");
+}
+
+#[tokio::test]
+async fn the_pages_of_a_list_are_the_list() {
+    let mut bench = bench();
+    let endpoints = Resource::Endpoints(Endpoints::default());
+    let mut entries: Vec<_> = (0..25).map(|i| entry(&format!("b/{i:02}"), &endpoints)).collect();
+    entries.push(entry("default", &Resource::Settings(Settings::default())));
+    bench.commit("start", entries);
+    let (mut listed, mut tokens, mut page_token) = (Vec::new(), 0, String::new());
+    loop {
+        let request = inspect::ListResourcesRequest { page_size: 4, page_token, ..Default::default() };
+        let answer = bench.inspect.list_resources(Request::new(request)).await.unwrap().into_inner();
+        assert!(answer.resources.len() <= 4);
+        listed.extend(answer.resources.into_iter().map(|it| it.key));
+        page_token = answer.next_page_token;
+        tokens += 1;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    let expected = std::iter::once("default".to_owned()).chain((0..25).map(|i| format!("b/{i:02}")));
+    assert_eq!(listed, expected.collect::<Vec<_>>());
+    assert_eq!(tokens, 7);
+    let request =
+        inspect::ListResourcesRequest { page_token: "nothing known".to_owned(), ..Default::default() };
+    let status = bench.inspect.list_resources(Request::new(request)).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn proxies_go_on_behind_the_last_of_the_page_before() {
+    let bench = bench();
+    let _seats = ["c", "a", "b"].map(|id| proxy(&bench.registry, id));
+    let page = async |page_token: &str| {
+        let request = inspect::ListProxiesRequest { page_size: 2, page_token: page_token.to_owned() };
+        let answer = bench.inspect.list_proxies(Request::new(request)).await.unwrap().into_inner();
+        let ids: Vec<_> = answer.proxies.into_iter().map(|proxy| proxy.id).collect();
+        (ids.concat(), answer.next_page_token)
+    };
+    assert_eq!(page("").await, ("ab".to_owned(), "b".to_owned()));
+    assert_eq!(page("b").await, ("c".to_owned(), String::new()));
+    // One that has left in between is no reason to begin anew.
+    assert_eq!(page("aa").await, ("bc".to_owned(), String::new()));
 }

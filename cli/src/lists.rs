@@ -1,0 +1,69 @@
+//! Lists of a control plane, whole: it answers in pages.
+
+use shared::proto::inspect;
+use tonic::Status;
+
+use crate::client::Inspect;
+
+/// Items of a page: the most that a control plane gives.
+const PAGE: u32 = 10_000;
+
+/// All proxies, by id.
+///
+/// # Errors
+/// Where the control plane does not answer each page.
+pub(crate) async fn proxies(from: &mut Inspect) -> Result<Vec<inspect::Proxy>, Status> {
+    let (mut all, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = inspect::ListProxiesRequest { page_size: PAGE, page_token };
+        let answer = from.list_proxies(request).await?.into_inner();
+        all.extend(answer.proxies);
+        page_token = answer.next_page_token;
+        if page_token.is_empty() {
+            return Ok(all);
+        }
+    }
+}
+
+/// All resources of a kind (empty: of every kind) in a version (empty: the newest), by kind and key, and that version.
+///
+/// # Errors
+/// Where the control plane does not answer each page.
+pub(crate) async fn resources(
+    from: &mut Inspect,
+    kind: &str,
+    version: &str,
+) -> Result<(Vec<inspect::ResourceSummary>, String), Status> {
+    let (mut all, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = inspect::ListResourcesRequest {
+            kind: kind.to_owned(),
+            version: version.to_owned(),
+            page_size: PAGE,
+            page_token,
+        };
+        let answer = from.list_resources(request).await?.into_inner();
+        all.extend(answer.resources);
+        page_token = answer.next_page_token;
+        if page_token.is_empty() {
+            return Ok((all, answer.version));
+        }
+    }
+}
+
+/// All problems, by object.
+///
+/// # Errors
+/// Where the control plane does not answer each page.
+pub(crate) async fn problems(from: &mut Inspect) -> Result<Vec<inspect::Problem>, Status> {
+    let (mut all, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = inspect::ListProblemsRequest { page_size: PAGE, page_token };
+        let answer = from.list_problems(request).await?.into_inner();
+        all.extend(answer.problems);
+        page_token = answer.next_page_token;
+        if page_token.is_empty() {
+            return Ok(all);
+        }
+    }
+}
