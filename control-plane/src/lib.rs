@@ -1,6 +1,6 @@
 //! Firth's control plane: from objects and decisions to versioned resources, streamed to proxies that acknowledge them.
 //!
-//! Data flows one way, each step knows only the one before it:
+//! Data flows one way:
 //!
 //! ```text
 //! kube ─┐
