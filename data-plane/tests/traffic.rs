@@ -12,6 +12,8 @@ mod answers;
 mod auth;
 #[path = "traffic/backend_tls.rs"]
 mod backend_tls;
+#[path = "traffic/blocks.rs"]
+mod blocks;
 #[path = "traffic/bodies.rs"]
 mod bodies;
 #[path = "traffic/connections.rs"]
@@ -36,6 +38,8 @@ mod log;
 mod mirrors;
 #[path = "traffic/names.rs"]
 mod names;
+#[path = "traffic/paces.rs"]
+mod paces;
 #[path = "traffic/retries.rs"]
 mod retries;
 #[path = "traffic/returned.rs"]
@@ -50,3 +54,5 @@ mod sizes;
 mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
+#[path = "traffic/versions.rs"]
+mod versions;

@@ -1,9 +1,10 @@
 //! Address lists (annotations.md 5.3, 6.9).
 
+use shared::pattern::Pattern;
 use shared::policy::TextList;
 
 use super::row::{Act, Bad, Empty, Of, Reach, Risk, Row};
-use super::value::CIDRS;
+use super::value::{self, CIDRS, Grammar};
 
 /// `allowlist-source-range`.
 pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
@@ -39,4 +40,79 @@ pub(crate) static BLOCK_CIDRS: Row = Row {
     ..Row::NEW
 };
 
+/// The ConfigMap's `block-referers`, which no annotation says.
+pub(crate) static BLOCK_REFERERS: Row = Row {
+    name: "block-referers",
+    value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_referers = Some(TextList { values }))),
+    bad: Bad::Deny(Reach::Paths),
+    doc: "Requests with one of these as `Referer` get 403",
+    ..Row::NEW
+};
+
+/// The ConfigMap's `block-user-agents`, which no annotation says.
+pub(crate) static BLOCK_USER_AGENTS: Row = Row {
+    name: "block-user-agents",
+    value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_user_agents = Some(TextList { values }))),
+    bad: Bad::Deny(Reach::Paths),
+    doc: "Requests with one of these as `User-Agent` get 403",
+    ..Row::NEW
+};
+
 pub(super) static ROWS: &[&Row] = &[&ALLOWLIST_SOURCE_RANGE, &DENYLIST_SOURCE_RANGE];
+
+/// Entries of an nginx map, as they stand in its configuration.
+const BLOCKED: Grammar<Vec<String>> = Grammar {
+    words: "texts with commas between them; one that begins with ~ or ~* is a regular expression",
+    read: |text| {
+        let entries: Vec<_> = value::list(text).map(token).collect();
+        let is_sound = |entry: &String| match entry.strip_prefix('~') {
+            Some(pattern) => {
+                let pattern = pattern.strip_prefix('*').unwrap_or(pattern);
+                !pattern.is_empty() && Pattern::anywhere(pattern).is_ok()
+            }
+            None => !entry.is_empty(),
+        };
+        (!entries.is_empty() && entries.iter().all(is_sound)).then_some(entries)
+    },
+    good: &["AlphaBot", "AlphaBot, ~*chrome\\/68\\.0\\ safari", "~^curl/(?!8)"],
+    bad: &["~*(", "~", "~*", "AlphaBot, ~[", "''"],
+};
+
+/// A word as nginx reads it: without the quotes around it; a backslash takes the meaning from a quote or a backslash, and
+/// stands for itself before all else.
+fn token(text: &str) -> String {
+    let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    let text = quoted('"').or_else(|| quoted('\'')).unwrap_or(text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match (c, rest.peek()) {
+            ('\\', Some(&escaped @ ('"' | '\'' | '\\'))) => {
+                out.push(escaped);
+                rest.next();
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocked_texts_are_words_of_nginx() {
+        let read = |text| (BLOCKED.read)(text).map(|entries| entries.join("|"));
+        for (text, entries) in [
+            ("A, b ,,c", Some("A|b|c")),
+            (r"~*chrome\/68\.0\ safari,AlphaBot", Some(r"~*chrome\/68\.0\ safari|AlphaBot")),
+            (r#""~*a b", 'Mozilla/5.0 (x)'"#, Some("~*a b|Mozilla/5.0 (x)")),
+            (r"~a\\.b", Some(r"~a\.b")),
+            ("~(", None),
+            (" , ", None),
+        ] {
+            assert_eq!(read(text).as_deref(), entries, "{text}");
+        }
+    }
+}

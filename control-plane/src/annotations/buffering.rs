@@ -74,7 +74,7 @@ pub(crate) static PROXY_HTTP_VERSION: Row = Row {
     name: "proxy-http-version",
     value: &Of(
         one_of!("1.0" | "1.1"),
-        Act::Differs { unless: |it| *it == "1.1", without: "requests are HTTP/1.1" },
+        Act::Sets(|to, it| to.location.proxy_http_version = Some(if it == "1.0" { 10 } else { 11 })),
     ),
     default: "1.1",
     doc: "Version of HTTP towards the backend",

@@ -2,7 +2,7 @@
 
 use shared::policy::TextList;
 
-use super::row::{Act, Bad, Of, Reach, Row};
+use super::row::{Act, Bad, Of, Row};
 use super::value::{ANY, CIDRS, Grammar, INT};
 
 /// `limit-conn-status-code`, a key alone.
@@ -41,7 +41,7 @@ pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
 /// `limit-rate`.
 pub(crate) static LIMIT_RATE: Row = Row {
     name: "limit-rate",
-    value: &Of(INT, Act::Denies { unless: |it| *it <= 0, reach: Reach::Paths }),
+    value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer a second",
     ..Row::NEW
@@ -50,8 +50,7 @@ pub(crate) static LIMIT_RATE: Row = Row {
 /// `limit-rate-after`.
 pub(crate) static LIMIT_RATE_AFTER: Row = Row {
     name: "limit-rate-after",
-    value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
-    needs: Some("limit-rate"),
+    value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate_after = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer that come before `limit-rate` counts",
     ..Row::NEW

@@ -14,6 +14,15 @@ pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
+/// `disable-http-access-log`, a key alone. There is no other log of requests; it differs once streams have one.
+pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
+    name: "disable-http-access-log",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_http_access_log = Some(it))),
+    default: "false",
+    doc: "Requests over HTTP are not logged",
+    ..Row::NEW
+};
+
 /// `enable-access-log-for-default-backend`, a key alone.
 pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     name: "enable-access-log-for-default-backend",

@@ -174,7 +174,7 @@ fn no_row_is_silent() {
 
 /// Values of restricting annotations that keep nobody out: a closed list, apart from the table.
 fn asks_for_nothing(row: &Row, text: &str) -> bool {
-    let nothing = [("limit-rate", "-1"), ("satisfy", "all")];
+    let nothing = [("satisfy", "all")];
     let is_bool = matches!(text, "false" | "0");
     nothing.contains(&(row.name, text)) || is_bool
 }
@@ -233,12 +233,7 @@ fn restrictions_deny_the_ingress() {
 
 #[test]
 fn restrictions_of_nobody_deny_nothing() {
-    let parsed = all(&[
-        ("limit-rate", "0"),
-        ("auth-url", ""),
-        ("enable-modsecurity", "false"),
-        ("lua-resty-waf", "inactive"),
-    ]);
+    let parsed = all(&[("auth-url", ""), ("enable-modsecurity", "false"), ("lua-resty-waf", "inactive")]);
     assert_eq!(parsed, Parsed::default());
     assert!(!denies(&all(&[("whitelist-source-range", "")])));
     assert!(!denies(&all(&[("backend-protocol", "HTTP3")])), "an unknown one is HTTP");

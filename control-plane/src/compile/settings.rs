@@ -187,8 +187,10 @@ mod tests {
 
     #[test]
     fn restrictions_guard() {
-        let (settings, faults) =
-            compiled(&[("block-user-agents", "AlphaBot"), ("block-referers", "~*example")]);
+        let (settings, faults) = compiled(&[
+            ("enable-owasp-modsecurity-crs", "true"),
+            ("modsecurity-snippet", "SecRuleEngine On"),
+        ]);
         assert_eq!(settings.guards, [Guard::Addresses]);
         assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
         for (key, text) in [
@@ -198,12 +200,12 @@ mod tests {
             ("global-auth-url", "not-a-url"),
             ("global-auth-method", "FETCH"),
             ("global-auth-cache-duration", "5 minutes"),
-            ("block-user-agents", "~*bot"),
+            ("block-user-agents", "~*bot("),
+            ("block-referers", "a, ~["),
             ("enable-modsecurity", "true"),
             ("enable-owasp-modsecurity-crs", "true"),
             ("server-snippet", "location /admin { deny all; }"),
             ("location-snippet", "no semicolon"),
-            ("limit-rate", "10"),
         ] {
             let (settings, faults) = compiled(&[(key, text)]);
             assert_eq!(settings.guards, [Guard::Addresses], "{key}: {text}");
@@ -213,7 +215,6 @@ mod tests {
         let (settings, faults) = compiled(&[
             ("enable-modsecurity", "false"),
             ("enable-owasp-modsecurity-crs", "false"),
-            ("limit-rate", "0"),
             ("block-cidrs", ""),
             ("whitelist-source-range", ""),
             ("global-auth-url", " "),

@@ -13,8 +13,10 @@ use crate::table::Timeouts;
 use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
+pub(crate) use paced::Paced;
 pub(crate) use relay::Relay;
 
+mod paced;
 mod relay;
 
 /// An answer that is about to be written.
@@ -42,6 +44,8 @@ pub(crate) enum ReplyBody {
     Relay(Relay),
     /// What a backend sends over HTTP/2, while the client may go on sending.
     Call(Box<Call>),
+    /// Any of those that has a body, no faster than it may come.
+    Paced(Box<Paced>),
     /// The head is a 101: from here on the two ends speak their own protocol.
     Tunnel(Box<Link>),
 }
@@ -136,6 +140,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.buffered(),
             Self::Call(call) => Ok(call.buffered()),
+            Self::Paced(paced) => paced.buffered(),
             Self::Page(page) => {
                 let page = std::mem::take(page);
                 *self = Self::Empty;
@@ -145,11 +150,21 @@ impl ReplyBody {
         }
     }
 
+    /// The call that it comes from, while the client may go on sending.
+    pub(crate) fn call(&mut self) -> Option<&mut Call> {
+        match self {
+            Self::Call(call) => Some(call),
+            Self::Paced(paced) => paced.body().call(),
+            _ => None,
+        }
+    }
+
     /// Reads more, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         match self {
             Self::Relay(relay) => relay.poll_more(cx),
             Self::Call(call) => call.poll_more(cx),
+            Self::Paced(paced) => paced.poll_more(cx),
             _ => Poll::Ready(Ok(())),
         }
     }

@@ -8,6 +8,7 @@ pub mod access;
 pub mod affinity;
 pub mod answers;
 pub mod auth;
+pub mod blocks;
 pub mod bodies;
 pub mod cors;
 pub mod errors;
@@ -17,6 +18,7 @@ pub mod headers;
 pub mod limit;
 pub mod log;
 pub mod mirror;
+pub mod pace;
 pub mod protocol;
 pub mod redirect;
 pub mod retries;
@@ -30,6 +32,7 @@ use thiserror::Error;
 use access::Addresses;
 use answers::Answers;
 use auth::Auth;
+use blocks::Blocks;
 use bodies::Bodies;
 use cors::Cors;
 use errors::Errors;
@@ -38,6 +41,7 @@ use forwarding::Forwarding;
 use limit::Limits;
 use log::Logging;
 use mirror::Mirror;
+use pace::Pace;
 use protocol::Spoken;
 use redirect::Redirect;
 use retries::Retries;
@@ -48,10 +52,14 @@ use timeouts::Said;
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
+    /// Who gets nothing, whatever it asks for: of the fleet's own policy alone.
+    pub blocks: Option<Box<Blocks>>,
     /// Whose addresses get in.
     pub addresses: Addresses,
     /// What is spoken with endpoints.
     pub spoken: Spoken,
+    /// Whether HTTP is HTTP/1.0 there.
+    pub is_http10: bool,
     /// What else is asked of clients.
     pub auth: Auth,
     /// Who is asked for each request, if somebody is.
@@ -62,6 +70,8 @@ pub struct Policy {
     pub issues_cookie: bool,
     /// How many requests a client may make.
     pub limits: Option<Limits>,
+    /// How fast clients get answers.
+    pub pace: Option<Pace>,
     /// What becomes of their paths.
     pub rewrite: Rewrite,
     /// What is tried again.
@@ -103,13 +113,16 @@ impl Policy {
     /// Where a field cannot be served as it is said.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         Ok(Self {
+            blocks: Blocks::compile(said)?,
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
+            is_http10: protocol::is_http10(said)?,
             auth: Auth::compile(said)?,
             external: External::compile(said)?,
             redirect: Redirect::compile(said)?,
             issues_cookie: said.issues_cookie == Some(true),
             limits: Limits::compile(said)?,
+            pace: Pace::compile(said),
             rewrite: Rewrite::compile(said),
             retries: Retries::compile(said)?,
             timeouts: Said::compile(said),

@@ -32,7 +32,7 @@ pub fn write_request(
     out.put_slice(head.method_name().as_bytes());
     out.put_u8(b' ');
     put_target(out, target);
-    out.put_slice(b" HTTP/1.1\r\n");
+    out.put_slice(if head.as_http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
     put_field(out, b"Host", host);
     head.fields.write(out, Known::is_framing);
     if let Some(connection) = head.connection {

@@ -36,6 +36,8 @@ pub struct RequestHead {
     pub upgrade: Option<Bytes>,
     /// What a backend is told in `Connection` whatever the client said; then no upgrade is asked for.
     pub connection: Option<&'static str>,
+    /// Whether a backend is asked in HTTP/1.0.
+    pub as_http10: bool,
     method_len: usize,
     /// Where the target stands in the bytes of the head, as it was sent.
     raw: Range<usize>,
@@ -97,6 +99,7 @@ impl RequestHead {
             expect_continue,
             upgrade,
             connection: None,
+            as_http10: false,
             method_len,
             raw,
             origin,

@@ -69,7 +69,7 @@ async fn trailers(
     read: Duration,
     body: &mut ReplyBody,
 ) -> Result<Option<HeaderMap>, ProxyError> {
-    let ReplyBody::Call(call) = body else { return Ok(None) };
+    let Some(call) = body.call() else { return Ok(None) };
     timer.arm(read);
     let outcome = poll_fn(|cx| match call.poll_trailers(cx) {
         Poll::Ready(trailers) => Poll::Ready(trailers),
@@ -119,7 +119,7 @@ async fn room(
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
         // A client that waits for its own words to be taken does not wait for ever.
-        if let ReplyBody::Call(call) = body {
+        if let Some(call) = body.call() {
             call.drive(cx);
         }
         match out.poll_capacity(cx) {

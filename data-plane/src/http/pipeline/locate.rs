@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::claims::{self, Claims};
 use super::{Exchange, Step, forwarded, redirect};
-use crate::codec::head::RequestHead;
+use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
@@ -27,6 +27,8 @@ enum Found {
     },
     /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
+    /// Nothing: its User-Agent or Referer is blocked.
+    Blocked,
     /// Requests for "/" of the host are sent to this path.
     AppRoot(Box<str>),
     /// A location whose path has a slash more: this is its URL.
@@ -92,6 +94,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
         Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
+        Found::Blocked => Break(Reply::page(local, 403)),
         Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
         Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
         Found::DefaultBackend { silent } => {
@@ -126,6 +129,12 @@ fn find(
             Match::None | Match::Unknown => Arc::default(),
         };
         return Found::Www(Arc::clone(host), policy);
+    }
+    if let Some(blocks) = &table.policy().blocks {
+        let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
+        if blocks.block(agent.as_deref(), referer.as_deref()) {
+            return Found::Blocked;
+        }
     }
     // The catch-all stands in the table.
     let Some(host) = table.host(name) else {

@@ -5,10 +5,11 @@ use bytes::Bytes;
 
 use super::{Exchange, affinity, cors, external, forwarded, returned, variables};
 use crate::codec::head::Known;
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::reply::{Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::table::policy::answers::{Answers, Server};
+use crate::table::policy::pace::Pace;
 
 /// What we call ourselves.
 const OURS: &str = "firth";
@@ -22,6 +23,9 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
             returned::mend(exchange, &location, &mut reply);
             affinity::say(exchange, &mut reply);
             say(exchange, &location.policy.answers, &mut reply);
+            if let Some(it) = location.policy.pace {
+                pace(&server.local, it, &mut reply.body);
+            }
         }
         None => server.with_table(|table| {
             let answers = &table.policy().answers;
@@ -32,6 +36,14 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     cors::say(exchange, &mut reply);
     external::tell_client(exchange, &mut reply);
     reply
+}
+
+/// Has a body go no faster than its location says.
+fn pace(local: &Local, pace: Pace, body: &mut ReplyBody) {
+    if !matches!(body, ReplyBody::Empty | ReplyBody::Tunnel(_)) {
+        let whole = std::mem::replace(body, ReplyBody::Empty);
+        *body = ReplyBody::Paced(Box::new(Paced::new(local, whole, pace)));
+    }
 }
 
 /// The answer to what is no request. Nothing more is read from its connection.

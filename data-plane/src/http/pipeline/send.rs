@@ -70,6 +70,8 @@ async fn attempt<B: RequestBody>(
     let protocol = protocol(exchange);
     let host = forwarded::host(exchange);
     let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
+    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
+    exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
     if mirror::of(exchange).is_some() {
         mirror::copy(exchange, &payload, framing);
@@ -167,6 +169,8 @@ async fn prepare<'b, B: RequestBody>(
     sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
     // These speak both ways at once: who waits for the end of what the client says may wait for ever.
     sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
+    // HTTP/1.0 has no chunks: a body has a length.
+    sizes.buffering |= head.as_http10;
     let prepared =
         Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
@@ -271,7 +275,8 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
         ReplyBody::Tunnel(Box::new(link))
     } else {
         let server = Rc::clone(exchange.call.server);
-        let reusable = whole && head.keep_alive && exchange.head.connection != Some(CLOSE);
+        let asked = &exchange.head;
+        let reusable = whole && head.keep_alive && asked.connection != Some(CLOSE) && !asked.as_http10;
         ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, (endpoint, protocol), reusable))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }

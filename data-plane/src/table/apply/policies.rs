@@ -28,7 +28,12 @@ impl Policies {
         if let Some(policy) = self.compiled.get(said).and_then(Weak::upgrade) {
             return Ok(policy);
         }
-        let policy = Policy::compile(&effective(defaults, said)).map_err(|refused| refused.to_string())?;
+        let mut whole = effective(defaults, said);
+        if *said != LocationPolicy::default() {
+            // Asked before there is a location, so the fleet's own policy alone has them compiled.
+            (whole.block_user_agents, whole.block_referers) = (None, None);
+        }
+        let policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         let policy = Arc::new(policy);
         if self.compiled.len() >= self.sweep_at.max(64) {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);
@@ -50,4 +55,26 @@ pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Loc
     policy.overlay(defaults);
     policy.overlay(said);
     policy
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::TextList;
+
+    use super::*;
+
+    #[test]
+    fn what_blocks_is_the_fleet_s_alone() {
+        let list = |text: &str| Some(TextList { values: vec![text.into()] });
+        let defaults = LocationPolicy {
+            block_user_agents: list("AlphaBot"),
+            block_referers: list("~x"),
+            ..LocationPolicy::default()
+        };
+        let mut policies = Policies::default();
+        let fleet = policies.of(&defaults, &LocationPolicy::default()).unwrap();
+        assert!(fleet.blocks.is_some());
+        let said = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+        assert!(policies.of(&defaults, &said).unwrap().blocks.is_none());
+    }
 }

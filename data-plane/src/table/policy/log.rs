@@ -23,7 +23,9 @@ impl Logging {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
         let skipped = said.skip_access_log_urls.iter().flat_map(|list| &list.values);
         Self {
-            is_on: said.enable_access_log != Some(false) && said.disable_access_log != Some(true),
+            is_on: said.enable_access_log != Some(false)
+                && said.disable_access_log != Some(true)
+                && said.disable_http_access_log != Some(true),
             default_backend: said.enable_access_log_for_default_backend == Some(true),
             skipped: skipped.map(|url| url.as_bytes().into()).collect(),
         }
@@ -62,6 +64,8 @@ mod tests {
         let none =
             LocationPolicy { disable_access_log: Some(true), enable_access_log: Some(true), ..all.clone() };
         assert_eq!(logs(none), (false, false));
+        let http = LocationPolicy { disable_http_access_log: Some(true), ..all.clone() };
+        assert_eq!(logs(http), (false, false));
         assert_eq!(
             logs(LocationPolicy { skip_access_log_urls: skipped("/a?b"), ..all.clone() }),
             (false, false)

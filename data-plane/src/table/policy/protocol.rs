@@ -63,6 +63,17 @@ impl Spoken {
     }
 }
 
+/// Whether requests are HTTP/1.0.
+pub(super) fn is_http10(said: &LocationPolicy) -> Result<bool, Refused> {
+    match said.proxy_http_version {
+        None | Some(11) => Ok(false),
+        Some(10) => Ok(true),
+        Some(version) => {
+            Err(Refused { field: "proxy_http_version", problem: format!("expected 10 or 11, got {version}") })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +103,13 @@ mod tests {
         for number in [0, -1, 99] {
             assert_eq!(spoken(number).unwrap_err().field, "backend_protocol");
         }
+    }
+
+    #[test]
+    fn there_are_two_versions() {
+        let is_http10 =
+            |version| is_http10(&LocationPolicy { proxy_http_version: version, ..LocationPolicy::default() });
+        assert_eq!([None, Some(11), Some(10)].map(|it| is_http10(it).unwrap()), [false, false, true]);
+        assert_eq!(is_http10(Some(9)).unwrap_err().field, "proxy_http_version");
     }
 }

@@ -1,0 +1,51 @@
+//! How fast clients get answers (nginx' `limit_rate`; ingress-nginx behaviour, annotations.md 5.3 and 6.10: in
+//! kilobytes, whatever its documentation says).
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use shared::policy::LocationPolicy;
+
+/// How fast an answer goes to its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Bytes a second.
+    rate: NonZeroU64,
+    /// Bytes that come before.
+    after: u64,
+}
+
+impl Pace {
+    pub(super) fn compile(said: &LocationPolicy) -> Option<Self> {
+        let bytes = |kilobytes: Option<u32>| u64::from(kilobytes.unwrap_or_default()) << 10;
+        Some(Self { rate: NonZeroU64::new(bytes(said.limit_rate))?, after: bytes(said.limit_rate_after) })
+    }
+
+    /// How many bytes may have gone after so much time. As in nginx a second's worth goes at once.
+    pub fn allowed(&self, elapsed: Duration) -> u64 {
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).saturating_add(1000);
+        self.after.saturating_add(self.rate.get().saturating_mul(millis) / 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_is_ahead_and_what_comes_before_is_on_top() {
+        let pace = |rate, after| {
+            let said =
+                LocationPolicy { limit_rate: rate, limit_rate_after: after, ..LocationPolicy::default() };
+            Pace::compile(&said)
+        };
+        assert_eq!((pace(None, Some(9)), pace(Some(0), None)), (None, None));
+        let second = Duration::from_secs(1);
+        let slow = pace(Some(2), None).unwrap();
+        assert_eq!([slow.allowed(Duration::ZERO), slow.allowed(second / 2)], [2048, 3072]);
+        let later = pace(Some(2), Some(3)).unwrap();
+        assert_eq!([later.allowed(Duration::ZERO), later.allowed(2 * second)], [5120, 9216]);
+        let most = pace(Some(u32::MAX), Some(u32::MAX)).unwrap();
+        assert_eq!(most.allowed(Duration::MAX), u64::MAX / 1000 + (u64::from(u32::MAX) << 10));
+    }
+}

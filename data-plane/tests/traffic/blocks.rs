@@ -1,0 +1,55 @@
+//! Who gets nothing, whatever it asks for: by User-Agent and Referer.
+
+use shared::policy::{LocationPolicy, TextList};
+use shared::resource::{CATCH_ALL, Host, Resource, SETTINGS_KEY, Settings};
+
+use super::harness::*;
+
+fn list(texts: &[&str]) -> Option<TextList> {
+    Some(TextList { values: texts.iter().map(|text| (*text).to_owned()).collect() })
+}
+
+#[test]
+fn who_is_blocked_gets_403_before_anything_else_and_nobody_else_does() {
+    let origin = Origin::says("backend");
+    let mut proxy = Proxy::start();
+    let redirected = LocationPolicy {
+        force_ssl_redirect: Some(true),
+        app_root: Some("/app".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/x", redirected), ("/echo", LocationPolicy::default())]);
+    proxy.endpoints("echo", &[origin.address]);
+    proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
+    let settings = |agents: &[&str], referers: &[&str]| {
+        let (block_user_agents, block_referers) = (list(agents), list(referers));
+        let defaults = LocationPolicy { block_user_agents, block_referers, ..LocationPolicy::default() };
+        vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]
+    };
+    proxy.config(settings(&["~*bot/[0-9]", "AlphaBot"], &["~*example[.]com"]));
+    let mut client = Client::new(proxy.http);
+    let mut ask = |target: &str, host: &str, field: &str| {
+        client.ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n")).status
+    };
+    for (target, host, field, status) in [
+        ("/echo", "a.test", "User-Agent: Mozilla/5.0", 200),
+        ("/echo", "a.test", "Accept: */*", 200),
+        ("/echo", "a.test", "User-Agent: alphabot", 403),
+        ("/echo", "a.test", "User-Agent: AlphaBot/x", 200),
+        ("/echo", "a.test", "User-Agent: xBOT/7", 403),
+        ("/echo", "a.test", "Referer: http://www.EXAMPLE.com/x", 403),
+        ("/echo", "a.test", "Referer: AlphaBot", 200),
+        ("/", "a.test", "User-Agent: AlphaBot", 403),
+        ("/", "a.test", "User-Agent: x", 302),
+        ("/x", "a.test", "User-Agent: AlphaBot", 403),
+        ("/x", "a.test", "User-Agent: x", 308),
+        ("/", "nobody.test", "User-Agent: AlphaBot", 403),
+        ("/healthz", "nobody.test", "User-Agent: AlphaBot", 403),
+        ("/healthz", "nobody.test", "User-Agent: x", 200),
+    ] {
+        assert_eq!(ask(target, host, field), status, "{host}{target} {field}");
+    }
+    proxy.config(settings(&["other"], &[]));
+    assert_eq!(ask("/echo", "a.test", "User-Agent: AlphaBot"), 200);
+    assert_eq!(ask("/echo", "a.test", "User-Agent: OTHER"), 403);
+}
