@@ -90,6 +90,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         max_connections_per_peer,
         ref group,
         ref default_ssl_certificate,
+        disable_svc_external_name,
         ref ingress_class,
         ref controller_class,
         watch_ingress_without_class,
@@ -125,6 +126,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
+        no_external_names: disable_svc_external_name,
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),

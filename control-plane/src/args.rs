@@ -56,6 +56,12 @@ pub struct Args {
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub default_ssl_certificate: OrNone<ObjectName>,
+    /// Do not follow Services of type ExternalName: they answer 503
+    #[arg(
+        long, env = "FIRTH_DISABLE_SVC_EXTERNAL_NAME", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub disable_svc_external_name: bool,
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,

@@ -44,6 +44,7 @@ use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
+use crate::compile::backend;
 use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
@@ -63,10 +64,19 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
+    /// Services of type ExternalName are not followed.
+    pub no_external_names: bool,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
     /// The source sends what is referred to only once it is asked for.
     pub on_demand: bool,
+}
+
+impl Options {
+    /// Which names of Services are followed.
+    fn names(&self) -> backend::Names {
+        backend::Names { disabled: self.no_external_names, local: self.folder }
+    }
 }
 
 /// What the events since the last commit changed.

@@ -56,6 +56,20 @@ impl AddressSet {
     }
 }
 
+/// What an address is that leads into the machine of whoever asks it, to its link, or to nobody: `loopback`. `None` for
+/// one that a pod or a server elsewhere can have.
+pub fn astray(address: IpAddr) -> Option<&'static str> {
+    match address.to_canonical() {
+        it if it.is_loopback() => Some("loopback"),
+        it if it.is_unspecified() => Some("unspecified"),
+        it if it.is_multicast() => Some("multicast"),
+        IpAddr::V4(it) if it.is_link_local() => Some("link-local"),
+        IpAddr::V6(it) if it.is_unicast_link_local() => Some("link-local"),
+        IpAddr::V4(it) if it.is_broadcast() => Some("broadcast"),
+        _ => None,
+    }
+}
+
 /// An address counts as the block of itself; blocks of mapped IPv4 addresses as blocks of IPv4.
 fn block(entry: &str) -> Option<IpNet> {
     let net = entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)).ok()?;

@@ -1,7 +1,6 @@
 //! Between typed resources and their encoded bodies. An error says which field is wrong and what came.
 
 use std::collections::HashSet;
-use std::net::Ipv6Addr;
 
 use bytes::Bytes;
 use prost::Message;
@@ -11,10 +10,11 @@ use crate::kind::Kind;
 use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use crate::proto::config;
 use crate::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
-    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
+    Certificate, Chain, Denial, Guard, Host, Listener, Material, Path, PathType, Protocol, Resource, Route,
+    Settings, Tls, User,
 };
 
+mod backends;
 mod wire;
 
 /// Why bytes are no resource.
@@ -134,12 +134,17 @@ fn understood<P: Default>(
 
 impl From<&Settings> for config::Settings {
     fn from(it: &Settings) -> Self {
-        let Settings { default_certificate, defaults, guards } = it.clone();
+        let Settings { default_certificate, defaults, backend_defaults, guards } = it.clone();
         let guard = |guard: &Guard| match guard {
             Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
             Guard::Addresses => config::settings::Guard::Addresses.into(),
         };
-        Self { default_certificate, guards: guards.iter().map(guard).collect(), defaults: said(defaults) }
+        Self {
+            default_certificate,
+            guards: guards.iter().map(guard).collect(),
+            defaults: said(defaults),
+            backend_defaults: said(backend_defaults),
+        }
     }
 }
 
@@ -157,6 +162,7 @@ impl TryFrom<config::Settings> for Settings {
             guards: it.guards.iter().enumerate().map(guard).collect::<Result<_, _>>()?,
             default_certificate: it.default_certificate,
             defaults: understood(it.defaults, LocationPolicy::unknown_value)?,
+            backend_defaults: understood(it.backend_defaults, BackendPolicy::unknown_value)?,
         })
     }
 }
@@ -296,77 +302,6 @@ fn backend_of(
             None => Err(invalid(field("backends[0].key"), "expected the key of a Backend, got nothing")),
         },
         _ => Err(invalid(field("backends"), format!("expected one at most, got {count}"))),
-    }
-}
-
-// --- backends and endpoints --------------------------------------------------------------------------------------
-
-impl From<&Backend> for config::Backend {
-    fn from(it: &Backend) -> Self {
-        let Backend { port, alternatives, policy } = it.clone();
-        let rule = |PortRule { name, target_port }| config::PortRule {
-            name,
-            target_port: target_port.map_or(0, u32::from),
-        };
-        Self { port: port.map(rule), alternatives, policy: said(policy) }
-    }
-}
-
-impl TryFrom<config::Backend> for Backend {
-    type Error = ConvertError;
-
-    fn try_from(it: config::Backend) -> Result<Self, ConvertError> {
-        let rule = |rule: config::PortRule| {
-            let target_port = match rule.target_port {
-                0 => None,
-                number => Some(port(|| "port.target_port".to_owned(), number)?),
-            };
-            Ok(PortRule { name: rule.name, target_port })
-        };
-        Ok(Self {
-            port: it.port.map(rule).transpose()?,
-            alternatives: it.alternatives,
-            policy: understood(it.policy, BackendPolicy::unknown_value)?,
-        })
-    }
-}
-
-impl From<&Endpoints> for config::Endpoints {
-    fn from(it: &Endpoints) -> Self {
-        let Endpoints { service, ports, ipv4, ipv6 } = it;
-        let port = |EndpointPort { name, port }: &EndpointPort| config::EndpointPort {
-            name: name.clone(),
-            port: (*port).into(),
-        };
-        Self {
-            service: service.clone(),
-            ports: ports.iter().map(port).collect(),
-            ipv4: ipv4.iter().map(|address| address.to_bits()).collect(),
-            ipv6: ipv6.iter().flat_map(Ipv6Addr::octets).collect::<Vec<u8>>().into(),
-        }
-    }
-}
-
-impl TryFrom<config::Endpoints> for Endpoints {
-    type Error = ConvertError;
-
-    fn try_from(it: config::Endpoints) -> Result<Self, ConvertError> {
-        let (ipv6, rest) = it.ipv6.as_chunks::<16>();
-        if !rest.is_empty() {
-            return Err(invalid(
-                "ipv6",
-                format!("expected 16 bytes an address, got {} bytes", it.ipv6.len()),
-            ));
-        }
-        let port = |(i, it): (usize, config::EndpointPort)| {
-            Ok(EndpointPort { name: it.name, port: port(|| format!("ports[{i}].port"), it.port)? })
-        };
-        Ok(Self {
-            service: it.service,
-            ports: it.ports.into_iter().enumerate().map(port).collect::<Result<_, _>>()?,
-            ipv4: it.ipv4.into_iter().map(Into::into).collect(),
-            ipv6: ipv6.iter().map(|octets| Ipv6Addr::from(*octets)).collect(),
-        })
     }
 }
 

@@ -78,9 +78,47 @@ impl fmt::Display for HostName {
     }
 }
 
+/// Whether a text is a DNS-1123 subdomain as Kubernetes has it: labels of lower-case letters, digits and dashes. One dot
+/// at its end is no part of it.
+pub fn is_dns_name(text: &str) -> bool {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let ends = bytes.first().is_some_and(is_end) && bytes.last().is_some_and(is_end);
+        ends && bytes.len() <= 63 && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{HostName, ObjectName};
+    use super::{HostName, ObjectName, is_dns_name};
+
+    #[test]
+    fn names_of_the_dns() {
+        for name in ["a", "a.test", "a.test.", "www.10.0.0.1.xip.io", "x--y.9z", &["a"; 127].join(".")] {
+            assert!(is_dns_name(name), "{name}");
+        }
+        let (label, name) = ("a".repeat(64), ["a"; 128].join("."));
+        for wrong in [
+            "",
+            ".",
+            "a..b",
+            "a.test..",
+            "-a",
+            "a-.test",
+            "invalid_name!",
+            "A.test",
+            "a b",
+            "a\n",
+            "ä.test",
+            &label,
+            &name,
+        ] {
+            assert!(!is_dns_name(wrong), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn an_object_is_named_by_both_parts() {

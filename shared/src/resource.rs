@@ -3,7 +3,7 @@
 //! **Invariant:** a value of these types can be served. What came over the wire and cannot is a
 //! [`ConvertError`](crate::convert::ConvertError) before it gets here.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bytes::Bytes;
 
@@ -19,6 +19,7 @@ pub const CATCH_ALL: &str = "_";
 /// One resource of any kind.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "the payloads say it")]
+#[allow(clippy::large_enum_variant, reason = "the largest is the one of which there is one")]
 pub enum Resource {
     Settings(Settings),
     Listener(Listener),
@@ -55,6 +56,8 @@ pub struct Settings {
     pub default_certificate: String,
     /// What the ConfigMap says of every location.
     pub defaults: LocationPolicy,
+    /// What it says of every backend.
+    pub backend_defaults: BackendPolicy,
     /// Restrictions of the ConfigMap that are not enforced yet; ascending.
     pub guards: Vec<Guard>,
 }
@@ -142,12 +145,27 @@ pub enum PathType {
 /// One Service port as an Ingress writes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Backend {
-    /// How endpoints' ports are found; `None` when the Service or the port does not exist.
+    /// How endpoints' ports are found; `None` when the Service or the port does not exist, and beside a name.
     pub port: Option<PortRule>,
+    /// The name whose addresses are the endpoints.
+    pub external: Option<ExternalName>,
+    /// Where the Service itself listens; `None` for one without an address of its own.
+    pub service: Option<SocketAddr>,
     /// Keys of the Backends of canaries, in order; the first one acts.
     pub alternatives: Vec<String>,
     /// What annotations say of it, whoever refers to it.
     pub policy: BackendPolicy,
+}
+
+/// A name outside of the cluster, or inside of it, that proxies look up.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ExternalName {
+    /// As [`crate::name::is_dns_name`] has it.
+    pub name: String,
+    /// Never 0.
+    pub port: u16,
+    /// Whether addresses count that lead into the proxy's own machine or its link.
+    pub local: bool,
 }
 
 /// Which port of an EndpointSlice a Service port leads to (controller.md 5.3 of the reference: name, then number).

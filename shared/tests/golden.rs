@@ -22,8 +22,8 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::proto::DESCRIPTORS;
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
-    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName, Guard, Host, Listener,
+    Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
 };
 use shared::schema::COMPILE_REVISION;
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
@@ -49,7 +49,15 @@ fn samples() -> Vec<(&'static str, Resource)> {
             Resource::Settings(Settings {
                 default_certificate: text("default/fallback"),
                 defaults: LocationPolicy { ssl_redirect: Some(true), ..LocationPolicy::default() },
+                backend_defaults: BackendPolicy::default(),
                 guards: vec![Guard::GlobalAuth, Guard::Addresses],
+            }),
+        ),
+        (
+            "of-backends",
+            Resource::Settings(Settings {
+                backend_defaults: BackendPolicy { service_upstream: Some(true), ..BackendPolicy::default() },
+                ..Settings::default()
             }),
         ),
         ("https", Resource::Listener(Listener { protocol: Protocol::Https })),
@@ -85,6 +93,30 @@ fn samples() -> Vec<(&'static str, Resource)> {
                     canary: Some(Canary { weight: 10, ..Canary::default() }),
                     ..BackendPolicy::default()
                 },
+                ..Backend::default()
+            }),
+        ),
+        (
+            "default/far/443",
+            Resource::Backend(Backend {
+                external: Some(ExternalName { name: text("far.test."), port: 443, local: true }),
+                ..Backend::default()
+            }),
+        ),
+        (
+            "default/front/80",
+            Resource::Backend(Backend {
+                port: Some(PortRule { name: text(""), target_port: Some(8080) }),
+                service: Some("10.96.0.7:80".parse().unwrap()),
+                ..Backend::default()
+            }),
+        ),
+        (
+            "default/front6/80",
+            Resource::Backend(Backend {
+                port: Some(PortRule { name: text(""), target_port: None }),
+                service: Some("[fd00::7]:80".parse().unwrap()),
+                ..Backend::default()
             }),
         ),
         (

@@ -13,8 +13,8 @@ use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, Guard, Host, Listener, Material, Path,
-    PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
+    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName, Guard, Host, Listener,
+    Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
 };
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
 use shared::{proto, schema};
@@ -49,10 +49,14 @@ fn location() -> impl Strategy<Value = LocationPolicy> {
     })
 }
 
+#[allow(clippy::needless_update, reason = "policies grow by fields")]
 fn settings() -> impl Strategy<Value = Resource> {
     let guard = prop_oneof![Just(Guard::GlobalAuth), Just(Guard::Addresses)];
-    (text(), location(), collection::vec(guard, 0..3)).prop_map(|(default_certificate, defaults, guards)| {
-        Resource::Settings(Settings { default_certificate, defaults, guards })
+    let guards = collection::vec(guard, 0..3);
+    let said = (text(), location(), flag(), guards);
+    said.prop_map(|(default_certificate, defaults, service_upstream, guards)| {
+        let backend_defaults = BackendPolicy { service_upstream, ..BackendPolicy::default() };
+        Resource::Settings(Settings { default_certificate, defaults, backend_defaults, guards })
     })
 }
 
@@ -92,10 +96,17 @@ fn backend() -> impl Strategy<Value = Resource> {
             weight_total,
         },
     );
-    (option::of(port), collection::vec(text(), 0..3), option::of(canary)).prop_map(
-        |(port, alternatives, canary)| {
+    let name = ("[a-z]([a-z0-9-]{0,5}[a-z0-9])?(\\.[a-z]{1,4}){0,2}\\.?", 1..=u16::MAX, any::<bool>())
+        .prop_map(|(name, port, local)| ExternalName { name, port, local });
+    let place = prop_oneof![
+        option::of(port).prop_map(|port| (port, None)),
+        name.prop_map(|external| (None, Some(external))),
+    ];
+    let address = (any::<std::net::IpAddr>(), 1..=u16::MAX).prop_map(Into::into);
+    (place, option::of(address), collection::vec(text(), 0..3), option::of(canary)).prop_map(
+        |((port, external), service, alternatives, canary)| {
             let policy = BackendPolicy { canary, ..BackendPolicy::default() };
-            Resource::Backend(Backend { port, alternatives, policy })
+            Resource::Backend(Backend { port, external, service, alternatives, policy })
         },
     )
 }

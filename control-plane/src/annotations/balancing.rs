@@ -1,7 +1,8 @@
 //! Which endpoint gets a request (annotations.md 5.7, 6.2).
 
 use super::row::{Act, Bad, Of, Risk, Row, Scope};
-use super::value::{BOOL, INT, VARIABLES, one_of};
+use super::value::{self, BOOL, Grammar, INT, VARIABLES, one_of};
+use super::{Severity, shown};
 
 /// `load-balance`.
 pub(crate) static LOAD_BALANCE: Row = Row {
@@ -22,11 +23,28 @@ pub(crate) static LOAD_BALANCE: Row = Row {
 pub(crate) static SERVICE_UPSTREAM: Row = Row {
     name: "service-upstream",
     scope: Scope::Backend,
-    value: &Of(BOOL, Act::Differs { unless: |it| !*it, without: "requests go to the endpoints" }),
+    value: &Of(
+        TRUE_OR_NOT,
+        Act::Sets(|to, it| {
+            if let Err(text) = &it {
+                let got = shown(text);
+                to.fault(Severity::Warning, format!("expected true or false, got {got}: false counts"));
+            }
+            to.backend.service_upstream = Some(it == Ok(true));
+        }),
+    ),
     on_canary: true,
     default: "false",
-    doc: "Requests go to the address of the Service",
+    doc: "Requests go to the address of the Service, where it has one",
     ..Row::NEW
+};
+
+/// What is none is false, whatever the ConfigMap says (annotations.md 5.7).
+const TRUE_OR_NOT: Grammar<Result<bool, String>> = Grammar {
+    words: BOOL.words,
+    read: |text| Some(value::boolean(text).ok_or_else(|| text.to_owned())),
+    good: BOOL.good,
+    bad: &[],
 };
 
 pub(super) static ROWS: &[&Row] = &[

@@ -1,7 +1,10 @@
-//! Service ports: which of them an Ingress means, and the Backend that comes of it.
+//! Service ports: which of them an Ingress means, or which name, and the Backend that comes of it.
 
+use std::net::{IpAddr, SocketAddr};
+
+use shared::name::is_dns_name;
 use shared::policy::BackendPolicy;
-use shared::resource::{Backend, PortRule};
+use shared::resource::{Backend, ExternalName, PortRule};
 
 use super::claim::BackendKey;
 use crate::annotations::errors::FIRST_PORT;
@@ -11,24 +14,35 @@ use crate::problem::{Fault, Severity};
 /// What a Service has for a port that an Ingress writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Port {
-    /// A port.
-    Found(PortRule),
+    /// A port, and where the Service itself listens on it.
+    Found(PortRule, Option<SocketAddr>),
     /// The Service does not exist.
     NoService,
     /// It has no such port.
     NoPort,
-    /// It is a name outside the cluster, which is not served yet.
-    ExternalName,
+    /// It is a name, whose addresses are the endpoints.
+    Named(ExternalName),
+    /// It is a name that is not followed, and why.
+    Refused(&'static str),
+}
+
+/// Which names of Services are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Names {
+    /// None: `--disable-svc-external-name`.
+    pub disabled: bool,
+    /// Their addresses may lead into the proxy's own machine: the objects come from a folder.
+    pub local: bool,
 }
 
 /// Finds the port that an Ingress means (controller.md 5.3): its number, the targetPort or the name as text, the first
 /// TCP port that fits.
-pub fn port(service: Option<&Service>, wanted: &str) -> Port {
+pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
     let Some(service) = service else {
         return Port::NoService;
     };
     if service.spec.kind == "ExternalName" {
-        return Port::ExternalName;
+        return named(service, wanted, names);
     }
     let is_tcp = |port: &&ServicePort| matches!(port.protocol.as_str(), "" | "TCP");
     let fits = |port: &&ServicePort| {
@@ -42,56 +56,112 @@ pub fn port(service: Option<&Service>, wanted: &str) -> Port {
     };
     let mut ports = service.spec.ports.iter().filter(is_tcp);
     let found = ports.clone().find(fits).or_else(|| ports.next().filter(|_| wanted == FIRST_PORT));
-    match found {
+    let Some(found) = found else {
+        return Port::NoPort;
+    };
+    let own = number(found.port);
+    let rule = PortRule {
+        name: found.name.clone(),
+        target_port: match found.target_port {
+            Some(IntOrString::Int(target)) => number(target),
+            Some(IntOrString::String(_)) => None,
+            // The API server fills it in with the port itself.
+            None => own,
+        },
+    };
+    // Of a headless Service it is "None".
+    let ip: Option<IpAddr> = service.spec.cluster_ip.parse().ok();
+    Port::Found(rule, ip.zip(own).map(SocketAddr::from))
+}
+
+/// The name and the port of a Service of type ExternalName (controller.md 5.5). Its ports are found by number or name
+/// alone; a number that it does not list is the port itself.
+fn named(service: &Service, wanted: &str, names: Names) -> Port {
+    let name = service.spec.external_name.as_str();
+    if names.disabled {
+        return Port::Refused("names are not followed (--disable-svc-external-name)");
+    }
+    if let Some(why) = refused(name) {
+        return Port::Refused(why);
+    }
+    let mut ports = service.spec.ports.iter();
+    let found = match wanted {
+        FIRST_PORT => ports.next(),
+        _ => ports.find(|port| port.name == wanted || port.port.to_string() == wanted),
+    };
+    let number = match found {
+        Some(port) => target(port),
+        None => wanted.parse().ok().and_then(number),
+    };
+    match number {
+        Some(port) => Port::Named(ExternalName { name: name.to_owned(), port, local: names.local }),
         None => Port::NoPort,
-        Some(port) => Port::Found(PortRule {
-            name: port.name.clone(),
-            target_port: match port.target_port {
-                Some(IntOrString::Int(number)) => u16::try_from(number).ok().filter(|number| *number > 0),
-                Some(IntOrString::String(_)) => None,
-                // The API server fills it in with the port itself.
-                None => u16::try_from(port.port).ok().filter(|number| *number > 0),
-            },
-        }),
     }
 }
 
+/// The number that a port of a name leads to: its targetPort, where that says one.
+fn target(port: &ServicePort) -> Option<u16> {
+    let target = match &port.target_port {
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::String(text)) => text.parse().unwrap_or(0),
+        None => 0,
+    };
+    number(if target == 0 { port.port } else { target })
+}
+
+/// Why a name is not looked up, if it is not.
+fn refused(name: &str) -> Option<&'static str> {
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    let address = bare.parse::<IpAddr>();
+    let is_localhost = bare == "localhost" || bare.ends_with(".localhost");
+    if is_localhost || address.as_ref().is_ok_and(|it| it.to_canonical().is_loopback()) {
+        return Some("it would lead to the proxy itself");
+    }
+    if address.is_ok() {
+        // In ingress-nginx neither (pitfalls.md 2.29).
+        return Some("an address is no name: make an EndpointSlice of it");
+    }
+    (!is_dns_name(name)).then_some("expected lower-case letters, digits, dashes and dots")
+}
+
+fn number(port: i32) -> Option<u16> {
+    u16::try_from(port).ok().filter(|number| *number > 0)
+}
+
 impl Port {
-    /// What is to be said to an Ingress that refers to it in `field`.
-    pub fn fault(&self, key: &BackendKey, field: &str) -> Option<Fault> {
+    /// What is to be said to an Ingress that refers to it in `field`. `by_address`: requests are to go to the Service's own
+    /// address, as far as its Ingress says.
+    pub fn fault(&self, key: &BackendKey, field: &str, by_address: bool) -> Option<Fault> {
         let BackendKey { service, port } = key;
-        let (severity, field, reason) = match self {
-            Self::Found(_) => return None,
-            Self::NoService => (
-                Severity::Warning,
-                format!("{field}.service.name"),
-                format!("Service {service} does not exist: answers 503"),
+        let (place, reason) = match self {
+            Self::Found(_, None) if by_address => (
+                "service.name",
+                format!(
+                    "service-upstream: Service {service} has no address of its own: requests go to its endpoints"
+                ),
             ),
-            Self::NoPort => (
-                Severity::Warning,
-                format!("{field}.service.port"),
-                format!("Service {service} has no TCP port {port}: answers 503"),
-            ),
-            Self::ExternalName => (
-                Severity::Unsupported,
-                format!("{field}.service.name"),
-                format!("Service {service} is of type ExternalName, which is not served yet: answers 503"),
+            Self::Found(..) | Self::Named(_) => return None,
+            Self::NoService => ("service.name", format!("Service {service} does not exist: answers 503")),
+            Self::NoPort => {
+                ("service.port", format!("Service {service} has no TCP port {port}: answers 503"))
+            }
+            Self::Refused(why) => (
+                "service.name",
+                format!("Service {service} is an external name that is not used: {why}: answers 503"),
             ),
         };
-        Some(Fault::new(severity, field, reason))
+        Some(Fault::new(Severity::Warning, format!("{field}.{place}"), reason))
     }
 }
 
 /// The Backend of a Service port.
 pub fn compile(port: &Port, alternatives: Vec<String>, policy: BackendPolicy) -> Backend {
-    Backend {
-        port: match port {
-            Port::Found(rule) => Some(rule.clone()),
-            _ => None,
-        },
-        alternatives,
-        policy,
-    }
+    let (port, external, service) = match port.clone() {
+        Port::Found(rule, service) => (Some(rule), None, service),
+        Port::Named(name) => (None, Some(name), None),
+        Port::NoService | Port::NoPort | Port::Refused(_) => (None, None, None),
+    };
+    Backend { port, external, service, alternatives, policy }
 }
 
 #[cfg(test)]
@@ -113,7 +183,11 @@ mod tests {
     }
 
     fn found(name: &str, target_port: Option<u16>) -> Port {
-        Port::Found(PortRule { name: name.into(), target_port })
+        Port::Found(PortRule { name: name.into(), target_port }, None)
+    }
+
+    fn find(service: &Service, wanted: &str) -> Port {
+        port(Some(service), wanted, Names::default())
     }
 
     #[test]
@@ -137,15 +211,92 @@ mod tests {
             ("nothing", Port::NoPort),
         ];
         for (wanted, expected) in cases {
-            assert_eq!(port(Some(&service), wanted), expected, "{wanted}");
+            assert_eq!(find(&service, wanted), expected, "{wanted}");
         }
-        assert_eq!(port(None, "80"), Port::NoService);
+        assert_eq!(port(None, "80", Names::default()), Port::NoService);
     }
 
     #[test]
-    fn external_names_are_not_served_yet() {
-        let mut service = service(&[("http", "TCP", 80, None)]);
+    fn a_service_listens_at_its_own_address_and_port() {
+        let mut service = service(&[("http", "TCP", 80, Some(IntOrString::Int(8080)))]);
+        for (cluster_ip, expected) in [
+            ("10.96.0.7", Some("10.96.0.7:80")),
+            ("fd00::7", Some("[fd00::7]:80")),
+            ("None", None),
+            ("", None),
+        ] {
+            service.spec.cluster_ip = cluster_ip.into();
+            let Port::Found(_, address) = find(&service, "8080") else { panic!("{cluster_ip}") };
+            assert_eq!(address, expected.map(|it| it.parse().unwrap()), "{cluster_ip}");
+        }
+    }
+
+    fn external(name: &str, ports: &[(&str, &str, i32, Option<IntOrString>)]) -> Service {
+        let mut service = service(ports);
         service.spec.kind = "ExternalName".into();
-        assert_eq!(port(Some(&service), "80"), Port::ExternalName);
+        service.spec.external_name = name.into();
+        service
+    }
+
+    #[test]
+    fn ports_of_names_are_found_by_number_and_name() {
+        use IntOrString::{Int, String};
+        let listed = external(
+            "far.test.",
+            &[
+                ("http", "TCP", 80, Some(Int(8080))),
+                ("https", "TCP", 443, None),
+                ("named", "TCP", 81, Some(String("alt".into()))),
+                ("text", "", 82, Some(String("8082".into()))),
+            ],
+        );
+        let bare = external("far.test", &[]);
+        for (service, wanted, expected) in [
+            (&listed, "80", Some(8080)),
+            (&listed, "http", Some(8080)),
+            (&listed, "https", Some(443)),
+            (&listed, "81", Some(81)),
+            (&listed, "text", Some(8082)),
+            (&listed, FIRST_PORT, Some(8080)),
+            (&listed, "9000", Some(9000)),
+            (&listed, "alt", None),
+            (&bare, "80", Some(80)),
+            (&bare, "http", None),
+            (&bare, "0", None),
+            (&bare, "70000", None),
+            (&bare, FIRST_PORT, None),
+        ] {
+            let name = service.spec.external_name.clone();
+            let expected = expected.map(|port| ExternalName { name, port, local: false });
+            assert_eq!(find(service, wanted), expected.map_or(Port::NoPort, Port::Named), "{wanted}");
+        }
+        let local = port(Some(&bare), "80", Names { local: true, ..Names::default() });
+        assert!(matches!(local, Port::Named(ExternalName { local: true, .. })));
+        let disabled = port(Some(&bare), "80", Names { disabled: true, ..Names::default() });
+        assert!(matches!(disabled, Port::Refused(_)));
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_good_are_not_followed() {
+        for name in ["www.10.0.0.1.xip.io", "foo.bar.", "a", "localhost.test"] {
+            assert!(matches!(find(&external(name, &[]), "80"), Port::Named(_)), "{name}");
+        }
+        for name in [
+            "localhost",
+            "localhost.",
+            "a.localhost",
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "::ffff:127.0.0.1",
+            "10.0.0.1",
+            "10.0.0.1.",
+            "fd00::1",
+            "invalid_name!",
+            "LOCALHOST",
+            "",
+        ] {
+            assert!(matches!(find(&external(name, &[]), "80"), Port::Refused(_)), "{name:?}");
+        }
     }
 }

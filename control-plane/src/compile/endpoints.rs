@@ -59,18 +59,10 @@ fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>() else {
         return Err(format!("expected an IP address, got {text:?}: not used"));
     };
-    let kind = match address.to_canonical() {
-        it if it.is_loopback() => "loopback",
-        it if it.is_unspecified() => "unspecified",
-        it if it.is_multicast() => "multicast",
-        IpAddr::V4(it) if it.is_link_local() => "link-local",
-        IpAddr::V6(it) if it.is_unicast_link_local() => "link-local",
-        _ => return Ok(address),
-    };
-    if folder {
-        return Ok(address);
+    match shared::address::astray(address).filter(|_| !folder) {
+        None => Ok(address),
+        Some(kind) => Err(format!("{address} is a {kind} address, which no pod can have: not used")),
     }
-    Err(format!("{address} is a {kind} address, which no pod can have: not used"))
 }
 
 #[cfg(test)]

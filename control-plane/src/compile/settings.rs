@@ -138,6 +138,7 @@ fn row_of(
     let parsed = annotations::default(row, key, text);
     refs.extend(parsed.refs.into_keys().map(|reference| (reference, field(key))));
     settings.defaults.overlay(&parsed.serving.location);
+    settings.backend_defaults.overlay(&parsed.backend);
     let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
     // What is said of a denial of one Ingress is not what it means for the fleet.
     let said = parsed.faults.into_iter().filter(|_| !denies);

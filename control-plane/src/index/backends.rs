@@ -194,7 +194,7 @@ impl Index {
                 uses: 0,
                 alternatives: BTreeMap::new(),
                 first: None,
-                port: backend::port(service, &key.port),
+                port: backend::port(service, &key.port, self.options.names()),
             }
         })
     }
@@ -269,11 +269,11 @@ impl Index {
         let keys = self.services.get(name).map(|state| state.keys.clone()).unwrap_or_default();
         for key in keys {
             let service = self.objects.service(name).map(|service| &**service);
-            let port = backend::port(service, &key.port);
+            let port = backend::port(service, &key.port, self.options.names());
             let Some(state) = self.backends.get_mut(&key).filter(|state| state.port != port) else {
                 continue;
             };
-            let is_told = state.port.fault(&key, "") != port.fault(&key, "");
+            let is_told = state.port.fault(&key, "", true) != port.fault(&key, "", true);
             state.port = port;
             self.touched.mark(reference(ObjectKind::Service, name));
             if is_told {

@@ -164,7 +164,7 @@ impl Index {
             let Some(state) = self.backends.get(key) else {
                 continue;
             };
-            faults.extend(state.port.fault(key, &field));
+            faults.extend(state.port.fault(key, &field, claim.parsed.backend.service_upstream == Some(true)));
             if let Some(decider) = state.decider().filter(|it| it.is_canary() && !claim.is_canary()) {
                 let reason = format!(
                     "canary Ingress {} came first and names this Service port too: ingress-nginx would not serve this path",

@@ -39,6 +39,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         watch_without_class,
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        no_external_names: false,
         folder: true,
         on_demand: false,
     });

@@ -33,6 +33,7 @@ fn bench() -> Bench {
         controller_class: "k8s.io/ingress-nginx".to_owned(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        no_external_names: false,
         folder: true,
         on_demand: true,
         watch_without_class: false,

@@ -152,8 +152,9 @@ fn step() -> impl Strategy<Value = Step> {
     let key = |kind, key: String| ResourceKey::new(kind, key);
     let named = |names: &'static [&'static str]| prop::sample::select(names).prop_map(ToString::to_string);
     prop_oneof![
-        1 => (any::<Option<bool>>(), any::<bool>()).prop_map(move |(ssl_redirect, there)| {
-            let settings = Settings { defaults: redirects(ssl_redirect), ..Settings::default() };
+        1 => (any::<Option<bool>>(), any::<Option<bool>>(), any::<bool>()).prop_map(move |(ssl_redirect, service_upstream, there)| {
+            let backend_defaults = BackendPolicy { service_upstream, ..BackendPolicy::default() };
+            let settings = Settings { defaults: redirects(ssl_redirect), backend_defaults, ..Settings::default() };
             (key(Kind::Settings, "default".into()), there.then_some(Resource::Settings(settings)))
         }),
         3 => (named(&HOSTS), prop::option::of(host_strategy()))
@@ -226,8 +227,14 @@ fn backend_strategy() -> impl Strategy<Value = Backend> {
         .prop_map(|(name, target_port)| PortRule { name: name.into(), target_port });
     let alternatives =
         prop::collection::vec(prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string), 0..2);
-    (prop::option::weighted(0.9, rule), alternatives, prop::option::of(0..100_i64))
-        .prop_map(|(port, alternatives, weight)| Backend { port, alternatives, policy: taking(weight) })
+    let service = prop::option::of(Just("10.96.0.1:80".parse().unwrap()));
+    let said = prop::option::weighted(0.2, any::<bool>());
+    (prop::option::weighted(0.9, rule), service, alternatives, prop::option::of(0..100_i64), said).prop_map(
+        |(port, service, alternatives, weight, service_upstream)| {
+            let policy = BackendPolicy { service_upstream, ..taking(weight) };
+            Backend { port, service, alternatives, policy, ..Backend::default() }
+        },
+    )
 }
 
 fn slice_strategy() -> impl Strategy<Value = Endpoints> {

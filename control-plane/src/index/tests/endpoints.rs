@@ -2,8 +2,11 @@
 
 use serde_json::json;
 use shared::kind::Kind;
+use shared::policy::LocationPolicy;
+use shared::resource::{Backend, ExternalName, Resource};
 
 use super::fixture::*;
+use crate::index::Options;
 use crate::objects::{Object, ObjectKind};
 
 fn web() -> Ing {
@@ -118,15 +121,109 @@ fn bad_addresses_are_reported_while_the_slice_is_in_use() {
     assert_eq!(world.problems(ObjectKind::EndpointSlice, "echo-1"), Vec::<String>::new());
 }
 
+/// A Service with this spec.
+fn service_of(spec: serde_json::Value) -> Object {
+    let Object::Service(service) = service_with("echo", json!([])) else { unreachable!() };
+    let mut service = (*service).clone();
+    service.spec = serde_json::from_value(spec).unwrap();
+    Object::Service(service.into())
+}
+
+fn external(name: &str) -> Object {
+    service_of(json!({"type": "ExternalName", "externalName": name, "ports": []}))
+}
+
+fn echo(world: &World) -> Backend {
+    let Some(Resource::Backend(backend)) = world.get(Kind::Backend, "default/echo/80") else {
+        panic!("no Backend")
+    };
+    backend
+}
+
 #[test]
-fn an_external_name_is_reported_on_the_ingress() {
+fn a_name_is_sent_followed_and_let_go_of() {
     let mut world = World::default();
-    let Object::Service(external) = service_with("echo", json!([])) else { unreachable!() };
-    let mut external = (*external).clone();
-    external.spec.kind = "ExternalName".into();
-    world.events([applied(web()), applied(Object::Service(external.into()))]);
-    assert_eq!(
-        world.problems(ObjectKind::Ingress, "web"),
-        ["unsupported spec.rules[0].http.paths[0].backend.service.name"]
-    );
+    let name = |name: &str| Some(ExternalName { name: name.into(), port: 80, local: false });
+    world.events([applied(web()), applied(external("one.test"))]);
+    assert_eq!((echo(&world).external, echo(&world).port), (name("one.test"), None));
+    assert_eq!(world.problems(ObjectKind::Ingress, "web"), Vec::<String>::new());
+    let commit = world.apply(external("two.test."));
+    assert_eq!((echo(&world).external, commit.config.len()), (name("two.test."), 1));
+    world.delete(ObjectKind::Service, "echo");
+    assert_eq!(echo(&world), Backend::default());
+    world.apply(external("two.test"));
+    assert_eq!(echo(&world).external, name("two.test"));
+    world.apply(service("echo"));
+    assert_eq!((echo(&world).external, echo(&world).port.is_some()), (None, true));
+}
+
+#[test]
+fn a_name_that_is_not_followed_is_said_to_the_ingress() {
+    for (options, name) in [
+        (options(), "localhost"),
+        (options(), "127.8.8.8"),
+        (options(), "10.0.0.1"),
+        (options(), "no_name"),
+        (Options { no_external_names: true, ..options() }, "one.test"),
+    ] {
+        let mut world = World::with(options);
+        world.events([applied(web()), applied(external(name))]);
+        assert_eq!(echo(&world), Backend::default(), "{name}");
+        let field = "warning spec.rules[0].http.paths[0].backend.service.name";
+        assert_eq!(world.problems(ObjectKind::Ingress, "web"), [field], "{name}");
+    }
+}
+
+#[test]
+fn in_a_folder_a_name_may_lead_to_this_machine() {
+    let mut world = World::with(Options { folder: true, ..options() });
+    world.events([applied(web()), applied(external("one.test"))]);
+    assert!(echo(&world).external.is_some_and(|name| name.local));
+}
+
+#[test]
+fn the_first_ingress_decides_whether_requests_go_to_the_service() {
+    let with_address =
+        || service_of(json!({"clusterIP": "10.96.0.7", "ports": [{"port": 80, "targetPort": 8080}]}));
+    let asks = |name: &str, second, text: &str| {
+        let path = format!("/{name}");
+        ingress(name).rule("a.test", &[(&path, "echo")]).at(second).annotation("service-upstream", text)
+    };
+    let mut world = World::default();
+    world.events([applied(with_address()), applied(asks("second", 2, "true"))]);
+    assert_eq!(echo(&world).service, Some("10.96.0.7:80".parse().unwrap()));
+    assert_eq!(echo(&world).policy.service_upstream, Some(true));
+    world.apply(asks("first", 1, "false"));
+    assert_eq!(echo(&world).policy.service_upstream, Some(false));
+    // What is none is false, whatever the ConfigMap says.
+    world.apply(asks("first", 1, "yes"));
+    assert_eq!(echo(&world).policy.service_upstream, Some(false));
+    let field = "metadata.annotations[nginx.ingress.kubernetes.io/service-upstream]";
+    assert_eq!(world.problems(ObjectKind::Ingress, "first"), [format!("warning {field}")]);
+    world.delete(ObjectKind::Ingress, "first");
+    assert_eq!(echo(&world).policy.service_upstream, Some(true));
+}
+
+#[test]
+fn a_service_without_an_address_is_said() {
+    let headless = service_of(json!({"clusterIP": "None", "ports": [{"port": 80}]}));
+    let mut world = World::default();
+    world.events([applied(headless), applied(web().annotation("service-upstream", "true"))]);
+    assert_eq!((echo(&world).service, echo(&world).port.is_some()), (None, true));
+    let field = "warning spec.rules[0].http.paths[0].backend.service.name";
+    assert_eq!(world.problems(ObjectKind::Ingress, "web"), [field]);
+    world.apply(web());
+    assert_eq!(world.problems(ObjectKind::Ingress, "web"), Vec::<String>::new());
+}
+
+#[test]
+fn the_configmap_says_it_of_all_without_touching_a_backend() {
+    let mut world = World::default();
+    world.events([applied(service("echo")), applied(web())]);
+    let commit = world.apply(configmap(json!({"service-upstream": "true"})));
+    let keys: Vec<_> = commit.config.up.iter().map(|entry| entry.kind()).collect();
+    assert_eq!(keys, [Kind::Settings]);
+    let Some(Resource::Settings(settings)) = world.get(Kind::Settings, "default") else { panic!() };
+    assert_eq!(settings.backend_defaults.service_upstream, Some(true));
+    assert_eq!(settings.defaults, LocationPolicy::default());
 }

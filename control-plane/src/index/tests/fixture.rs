@@ -20,6 +20,7 @@ pub(super) fn options() -> Options {
         controller_class: "k8s.io/ingress-nginx".into(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        no_external_names: false,
         folder: false,
         on_demand: false,
         watch_without_class: false,

@@ -219,7 +219,7 @@ impl Config {
     }
 
     fn set_settings(&mut self, settings: Settings, unreadable: bool) {
-        let Settings { default_certificate, defaults, guards } = &settings;
+        let Settings { default_certificate, defaults, backend_defaults, guards } = &settings;
         let old = &self.settings;
         self.touched.default_certificate |= *default_certificate != old.default_certificate;
         if *guards != old.guards || unreadable != self.settings_unreadable {
@@ -232,6 +232,9 @@ impl Config {
             for key in changed_by(&old.defaults, defaults, &self.routes) {
                 self.touched.route(key);
             }
+        }
+        if *backend_defaults != old.backend_defaults {
+            self.touched.backends.extend(self.backends.keys().chain(self.kept.keys()).cloned());
         }
         self.settings = settings;
         self.settings_unreadable = unreadable;
@@ -277,10 +280,10 @@ impl Config {
         if old == backend.as_ref() {
             return;
         }
-        // The port rule lives in the cell. All else, and whether it exists, is compiled into hosts.
+        // Where endpoints come from lives in the cell. All else, and whether it exists, is compiled into hosts.
         let compiled_in = match (old, &backend) {
             (Some(old), Some(new)) => {
-                let Backend { port: _, alternatives, policy } = &**new;
+                let Backend { port: _, external: _, service: _, alternatives, policy } = &**new;
                 *alternatives != old.alternatives || *policy != old.policy
             }
             _ => true,
