@@ -22,6 +22,8 @@ mod connections;
 mod cors;
 #[path = "traffic/errors.rs"]
 mod errors;
+#[path = "traffic/external_names.rs"]
+mod external_names;
 #[path = "traffic/grpc.rs"]
 mod grpc;
 #[path = "traffic/harness.rs"]

@@ -14,14 +14,17 @@ mod config;
 mod counts;
 mod large;
 mod materials;
+pub mod names;
 mod policies;
 mod refusal;
 mod secrets;
+mod source;
 mod upstreams;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use shared::delta::Removal;
 use shared::entry::Entry;
@@ -40,8 +43,10 @@ use cells::Cells;
 use compiled::CompiledHost;
 use config::Config;
 use materials::Materials;
+use names::{Answer, Names};
 use policies::Policies;
 use secrets::Secrets;
+use source::Source;
 use upstreams::Upstreams;
 
 pub use candidate::Candidate;
@@ -214,6 +219,17 @@ impl Writer {
         self.materials.sweep();
     }
 
+    /// The names whose addresses are endpoints, to be asked for.
+    pub fn names(&mut self) -> &mut Names {
+        self.cells.names()
+    }
+
+    /// Takes in what came of asking for a name: its backends have other endpoints now, or go on with those that they had.
+    /// Whether the name has begun, or ceased, to have no good answer.
+    pub fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
+        self.cells.answered(name, answer, now)
+    }
+
     fn change_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
         for removal in removed {
             self.refused.remove(&removal.key);
@@ -304,8 +320,9 @@ impl Writer {
         // Cells first: a table never comes before the endpoints that it was made for.
         for backend in &touched.backends {
             // One that is gone keeps its endpoints until the last table that names it is.
-            if let Some(it) = self.config.backends.get(backend) {
-                self.cells.set_rule(backend, it.port.as_ref());
+            if let Some((_, it)) = self.config.backend(backend) {
+                let defaults = &self.config.settings().backend_defaults;
+                self.cells.set_source(backend, Source::of(it, defaults));
             }
         }
         if touched.defaults {

@@ -1,14 +1,18 @@
-//! Endpoints by backend: slices of Services, joined by port rules into the cells that tables name.
+//! Endpoints by backend: slices of Services, joined by port rules into the cells that tables name, or the addresses of
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use shared::resource::{Endpoints, PortRule};
 
 use super::large::Large;
+use super::names::{Answer, Names};
 use super::refusal::{name_of, parts};
+use super::source::{Source, addresses, reachable};
 use super::{Counters, Leave};
 use crate::table::cell::BackendCell;
 use crate::table::endpoints::{Endpoint, EndpointSet, List};
@@ -34,6 +38,8 @@ pub(super) struct Cells {
     leaving: BTreeSet<Arc<str>>,
     /// Slices that a full sync lacked.
     absent: BTreeSet<Arc<str>>,
+    /// The names that cells are filled with.
+    names: Names,
 }
 
 #[derive(Debug)]
@@ -47,7 +53,7 @@ struct Slice {
 struct Interned {
     /// Tables own the cell: it goes with the last one that names it.
     cell: Weak<BackendCell>,
-    rule: Option<PortRule>,
+    source: Source,
     service: Arc<str>,
     /// Where it has more endpoints than may be put together again and again.
     large: Option<Large>,
@@ -68,6 +74,7 @@ impl Cells {
             dirty: BTreeMap::new(),
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
+            names: Names::default(),
         }
     }
 
@@ -124,7 +131,7 @@ impl Cells {
     }
 
     /// The cell of a Backend, filled. The same one as long as a table names it.
-    pub(super) fn cell(&mut self, backend: &Arc<str>, rule: Option<&PortRule>) -> Arc<BackendCell> {
+    pub(super) fn cell(&mut self, backend: &Arc<str>, source: Source) -> Arc<BackendCell> {
         self.leaving.remove(backend);
         if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
             return cell;
@@ -134,18 +141,44 @@ impl Cells {
         let service = service_of(backend);
         let of_service = self.by_service.entry(Arc::clone(&service)).or_default();
         of_service.insert(Arc::clone(backend));
-        let interned = Interned { cell: Arc::downgrade(&cell), rule: rule.cloned(), service, large: None };
+        if let Some(name) = source.name() {
+            self.names.want(name, backend);
+        }
+        let interned = Interned { cell: Arc::downgrade(&cell), source, service, large: None };
         self.cells.insert(Arc::clone(backend), interned);
         self.fill(backend);
         cell
     }
 
-    /// A Backend finds its endpoints by this rule from now on.
-    pub(super) fn set_rule(&mut self, backend: &Arc<str>, rule: Option<&PortRule>) {
-        if let Some(interned) = self.cells.get_mut(backend).filter(|it| it.rule.as_ref() != rule) {
-            interned.rule = rule.cloned();
-            self.fill(backend);
+    /// A Backend has its endpoints from here from now on. Those of a name come when somebody has answered, and until then
+    /// it keeps what it has.
+    pub(super) fn set_source(&mut self, backend: &Arc<str>, source: Source) {
+        let Some(interned) = self.cells.get_mut(backend).filter(|it| it.source != source) else {
+            return;
+        };
+        if let Some(name) = source.name() {
+            self.names.want(name, backend);
         }
+        let before = std::mem::replace(&mut interned.source, source);
+        let now = interned.source.name();
+        if let Some(left) = before.name().filter(|left| now != Some(*left)) {
+            self.names.leave(left, backend);
+        }
+        self.fill(backend);
+    }
+
+    /// The names to ask for.
+    pub(super) fn names(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// Somebody has answered for a name, or nobody has. Whether it has begun, or ceased, to have no good answer.
+    pub(super) fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
+        let learnt = self.names.answered(name, answer, now);
+        for backend in learnt.users {
+            self.fill(&backend);
+        }
+        learnt.turned
     }
 
     /// Backends that the newest table does not name: their cells may be free soon.
@@ -160,9 +193,12 @@ impl Cells {
         let (free, still): (BTreeSet<_>, BTreeSet<_>) = leaving.partition(free);
         self.leaving = still;
         for backend in free {
-            let Some(Interned { service, .. }) = self.cells.remove(&backend) else {
+            let Some(Interned { service, source, .. }) = self.cells.remove(&backend) else {
                 continue;
             };
+            if let Some(name) = source.name() {
+                self.names.leave(name, &backend);
+            }
             let Some(of_service) = self.by_service.get_mut(&service) else {
                 continue;
             };
@@ -204,7 +240,7 @@ impl Cells {
         self.dirty.entry(service).or_default().insert(Arc::clone(key));
     }
 
-    /// Puts what all slices say into a cell, if that differs from what it has. Endpoints that stay are the same ones.
+    /// Puts what all slices or its name say into a cell, if that differs from what it has. Endpoints that stay are the same ones.
     fn fill(&mut self, backend: &str) {
         let Some(interned) = self.cells.get_mut(backend) else {
             return;
@@ -215,13 +251,22 @@ impl Cells {
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
         let slices = self.slices.get(&interned.service);
-        let keys = slices.into_iter().flat_map(BTreeMap::keys);
-        let said = said(interned.rule.as_ref(), slices, keys);
+        let alone = |addresses| vec![(Arc::clone(&interned.service), addresses)];
+        let said = match &interned.source {
+            Source::Nowhere => Said::new(),
+            Source::Slices(rule) => said(rule, slices, slices.into_iter().flat_map(BTreeMap::keys)),
+            Source::Service(address) => alone(vec![*address]),
+            Source::Name(name) => match self.names.addresses(&name.name) {
+                Some(addresses) => alone(reachable(name, addresses)),
+                None => return,
+            },
+        };
+        let is_of_slices = matches!(interned.source, Source::Slices(_));
         let count = said.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
         self.counters.endpoints_joined.fetch_add(count as u64, Ordering::Relaxed);
         let new = identify(&mut self.last_id);
         let before = cell.endpoints();
-        if count > LARGE {
+        if count > LARGE && is_of_slices {
             let large = Large::new(said, &before.list, new);
             let same = |list: &List| list.iter().map(|it| it.id).eq(before.list.iter().map(|it| it.id));
             let list = Some(large.list()).filter(|list| !same(list));
@@ -238,6 +283,9 @@ impl Cells {
         let Some(interned) = self.cells.get_mut(backend) else {
             return;
         };
+        let Source::Slices(rule) = &interned.source else {
+            return;
+        };
         let Some(large) = interned.large.as_mut().filter(|large| large.len() > LARGE / 2) else {
             return self.fill(backend);
         };
@@ -245,7 +293,7 @@ impl Cells {
             return;
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let said = said(interned.rule.as_ref(), self.slices.get(&interned.service), slices.iter());
+        let said = said(rule, self.slices.get(&interned.service), slices.iter());
         let (looked, changed) = large.change(said, identify(&mut self.last_id));
         self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
         let list = changed.then(|| large.list());
@@ -275,21 +323,12 @@ fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
 
 /// What slices say of a Service port; nothing where they are gone.
 fn said<'a>(
-    rule: Option<&PortRule>,
+    rule: &PortRule,
     slices: Option<&BTreeMap<Arc<str>, Slice>>,
     keys: impl Iterator<Item = &'a Arc<str>>,
 ) -> Said {
-    let addresses = |key| Some(addresses(rule?, &slices?.get(key)?.endpoints));
+    let addresses = |key| Some(addresses(rule, &slices?.get(key)?.endpoints));
     keys.map(|key| (Arc::clone(key), addresses(key).unwrap_or_default())).collect()
-}
-
-/// Where a slice says that a Service port is.
-fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAddr> {
-    let ports = ports(rule, endpoints);
-    let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
-    let ipv6 = endpoints.ipv6.iter().copied().map(IpAddr::from);
-    let at = |address| ports.iter().map(move |port| SocketAddr::new(address, *port));
-    ipv4.chain(ipv6).flat_map(at).collect()
 }
 
 /// Addresses slice by slice, each once; `None` where that is what there was.
@@ -304,51 +343,10 @@ fn join(said: Said, before: &List, mut new: impl FnMut(SocketAddr) -> Arc<Endpoi
     (!same).then(|| list.into_iter().collect())
 }
 
-/// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
-/// all for a Service port without name, else the targetPort where it is a number.
-fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
-    let named = endpoints.ports.iter().filter(|port| rule.name.is_empty() || port.name == rule.name);
-    let named: Vec<u16> = named.map(|port| port.port).collect();
-    match named.is_empty() {
-        true => rule.target_port.into_iter().collect(),
-        false => named,
-    }
-}
-
 /// `namespace/service` of a Backend's key.
 fn service_of(backend: &str) -> Arc<str> {
     match parts(backend) {
         Some((namespace, service, _)) => format!("{namespace}/{service}").into(),
         None => backend.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use shared::resource::EndpointPort;
-
-    use super::*;
-
-    fn slice(ports: &[(&str, u16)]) -> Endpoints {
-        Endpoints {
-            ports: ports
-                .iter()
-                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port })
-                .collect(),
-            ..Endpoints::default()
-        }
-    }
-
-    #[test]
-    fn ports_of_a_slice() {
-        let rule = |name: &str, target_port| PortRule { name: name.into(), target_port };
-        let two = slice(&[("http", 8080), ("admin", 9090)]);
-        assert_eq!(ports(&rule("http", Some(1)), &two), [8080]);
-        assert_eq!(ports(&rule("", Some(1)), &two), [8080, 9090]);
-        assert_eq!(ports(&rule("other", Some(7)), &two), [7]);
-        assert_eq!(ports(&rule("other", None), &two), [0_u16; 0]);
-        assert_eq!(ports(&rule("http", Some(7)), &slice(&[])), [7]);
-        assert_eq!(ports(&rule("", Some(7)), &slice(&[])), [7]);
-        assert_eq!(ports(&rule("http", None), &slice(&[("", 80)])), [0_u16; 0]);
     }
 }

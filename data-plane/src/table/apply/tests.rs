@@ -13,6 +13,8 @@ use crate::table::world::{
 };
 use crate::table::{Action, BackendCell, Match};
 
+mod sources;
+
 fn key(kind: Kind, key: &str) -> ResourceKey {
     ResourceKey::new(kind, key)
 }

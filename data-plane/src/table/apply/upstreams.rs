@@ -8,6 +8,7 @@ use shared::resource::Backend;
 use super::cells::Cells;
 use super::config::Config;
 use super::refusal::name_of;
+use super::source::Source;
 use crate::table::CompiledCanary;
 use crate::table::cell::BackendCell;
 use crate::table::host::{Alternative, Upstream};
@@ -48,7 +49,8 @@ impl Upstreams {
         {
             return Some(upstream);
         }
-        let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells));
+        let source = |backend: &Backend| Source::of(backend, &config.settings().backend_defaults);
+        let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells, source));
         if self.known.len() >= self.sweep_at.max(64) {
             self.known.retain(|_, known| known.upstream.strong_count() > 0);
             self.sweep_at = self.known.len() * 2;
@@ -91,11 +93,12 @@ fn compile(
     backend: &Backend,
     other: Option<&(Arc<str>, &Arc<Backend>)>,
     cells: &mut Cells,
+    source: impl Fn(&Backend) -> Source,
 ) -> Upstream {
     // Judged when it was read.
     let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
-    let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells));
-    let (name, cell) = (name_of(key), cells.cell(key, backend.port.as_ref()));
+    let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, &source));
+    let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
     let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
     Upstream { name, cell, sticky, alternative }
 }
@@ -106,8 +109,9 @@ fn alternative(
     backend: &Backend,
     main: Option<&Arc<Rules>>,
     cells: &mut Cells,
+    source: impl Fn(&Backend) -> Source,
 ) -> Arc<Alternative> {
-    let (name, cell) = (name_of(key), cells.cell(key, backend.port.as_ref()));
+    let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
     let sticky = main.map(|rules| sticky(rules, &name, &cell));
     let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);

@@ -1,0 +1,99 @@
+//! Where the endpoints of a Backend come from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use shared::address;
+use shared::policy::BackendPolicy;
+use shared::resource::{Backend, Endpoints, ExternalName, PortRule};
+
+/// What a Backend's cell is filled with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) enum Source {
+    /// Nothing: its Service or its port does not exist.
+    #[default]
+    Nowhere,
+    /// The slices of its Service, by this rule.
+    Slices(PortRule),
+    /// The address of the Service itself (annotations.md 6.2).
+    Service(SocketAddr),
+    /// The addresses of a name.
+    Name(ExternalName),
+}
+
+impl Source {
+    /// Of a Backend, under what the fleet says of all.
+    pub(super) fn of(backend: &Backend, defaults: &BackendPolicy) -> Self {
+        let Backend { port, external, service, policy, .. } = backend;
+        let by_address = policy.service_upstream.or(defaults.service_upstream) == Some(true);
+        match (external, service, port) {
+            (Some(name), ..) => Self::Name(name.clone()),
+            (None, Some(address), Some(_)) if by_address => Self::Service(*address),
+            (None, _, Some(rule)) => Self::Slices(rule.clone()),
+            (None, _, None) => Self::Nowhere,
+        }
+    }
+
+    /// The name, where it is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(it) => Some(&it.name),
+            Self::Nowhere | Self::Slices(_) | Self::Service(_) => None,
+        }
+    }
+}
+
+/// Where a slice says that a Service port is.
+pub(super) fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAddr> {
+    let ports = ports(rule, endpoints);
+    let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
+    let ipv6 = endpoints.ipv6.iter().copied().map(IpAddr::from);
+    let at = |address| ports.iter().map(move |port| SocketAddr::new(address, *port));
+    ipv4.chain(ipv6).flat_map(at).collect()
+}
+
+/// The addresses of a name that may be used. Who answers for it is anybody: it does not lead into the proxy's own machine.
+pub(super) fn reachable(name: &ExternalName, addresses: &[IpAddr]) -> Vec<SocketAddr> {
+    let usable = addresses.iter().filter(|ip| name.local || address::astray(**ip).is_none());
+    usable.map(|ip| SocketAddr::new(*ip, name.port)).collect()
+}
+
+/// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
+/// all for a Service port without name, else the targetPort where it is a number.
+fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
+    let named = endpoints.ports.iter().filter(|port| rule.name.is_empty() || port.name == rule.name);
+    let named: Vec<u16> = named.map(|port| port.port).collect();
+    match named.is_empty() {
+        true => rule.target_port.into_iter().collect(),
+        false => named,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::resource::EndpointPort;
+
+    use super::*;
+
+    fn slice(ports: &[(&str, u16)]) -> Endpoints {
+        Endpoints {
+            ports: ports
+                .iter()
+                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port })
+                .collect(),
+            ..Endpoints::default()
+        }
+    }
+
+    #[test]
+    fn ports_of_a_slice() {
+        let rule = |name: &str, target_port| PortRule { name: name.into(), target_port };
+        let two = slice(&[("http", 8080), ("admin", 9090)]);
+        assert_eq!(ports(&rule("http", Some(1)), &two), [8080]);
+        assert_eq!(ports(&rule("", Some(1)), &two), [8080, 9090]);
+        assert_eq!(ports(&rule("other", Some(7)), &two), [7]);
+        assert_eq!(ports(&rule("other", None), &two), [0_u16; 0]);
+        assert_eq!(ports(&rule("http", Some(7)), &slice(&[])), [7]);
+        assert_eq!(ports(&rule("", Some(7)), &slice(&[])), [7]);
+        assert_eq!(ports(&rule("http", None), &slice(&[("", 80)])), [0_u16; 0]);
+    }
+}
