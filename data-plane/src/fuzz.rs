@@ -4,6 +4,7 @@
 //! (`fuzz/`). A body asserts; what it takes is the bytes and nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use shared::delta::Removal;
@@ -14,7 +15,9 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::path::{self, Verdict};
+use crate::resolve;
 use crate::table::Writer;
+use crate::table::apply::names::Answer;
 
 /// One request as it came out of the readers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -212,6 +215,14 @@ pub fn resources(data: &[u8]) {
     assert!(good(&writer));
 }
 
+/// An answer of a DNS server: what is read of it is no more than what it holds.
+pub fn dns(data: &[u8]) {
+    if let Answer::Found { addresses, ttl } = resolve::addresses(data) {
+        assert!(!addresses.is_empty() && addresses.len() * 4 < data.len());
+        assert!(ttl <= Duration::from_secs(u32::MAX.into()));
+    }
+}
+
 #[cfg(test)]
 #[path = "../../fuzz/runner.rs"]
 mod runner;
@@ -233,6 +244,11 @@ mod tests {
     #[test]
     fn any_paths() {
         run("paths", super::paths);
+    }
+
+    #[test]
+    fn any_dns() {
+        run("dns", super::dns);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod local;
 pub mod metrics;
 pub mod password;
 pub mod rate;
+mod resolve;
 mod subscribe;
 pub mod table;
 pub mod tls;

@@ -32,6 +32,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use tracing::info;
 
+use crate::resolve::Names;
 use crate::table::Writer;
 use client::config_stream_client::ConfigStreamClient;
 use complaint::Complaint;
@@ -47,6 +48,8 @@ const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 const COLLECT: Duration = Duration::from_millis(200);
 /// One resource is at most half of it, which no object of an API server reaches.
 const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
+/// How long a proxy that has everything else waits for the names of Services before it serves for the first time.
+const NAMES: Duration = Duration::from_secs(2);
 /// Answers that wait to be sent before reading pauses.
 const ANSWERS: usize = 1024;
 
@@ -173,9 +176,10 @@ impl Subscription {
     }
 
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
-    /// for the first time, before anybody is told.
+    /// for the first time and names are answered, before anybody is told.
     pub async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
         let writer = RefCell::new(writer);
+        let names = Names::of_system();
         let mut complete = Some(complete);
         let collect = async {
             let mut tick = time::interval(COLLECT);
@@ -184,15 +188,20 @@ impl Subscription {
                 writer.borrow_mut().collect();
             }
         };
-        let (never, _): (Infallible, Infallible) =
-            futures::join!(self.follow(&writer, &mut complete), collect);
+        let (never, ..): (Infallible, Infallible, Infallible) =
+            futures::join!(self.follow(&writer, &names, &mut complete), collect, names.keep(&writer));
         never
     }
 
-    async fn follow(&mut self, writer: &RefCell<Writer>, complete: &mut Option<impl FnOnce()>) -> Infallible {
+    async fn follow(
+        &mut self,
+        writer: &RefCell<Writer>,
+        names: &Names,
+        complete: &mut Option<impl FnOnce()>,
+    ) -> Infallible {
         let mut retry = Retry::default();
         loop {
-            let Err(ended) = self.stream(writer, complete).await;
+            let Err(ended) = self.stream(writer, names, complete).await;
             let held = self.welcome.take().map(|welcome| welcome.elapsed());
             self.view.send_modify(|view| view.connected = false);
             let end = match &ended {
@@ -213,6 +222,7 @@ impl Subscription {
     async fn stream(
         &mut self,
         writer: &RefCell<Writer>,
+        names: &Names,
         complete: &mut Option<impl FnOnce()>,
     ) -> Result<Infallible, Ended> {
         let (answers, outbound) = mpsc::channel(16);
@@ -248,7 +258,9 @@ impl Subscription {
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
                     pending.extend(actions.say);
+                    names.look();
                     if self.session.is_complete() && let Some(complete) = complete.take() {
+                        names.settled(writer, NAMES).await;
                         complete();
                     }
                     self.show(&writer.borrow());

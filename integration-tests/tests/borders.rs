@@ -23,11 +23,13 @@ enum Family {
     Http,
     Rustls,
     DashMap,
+    /// What asks the DNS.
+    Dns,
 }
 
-use Family::{DashMap, Http, Hyper, Kube, Prost, Rustls, Tokio, Tonic};
+use Family::{DashMap, Dns, Http, Hyper, Kube, Prost, Rustls, Tokio, Tonic};
 
-const FAMILIES: [(Family, &[&str]); 8] = [
+const FAMILIES: [(Family, &[&str]); 9] = [
     (Prost, &["prost", "prost_types", "prost_reflect", "proto"]),
     (Tonic, &["tonic", "tonic_prost", "tonic_reflection"]),
     (Kube, &["kube", "k8s_openapi"]),
@@ -36,6 +38,7 @@ const FAMILIES: [(Family, &[&str]); 8] = [
     (Http, &["http"]),
     (Rustls, &["rustls", "tokio_rustls"]),
     (DashMap, &["dashmap"]),
+    (Dns, &["domain"]),
 ];
 
 /// What files may use beside the standard library and plain data crates. The first row that fits a file is its own;
@@ -82,6 +85,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/*", &[]),
     // The proxy.
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
+    ("data-plane/src/resolve*", &[Dns, Tokio]),
     // A key and its certificate are made ready for handshakes once, where tables are written.
     ("data-plane/src/table/certified.rs", &[Rustls]),
     // Fields are found through their descriptors.
@@ -160,6 +164,7 @@ const DATA_PLANE: &[&str] = &[
     "http",
     // The threads.
     "worker",
+    "resolve",
     "subscribe",
     "admin",
     "fuzz",
