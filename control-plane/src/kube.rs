@@ -241,3 +241,6 @@ fn name_of(kind: ObjectKind) -> &'static str {
         ObjectKind::ConfigMap => "configmap",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,4 @@
+use super::super::tests::fake::{Fake, Reply, status};
 use super::super::watch::Item;
 use super::super::wire::{Decode as _, Whole};
 use super::*;
@@ -63,4 +64,73 @@ fn the_source_of_a_secret_is_in_a_secret() {
     let secret = held(ObjectKind::Secret, "cGxhaW4=");
     let text = record("x", "firth", &secret, None);
     assert!(text.contains(r#""kind":"Secret""#) && !text.contains("cGxhaW4="), "{text}");
+}
+
+/// A server with one record of another version of the object, and what it says to a write.
+fn with_record(object: &Object, there: Option<&Object>, answer: u16) -> Fake {
+    let name = record_name(&object.reference());
+    let there = there.map(|there| record(&name, "firth", there, Some("41")));
+    Fake::new(move |asked| match (asked.method.as_str(), &there) {
+        ("GET", Some(there)) => Reply::Text(200, there.clone()),
+        ("GET", None) => status(404),
+        ("POST", Some(_)) => status(409),
+        _ if answer == 200 => Reply::Text(200, "{}".to_owned()),
+        _ => status(answer),
+    })
+}
+
+fn methods(server: &Fake) -> Vec<String> {
+    server.asked().iter().map(|asked| asked.method.to_string()).collect()
+}
+
+/// Two replicas write two versions: the one that read the older record must not win.
+#[tokio::test]
+async fn a_record_is_replaced_only_as_it_was_read() {
+    for kind in [ObjectKind::Ingress, ObjectKind::Secret] {
+        let (object, other) = (held(kind, "new.test"), held(kind, "old.test"));
+        let write = HoldRequest::Write(Hold { object: object.clone() });
+        let server = with_record(&object, Some(&other), 200);
+        fulfil(&server.client(), "firth", &write).await.unwrap();
+        assert_eq!(methods(&server), ["POST", "GET", "PUT"]);
+        let put = server.asked().pop().unwrap();
+        assert_eq!(put.body["metadata"]["resourceVersion"], "41", "{put:?}");
+        assert!(put.path.ends_with(&record_name(&object.reference())));
+
+        let server = with_record(&object, Some(&other), 409);
+        let refused = fulfil(&server.client(), "firth", &write).await;
+        assert!(
+            refused.unwrap_err().contains("another replica"),
+            "it is tried again, from what is there then"
+        );
+
+        let server = with_record(&object, Some(&object), 200);
+        fulfil(&server.client(), "firth", &write).await.unwrap();
+        assert_eq!(methods(&server), ["POST", "GET"], "it says so already");
+
+        let server = with_record(&object, None, 200);
+        fulfil(&server.client(), "firth", &write).await.unwrap();
+        assert_eq!(methods(&server), ["POST"]);
+        let made = &server.asked()[0];
+        assert_eq!(made.body["metadata"].get("resourceVersion"), None, "it is made only where there is none");
+        assert_eq!(
+            made.body["metadata"]["labels"]["firth.dev/decision"], "hold",
+            "or no replica reads it back"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_erased_only_as_it_was_read() {
+    let object = held(ObjectKind::Ingress, "a.test");
+    let erase = HoldRequest::Erase(object.reference());
+    let server = with_record(&object, Some(&object), 200);
+    fulfil(&server.client(), "firth", &erase).await.unwrap();
+    assert_eq!(methods(&server), ["GET", "DELETE"]);
+    let delete = server.asked().pop().unwrap();
+    assert_eq!(delete.body["preconditions"]["resourceVersion"], "41", "{delete:?}");
+    let server = with_record(&object, Some(&object), 409);
+    fulfil(&server.client(), "firth", &erase).await.expect("a newer decision is judged anew");
+    let server = with_record(&object, None, 200);
+    fulfil(&server.client(), "firth", &erase).await.expect("there is none");
+    assert_eq!(methods(&server), ["GET"]);
 }

@@ -6,6 +6,8 @@ use shared::clock;
 
 use super::*;
 
+mod beliefs;
+
 /// Objects are numbers, values are revisions.
 type World = BTreeMap<u8, u64>;
 

@@ -1,0 +1,86 @@
+//! How the watches are put together: what is asked for each kind, and what is believed of the answers.
+
+use serde_json::json;
+
+use super::*;
+use crate::event::Input;
+
+pub(super) mod fake;
+
+use self::fake::{Fake, Reply, status};
+
+/// A cluster that has nothing and reads lists in pages.
+fn nothing() -> Fake {
+    Fake::new(|asked| {
+        if asked.query.contains_key("sendInitialEvents") {
+            return status(422);
+        }
+        if asked.query.contains_key("watch") {
+            return Reply::Silence;
+        }
+        let list = json!({"kind": "List", "metadata": {"resourceVersion": "5"}, "items": []});
+        Reply::Text(200, list.to_string())
+    })
+}
+
+fn plural(kind: ObjectKind) -> String {
+    collection::path(kind, None)
+}
+
+/// Answers quickly and with nothing: as an API server does whose store was lost. So many lists of a kind were read
+/// before the kind was taken for complete.
+#[tokio::test]
+async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
+    let server = nothing();
+    let source = KubeSource {
+        client: server.client(),
+        options: KubeOptions {
+            kubeconfig: None,
+            watch_namespace: None,
+            configmaps: vec![ObjectName::new("ingress-nginx", "controller")],
+            decisions_namespace: "firth".into(),
+        },
+        freshness: Freshness::default(),
+    };
+    let (endpoints_to, mut endpoints) = mpsc::channel(8);
+    let (objects_to, mut objects) = mpsc::channel(8);
+    let (_wants, wanted) = channel::channel(Wants::default());
+    let (_holds, held) = mpsc::channel(1);
+    let inputs = Inputs { endpoints: endpoints_to, objects: objects_to };
+    let mut running = std::pin::pin!(source.run(inputs, wanted, held));
+    let mut synced = Vec::new();
+    while synced.len() < ObjectKind::ALL.len() {
+        let input = tokio::select! {
+            input = endpoints.recv() => input,
+            input = objects.recv() => input,
+            ended = &mut running => panic!("{ended:?}"),
+        };
+        let Some(Input::Synced(kind)) = input else { panic!("{input:?}: there is nothing") };
+        let is_list = |asked: &&fake::Asked| asked.path == plural(kind) && !asked.query.contains_key("watch");
+        synced.push((kind, server.asked().iter().filter(is_list).count()));
+    }
+    synced.sort();
+    let twice = |kind| matches!(kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::EndpointSlice);
+    for (kind, lists) in &synced {
+        // ConfigMaps are read by name and by label beside.
+        assert_eq!(*lists >= 2, twice(*kind), "{lists} lists of {kind:?}");
+    }
+    decisions_are_asked_for_by_their_label(&server.asked());
+}
+
+/// Whatever else is in the namespace is nobody's decision: an application's ConfigMap, another tool's Secret.
+fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
+    for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
+        let path = collection::path(kind, Some("firth"));
+        let of_kind: Vec<_> = asked.iter().filter(|it| it.path == path).collect();
+        assert!(of_kind.iter().any(|it| it.query.contains_key("watch")), "{kind:?} are watched");
+        assert!(of_kind.iter().any(|it| !it.query.contains_key("watch")), "{kind:?} are listed");
+        for it in of_kind {
+            assert_eq!(it.query["labelSelector"], "firth.dev/decision=hold", "{it:?}");
+        }
+    }
+    let secrets = asked.iter().filter(|it| it.path == plural(ObjectKind::Secret));
+    for it in secrets {
+        assert_eq!(it.query["fieldSelector"], NOT_HELM, "{it:?}");
+    }
+}

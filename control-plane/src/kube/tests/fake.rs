@@ -1,0 +1,107 @@
+//! An API server of a few lines, in memory: it notes what it is asked and answers as a test says.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use tonic::codegen::{Bytes, Service};
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(in crate::kube) struct Asked {
+    pub(in crate::kube) method: Method,
+    pub(in crate::kube) path: String,
+    /// What the query says, as it is meant.
+    pub(in crate::kube) query: BTreeMap<String, String>,
+    pub(in crate::kube) body: serde_json::Value,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(in crate::kube) enum Reply {
+    /// This status with this body.
+    Text(u16, String),
+    /// A watch on which nothing happens.
+    Silence,
+}
+
+/// The server.
+#[derive(Clone)]
+pub(in crate::kube) struct Fake {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    reply: Arc<dyn Fn(&Asked) -> Reply + Send + Sync>,
+}
+
+impl Fake {
+    /// One that answers like this.
+    pub(in crate::kube) fn new(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self { asked: Arc::default(), reply: Arc::new(reply) }
+    }
+
+    pub(in crate::kube) fn client(&self) -> Client {
+        Client::new(self.clone(), "default")
+    }
+
+    /// Everything that it was asked so far.
+    pub(in crate::kube) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Service<Request<Body>> for Fake {
+    type Response = Response<UnsyncBoxBody<Bytes, Infallible>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.expect("a body in memory").to_bytes();
+            let query = head.uri.query().unwrap_or_default().split('&').filter_map(|it| it.split_once('='));
+            let asked = Asked {
+                method: head.method,
+                path: head.uri.path().to_owned(),
+                query: query.map(|(key, value)| (key.to_owned(), meant(value))).collect(),
+                body: serde_json::from_slice(&body).unwrap_or_default(),
+            };
+            server.asked.lock().unwrap().push(asked.clone());
+            let (status, body) = match (server.reply)(&asked) {
+                Reply::Text(status, text) => (status, Full::new(Bytes::from(text)).boxed_unsync()),
+                Reply::Silence => (200, StreamBody::new(futures::stream::pending()).boxed_unsync()),
+            };
+            Ok(Response::builder().status(status).body(body).expect("a status"))
+        })
+    }
+}
+
+/// RFC 3986 2.1.
+fn meant(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at(2);
+        bytes.push(u8::from_str_radix(code, 16).expect("two digits"));
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).expect("text")
+}
+
+/// What the API server says where it does not do what it is asked.
+pub(in crate::kube) fn status(code: u16) -> Reply {
+    Reply::Text(
+        code,
+        format!(r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","code":{code}}}"#),
+    )
+}

@@ -1,0 +1,188 @@
+//! What a watch believes, step by step: when it takes a list for true, and when it throws away what it has.
+
+use super::*;
+
+fn told(watch: &mut Watch<u64>, heard: Heard<u64>, at: Instant) -> Vec<Change<u64>> {
+    let changes = watch.on(heard, at).into_iter().filter_map(|said| match said {
+        Said::Changes(changes) => Some(changes),
+        _ => None,
+    });
+    changes.flatten().collect()
+}
+
+fn page(objects: impl Iterator<Item = u8>, number: u64, more: bool) -> Heard<u64> {
+    let more = more.then(|| "next".to_owned());
+    Heard::Page { items: objects.map(|it| item(it, 5)).collect(), revision: revision(number), more }
+}
+
+fn refused(code: u16) -> Heard<u64> {
+    Heard::Refused { code, reason: "because".to_owned() }
+}
+
+/// One that knows so many objects at revision 5, and reads lists in pages.
+fn knowing(objects: u8, now: Instant) -> Watch<u64> {
+    let mut watch = Watch::new(false, now);
+    watch.on(refused(422), now);
+    assert_eq!(watch.todo(now), Todo::List { more: None });
+    assert_eq!(told(&mut watch, page(0..objects, 5, false), now).len(), usize::from(objects));
+    watch
+}
+
+/// Does what it says until it asks something of the server.
+fn next(watch: &Watch<u64>, now: Instant) -> Todo {
+    match watch.todo(now) {
+        Todo::Wait(until) => watch.todo(until),
+        todo => todo,
+    }
+}
+
+#[test]
+fn a_revision_that_is_too_old_is_given_up_at_the_first_refusal() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(5)) });
+    watch.on(refused(410), now);
+    assert_eq!(next(&watch, now), Todo::List { more: None }, "refused when it is opened");
+
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    watch.on(Heard::Put(item(1, 6)), now);
+    watch.on(refused(410), now);
+    assert_eq!(watch.todo(now), Todo::List { more: None }, "one that spoke lists at once");
+
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    watch.on(refused(410), now);
+    assert!(
+        matches!(watch.todo(now), Todo::Wait(_)),
+        "one that never spoke waits first: it may go round for ever"
+    );
+}
+
+#[test]
+fn any_other_refusal_keeps_the_revision_until_it_is_stubborn() {
+    let now = clock::now();
+    for code in [401, 403, 429, 500, 503, 504] {
+        let mut watch = knowing(3, now);
+        for tries in 1..STUBBORN {
+            watch.on(refused(code), now);
+            assert_eq!(next(&watch, now), Todo::Open { from: Some(revision(5)) }, "{code} after {tries}");
+        }
+        watch.on(refused(code), now);
+        assert_eq!(next(&watch, now), Todo::List { more: None }, "{code}");
+    }
+}
+
+/// The rest of a list that expired is of another moment than its beginning.
+#[test]
+fn nothing_of_a_list_is_used_whose_rest_expired() {
+    let now = clock::now();
+    for code in [410, 500, 429] {
+        let mut watch = knowing(4, now);
+        watch.on(Heard::Restored, now);
+        assert_eq!(told(&mut watch, page(0..2, 6, true), now), []);
+        assert_eq!(watch.todo(now), Todo::List { more: Some("next".to_owned()) });
+        watch.on(refused(code), now);
+        assert_eq!(next(&watch, now), Todo::List { more: None }, "{code}: from the start");
+        let changes = told(&mut watch, page(1..4, 7, false), now);
+        assert!(
+            changes.contains(&Change::Gone(name(0))),
+            "{code}: what went in between is gone: {changes:?}"
+        );
+        assert!(!changes.iter().any(|it| matches!(it, Change::Put(item) if item.name == name(0))), "{code}");
+    }
+}
+
+/// Another kind saw it: what this kind knows may be of the history that is no more.
+#[test]
+fn a_history_that_went_back_is_listed_again_as_new() {
+    let now = clock::now();
+    for opened in [false, true] {
+        let mut watch = knowing(3, now);
+        if opened {
+            watch.on(Heard::Opened, now);
+            assert_eq!(watch.todo(now), Todo::Read);
+        }
+        assert_eq!(watch.on(Heard::Restored, now), []);
+        assert_eq!(watch.todo(now), Todo::List { more: None });
+        let said = watch.on(page(0..3, 9, false), now);
+        assert!(said.contains(&Said::Afresh), "a revision of before means nothing: {said:?}");
+        let all = Said::Changes((0..3).map(|it| Change::Put(item(it, 5))).collect());
+        assert!(said.contains(&all), "the same revision may be another version: {said:?}");
+        assert!(!said.contains(&Said::Restored), "the others know");
+    }
+}
+
+#[test]
+fn a_second_list_decides_only_after_its_time() {
+    let began = clock::now();
+    let again = |watch: &mut Watch<u64>, at: Instant| {
+        watch.on(Heard::Restored, at);
+        told(watch, page(0..10, 6, false), at).iter().filter(|it| matches!(it, Change::Gone(_))).count()
+    };
+    let early = SECOND_LOOK - Duration::from_millis(1);
+    let mut watch = knowing(40, began);
+    assert_eq!(again(&mut watch, began), 0, "the first list");
+    assert_eq!(again(&mut watch, began + early), 0, "one that comes too early is a first one");
+    assert_eq!(again(&mut watch, began + SECOND_LOOK), 0, "since that one");
+    assert_eq!(again(&mut watch, began + early + SECOND_LOOK), 0);
+    assert_eq!(again(&mut watch, began + early + 2 * SECOND_LOOK), 30, "two lists agree");
+    assert_eq!(again(&mut watch, began + early + 3 * SECOND_LOOK), 0, "once");
+}
+
+/// What is there in between is not what both lists lacked.
+#[test]
+fn what_shows_itself_between_two_lists_is_doubted_anew() {
+    let began = clock::now();
+    let mut watch = knowing(40, began);
+    watch.on(Heard::Restored, began);
+    assert_eq!(
+        told(&mut watch, page(0..10, 6, false), began),
+        (0..10).map(|it| Change::Put(item(it, 5))).collect::<Vec<_>>()
+    );
+    watch.on(Heard::Opened, began);
+    (10..25).for_each(|it| drop(watch.on(Heard::Put(item(it, 7)), began)));
+    let later = began + SECOND_LOOK;
+    watch.on(Heard::Tick, later);
+    let changes = told(&mut watch, page(0..10, 8, false), later);
+    let gone: Vec<_> = changes.iter().filter(|it| matches!(it, Change::Gone(_))).collect();
+    assert_eq!(gone.len(), 15, "15 that two lists lack; the other 15 wait: {gone:?}");
+}
+
+#[test]
+fn an_empty_first_list_is_no_answer_before_its_time() {
+    let began = clock::now();
+    let list = |watch: &mut Watch<u64>, at: Instant| {
+        watch.on(Heard::Restored, at);
+        watch.on(page(0..0, 5, false), at).contains(&Said::Synced)
+    };
+    let mut doubting = Watch::new(true, began);
+    doubting.on(refused(422), began);
+    assert!(!list(&mut doubting, began));
+    assert!(!list(&mut doubting, began + SECOND_LOOK - Duration::from_millis(1)));
+    assert!(list(&mut doubting, began + SECOND_LOOK));
+    let mut trusting = Watch::new(false, began);
+    trusting.on(refused(422), began);
+    assert!(list(&mut trusting, began));
+}
+
+/// A bookmark moves the place to go on from, and one that goes back is a history that does.
+#[test]
+fn bookmarks_are_believed_forwards_alone() {
+    let now = clock::now();
+    let mark = |number, complete| Heard::Bookmark { revision: revision(number), complete };
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    watch.on(mark(8, false), now);
+    watch.on(Heard::Ended, now);
+    assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(8)) });
+    watch.on(Heard::Opened, now);
+    watch.on(mark(7, false), now);
+    assert_eq!(watch.todo(now), Todo::List { more: None });
+
+    let mut streaming = Watch::new(false, now);
+    streaming.on(Heard::Opened, now);
+    streaming.on(Heard::Put(item(1, 3)), now);
+    assert_eq!(streaming.on(mark(4, false), now), [], "the list is not at its end");
+    assert!(streaming.on(mark(4, true), now).contains(&Said::Synced));
+}
