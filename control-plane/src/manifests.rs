@@ -105,7 +105,7 @@ impl FolderSource {
         }
         let records = Records::new(state_dir.as_deref());
         let loaded = records
-            .load()
+            .look()
             .map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
         Ok(Self {
             disk: Disk::new(dir.clone(), watcher.ok()),

@@ -93,6 +93,12 @@ impl Folder {
         Self { remembered, ..Self::default() }
     }
 
+    /// Takes in which objects on hold came from which file. Of a file that was read that is known better.
+    pub(super) fn remember(&mut self, by_file: BTreeMap<Path, Vec<ObjectRef>>) {
+        let unread = by_file.into_iter().filter(|(file, _)| !self.files.contains_key(file));
+        self.remembered.extend(unread);
+    }
+
     /// Takes in what a look at some paths found.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = (Path, Content)>) -> Outcome {
         let mut outcome = Outcome::default();

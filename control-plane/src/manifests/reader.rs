@@ -1,4 +1,4 @@
-//! The edge of the folder: waits for notices, looks, tells the index, and puts holds on record.
+//! The edge of the folder: waits for notices, looks, tells the index, and puts holds on record (`decisions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,6 +23,8 @@ use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::removal::SECOND_LOOK;
 
+mod decisions;
+
 /// Kinds without which a folder counts as not there yet.
 const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
@@ -44,6 +46,8 @@ pub(super) struct Reader {
     disk: Option<Disk>,
     notice: Notice,
     records: Records,
+    /// They could not be read at the last look.
+    are_decisions_lost: bool,
     folder: Folder,
     freshness: Freshness,
     inputs: Inputs,
@@ -81,6 +85,7 @@ impl Reader {
             disk: Some(disk),
             notice,
             records,
+            are_decisions_lost: false,
             folder,
             freshness,
             inputs,
@@ -188,8 +193,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Finds what changed and nobody told of.
+    /// Finds what changed and nobody told of, decisions first: an object that is rejected has its last good version at
+    /// hand.
     async fn compare_stamps(&mut self, now: Instant) -> Result<(), FolderError> {
+        self.look_at_decisions().await?;
         match self.disk(Disk::poll).await? {
             Ok(scan) => self.compare(scan, now).await?,
             Err(error) => self.lost_sight(&error),
@@ -385,36 +392,6 @@ impl Reader {
             self.freshness.note_synced(kind);
         }
         Ok(())
-    }
-
-    /// Puts a hold on record or takes it off, and reads that back.
-    async fn fulfil(&mut self, request: HoldRequest) -> Result<(), FolderError> {
-        let object = match &request {
-            HoldRequest::Write(hold) => hold.object.reference(),
-            HoldRequest::Erase(object) => object.clone(),
-        };
-        // A later request replaces one that still waits.
-        self.unfulfilled.remove(&object);
-        let (records, file) = (self.records.clone(), self.folder.file_of(&object).cloned());
-        let asked = request.clone();
-        let done = tokio::task::spawn_blocking(move || records.fulfil(asked, file.as_ref())).await;
-        match done.map_err(|_| FolderError::Closed)? {
-            Ok(event) => {
-                self.backoff.reset();
-                if let Event::Held(hold) = &event {
-                    let kept = self.records.are_kept() && hold.object.kind() != ObjectKind::Secret;
-                    let how = if kept { "on record" } else { "in memory alone" };
-                    tracing::warn!("{object} is held at its last good version, {how}");
-                }
-                self.send(vec![event]).await
-            }
-            Err(error) => {
-                tracing::error!("the hold of {object} cannot be put on record, and is tried again: {error}");
-                self.unfulfilled.insert(object, request);
-                self.retry = Some(Instant::now() + self.backoff.next_delay());
-                Ok(())
-            }
-        }
     }
 
     async fn scan(&mut self) -> Result<io::Result<Scan>, FolderError> {

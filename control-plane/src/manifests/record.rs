@@ -1,34 +1,45 @@
 //! Holds of a folder's objects, on record as files: `<state-dir>/decisions/firth-hold-….json`.
 //!
 //! A file has the object's source and the manifest that it came from, so that the hold is in force after a restart even
-//! where that manifest cannot be read at all. Written beside and renamed, so a reader never sees half of one. Nobody
-//! else writes there, so it is read at start and not watched.
+//! where that manifest cannot be read at all. Written beside and renamed, so a reader never sees half of one. Somebody
+//! else may write there, another process or who takes a decision back: stamps are compared every few seconds.
 //!
 //! **Invariant:** a Secret is held in memory only: no private key reaches the disk.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::private;
 
 use super::folder::Path;
+use super::tree::Stamp;
 use crate::event::{Event, Hold, HoldRequest};
 use crate::hold::record_name;
 use crate::objects::{ObjectKind, ObjectRef, json};
 
-/// Where records are kept.
+/// Where records are kept, and what was seen there. Clones share both.
 #[derive(Clone, Debug)]
 pub(super) struct Records {
     /// `None`: in the memory of who reads the events.
     folder: Option<PathBuf>,
+    seen: Arc<Mutex<BTreeMap<OsString, Seen>>>,
 }
 
-/// What was on record at the start.
+/// A file as it was read last.
+#[derive(Clone, Debug)]
+struct Seen {
+    stamp: Stamp,
+    /// What it holds; `None` for one that could not be read.
+    holds: Option<ObjectRef>,
+}
+
+/// What a look found that was not there, or not the same, at the look before.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// For the index.
@@ -48,7 +59,7 @@ struct Record {
 impl Records {
     /// Records below a state folder.
     pub(super) fn new(state_dir: Option<&FilePath>) -> Self {
-        Self { folder: state_dir.map(|it| it.join("decisions")) }
+        Self { folder: state_dir.map(|it| it.join("decisions")), seen: Arc::default() }
     }
 
     /// Whether records outlive the process.
@@ -56,35 +67,51 @@ impl Records {
         self.folder.is_some()
     }
 
-    /// Reads all. What cannot be read is left where it is, and said.
-    pub(super) fn load(&self) -> io::Result<Loaded> {
+    /// Reads what is new. What cannot be read is left where it is, and said.
+    pub(super) fn look(&self) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
         let Some(folder) = &self.folder else {
             return Ok(loaded);
         };
-        let listed = match fs::read_dir(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(loaded),
-            listed => listed?,
-        };
-        let mut paths =
-            listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
-        paths.sort();
-        for path in paths {
-            let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-            if name.starts_with('.') || !name.ends_with(".json") {
-                continue;
-            }
-            match read(&path) {
+        let mut there = stamps(folder)?;
+        let mut seen = self.seen();
+        let gone = |name: &OsString, it: &Seen| there.get(name).is_none_or(|stamp| *stamp != it.stamp);
+        let changed: BTreeMap<_, _> = seen.extract_if(.., |name, it| gone(name, it)).collect();
+        there.retain(|name, _| !seen.contains_key(name));
+        for (name, stamp) in there {
+            let path = folder.join(&name);
+            let holds = match read(&path) {
                 Ok((file, hold)) => {
-                    loaded.by_file.entry(file).or_default().push(hold.object.reference());
+                    let object = hold.object.reference();
+                    loaded.by_file.entry(file).or_default().push(object.clone());
                     loaded.events.push(Event::Held(hold));
+                    Some(object)
                 }
                 Err(reason) => {
-                    tracing::warn!("the hold in {} cannot be read and is left out: {reason}", path.display())
+                    tracing::warn!("the hold in {} cannot be read and is left out: {reason}", path.display());
+                    None
                 }
-            }
+            };
+            seen.insert(name, Seen { stamp, holds });
         }
+        let released = changed.into_iter().filter(|(name, it)| {
+            let now = seen.get(name).and_then(|now| now.holds.as_ref());
+            it.holds.is_some() && now != it.holds.as_ref()
+        });
+        let released = released.filter_map(|(_, it)| it.holds).map(Event::Released);
+        loaded.events.splice(..0, released);
         Ok(loaded)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<OsString, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what was written itself for read.
+    fn note(&self, name: String, stamp: Option<Stamp>, object: ObjectRef) {
+        if let Some(stamp) = stamp {
+            self.seen().insert(name.into(), Seen { stamp, holds: Some(object) });
+        }
     }
 
     /// Does what is asked, durably where records are kept, and returns what was thereby decided. `file` is the manifest
@@ -95,16 +122,20 @@ impl Records {
                 let object = hold.object.reference();
                 if let (Some(folder), false) = (&self.folder, object.kind == ObjectKind::Secret) {
                     let text = Record::text(&hold, file.cloned().unwrap_or_default())?;
-                    write(folder, &format!("{}.json", record_name(&object)), &text)?;
+                    let name = file_name(&object);
+                    let stamp = write(folder, &name, &text)?;
+                    self.note(name, stamp, object);
                 }
                 Ok(Event::Held(hold))
             }
             HoldRequest::Erase(object) => {
                 if let Some(folder) = &self.folder {
-                    match fs::remove_file(folder.join(format!("{}.json", record_name(&object)))) {
+                    let name = file_name(&object);
+                    match fs::remove_file(folder.join(&name)) {
                         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                         _ => {}
                     }
+                    self.seen().remove(&OsString::from(name));
                 }
                 Ok(Event::Released(object))
             }
@@ -119,25 +150,55 @@ impl Record {
     }
 }
 
+fn file_name(object: &ObjectRef) -> String {
+    format!("{}.json", record_name(object))
+}
+
+/// The files that are there. A folder that is not has none.
+fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
+    let listed = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        listed => listed?,
+    };
+    let mut stamps = BTreeMap::new();
+    for entry in listed {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_record = name.to_str().is_some_and(|it| !it.starts_with('.') && it.ends_with(".json"));
+        // One that went in between is one that is not there.
+        if let Some(meta) = is_record.then(|| fs::metadata(entry.path()).ok()).flatten() {
+            stamps.insert(name, Stamp::of(&meta));
+        }
+    }
+    Ok(stamps)
+}
+
 fn read(path: &FilePath) -> Result<(Path, Hold), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let record: Record = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let object =
         json::from_source(record.object.get()).map_err(|error| format!("{}: {error}", error.field))?;
+    let name = file_name(&object.reference());
+    if path.file_name().is_none_or(|it| it != name.as_str()) {
+        return Err(format!("expected the name {name} for a hold of {}", object.reference()));
+    }
     Ok((record.file, Hold { object }))
 }
 
-/// Writes a whole file or none, and returns when it is on the disk.
-fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<()> {
+/// Writes a whole file or none, and returns when it is on the disk: with its stamp, unless somebody was quicker.
+fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<Option<Stamp>> {
     private::folder(folder)?;
     let draft = folder.join(format!(".{name}.tmp"));
     let mut file = private::file(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
+    let mine = Stamp::of(&file.metadata()?);
     drop(file);
     fs::rename(&draft, folder.join(name))?;
     // The name is durable only with its folder.
-    File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()?;
+    let there = fs::metadata(folder.join(name)).ok().map(|meta| Stamp::of(&meta));
+    Ok(there.filter(|there| there.is_of(&mine)))
 }
 
 #[cfg(test)]
@@ -156,13 +217,13 @@ mod tests {
     fn a_hold_outlives_the_process_until_it_is_erased() {
         let dir = tempfile::tempdir().unwrap();
         let records = Records::new(Some(dir.path()));
-        assert!(records.load().unwrap().events.is_empty());
+        assert!(records.look().unwrap().events.is_empty());
         let held = hold(ObjectKind::ConfigMap);
         let event = records.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
         assert_eq!(event, Event::Held(held.clone()));
         fs::write(dir.path().join("decisions/odd.json"), "{").unwrap();
 
-        let again = Records::new(Some(dir.path())).load().unwrap();
+        let again = Records::new(Some(dir.path())).look().unwrap();
         assert_eq!(again.events, [Event::Held(held.clone())]);
         assert_eq!(again.by_file, BTreeMap::from([("web.yaml".into(), vec![held.object.reference()])]));
 
@@ -173,7 +234,47 @@ mod tests {
                 Event::Released(name.clone())
             );
         }
-        assert!(records.load().unwrap().events.is_empty());
+        assert!(records.look().unwrap().events.is_empty());
+    }
+
+    /// Another process, or who takes a decision back by hand.
+    #[test]
+    fn what_somebody_else_decides_is_seen_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mine, other) = (Records::new(Some(dir.path())), Records::new(Some(dir.path())));
+        let said = |records: &Records| records.look().unwrap().events;
+        let held = hold(ObjectKind::ConfigMap);
+        let object = held.object.reference();
+        let at = dir.path().join("decisions").join(file_name(&object));
+        other.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
+        assert_eq!(said(&other), [], "what it wrote itself it knows");
+        assert_eq!(said(&mine), [Event::Held(held.clone())]);
+        assert_eq!(said(&mine), [], "once");
+
+        let text = fs::read_to_string(&at).unwrap();
+        fs::write(&at, text.replace("a2V5", "b3RoZXI=")).unwrap();
+        let changed = Hold {
+            object: json::decode(
+                ObjectKind::ConfigMap,
+                r#"{"metadata":{"name":"a","namespace":"n"},"data":{"tls.key":"b3RoZXI="}}"#,
+            )
+            .unwrap(),
+        };
+        for records in [&mine, &other] {
+            assert_eq!(said(records), [Event::Held(changed.clone())]);
+        }
+        fs::write(&at, "{").unwrap();
+        assert_eq!(said(&mine), [Event::Released(object.clone())], "one that turns bad holds nothing");
+        assert_eq!(said(&mine), []);
+        fs::write(&at, &text).unwrap();
+        assert_eq!(said(&mine), [Event::Held(held.clone())]);
+        fs::rename(&at, at.with_file_name("firth-hold-0.json")).unwrap();
+        assert_eq!(said(&mine), [Event::Released(object.clone())], "a record is named after what it holds");
+        fs::rename(at.with_file_name("firth-hold-0.json"), &at).unwrap();
+        assert_eq!(said(&mine), [Event::Held(held)]);
+        fs::remove_file(&at).unwrap();
+        assert_eq!(said(&mine), [Event::Released(object)]);
+        assert_eq!(said(&mine), []);
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::event::Hold;
 
 fn ingress(name: &str) -> String {
     format!(
@@ -11,12 +12,16 @@ fn ingress(name: &str) -> String {
 
 /// The source without its loop, and what it tells but for endpoints.
 fn reader(dir: &Path) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) {
+    reader_with(dir, Records::new(None))
+}
+
+fn reader_with(dir: &Path, records: Records) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) {
     let notice = Notice::new(dir.into());
     let watcher = notify::recommended_watcher(notice.clone()).unwrap();
     let (endpoints, slices) = mpsc::channel(64);
     let (objects, heard) = mpsc::channel(64);
     let disk = Disk::new(dir.into(), Some(watcher));
-    let (records, folder) = (Records::new(None), Folder::default());
+    let folder = Folder::default();
     let inputs = Inputs { endpoints, objects };
     let reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
     (reader, heard, slices)
@@ -191,4 +196,32 @@ async fn a_large_file_holds_up_nobody() {
     reader.tell(parsed).await.unwrap();
     let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
     assert!(matches!(&events[..], [Event::Applied { .. }, Event::Noted { .. }]), "{}", events.len());
+}
+
+/// Without being told of anything, and without anything in the folder being touched.
+#[tokio::test]
+async fn decisions_of_somebody_else_are_acted_on() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(dir.path().join("web.yaml"), ingress("web")).unwrap();
+    let other = Records::new(Some(state.path()));
+    let (mut reader, mut heard, _slices) = reader_with(dir.path(), Records::new(Some(state.path())));
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
+    let (hold, name) = (Hold { object: object.clone() }, object.reference());
+    let write = HoldRequest::Write(hold.clone());
+    let now = || Instant::now() + PACE;
+
+    other.fulfil(write.clone(), Some(&"web.yaml".into())).unwrap();
+    reader.poll = Some(Instant::now());
+    reader.due(now(), Some(PACE)).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Held(hold.clone())])));
+    other.fulfil(HoldRequest::Erase(name.clone()), None).unwrap();
+    reader.due(now() + PACE, Some(PACE)).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Released(name)])));
+
+    reader.fulfil(write).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Held(hold)])));
+    reader.due(now() + 2 * PACE, Some(PACE)).await.unwrap();
+    assert!(heard.try_recv().is_err(), "its own it has read back already");
 }

@@ -1,0 +1,64 @@
+//! Decisions beside the folder: what is asked is put on record, and what somebody else decided there is acted on.
+
+use tokio::time::Instant;
+
+use super::{Reader, blocking};
+use crate::event::{Event, HoldRequest};
+use crate::manifests::FolderError;
+use crate::manifests::record::Loaded;
+use crate::objects::ObjectKind;
+
+impl Reader {
+    /// Takes in what somebody else decided, or took back.
+    pub(super) async fn look_at_decisions(&mut self) -> Result<(), FolderError> {
+        let records = self.records.clone();
+        match blocking(move || records.look()).await? {
+            Ok(Loaded { events, by_file }) => {
+                self.are_decisions_lost = false;
+                for event in &events {
+                    if let Some(object) = event.object() {
+                        tracing::info!("the decision on record about {object} is another one");
+                    }
+                }
+                self.folder.remember(by_file);
+                self.send(events).await
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.are_decisions_lost, true) {
+                    tracing::error!("decisions cannot be read, those of before are in force: {error}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts a hold on record or takes it off, and reads that back.
+    pub(super) async fn fulfil(&mut self, request: HoldRequest) -> Result<(), FolderError> {
+        let object = match &request {
+            HoldRequest::Write(hold) => hold.object.reference(),
+            HoldRequest::Erase(object) => object.clone(),
+        };
+        // A later request replaces one that still waits.
+        self.unfulfilled.remove(&object);
+        let (records, file) = (self.records.clone(), self.folder.file_of(&object).cloned());
+        let asked = request.clone();
+        let done = tokio::task::spawn_blocking(move || records.fulfil(asked, file.as_ref())).await;
+        match done.map_err(|_| FolderError::Closed)? {
+            Ok(event) => {
+                self.backoff.reset();
+                if let Event::Held(hold) = &event {
+                    let kept = self.records.are_kept() && hold.object.kind() != ObjectKind::Secret;
+                    let how = if kept { "on record" } else { "in memory alone" };
+                    tracing::warn!("{object} is held at its last good version, {how}");
+                }
+                self.send(vec![event]).await
+            }
+            Err(error) => {
+                tracing::error!("the hold of {object} cannot be put on record, and is tried again: {error}");
+                self.unfulfilled.insert(object, request);
+                self.retry = Some(Instant::now() + self.backoff.next_delay());
+                Ok(())
+            }
+        }
+    }
+}
