@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(["."]) // bodies are shared, never copied
         .btree_map(["."]) // one order, so that equal means equal bytes
         // prost leaves these out where a list of messages is held, which might hold floating point.
+        .type_attribute("firth.config.v1.HeaderChangeList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.LocationPolicy", "#[derive(Eq, Hash)]")

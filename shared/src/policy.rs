@@ -6,8 +6,8 @@
 
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader,
-    ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy, Replacement, SameSite, StatusList,
-    TextList,
+    ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
+    LocationPolicy, Replacement, SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -1,7 +1,9 @@
 //! Headers of answers: what is taken out of those of backends, and what is put into all of them.
 
 use data_plane::local::Limits;
-use shared::policy::{Header, HeaderList, LocationPolicy, TextList};
+use shared::policy::{
+    Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, LocationPolicy, TextList,
+};
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -75,4 +77,51 @@ fn added_headers_are_on_every_answer_in_place_of_the_backend_s() {
     assert_eq!((nobodys.status, nobodys.all("x-one")), (404, vec!["1"]));
     assert_eq!(nobodys.all("x-told"), ["GET of b.test"]);
     assert_eq!(nobodys.all("x-id")[0].len(), 32);
+}
+
+#[test]
+fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() {
+    let origin = talkative();
+    let change = |operation: HeaderOperation, name: &str, value: &str| HeaderChange {
+        operation: Some(operation.into()),
+        name: name.into(),
+        value: value.into(),
+    };
+    let changes = vec![
+        change(HeaderOperation::Set, "X-One", "changed for $host"),
+        change(HeaderOperation::Set, "X-Powered-By", ""),
+        change(HeaderOperation::Add, "X-Open", "2"),
+        change(HeaderOperation::AddAlways, "X-Always", "$req_id"),
+        change(HeaderOperation::AddAlways, "X-None", "$arg_none"),
+    ];
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let list = |headers| Some(HeaderList { headers });
+    let proxy = proxy(
+        &origin,
+        LocationPolicy {
+            header_changes: Some(HeaderChangeList { changes }),
+            add_headers: list(vec![header("X-One", "1")]),
+            proxy_set_headers: list(vec![header("X-Env", "fleet"), header("X-Kept", "fleet")]),
+            request_headers: list(vec![header("X-Env", "$arg_env"), header("Accept", "")]),
+            ..LocationPolicy::default()
+        },
+    );
+    let mut client = Client::new(proxy.http);
+    let found = client.ask("GET /?env=own HTTP/1.1\r\nHost: a.test\r\nAccept: x\r\nX-Env: mine\r\n\r\n");
+    for (name, values) in [
+        ("x-one", vec!["changed for a.test"]),
+        ("x-powered-by", vec![]),
+        ("x-open", vec!["1", "2"]),
+        ("x-none", vec![]),
+    ] {
+        assert_eq!(found.all(name), values, "{name}");
+    }
+    let seen = origin.seen().remove(0);
+    assert_eq!(
+        (seen.all("x-env"), seen.all("x-kept"), seen.all("accept")),
+        (vec!["own"], vec!["fleet"], vec![])
+    );
+    assert_eq!(found.all("x-always"), seen.all("x-request-id"));
+    let nobodys = client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");
+    assert_eq!((nobodys.status, nobodys.all("x-open"), nobodys.all("x-always").len()), (404, vec![], 1));
 }

@@ -8,7 +8,7 @@ use crate::codec::head::Known;
 use crate::http::reply::{Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
-use crate::table::policy::answers::{Answers, Server};
+use crate::table::policy::answers::{Answers, Beside, Server};
 use crate::table::policy::pace::Pace;
 
 /// What we call ourselves.
@@ -94,6 +94,14 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     for header in &answers.added {
         let value = variables::filled(&header.value, exchange, |_| b"");
         fields.replace(header.name.clone(), value);
+    }
+    let status = reply.head.status;
+    for Beside { header, .. } in answers.beside.iter().filter(|it| it.is_on(status)) {
+        let value = variables::filled(&header.value, exchange, |_| b"");
+        // As nginx: none without a value.
+        if !value.is_empty() {
+            fields.append(header.name.clone(), value);
+        }
     }
 }
 

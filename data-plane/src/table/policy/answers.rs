@@ -1,7 +1,7 @@
 //! Headers of answers (ingress-nginx behaviour, controller.md 9, annotations.md 6.13).
 
 use bytes::Bytes;
-use shared::policy::LocationPolicy;
+use shared::policy::{HeaderOperation, LocationPolicy};
 use shared::template::{Template, Variable};
 
 use super::Refused;
@@ -18,8 +18,26 @@ pub struct Answers {
     pub server: Server,
     /// What is put in, the later in place of the earlier.
     pub added: Box<[Header]>,
+    /// What comes beside what is there, after that.
+    pub beside: Box<[Beside]>,
     /// Whether the request's id is among that.
     pub tells_id: bool,
+}
+
+/// A header that comes beside those of its name, as nginx' add_header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beside {
+    /// Name and value.
+    pub header: Header,
+    /// Whether it comes on every answer, or on those of success and redirects alone.
+    pub always: bool,
+}
+
+impl Beside {
+    /// Whether it comes on an answer of this status (ngx_http_headers_filter).
+    pub fn is_on(&self, status: u16) -> bool {
+        self.always || matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
+    }
 }
 
 /// `Server` of answers.
@@ -40,6 +58,7 @@ impl Default for Answers {
             hidden: Box::default(),
             server: Server::Unsaid,
             added: Box::default(),
+            beside: Box::default(),
             tells_id: false,
         }
     }
@@ -57,12 +76,23 @@ impl Answers {
         let mut added = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
         // The location's own are literal, as in the original (annotations.md 6.13).
         added.extend(headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?);
-        let tells_id = added.iter().any(|it| it.value.variables().any(|it| *it == Variable::RequestId));
+        let mut beside = Vec::new();
+        for change in said.header_changes.iter().flat_map(|list| &list.changes) {
+            let header = headers::header("header_changes", &change.name, Template::parse(&change.value))?;
+            match change.operation() {
+                HeaderOperation::Add => beside.push(Beside { header, always: false }),
+                HeaderOperation::AddAlways => beside.push(Beside { header, always: true }),
+                HeaderOperation::Set | HeaderOperation::Unspecified => added.push(header),
+            }
+        }
+        let all = added.iter().chain(beside.iter().map(|it| &it.header));
+        let tells_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
             hsts: hsts(said),
             hidden: hidden.map(|name| name.as_str().into()).collect(),
             server,
             added: added.into(),
+            beside: beside.into(),
             tells_id,
         })
     }

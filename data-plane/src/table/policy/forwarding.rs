@@ -104,6 +104,9 @@ impl Forwarding {
         let other = |said: &Option<String>, usual: &str| {
             said.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
         };
+        let mut fields =
+            headers::compile("proxy_set_headers", said.proxy_set_headers.as_ref(), Template::parse)?;
+        fields.extend(headers::compile("request_headers", said.request_headers.as_ref(), Template::parse)?);
         let connection = said.connection_proxy_header.map(|_| match said.connection_proxy_header() {
             ConnectionHeader::Close => Connection::Close,
             ConnectionHeader::KeepAlive | ConnectionHeader::Unspecified => Connection::KeepAlive,
@@ -118,8 +121,7 @@ impl Forwarding {
             makes_id: said.generate_request_id.unwrap_or(true),
             host: said.upstream_vhost.as_deref().map(Template::parse),
             connection,
-            fields: headers::compile("proxy_set_headers", said.proxy_set_headers.as_ref(), Template::parse)?
-                .into(),
+            fields: fields.into(),
             names: match (said.ignore_invalid_headers, said.enable_underscores_in_headers) {
                 (Some(false), _) => Names::Tokens,
                 (_, Some(true)) => Names::Underscores,

@@ -23,12 +23,13 @@ pub(super) fn compile(
     parse: fn(&str) -> Template,
 ) -> Result<Vec<Header>, Refused> {
     let headers = said.into_iter().flat_map(|list| &list.headers);
-    let header = |it: &shared::policy::Header| match guard::is_name(it.name.as_bytes()) {
-        true => Ok(Header { name: Bytes::copy_from_slice(it.name.as_bytes()), value: parse(&it.value) }),
-        false => {
-            let problem = format!("expected the name of a header, got {:?}", it.name);
-            Err(Refused { field, problem })
-        }
-    };
-    headers.map(header).collect()
+    headers.map(|it| header(field, &it.name, parse(&it.value))).collect()
+}
+
+/// One whose name is a name.
+pub(super) fn header(field: &'static str, name: &str, value: Template) -> Result<Header, Refused> {
+    match guard::is_name(name.as_bytes()) {
+        true => Ok(Header { name: Bytes::copy_from_slice(name.as_bytes()), value }),
+        false => Err(Refused { field, problem: format!("expected the name of a header, got {name:?}") }),
+    }
 }
