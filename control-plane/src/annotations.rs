@@ -51,6 +51,7 @@ use self::row::{Bad, Empty, Row, Saying, Status};
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
+pub use self::snippets::OfHosts;
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;
 
@@ -80,6 +81,8 @@ pub struct Parsed {
     pub backend: BackendPolicy,
     /// The objects that it refers to, and the field that does.
     pub refs: BTreeMap<Reference, String>,
+    /// Fields of snippets that act where the fleet allows them.
+    pub snippets: Vec<String>,
     /// What its owner should know. One that is [`Severity::Rejected`] takes the Ingress out of service as a whole.
     pub faults: Vec<Fault>,
 }
@@ -93,6 +96,8 @@ pub struct Serving {
     pub location: LocationPolicy,
     /// Of its hosts, where nobody before it says as much.
     pub host: HostPolicy,
+    /// What its server-snippet says of the answers of its hosts.
+    pub of_hosts: Option<OfHosts>,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
     /// Why all paths of its hosts answer 503, if they do.

@@ -58,7 +58,7 @@ fn page() -> String {
             keys::Status::OfIndex => ("**honoured**".into(), "false"),
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
-            keys::Status::Snippet => (SNIPPET.into(), ""),
+            keys::Status::Snippet => (RAW.into(), ""),
             keys::Status::AllowedHeaders => ("honoured".into(), ""),
             keys::Status::Nginx => ("tunes nginx itself, means nothing here".into(), ""),
             keys::Status::Dead => ("no effect, in ingress-nginx neither".into(), ""),
@@ -68,7 +68,8 @@ fn page() -> String {
     page
 }
 
-const SNIPPET: &str = "raw configuration never acts; 503 where it could restrict or send elsewhere";
+const RAW: &str = "raw configuration never acts; 503 where it could restrict or send elsewhere";
+const SNIPPET: &str = "what it says of headers is **honoured** with `allow-snippet-annotations`; the rest never acts: 503 where it could restrict or send elsewhere";
 
 fn becomes(row: &Row) -> String {
     match row.value.status() {

@@ -17,3 +17,4 @@ pub mod referred;
 pub mod rejection;
 pub mod settings;
 pub mod size;
+pub mod snippets;

@@ -120,6 +120,8 @@ pub struct Index {
     allowed_headers: BTreeSet<String>,
     /// Whether annotations may refer to objects of other namespaces.
     crosses_namespaces: bool,
+    /// Whether snippets act.
+    allows_snippets: bool,
     published: Published,
     problems: Problems,
     problems_changed: bool,
@@ -134,6 +136,7 @@ pub struct Index {
 impl Index {
     /// One that knows no objects yet. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
+        let allows_snippets = options.folder;
         let mut index = Self {
             options,
             objects: Objects::default(),
@@ -149,6 +152,7 @@ impl Index {
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,
+            allows_snippets,
             published: Published::default(),
             problems: Problems::new(),
             problems_changed: false,

@@ -1,15 +1,17 @@
 //! What the annotations of one object come to while they are put in, one after the other.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::name::ObjectName;
+use shared::policy::Header;
 use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
 use super::{
-    BackendPolicy, Fault, HostPolicy, LocationPolicy, MOST_FAULTS, PREFIX, Parsed, Said, Serving, Severity,
-    bounded, field, shown, value,
+    BackendPolicy, Fault, HostPolicy, LocationPolicy, MOST_FAULTS, OfHosts, PREFIX, Parsed, Said, Serving,
+    Severity, bounded, field, shown, value,
 };
 use crate::reference::{Reference, Use};
 
@@ -31,7 +33,13 @@ pub struct Draft<'a> {
     hosts_denied: Option<Denial>,
     pub(super) faults: Vec<Fault>,
     /// What is different where the paths are served.
-    differences: Vec<(String, &'static str)>,
+    differences: Vec<(String, Cow<'static, str>)>,
+    /// What a server-snippet says of the hosts' answers.
+    pub(super) of_hosts: Option<OfHosts>,
+    /// Headers of the request to the authentication that a snippet says.
+    pub(super) auth_headers: Vec<Header>,
+    /// Fields of snippets that act where the fleet allows them.
+    snippets: Vec<String>,
 }
 
 impl<'a> Draft<'a> {
@@ -48,6 +56,9 @@ impl<'a> Draft<'a> {
             hosts_denied: None,
             faults: Vec::new(),
             differences: Vec::new(),
+            of_hosts: None,
+            auth_headers: Vec::new(),
+            snippets: Vec::new(),
         }
     }
 
@@ -130,8 +141,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Honours nothing of the present annotation, which shows where the paths are served.
-    pub fn differs(&mut self, without: &'static str) {
-        self.differences.push((self.field(), without));
+    pub fn differs(&mut self, without: impl Into<Cow<'static, str>>) {
+        self.differences.push((self.field(), without.into()));
+    }
+
+    /// The present annotation acts where the fleet allows snippets.
+    pub(super) fn needs_snippets(&mut self) {
+        let field = self.field();
+        self.snippets.push(field);
     }
 
     pub(super) fn unnoticed(&mut self, why: &str) {
@@ -164,7 +181,11 @@ impl<'a> Draft<'a> {
 
     /// All of it. What is different where paths are served is not said where they are not.
     pub(super) fn finish(self) -> Parsed {
-        let Self { location, host, backend, refs, denied, hosts_denied, mut faults, differences, .. } = self;
+        let Self { mut location, host, backend, refs, denied, hosts_denied, mut faults, differences, .. } =
+            self;
+        if let Some(external) = &mut location.external_auth {
+            external.proxy_set_headers.extend(self.auth_headers);
+        }
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {
             let is_told = is_served && !without.is_empty();
@@ -173,7 +194,8 @@ impl<'a> Draft<'a> {
             faults.push(Fault::new(Severity::Unsupported, field, reason));
         }
         let is_canary = backend.canary.is_some();
-        let serving = Serving { is_canary, location, host, denied, hosts_denied };
-        Parsed { serving, backend, refs, faults: bounded(faults, MOST_FAULTS) }
+        let serving = Serving { is_canary, location, host, of_hosts: self.of_hosts, denied, hosts_denied };
+        let faults = bounded(faults, MOST_FAULTS);
+        Parsed { serving, backend, refs, snippets: self.snippets, faults }
     }
 }

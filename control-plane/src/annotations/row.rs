@@ -151,7 +151,7 @@ pub enum Status {
     Differs(&'static str),
     /// It does not act yet. What depends on it answers 503.
     Denies(Reach),
-    /// Raw nginx configuration, which never acts. What it could restrict answers 503.
+    /// Raw nginx configuration: what it says of headers acts, the rest never. What it could restrict answers 503.
     Snippet,
     /// It has no effect in ingress-nginx' newest version either (annotations.md 7).
     Dead,
@@ -212,7 +212,7 @@ impl<T> Says for Of<T> {
         Some(Box::new(move |draft| match &self.1 {
             Act::Sets(set) | Act::Deferred(set, _) | Act::Snippet(set) => set(draft, value),
             Act::Unnoticed(why) => draft.unnoticed(why),
-            Act::Differs { unless, without } if !unless(&value) => draft.differs(without),
+            Act::Differs { unless, without } if !unless(&value) => draft.differs(*without),
             Act::Denies { unless, reach } if !unless(&value) => draft.not_enforced(*reach),
             Act::Differs { .. } | Act::Denies { .. } => {}
             Act::Dead => draft.dead(),

@@ -1,10 +1,16 @@
-//! Raw nginx configuration (annotations.md 5.8). It never acts; what it could keep from a client answers 503.
+//! Raw nginx configuration (annotations.md 5.8). As text it never acts; what it could keep from a client answers 503.
 //!
-//! A directive that is known to keep nobody out, to send nothing elsewhere and to let nobody pretend to be somebody
-//! else is left out and said. Whatever else there is could do one of them.
+//! Directives about headers are read into types ([`headers`]) and act where the fleet allows snippets, as those of
+//! ingress-nginx do. Another directive that is known to keep nobody out, to send nothing elsewhere and to let nobody
+//! pretend to be somebody else is left out and said. Whatever else there is could do one of them.
 
+mod headers;
 mod tokens;
 
+use std::collections::BTreeSet;
+
+pub use self::headers::OfHosts;
+use self::headers::{Headers, Place};
 use super::draft::Draft;
 use super::row::{Act, Of, Reach, Risk, Row, Scope};
 use super::value::Grammar;
@@ -24,14 +30,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-snippet",
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Paths))),
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Auth))),
         doc: "Raw configuration of the request to the authentication",
         ..Row::NEW
     },
     &Row {
         name: "configuration-snippet",
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Paths))),
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Location))),
         doc: "Raw configuration of the paths",
         ..Row::NEW
     },
@@ -39,7 +45,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "server-snippet",
         scope: Scope::Host,
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Reach::Hosts))),
+        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Server))),
         doc: "Raw configuration of the hosts",
         ..Row::NEW
     },
@@ -55,7 +61,7 @@ pub(super) static ROWS: &[&Row] = &[
 const NEVER: &str = "raw nginx configuration never acts";
 
 /// What these do to an answer or a request shows, and harms nobody who relies on it.
-const LEFT_OUT: [&str; 47] = [
+const LEFT_OUT: [&str; 59] = [
     "access_log",
     "add_header",
     "add_trailer",
@@ -65,6 +71,7 @@ const LEFT_OUT: [&str; 47] = [
     "client_body_buffer_size",
     "client_body_temp_path",
     "client_body_timeout",
+    "client_header_buffer_size",
     "default_type",
     "directio",
     "error_log",
@@ -81,15 +88,25 @@ const LEFT_OUT: [&str; 47] = [
     "http2_push_preload",
     "keepalive_requests",
     "keepalive_timeout",
+    "large_client_header_buffers",
     "log_not_found",
     "log_subrequest",
+    "more_clear_headers",
     "more_set_headers",
     "port_in_redirect",
     "proxy_buffer_size",
     "proxy_buffering",
     "proxy_buffers",
     "proxy_busy_buffers_size",
+    "proxy_cache",
+    "proxy_cache_background_update",
+    "proxy_cache_lock",
+    "proxy_cache_min_uses",
+    "proxy_cache_revalidate",
+    "proxy_cache_use_stale",
+    "proxy_cache_valid",
     "proxy_connect_timeout",
+    "proxy_hide_header",
     "proxy_http_version",
     "proxy_ignore_client_abort",
     "proxy_max_temp_file_size",
@@ -97,6 +114,7 @@ const LEFT_OUT: [&str; 47] = [
     "proxy_request_buffering",
     "proxy_send_timeout",
     "send_timeout",
+    "server_tokens",
     "sub_filter",
     "sub_filter_last_modified",
     "sub_filter_once",
@@ -146,14 +164,35 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     }
 }
 
-fn judge(to: &mut Draft<'_>, snippet: Snippet, reach: Reach) {
-    match restricts(&snippet) {
-        None => to.differs(NEVER),
-        Some(why) => {
-            to.deny(reach, "restricts in a way that is not enforced");
-            let what = reach.as_str();
-            to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
-        }
+fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
+    let mut headers = Headers::default();
+    let rest = snippet
+        .map(|directives| directives.into_iter().filter(|it| !headers.take(it, place)).collect::<Vec<_>>());
+    let reach = if place == Place::Server { Reach::Hosts } else { Reach::Paths };
+    if let Some(why) = restricts(&rest) {
+        to.deny(reach, "restricts in a way that is not enforced");
+        let what = reach.as_str();
+        to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
+        return;
+    }
+    headers.put(place, to);
+    to.needs_snippets();
+    let rest = rest.unwrap_or_default();
+    // What a variable is set for stands in what is taken or left out.
+    let names = rest.iter().map(tokens::Directive::name).filter(|name| !["if", "set"].contains(name));
+    let left_out: BTreeSet<_> = names.collect();
+    if !left_out.is_empty() {
+        let names: Vec<_> = left_out.into_iter().collect();
+        to.differs(format!("{} left out", said(&names)));
+    }
+}
+
+/// `a of it is`, `a, b and c of it are`: names of directives that are known.
+fn said(names: &[&str]) -> String {
+    match names {
+        [one] => format!("{one} of it is"),
+        [before @ .., last] => format!("{} and {last} of it are", before.join(", ")),
+        [] => String::new(),
     }
 }
 
@@ -222,6 +261,7 @@ mod tests {
             "sub_filter '</head>' '<script>deny all;</script></head>'; sub_filter_once on;",
             "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
             "access_log off;",
+            "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
         ] {
             assert_eq!(restriction(text), None, "{text}");
         }

@@ -166,7 +166,16 @@ fn no_row_is_silent() {
                         row.name
                     );
                 }
-                Status::Snippet => assert!(is_told, "{} = {text}", row.name),
+                Status::Snippet => {
+                    let acts = parsed.serving != before.serving;
+                    assert!(acts || is_told, "{} = {text}", row.name);
+                    // Whether it acts is the fleet's to say, and is said where it does not.
+                    assert!(
+                        !acts || is_denied || parsed.snippets == [field(row.name)],
+                        "{} = {text}",
+                        row.name
+                    );
+                }
             }
         }
     }
@@ -281,8 +290,8 @@ fn the_rest_is_reported() {
     ]);
     let mut found = severities(&parsed);
     found.sort();
-    assert_eq!(found, [Severity::Unsupported, Severity::Unsupported, Severity::Warning, Severity::Warning]);
-    assert!(!denies(&parsed));
+    assert_eq!(found, [Severity::Unsupported, Severity::Warning, Severity::Warning]);
+    assert!(!denies(&parsed) && parsed.snippets == [field("configuration-snippet")]);
 }
 
 /// Nobody is told that something is served without this or that while it answers 503.

@@ -111,19 +111,24 @@ pub struct Claim {
     pub parsed: Arc<Parsed>,
     /// What the objects are that its annotations refer to.
     pub referred: AllReferred,
+    /// Whether the fleet allows snippets.
+    pub allows_snippets: bool,
     /// What is wrong with it apart from its annotations, whatever other objects there are.
     pub faults: Vec<Fault>,
 }
 
 impl Claim {
     /// Reads an Ingress that is not rejected.
-    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred) -> Self {
+    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred, allows_snippets: bool) -> Self {
         let name = ingress.metadata.object_name();
         let spec = &ingress.spec;
         let told = parsed.refs.iter();
         let mut faults: Vec<_> = told
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
             .collect();
+        if !allows_snippets {
+            faults.extend(parsed.snippets.iter().map(|field| not_allowed(field)));
+        }
         let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
         for (i, rule) in spec.rules.iter().enumerate() {
             let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
@@ -163,6 +168,7 @@ impl Claim {
             tls: ClaimedTls::of(&name.namespace, &spec.tls),
             parsed,
             referred,
+            allows_snippets,
             faults,
             name,
         }
@@ -229,6 +235,13 @@ fn errors_backend(parsed: &Parsed) -> Option<BackendKey> {
     let key = parsed.serving.location.default_backend.as_deref()?;
     let (service, port) = key.rsplit_once('/')?;
     Some(BackendKey { service: ObjectName::parse(service)?, port: port.into() })
+}
+
+/// What the owner of a snippet should know that the fleet does not allow.
+fn not_allowed(field: &str) -> Fault {
+    let reason =
+        "no effect, as in ingress-nginx: the ConfigMap does not say allow-snippet-annotations: \"true\"";
+    Fault::new(Severity::Unsupported, field, reason)
 }
 
 fn no_service(field: String) -> Fault {

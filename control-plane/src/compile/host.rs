@@ -24,6 +24,7 @@ use self::locations::{Location, Locations};
 pub use self::part::{Part, PartFault, Spot};
 use super::claim::difference::{Difference, Numbered};
 use super::claim::{Age, BackendKey, Claim, Place};
+use crate::annotations::OfHosts;
 use crate::objects::ObjectRef;
 
 /// A canary's backend beside a main one.
@@ -89,6 +90,8 @@ struct Deciders {
     aliases: BTreeSet<Age>,
     /// All paths of the host answer 503.
     guards: BTreeSet<Age>,
+    /// Headers of all answers, in a server-snippet.
+    headers: BTreeSet<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
     roots: BTreeSet<Age>,
 }
@@ -98,6 +101,7 @@ struct Deciders {
 struct Firsts {
     root: Option<Age>,
     guard: Option<(Age, Denial)>,
+    headers: Option<OfHosts>,
 }
 
 impl Claims {
@@ -202,8 +206,8 @@ impl Claims {
             return;
         }
         self.mains.remove(age);
-        let Deciders { tls, aliases, guards, roots } = &mut self.deciders;
-        for all in [tls, aliases, guards, roots, &mut self.patterns, &mut self.www] {
+        let Deciders { tls, aliases, guards, headers, roots } = &mut self.deciders;
+        for all in [tls, aliases, guards, headers, roots, &mut self.patterns, &mut self.www] {
             all.remove(age);
         }
         self.locations.take_out(claim, paths);
@@ -219,11 +223,12 @@ impl Claims {
         let serving = &claim.parsed.serving;
         let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         let asks_for_root = self.asks_for_root(claim);
-        let Deciders { tls, aliases, guards, roots } = &mut self.deciders;
+        let Deciders { tls, aliases, guards, headers, roots } = &mut self.deciders;
         for (all, says) in [
             (tls, claim.tls.is_said()),
             (aliases, says_aliases),
             (guards, serving.hosts_denied.is_some()),
+            (headers, claim.allows_snippets && serving.of_hosts.is_some()),
             (roots, asks_for_root),
         ] {
             if says {
@@ -267,7 +272,8 @@ impl Claims {
 
     fn firsts(&self) -> Firsts {
         let root = self.first_at_root().map(|claim| claim.age.clone());
-        Firsts { root, guard: self.guard().map(|(claim, why)| (claim.age.clone(), why.clone())) }
+        let guard = self.guard().map(|(claim, why)| (claim.age.clone(), why.clone()));
+        Firsts { root, guard, headers: self.headers().cloned() }
     }
 
     /// Tells those who are told who comes first.
@@ -276,7 +282,7 @@ impl Claims {
         if now.root != before.root {
             self.touch(self.deciders.roots.iter().cloned(), touched);
         }
-        if now.guard != before.guard {
+        if now.guard != before.guard || now.headers != before.headers {
             self.touch(self.mains.keys().cloned(), touched);
         }
     }
@@ -312,6 +318,11 @@ impl Claims {
             tls_decided_by: decides.map(|claim| claim.object()),
             secrets: secrets.into_iter().flatten().cloned().collect(),
         }
+    }
+
+    /// What the first server-snippet says of the host's answers (annotations.md 2.4).
+    fn headers(&self) -> Option<&OfHosts> {
+        self.decider(&self.deciders.headers)?.parsed.serving.of_hosts.as_ref()
     }
 
     fn decider(&self, deciders: &BTreeSet<Age>) -> Option<&Arc<Claim>> {

@@ -108,7 +108,8 @@ impl Referred {
             if let Some(wrong) = wrong.first() {
                 return Err(format!("{field}: {}: {wrong}", reference.object()));
             }
-            external.proxy_set_headers = list.headers;
+            // Those of a snippet come after them.
+            external.proxy_set_headers.splice(0..0, list.headers);
         }
         let fault = self.fault(reference, field).filter(|_| reference.what.guards());
         fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::{CROSS_NAMESPACE, Status};
+use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, Status};
 use super::headers;
 use super::referred::Referred;
 use crate::annotations::row::Row;
@@ -117,8 +117,17 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 
 /// Whether annotations may refer to objects of other namespaces (annotations.md 1.6).
 pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
+    is_on(configmap, CROSS_NAMESPACE)
+}
+
+/// Whether snippets act, as far as they do (annotations.md 1.5).
+pub fn allows_snippets(configmap: Option<&ConfigMap>) -> bool {
+    is_on(configmap, ALLOW_SNIPPETS)
+}
+
+fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
-    let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(CROSS_NAMESPACE));
+    let mut said = keys.filter(|(other, _)| other.eq_ignore_ascii_case(key));
     said.any(|(_, text)| value::boolean(text.trim()) == Some(true))
 }
 

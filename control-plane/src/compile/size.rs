@@ -23,7 +23,7 @@ const PATH_HEAD: usize = 14;
 ///
 /// Paths that another Ingress won are counted: what that one does must not decide whether this one is served.
 pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
-    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new());
+    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), true);
     let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
     if names > MAX_BODY {
         return Some(too_large("spec.tls", "the Secrets of a host", names));

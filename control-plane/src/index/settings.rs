@@ -26,6 +26,8 @@ impl Index {
         let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
         let default_certificate = self.options.default_certificate.as_ref();
         let crosses = settings::crosses_namespaces(configmap);
+        // A folder without a ConfigMap is somebody's manifests alone, tried as where they came from.
+        let allows = configmap.map_or(self.options.folder, |map| settings::allows_snippets(Some(map)));
         let mut compiled = settings::compile(configmap, default_certificate);
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
@@ -46,6 +48,11 @@ impl Index {
                 refs.any(|reference| reference.name.namespace != claim.name.namespace)
             };
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
+            self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
+        }
+        if allows != self.allows_snippets {
+            self.allows_snippets = allows;
+            let claims = self.ingresses.claims.iter().filter(|(_, claim)| !claim.parsed.snippets.is_empty());
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));

@@ -17,5 +17,6 @@ mod references;
 mod restrictions;
 mod routing;
 mod sizes;
+mod snippets;
 mod tls;
 mod whole;

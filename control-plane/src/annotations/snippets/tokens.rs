@@ -8,6 +8,8 @@ pub(super) struct Directive {
     words: Vec<String>,
     /// It ends with a block; the directives in it stand behind it.
     pub(super) is_block: bool,
+    /// In how many blocks it stands.
+    pub(super) depth: usize,
 }
 
 impl Directive {
@@ -18,6 +20,11 @@ impl Directive {
     /// Its first argument.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)
+    }
+
+    /// All of them.
+    pub(super) fn arguments(&self) -> &[String] {
+        self.words.get(1..).unwrap_or_default()
     }
 }
 
@@ -37,14 +44,14 @@ pub(super) fn directives(text: &str) -> Option<Vec<Directive>> {
                 if words.is_empty() {
                     return None;
                 }
-                found.push(Directive { words: std::mem::take(&mut words), is_block: false });
+                found.push(Directive { words: std::mem::take(&mut words), is_block: false, depth });
             }
             '{' => {
                 if words.is_empty() {
                     return None;
                 }
+                found.push(Directive { words: std::mem::take(&mut words), is_block: true, depth });
                 depth += 1;
-                found.push(Directive { words: std::mem::take(&mut words), is_block: true });
             }
             '}' => {
                 if !words.is_empty() {

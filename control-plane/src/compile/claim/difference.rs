@@ -90,8 +90,19 @@ impl<'a> Difference<'a> {
 pub type Numbered<'a> = (usize, &'a ClaimedPath);
 
 fn is_same_beside(before: &Claim, after: &Claim) -> bool {
-    let Claim { name, age, hosts: _, default_backend, errors, has_rules, tls, parsed, referred, faults: _ } =
-        before;
+    let Claim {
+        name,
+        age,
+        hosts: _,
+        default_backend,
+        errors,
+        has_rules,
+        tls,
+        parsed,
+        referred,
+        allows_snippets,
+        faults: _,
+    } = before;
     *name == after.name
         && *age == after.age
         && *default_backend == after.default_backend
@@ -101,4 +112,5 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         // As a whole: what a host is not compiled from stands elsewhere in it.
         && parsed.serving == after.parsed.serving
         && *referred == after.referred
+        && *allows_snippets == after.allows_snippets
 }

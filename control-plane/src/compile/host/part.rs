@@ -11,6 +11,7 @@ use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
 use super::{Attachment, Claims};
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::referred::Referred;
+use crate::compile::snippets;
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
 
@@ -96,6 +97,7 @@ impl Claims {
             | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
+            let policy = snippets::put(policy.into_owned(), claim, self.headers());
             part.route = Some(route(claim, policy, won));
         }
         part.faults.extend(self.told_of_denial(claim));
@@ -163,8 +165,8 @@ fn note(all: &mut BTreeSet<Age>, claim: &Claim, says: bool) -> bool {
     was_said == all.is_empty()
 }
 
-fn route(claim: &Claim, policy: Cow<'_, LocationPolicy>, paths: Vec<Path>) -> Route {
-    let (mut policy, mut denied) = claim.location(policy.into_owned());
+fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>) -> Route {
+    let (mut policy, mut denied) = claim.location(policy);
     match custom_headers(claim) {
         Ok(headers) => policy.custom_headers = headers,
         Err(denial) => denied = denied.or(Some(denial)),

@@ -32,6 +32,9 @@ pub enum Status {
     Dead,
 }
 
+/// Snippets act.
+pub(crate) const ALLOW_SNIPPETS: &str = "allow-snippet-annotations";
+
 /// `allow-cross-namespace-resources`.
 pub(crate) const CROSS_NAMESPACE: &str = "allow-cross-namespace-resources";
 
@@ -55,7 +58,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("add-headers", Default(&answers::ADD_HEADERS)),
     ("allow-backend-server-header", Default(&answers::ALLOW_BACKEND_SERVER_HEADER)),
     (CROSS_NAMESPACE, OfIndex),
-    ("allow-snippet-annotations", Unsupported),
+    (ALLOW_SNIPPETS, OfIndex),
     ("annotation-value-word-blocklist", Unsupported),
     ("annotations-risk-level", Unsupported),
     ("app-root", Dead),

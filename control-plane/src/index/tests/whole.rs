@@ -209,7 +209,7 @@ fn claim(object: &Object) -> Option<Arc<Claim>> {
     let Object::Ingress(ingress) = object else { return None };
     let metadata = &ingress.metadata;
     let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
-    Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new())))
+    Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), true)))
 }
 
 fn in_order<'a>(all: &'a HashMap<ObjectRef, Arc<Claim>>, host: &HostName) -> Vec<&'a Claim> {

@@ -1,0 +1,299 @@
+//! What a snippet says of headers, read into types: nginx' `add_header`, `proxy_set_header` and `proxy_hide_header`, and
+//! `more_*` of headers-more.
+//!
+//! **Invariant:** a directive is taken whole and exactly, or not at all: with an option, a variable that nobody gives a
+//! value to, or a header that frames messages it is not taken.
+
+use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
+use shared::template::{Template, Variable};
+
+use super::tokens::Directive;
+use crate::annotations::draft::Draft;
+
+/// Where a snippet stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In the locations of its Ingress.
+    Location,
+    /// In the servers of its hosts, before their locations.
+    Server,
+    /// In the request to the authentication.
+    Auth,
+}
+
+/// How many directives are taken of one snippet, and how many bytes of them.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 16 << 10;
+
+/// What snippets of one place say of headers.
+#[derive(Default, Debug)]
+pub(super) struct Headers {
+    answers: Vec<HeaderChange>,
+    requests: Vec<Header>,
+    hidden: Vec<String>,
+    bytes: usize,
+}
+
+impl Headers {
+    /// Takes a directive, if it is one of those.
+    pub(super) fn take(&mut self, directive: &Directive, place: Place) -> bool {
+        if directive.depth > 0 || directive.is_block {
+            return false;
+        }
+        let arguments = directive.arguments();
+        self.bytes += arguments.iter().map(String::len).sum::<usize>();
+        if self.answers.len() + self.requests.len() + self.hidden.len() >= MOST || self.bytes > MOST_BYTES {
+            return false;
+        }
+        match (directive.name(), place) {
+            ("proxy_set_header", Place::Location | Place::Auth) => self.set_request(arguments),
+            // Each location says these itself, and so inherits none.
+            ("proxy_set_header", Place::Server) => arguments.len() == 2,
+            (_, Place::Auth) => false,
+            ("add_header", _) => self.add(arguments),
+            ("more_set_headers", _) => self.change(arguments, pair),
+            ("more_clear_headers", _) => self.change(arguments, |text| Some((pair(text)?.0, ""))),
+            ("proxy_hide_header", _) => match arguments {
+                [name] if is_name(name) => {
+                    self.hidden.push(name.clone());
+                    true
+                }
+                _ => false,
+            },
+            ("more_set_input_headers", Place::Location) => self.change_request(arguments, pair),
+            ("more_clear_input_headers", Place::Location) => {
+                self.change_request(arguments, |text| Some((pair(text)?.0, "")))
+            }
+            // No version is told.
+            ("server_tokens", _) => matches!(arguments, [word] if word == "off"),
+            _ => false,
+        }
+    }
+
+    /// Puts it where the annotation acts.
+    pub(super) fn put(self, place: Place, to: &mut Draft<'_>) {
+        let Self { answers, requests, hidden, .. } = self;
+        let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
+        let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
+        match place {
+            Place::Location => {
+                to.location.header_changes = changes;
+                to.location.hide_headers = hidden;
+                to.location.request_headers =
+                    (!requests.is_empty()).then_some(HeaderList { headers: requests });
+            }
+            Place::Server => to.of_hosts = Some(OfHosts { changes, hidden }),
+            Place::Auth => to.auth_headers = requests,
+        }
+    }
+
+    /// `add_header NAME VALUE [always]`.
+    fn add(&mut self, arguments: &[String]) -> bool {
+        let (name, value, operation) = match arguments {
+            [name, value] => (name, value, HeaderOperation::Add),
+            [name, value, always] if always == "always" => (name, value, HeaderOperation::AddAlways),
+            _ => return false,
+        };
+        // nginx changes these instead of adding to them.
+        let is_special = ["last-modified", "etag"].contains(&name.to_ascii_lowercase().as_str());
+        self.answer(operation, name, value) && !is_special
+    }
+
+    /// `more_set_headers 'NAME: VALUE' ...`, and what is cleared.
+    fn change(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
+        let mut pairs = arguments.iter().map(|text| read(text));
+        !arguments.is_empty()
+            && pairs.all(|pair| {
+                pair.is_some_and(|(name, value)| {
+                    // A name with a space in it is no header's: `X-Frame-Options DENY` without its colon does nothing.
+                    name.contains(' ') || self.answer(HeaderOperation::Set, name, value)
+                })
+            })
+    }
+
+    fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str) -> bool {
+        let is_fine = is_name(name) && !frames(name) && is_value(value);
+        if is_fine {
+            let operation = Some(operation.into());
+            self.answers.push(HeaderChange { operation, name: name.to_owned(), value: value.to_owned() });
+        }
+        is_fine
+    }
+
+    /// `proxy_set_header NAME VALUE`.
+    fn set_request(&mut self, arguments: &[String]) -> bool {
+        let [name, value] = arguments else {
+            return false;
+        };
+        // As it is anyway: the client's host, and a WebSocket's upgrade.
+        match (name.to_ascii_lowercase().as_str(), value.as_str()) {
+            ("host", "$host" | "$http_host" | "$best_http_host") | ("upgrade", "$http_upgrade") => {
+                return true;
+            }
+            ("connection", value) => {
+                return ["upgrade", "$connection_upgrade", "$http_connection"]
+                    .contains(&value.to_ascii_lowercase().as_str());
+            }
+            _ => {}
+        }
+        self.request(name, value)
+    }
+
+    fn change_request(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
+        let mut pairs = arguments.iter().map(|text| read(text));
+        // What the proxy says itself comes after these and is not changed by them.
+        let ours = |name: &str| super::OURS.contains(&name.to_ascii_lowercase().as_str());
+        !arguments.is_empty()
+            && pairs.all(|pair| pair.is_some_and(|(name, value)| !ours(name) && self.request(name, value)))
+    }
+
+    fn request(&mut self, name: &str, value: &str) -> bool {
+        let is_fine = is_name(name) && !frames(name) && !name.eq_ignore_ascii_case("host") && is_value(value);
+        if is_fine {
+            self.requests.push(Header { name: name.to_owned(), value: value.to_owned() });
+        }
+        is_fine
+    }
+}
+
+/// What a server-snippet says of the answers of its hosts.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OfHosts {
+    /// Of all answers, where the location changes none itself.
+    pub changes: Option<HeaderChangeList>,
+    /// What backends' answers lose, where the location hides nothing itself.
+    pub hidden: Option<TextList>,
+}
+
+/// `Name: value`; without a colon, or a value, the name alone. An option, or a pattern of names, is none.
+fn pair(text: &str) -> Option<(&str, &str)> {
+    let (name, value) = text.split_once(':').unwrap_or((text, ""));
+    let is_plain = !name.is_empty() && !name.starts_with('-') && !name.contains('*');
+    is_plain.then_some((name, value.trim_start_matches(' ')))
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+}
+
+/// Whether a header says where a message ends, or is for one connection alone.
+fn frames(name: &str) -> bool {
+    const FRAMES: [&str; 12] = [
+        "connection",
+        "content-length",
+        "date",
+        "expect",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+    ];
+    FRAMES.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether it is text of one line whose variables all have a value.
+fn is_value(value: &str) -> bool {
+    let has_value = |variable: &Variable| {
+        !matches!(
+            variable,
+            Variable::Capture(_)
+                | Variable::Named(_)
+                | Variable::User
+                | Variable::Hostname
+                | Variable::TimeIso8601
+        )
+    };
+    value.chars().all(|c| (' '..='~').contains(&c)) && Template::parse(value).variables().all(has_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::snippets::tokens;
+
+    fn taken(text: &str, place: Place) -> Option<Headers> {
+        let mut headers = Headers::default();
+        let directives = tokens::directives(text).unwrap();
+        directives.iter().all(|it| headers.take(it, place)).then_some(headers)
+    }
+
+    fn answers(text: &str) -> Vec<(HeaderOperation, String, String)> {
+        let headers = taken(text, Place::Location).unwrap();
+        headers.answers.into_iter().map(|it| (it.operation(), it.name, it.value)).collect()
+    }
+
+    #[test]
+    fn headers_of_answers_are_read_as_nginx_reads_them() {
+        use HeaderOperation::{Add, AddAlways, Set};
+        for (text, operation, name, value) in [
+            ("add_header X-Frame-Options DENY;", Add, "X-Frame-Options", "DENY"),
+            ("add_header X-A \"a; b\" always;", AddAlways, "X-A", "a; b"),
+            ("more_set_headers \"X-A: b: c\";", Set, "X-A", "b: c"),
+            ("more_set_headers 'X-Id: $request_id';", Set, "X-Id", "$request_id"),
+            ("more_set_headers X-A;", Set, "X-A", ""),
+            ("more_clear_headers 'X-A: b';", Set, "X-A", ""),
+        ] {
+            assert_eq!(answers(text), [(operation, name.to_owned(), value.to_owned())], "{text}");
+        }
+        assert_eq!(answers("more_set_headers 'X-A: 1' 'X-B: 2';").len(), 2);
+        assert_eq!(answers("more_set_headers \"X-Frame-Options DENY\"; server_tokens off;"), []);
+    }
+
+    #[test]
+    fn what_is_not_known_exactly_is_not_taken() {
+        for text in [
+            "add_header X-A;",
+            "add_header X-A b sometimes;",
+            "add_header ETag x;",
+            "add_header X-A $upstream_cache_status;",
+            "add_header X-A $1;",
+            "add_header Content-Length 5;",
+            "add_header \"X A\" b;",
+            "more_set_headers -s 404 'X-A: b';",
+            "more_clear_headers 'X-*';",
+            "more_set_headers 'Transfer-Encoding: chunked';",
+            "proxy_set_header X-User $remote_user;",
+            "proxy_set_header X-User $upstream_http_x_user;",
+            "proxy_set_header Host other.test;",
+            "proxy_set_header Connection close;",
+            "more_set_input_headers 'X-Forwarded-Proto: https';",
+            "more_set_input_headers -r 'X-A: b';",
+            "server_tokens on;",
+            "if ($scheme = http) { add_header X-A b; }",
+            "return 403;",
+        ] {
+            assert!(taken(text, Place::Location).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_of_requests_are_set_or_are_what_they_are_anyway() {
+        let requests = |text, place| -> Vec<(String, String)> {
+            let headers = taken(text, place).unwrap_or_else(|| panic!("{text}"));
+            headers.requests.into_iter().map(|it| (it.name, it.value)).collect()
+        };
+        let text = "proxy_set_header X-A $http_x_b; proxy_set_header Accept-Encoding ''; more_clear_input_headers X-C;";
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            requests(text, Place::Location),
+            [pair("X-A", "$http_x_b"), pair("Accept-Encoding", ""), pair("X-C", "")]
+        );
+        let anyway = "proxy_set_header Host $http_host; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection \"Upgrade\";";
+        assert_eq!(requests(anyway, Place::Location), []);
+        assert_eq!(requests("proxy_set_header X-A b;", Place::Server), [], "each location has its own");
+        assert_eq!(requests("proxy_set_header X-A b;", Place::Auth), [pair("X-A", "b")]);
+        assert!(taken("add_header X-A b;", Place::Auth).is_none());
+    }
+
+    #[test]
+    fn a_snippet_is_taken_up_to_a_size() {
+        let many = "add_header X-A b;".repeat(MOST + 1);
+        assert!(taken(&many, Place::Location).is_none());
+        let long = format!("add_header X-A {};", "b".repeat(MOST_BYTES + 1));
+        assert!(taken(&long, Place::Server).is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! Snippets: what they say of headers acts where the fleet allows it, and what they could restrict is restricted anyway.
+
+use serde_json::json;
+use shared::kind::Kind;
+use shared::policy::LocationPolicy;
+use shared::resource::{Resource, Route};
+
+use super::super::Options;
+use super::fixture::*;
+use crate::objects::Object;
+
+const LOCATION: &str = "\
+add_header X-Frame-Options DENY always;
+proxy_set_header X-Env prod;
+proxy_hide_header X-Powered-By;
+";
+
+fn allowed(said: &str) -> Object {
+    configmap(json!({"allow-snippet-annotations": said}))
+}
+
+fn web() -> Ing {
+    ingress("web").rule("a.test", &[("/", "echo")]).annotation("configuration-snippet", LOCATION)
+}
+
+fn route(world: &World, ingress: &str) -> Route {
+    match world.get(Kind::Route, &format!("ingress/default/{ingress}/a.test")) {
+        Some(Resource::Route(route)) => route,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Names of headers that are changed, set and hidden.
+fn names(policy: &LocationPolicy) -> [Vec<&str>; 3] {
+    let changes = policy.header_changes.iter().flat_map(|list| &list.changes);
+    let requests = policy.request_headers.iter().flat_map(|list| &list.headers);
+    let hidden = policy.hide_headers.iter().flat_map(|list| &list.values);
+    [
+        changes.map(|it| &*it.name).collect(),
+        requests.map(|it| &*it.name).collect(),
+        hidden.map(|it| &**it).collect(),
+    ]
+}
+
+const NOTHING: [Vec<&str>; 3] = [vec![], vec![], vec![]];
+
+#[test]
+fn headers_act_where_the_fleet_allows_snippets() {
+    let mut world = World::default();
+    world.apply(web());
+    assert_eq!(names(&route(&world, "web").policy), NOTHING, "nobody allows it");
+    assert!(world.reasons("web").iter().any(|reason| reason.contains("allow-snippet-annotations")));
+
+    world.apply(allowed("true"));
+    let Route { policy, denied, .. } = route(&world, "web");
+    assert_eq!(
+        (names(&policy), denied),
+        ([vec!["X-Frame-Options"], vec!["X-Env"], vec!["X-Powered-By"]], None)
+    );
+    assert_eq!(world.told("web"), Vec::<String>::new());
+
+    world.apply(allowed("false"));
+    assert_eq!(names(&route(&world, "web").policy), NOTHING);
+    assert_eq!(world.told("web").len(), 1);
+}
+
+#[test]
+fn a_folder_of_manifests_alone_allows_them() {
+    let mut world = World::with(Options { folder: true, ..options() });
+    world.apply(web());
+    assert_ne!(names(&route(&world, "web").policy), NOTHING);
+    world.apply(configmap(json!({})));
+    assert_eq!(names(&route(&world, "web").policy), NOTHING, "it has a ConfigMap, which says nothing of it");
+}
+
+/// What could keep somebody out keeps everybody out, whoever allows what.
+#[test]
+fn what_restricts_answers_503_beside_headers_too() {
+    for said in ["true", "false"] {
+        let mut world = World::default();
+        world.events([
+            applied(allowed(said)),
+            applied(web().annotation("configuration-snippet", &format!("{LOCATION}deny all;"))),
+        ]);
+        let Route { policy, denied, .. } = route(&world, "web");
+        assert!(denied.is_some() && names(&policy) == NOTHING, "{said}");
+    }
+}
+
+/// One server-snippet counts for all of the host, but where a location says something of the kind itself.
+#[test]
+fn the_first_server_snippet_is_the_host_s() {
+    let mut world = World::default();
+    let first = ingress("first").at(1).rule("a.test", &[("/first", "echo")]);
+    let second = ingress("second").at(2).rule("a.test", &[("/second", "echo")]);
+    world.events([
+        applied(allowed("true")),
+        applied(web().at(3)),
+        applied(first.annotation("server-snippet", "more_set_headers 'X-First: 1';")),
+        applied(second.annotation("server-snippet", "more_set_headers 'X-Second: 1';")),
+    ]);
+    for (ingress, changed) in [("first", "X-First"), ("second", "X-First"), ("web", "X-Frame-Options")] {
+        assert_eq!(names(&route(&world, ingress).policy)[0], [changed], "{ingress}");
+    }
+}
+
+/// Headers of the question come after those of auth-proxy-set-headers.
+#[test]
+fn an_auth_snippet_sets_headers_of_the_question() {
+    let mut world = World::default();
+    let web =
+        ingress("web").rule("a.test", &[("/", "echo")]).annotation("auth-url", "http://auth.test/check");
+    world.events([
+        applied(allowed("true")),
+        applied(web.annotation("auth-snippet", "proxy_set_header X-Forwarded-Host $http_host;")),
+    ]);
+    let external = route(&world, "web").policy.external_auth.unwrap();
+    assert_eq!(external.proxy_set_headers[0].name, "X-Forwarded-Host");
+    assert_eq!(world.told("web"), Vec::<String>::new());
+    world.apply(allowed("false"));
+    assert!(route(&world, "web").policy.external_auth.unwrap().proxy_set_headers.is_empty());
+}
+
+#[test]
+fn what_is_left_out_is_named() {
+    let mut world = World::default();
+    let text = "add_header X-A b; gzip on; if ($scheme = http) { etag off; }";
+    world.events([applied(allowed("true")), applied(web().annotation("configuration-snippet", text))]);
+    assert!(world.reasons("web").contains(&"not honoured yet: etag and gzip of it are left out".into()));
+}
