@@ -66,10 +66,12 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let server = format!("http://{}", ports.listen);
     let dir = output::printable(&args.dir.display().to_string());
     let starting = async {
-        if !backends.first().await {
-            output::print(&format!(
-                "{dir} has no Ingress yet: waiting for one in a *.yaml, *.yml or *.json file\n"
-            ))?;
+        if let Some(missing) = backends.first().await {
+            let why = match missing.unread {
+                Some(unread) => output::printable(&unread),
+                None => "waiting for one in a *.yaml, *.yml or *.json file".to_owned(),
+            };
+            output::print(&format!("{dir} has no Ingress yet: {why}\n"))?;
         }
         tokio::time::timeout(START, started(&server, &mut backends)).await.map_err(anyhow::Error::from)
     };

@@ -82,12 +82,15 @@ fn example(dir: &Path) {
     }
 }
 
-/// The body of an answer.
+/// An answer, as it came.
 fn get(address: &str, headers: &str) -> String {
+    ask(address, "canary.test.com", "/cart", headers)
+}
+
+fn ask(address: &str, host: &str, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let request =
-        format!("GET /cart HTTP/1.1\r\nHost: canary.test.com\r\nConnection: close\r\n{headers}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -243,6 +246,16 @@ fn an_empty_folder_says_what_it_waits_for() {
     let http = http(&mut up);
     up.line("Ctrl-C stops");
     assert!(get(&http, "").contains("default/shop at 127.0.0.1:"));
+}
+
+#[test]
+fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("own.yaml"), OWN.replace("rules:", "  rules: [")).unwrap();
+    let mut up = Up::start(dir.path());
+    let said = up.line("has no Ingress yet");
+    assert!(said.contains("file own.yaml") && said.contains("expected YAML"), "{said}");
+    assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
 }
 
 #[test]

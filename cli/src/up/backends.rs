@@ -1,6 +1,7 @@
 //! The demo backends of a folder: started, renamed and ended as its Services and EndpointSlices come and go.
 
 mod cast;
+mod missing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -18,6 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use self::cast::Cast;
+pub(super) use self::missing::Missing;
 use super::demo;
 use crate::columns::Columns;
 
@@ -72,15 +74,17 @@ impl Backends {
         (backends, Companion { heard: tell, added })
     }
 
-    /// Returns when the folder was read for the first time and what it asks for runs: whether it has an Ingress.
-    pub(super) async fn first(&mut self) -> bool {
+    /// Returns when the folder was read for the first time and what it asks for runs: why it has no Ingress, where it has
+    /// none.
+    pub(super) async fn first(&mut self) -> Option<Missing> {
         let slices = self.slices.clone();
         let (events, answer) = next_heard(&mut self.heard, &slices).await;
+        let missing = Missing::among(&events);
         let added = self.hear(events);
         answer.send(added);
         // Those of the start are shown together.
         self.lines.retain(|line| !line.ends_with(ANSWERS));
-        self.cast.has_ingress()
+        (!self.cast.has_ingress()).then_some(missing)
     }
 
     /// What runs, for the start; empty where nothing does.
@@ -330,7 +334,7 @@ mod tests {
         let (mut backends, mut companion) = Backends::new(true);
         let (first, second) = (free(), free());
         companion.heard.try_send(vec![slice("web", first)]).unwrap();
-        assert!(!backends.first().await);
+        assert!(backends.first().await.is_some());
         assert_eq!(
             backends.render(),
             format!(
@@ -354,7 +358,7 @@ mod tests {
     async fn a_service_that_nobody_runs_is_played_until_somebody_does() {
         let (mut backends, mut companion) = Backends::new(true);
         companion.heard.try_send(web()).unwrap();
-        assert!(backends.first().await);
+        assert!(backends.first().await.is_none());
         let added = companion.added.recv().await.unwrap();
         let [Event::Applied { object: Object::EndpointSlice(played), .. }] = &added[..] else {
             panic!("{added:?}")
@@ -378,7 +382,7 @@ mod tests {
     async fn without_demos_nothing_is_played() {
         let (mut backends, mut companion) = Backends::new(false);
         companion.heard.try_send([web(), vec![slice("other", free())]].concat()).unwrap();
-        assert!(backends.first().await);
+        assert!(backends.first().await.is_none());
         assert_eq!((companion.added.recv().await, backends.render()), (Some(vec![]), String::new()));
     }
 
