@@ -258,6 +258,46 @@ fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
     assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
 }
 
+/// What people bring answers within seconds of `firth up`, each as its annotations say.
+#[test]
+fn examples_of_what_people_have_answer() {
+    let mut up = Up::start(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/real"));
+    let http = http(&mut up);
+    up.line("Ctrl-C stops");
+    let users = "Authorization: Basic b2ZmaWNlOmZpcnRo\r\n";
+    let origin = "Origin: https://www.store.example.com\r\n";
+    for (host, path, headers, status, parts) in [
+        ("chat.example.com", "/socket.io/x", "", 200, &["chat/rooms at", "set-cookie: room="][..]),
+        ("chat.example.com", "/", "", 200, &["chat/assets at"]),
+        ("observe.example.com", "/grafana/d/1?a=b", "", 200, &["observability/grafana at", "GET /d/1?a=b\n"]),
+        ("observe.example.com", "/loki", "", 200, &["observability/loki at", "GET /\n"]),
+        ("prices.example.com", "/", "", 200, &["market/prices at"]),
+        ("grpc.prices.example.com", "/", "", 308, &["location: https://grpc.prices.example.com"]),
+        ("store.example.com", "/", "", 200, &["x-frame-options: deny", "permissions-policy: camera=()"]),
+        ("store.example.com", "/api/x", origin, 200, &["allow-origin: https://www.store.example.com"]),
+        ("backoffice.example.com", "/", "", 401, &["basic realm=\"back office\""]),
+        ("backoffice.example.com", "/", users, 200, &["backoffice/backoffice at"]),
+        // Nobody is there to be asked.
+        ("handbook.example.com", "/", "", 500, &[]),
+        ("handbook.example.com", "/outpost/start", "", 200, &["intranet-auth/outpost at"]),
+        ("shop.example.net", "/x", "", 308, &["location: https://store.example.com\r"]),
+        ("archive.example.net", "/sale", "", 302, &["location: https://store.example.com/sale\r"]),
+        ("archive.example.net", "/", "", 302, &["location: http://archive.example.net/years\r"]),
+        ("archive.example.net", "/x", "", 200, &["moved/archive at"]),
+        ("uploads.example.com", "/", "", 200, &["media/uploads at"]),
+        ("bulletin.example.com", "/x", "", 200, &["old/bulletin at"]),
+    ] {
+        let answer = ask(&http, host, path, headers);
+        let found = answer.to_ascii_lowercase();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}{path}: {answer}");
+        for part in parts {
+            assert!(found.contains(&part.to_ascii_lowercase()), "{host}{path}: {part:?} in {answer}");
+        }
+    }
+    // What stands in the wrong place is said.
+    up.line("spec.ingressClassName]: has no effect: the class stands in");
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_said() {
     let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
