@@ -90,6 +90,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         max_connections_per_peer,
         ref group,
         ref default_ssl_certificate,
+        ref default_backend_service,
+        disable_catch_all,
         disable_svc_external_name,
         ref ingress_class,
         ref controller_class,
@@ -126,6 +128,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
+        default_backend: default_backend_service.clone(),
+        disable_catch_all,
         no_external_names: disable_svc_external_name,
         folder: manifests.is_some(),
         // A folder is read whole.

@@ -56,6 +56,18 @@ pub struct Args {
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub default_ssl_certificate: OrNone<ObjectName>,
+    /// Service whose first port answers requests that no Ingress takes; without it, and without endpoints: 404
+    #[arg(
+        long, env = "FIRTH_DEFAULT_BACKEND_SERVICE", value_name = "NS/NAME",
+        default_value = "", hide_default_value = true, value_parser = object_or_none
+    )]
+    pub default_backend_service: OrNone<ObjectName>,
+    /// Leave out Ingresses that have a spec.defaultBackend
+    #[arg(
+        long, env = "FIRTH_DISABLE_CATCH_ALL", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub disable_catch_all: bool,
     /// Do not follow Services of type ExternalName: they answer 503
     #[arg(
         long, env = "FIRTH_DISABLE_SVC_EXTERNAL_NAME", value_name = "BOOL",
@@ -158,14 +170,18 @@ mod tests {
 
     #[test]
     fn what_is_empty_is_not_given() {
-        for words in [&[] as &[_], &["--watch-namespace=", "--default-ssl-certificate="]] {
+        for words in
+            [&[] as &[_], &["--watch-namespace=", "--default-ssl-certificate=", "--default-backend-service="]]
+        {
             let args = parse(words).unwrap();
             assert_eq!((args.watch_namespace, args.default_ssl_certificate), (None, None));
+            assert_eq!(args.default_backend_service, None);
         }
         let args = parse(&["--watch-namespace", "a", "--default-ssl-certificate=a/b"]).unwrap();
         assert_eq!(args.watch_namespace.as_deref(), Some("a"));
         assert_eq!(args.default_ssl_certificate, Some(ObjectName::new("a", "b")));
         assert!(parse(&["--default-ssl-certificate=a"]).is_err());
+        assert!(parse(&["--default-backend-service=a"]).is_err());
     }
 
     #[test]

@@ -44,6 +44,7 @@ use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
+use crate::annotations::errors::FIRST_PORT;
 use crate::compile::backend;
 use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
@@ -64,6 +65,10 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
+    /// Service whose first port answers where nobody else does; `None`: each proxy answers 404.
+    pub default_backend: Option<ObjectName>,
+    /// An Ingress with `spec.defaultBackend` is nobody's.
+    pub disable_catch_all: bool,
     /// Services of type ExternalName are not followed.
     pub no_external_names: bool,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
@@ -73,6 +78,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The Backend that answers where nobody else does.
+    fn default_backend(&self) -> Option<BackendKey> {
+        let service = self.default_backend.clone()?;
+        Some(BackendKey { service, port: FIRST_PORT.into() })
+    }
+
     /// Which names of Services are followed.
     fn names(&self) -> backend::Names {
         backend::Names { disabled: self.no_external_names, local: self.folder }
@@ -165,6 +176,7 @@ impl Index {
         index.dirty.hosts.insert(HostName::catch_all());
         index.compile_listeners();
         index.want_default_certificate();
+        index.want_default_backend();
         index
     }
 

@@ -59,6 +59,8 @@ pub struct HostTable {
     www: usize,
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
+    /// What takes the requests that no other location takes, where the fleet has a default backend.
+    unclaimed: Option<Arc<PathEntry>>,
 }
 
 impl HostTable {
@@ -106,6 +108,19 @@ impl HostTable {
     /// How requests are treated that no location takes: what the fleet says.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// The location of requests that no other takes, while anybody would answer there.
+    pub fn unclaimed(&self) -> Option<&Arc<PathEntry>> {
+        self.default_backend().and(self.unclaimed.as_ref())
+    }
+
+    /// The fleet's default backend, while it has endpoints.
+    pub fn default_backend(&self) -> Option<&Arc<Upstream>> {
+        match &self.unclaimed.as_ref()?.action {
+            Action::Backend(upstream) => Some(upstream).filter(|it| !it.cell.endpoints().list.is_empty()),
+            _ => None,
+        }
     }
 
     /// Counts the tables that were published; the first has 1, the empty one of the start 0.

@@ -134,7 +134,8 @@ fn understood<P: Default>(
 
 impl From<&Settings> for config::Settings {
     fn from(it: &Settings) -> Self {
-        let Settings { default_certificate, defaults, backend_defaults, guards } = it.clone();
+        let Settings { default_certificate, defaults, backend_defaults, default_backend, guards } =
+            it.clone();
         let guard = |guard: &Guard| match guard {
             Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
             Guard::Addresses => config::settings::Guard::Addresses.into(),
@@ -144,6 +145,7 @@ impl From<&Settings> for config::Settings {
             guards: guards.iter().map(guard).collect(),
             defaults: said(defaults),
             backend_defaults: said(backend_defaults),
+            default_backend,
         }
     }
 }
@@ -163,6 +165,7 @@ impl TryFrom<config::Settings> for Settings {
             default_certificate: it.default_certificate,
             defaults: understood(it.defaults, LocationPolicy::unknown_value)?,
             backend_defaults: understood(it.backend_defaults, BackendPolicy::unknown_value)?,
+            default_backend: it.default_backend,
         })
     }
 }

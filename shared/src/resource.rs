@@ -58,6 +58,8 @@ pub struct Settings {
     pub defaults: LocationPolicy,
     /// What it says of every backend.
     pub backend_defaults: BackendPolicy,
+    /// Key of the Backend that answers where nobody else does; empty: the proxy itself, 404.
+    pub default_backend: String,
     /// Restrictions of the ConfigMap that are not enforced yet; ascending.
     pub guards: Vec<Guard>,
 }

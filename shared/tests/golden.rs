@@ -49,8 +49,15 @@ fn samples() -> Vec<(&'static str, Resource)> {
             Resource::Settings(Settings {
                 default_certificate: text("default/fallback"),
                 defaults: LocationPolicy { ssl_redirect: Some(true), ..LocationPolicy::default() },
-                backend_defaults: BackendPolicy::default(),
                 guards: vec![Guard::GlobalAuth, Guard::Addresses],
+                ..Settings::default()
+            }),
+        ),
+        (
+            "with-default-backend",
+            Resource::Settings(Settings {
+                default_backend: text("default/fallback/default"),
+                ..Settings::default()
             }),
         ),
         (

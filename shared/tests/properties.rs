@@ -53,10 +53,16 @@ fn location() -> impl Strategy<Value = LocationPolicy> {
 fn settings() -> impl Strategy<Value = Resource> {
     let guard = prop_oneof![Just(Guard::GlobalAuth), Just(Guard::Addresses)];
     let guards = collection::vec(guard, 0..3);
-    let said = (text(), location(), flag(), guards);
-    said.prop_map(|(default_certificate, defaults, service_upstream, guards)| {
+    let said = (text(), location(), flag(), text(), guards);
+    said.prop_map(|(default_certificate, defaults, service_upstream, default_backend, guards)| {
         let backend_defaults = BackendPolicy { service_upstream, ..BackendPolicy::default() };
-        Resource::Settings(Settings { default_certificate, defaults, backend_defaults, guards })
+        Resource::Settings(Settings {
+            default_certificate,
+            defaults,
+            backend_defaults,
+            default_backend,
+            guards,
+        })
     })
 }
 

@@ -121,6 +121,17 @@ impl Index {
     }
 
     fn belonging(&self, ingress: &Ingress) -> Belonging {
+        match self.by_name(ingress) {
+            // With rules or without (controller.md 2).
+            Belonging::Ours if self.options.disable_catch_all && ingress.spec.default_backend.is_some() => {
+                let reason = "--disable-catch-all is on: an Ingress with a default backend is not served";
+                Belonging::Nobody(Fault::new(Severity::Warning, "spec.defaultBackend", reason))
+            }
+            belonging => belonging,
+        }
+    }
+
+    fn by_name(&self, ingress: &Ingress) -> Belonging {
         let annotation = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
         match Named::of(ingress) {
             Named::Field(class) => self.by_class(class, || "spec.ingressClassName".to_owned()),

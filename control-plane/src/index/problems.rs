@@ -72,14 +72,12 @@ impl Index {
     }
 
     fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
-        if self.is_missing_default_certificate(object) {
+        if let Some(reason) = self.missing_of_the_fleet(object) {
             return vec![Problem {
                 object: object.clone().into(),
                 field: String::new(),
                 severity: Severity::Warning,
-                reason:
-                    "expected the default certificate, got no such Secret: each proxy shows one of its own"
-                        .into(),
+                reason: reason.into(),
                 location: String::new(),
             }];
         }
@@ -126,12 +124,22 @@ impl Index {
         faults.map(|fault| problem(object, slot, fault)).collect()
     }
 
-    /// Nobody but the fleet's operator names that Secret, so no Ingress can tell.
-    fn is_missing_default_certificate(&self, object: &ObjectRef) -> bool {
-        let is_it = object.kind == ObjectKind::Secret
-            && self.options.default_certificate.as_ref() == Some(&object.name);
+    /// What is not there that nobody but the fleet's operator names, so that no Ingress can tell.
+    fn missing_of_the_fleet(&self, object: &ObjectRef) -> Option<&'static str> {
+        let (named, reason) = match object.kind {
+            ObjectKind::Secret => (
+                &self.options.default_certificate,
+                "expected the default certificate, got no such Secret: each proxy shows one of its own",
+            ),
+            ObjectKind::Service => (
+                &self.options.default_backend,
+                "expected the default backend, got no such Service: requests that no Ingress takes answer 404",
+            ),
+            _ => return None,
+        };
         let slot = self.objects.get(object).map(|slot| &slot.present);
-        is_it && matches!(slot, None | Some(Present::Unknown | Present::Deleted))
+        let is_missing = matches!(slot, None | Some(Present::Unknown | Present::Deleted));
+        (is_missing && named.as_ref() == Some(&object.name)).then_some(reason)
     }
 
     fn faults_of_ingress(&self, object: &ObjectRef) -> Vec<Fault> {

@@ -21,6 +21,14 @@ impl Index {
         self.refer(&Site { user: User::Fleet, what: Use::DefaultCertificate }, wanted);
     }
 
+    /// And its default backend.
+    pub(super) fn want_default_backend(&mut self) {
+        if let Some(key) = self.options.default_backend() {
+            self.count_use(&key, 1);
+            self.dirty.problems.insert(reference(ObjectKind::Service, &key.service));
+        }
+    }
+
     /// Compiles the fleet's settings again.
     pub(super) fn compile_settings(&mut self) {
         let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
@@ -32,7 +40,9 @@ impl Index {
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
         }
-        let Compiled { settings, faults, refs: _, allowed_headers } = compiled;
+        let Compiled { mut settings, faults, refs: _, allowed_headers } = compiled;
+        settings.default_backend =
+            self.options.default_backend().map(|key| key.to_string()).unwrap_or_default();
         if self.allowed_headers != allowed_headers {
             self.allowed_headers = allowed_headers;
             let users: Vec<_> = self.refs.sites_for(Use::CustomHeaders).cloned().collect();

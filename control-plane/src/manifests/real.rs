@@ -39,6 +39,8 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         watch_without_class,
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        default_backend: None,
+        disable_catch_all: false,
         no_external_names: false,
         folder: true,
         on_demand: false,

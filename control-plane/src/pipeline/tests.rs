@@ -33,6 +33,8 @@ fn bench() -> Bench {
         controller_class: "k8s.io/ingress-nginx".to_owned(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        default_backend: None,
+        disable_catch_all: false,
         no_external_names: false,
         folder: true,
         on_demand: true,

@@ -19,6 +19,7 @@ mod policies;
 mod refusal;
 mod secrets;
 mod source;
+mod unclaimed;
 mod upstreams;
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +38,7 @@ use shared::version::Root;
 use super::aliases::Aliases;
 use super::directory::Directory;
 use super::retire::Retired;
-use super::{HostEntry, HostTable, Policy, Tables};
+use super::{HostEntry, HostTable, PathEntry, Policy, Tables};
 use candidate::Change;
 use cells::Cells;
 use compiled::CompiledHost;
@@ -97,6 +98,7 @@ pub struct Writer {
     hosts: Directory,
     aliases: Aliases,
     www: usize,
+    unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
     config: Config,
@@ -128,6 +130,7 @@ impl Writer {
             hosts: Directory::default(),
             aliases: Aliases::default(),
             www: 0,
+            unclaimed: None,
             generation: 0,
             retired: Retired::default(),
             config: Config::default(),
@@ -328,7 +331,8 @@ impl Writer {
         if touched.defaults {
             self.policies.forget();
         }
-        let changed = !touched.hosts.is_empty() || touched.default_certificate || touched.defaults;
+        let of_fleet = touched.default_certificate || touched.defaults || touched.default_backend;
+        let changed = !touched.hosts.is_empty() || of_fleet;
         for (name, host) in touched.hosts {
             self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
             self.rebuild(&name, host);
@@ -340,6 +344,10 @@ impl Writer {
             let key = self.config.settings().default_certificate.as_str();
             self.secrets.set_default(key);
         }
+        if touched.defaults || touched.default_backend {
+            let before = std::mem::replace(&mut self.unclaimed, self.config.unclaimed(&mut self.cells));
+            self.cells.release(before.and_then(|entry| entry.backend().cloned()));
+        }
         if changed {
             self.generation += 1;
             let table = HostTable {
@@ -349,6 +357,7 @@ impl Writer {
                 www: self.www,
                 default_certificate: self.secrets.default_cell(),
                 policy: self.fleet_policy(),
+                unclaimed: self.unclaimed.clone(),
             };
             let old = self.tables.publish(table);
             self.retired.push(old);

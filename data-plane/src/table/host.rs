@@ -189,6 +189,14 @@ impl PathEntry {
 }
 
 impl PathEntry {
+    /// Key of the Backend that its requests are proxied to.
+    pub fn backend(&self) -> Option<&Arc<str>> {
+        match &self.action {
+            Action::Backend(upstream) => Some(&upstream.cell.key),
+            Action::DefaultBackend | Action::Denied(_) | Action::Unavailable => None,
+        }
+    }
+
     /// Whether anybody may be kept out.
     pub fn is_guarded(&self) -> bool {
         self.users.is_some() || self.policy.addresses.are_listed() || self.external().is_some()

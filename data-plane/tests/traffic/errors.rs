@@ -2,7 +2,7 @@
 
 use data_plane::local::Limits;
 use shared::policy::{LocationPolicy, StatusList};
-use shared::resource::{PathType, Resource, Route};
+use shared::resource::{Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -104,4 +104,63 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!((seen.line(), seen.all("x-code")), ("GET /nobody/x?y HTTP/1.1", vec!["503"]));
     proxy.remove_endpoint("errors", 0);
     assert_eq!(client.get("/nobody").status, 503);
+}
+
+/// The fleet with a default backend.
+fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: LocationPolicy) {
+    let settings =
+        Settings { default_backend: "ns/fallback/default".into(), defaults, ..Settings::default() };
+    let port = shared::resource::Backend { port: Some(Default::default()), ..Default::default() };
+    proxy.config(vec![
+        ("default", Resource::Settings(settings)),
+        ("ns/fallback/default", Resource::Backend(port)),
+        ("_", Resource::Host(Default::default())),
+    ]);
+    proxy.endpoints("fallback", &[fallback.address]);
+}
+
+#[test]
+fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
+    let (origin, errors, fallback) = (answers("200 OK"), answers("200 OK"), answers("404 Nobody"));
+    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
+    let other = |proxy: &Proxy, host: &str, target: &str| {
+        let response = Client::new(proxy.http).ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        (response.status, response.all("x-from").concat())
+    };
+    let nobody = (404, String::new());
+    let own = (404, "404 Nobody".to_owned());
+    assert_eq!(other(&proxy, "unknown.test", "/x"), nobody);
+    let defaults = LocationPolicy { force_ssl_redirect: Some(true), ..LocationPolicy::default() };
+    with_fallback(&mut proxy, &fallback, defaults);
+    assert_eq!(other(&proxy, "unknown.test", "/x?y"), own, "and is not sent to https");
+    assert_eq!(fallback.seen()[0].line(), "GET /x?y HTTP/1.1");
+    assert_eq!(other(&proxy, "unknown.test", "/healthz").0, 200, "the proxy's own");
+    // Of a host without a backend for it, too; there what the location says counts.
+    let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }];
+    let policy = LocationPolicy { force_ssl_redirect: Some(false), ..LocationPolicy::default() };
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    assert_eq!(other(&proxy, "a.test", "/z"), own);
+    proxy.remove_endpoint("fallback", 0);
+    assert_eq!(
+        (other(&proxy, "a.test", "/z"), other(&proxy, "unknown.test", "/x")),
+        (nobody.clone(), nobody)
+    );
+}
+
+#[test]
+fn the_fleets_default_backend_answers_for_errors_and_not_for_backends_without_endpoints() {
+    let (origin, errors, fallback) = (answers("500 No"), answers("200 OK"), answers("418 Teapot"));
+    let policy = LocationPolicy {
+        custom_http_errors: Some(StatusList { values: vec![500] }),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = proxy(&origin, &errors, policy);
+    with_fallback(&mut proxy, &fallback, LocationPolicy::default());
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/").status, 418);
+    assert_eq!(fallback.seen()[0].all("x-code"), ["500"]);
+    assert_eq!(client.get("/nobody").status, 503, "as without it");
+    proxy.remove_endpoint("fallback", 0);
+    assert_eq!(client.get("/").status, 404, "the proxy's own page");
 }

@@ -211,3 +211,23 @@ fn an_ingress_that_leads_nowhere_is_said() {
         assert!(said(&world)[0].1.contains("nothing is routed"), "{spec} {:?}", said(&world));
     }
 }
+
+#[test]
+fn without_catch_alls_an_ingress_with_a_default_backend_is_nobodys() {
+    let plain = || ingress("web").rule("a.test", &[("/", "echo")]);
+    let hostless = || ingress("hostless").rule("", &[("/foo", "echo")]);
+    let mut world = World::with(Options { disable_catch_all: true, ..options() });
+    world.events([applied(plain()), applied(hostless())]);
+    let both = [
+        "ingress/default/hostless/_: /foo -> default/echo/80",
+        "ingress/default/web/a.test: / -> default/echo/80",
+    ];
+    assert_eq!(world.routes(), both);
+    for catch_all in [plain().default_backend("rest"), ingress("web").default_backend("rest")] {
+        world.apply(catch_all);
+        assert_eq!(world.routes(), both[..1]);
+        assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["warning spec.defaultBackend"]);
+    }
+    world.apply(plain());
+    assert_eq!(world.routes(), both);
+}

@@ -5,6 +5,7 @@ use shared::kind::Kind;
 use shared::resource::{Backend, Resource};
 
 use super::fixture::*;
+use crate::index::Options;
 use crate::objects::ObjectKind;
 
 fn errors(world: &World) -> Option<Backend> {
@@ -35,4 +36,26 @@ fn the_service_for_errors_is_followed_like_any_other() {
     }
     world.delete(ObjectKind::Ingress, "web");
     assert_eq!(errors(&world), None);
+}
+
+#[test]
+fn the_fleets_default_backend_is_there_whatever_happens() {
+    let mut world = World::with(Options { default_backend: Some(name("fallback")), ..options() });
+    world.events([]);
+    let key = "default/fallback/default";
+    let Some(Resource::Settings(settings)) = world.get(Kind::Settings, "default") else { panic!() };
+    assert_eq!(settings.default_backend, key);
+    assert_eq!(world.get(Kind::Backend, key), Some(Resource::Backend(Backend::default())));
+    let told = |world: &World| world.problems(ObjectKind::Service, "fallback");
+    assert_eq!(told(&world), ["warning "], "nobody made it");
+    world.apply(service("fallback"));
+    assert_eq!(told(&world), [""; 0]);
+    let commit = world.apply(slice("fallback-1", "fallback", &["10.0.0.7"]));
+    assert_eq!(commit.live.up.len(), 1, "its endpoints are known");
+    // An Ingress that names it, too, and goes again.
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]).annotation("default-backend", "fallback"));
+    world.delete(ObjectKind::Ingress, "web");
+    assert!(matches!(world.get(Kind::Backend, key), Some(Resource::Backend(it)) if it.port.is_some()));
+    world.delete(ObjectKind::Service, "fallback");
+    assert_eq!(told(&world), ["warning "]);
 }

@@ -20,6 +20,8 @@ pub(super) fn options() -> Options {
         controller_class: "k8s.io/ingress-nginx".into(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
+        default_backend: None,
+        disable_catch_all: false,
         no_external_names: false,
         folder: false,
         on_demand: false,

@@ -35,7 +35,7 @@ pub(super) async fn replace<B: RequestBody>(
     let close = reply.close;
     drop(reply);
     let local = &exchange.call.server.local;
-    let mut reply = match &location.errors {
+    let mut reply = match location.errors.clone().or_else(|| exchange.fallback.clone()) {
         None => Reply::page(local, 404),
         Some(upstream) if upstream.cell.endpoints().list.is_empty() => Reply::page(local, 503),
         Some(upstream) => {

@@ -16,7 +16,7 @@ use crate::http::server::Server;
 use crate::local::timer::Timer;
 use crate::local::verdicts::Verdict;
 use crate::rate::Permit;
-use crate::table::{PathEntry, Sizes, Timeouts};
+use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
 
 /// Where a request came from, and what it may use.
 #[derive(Clone, Copy)]
@@ -40,6 +40,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) permit: &'a mut Option<Permit>,
     /// Whether backends' fields are put in.
     pub(super) is_forwarded: bool,
+    /// The fleet's default backend, where it has one that anybody would answer for.
+    pub(super) fallback: Option<Arc<Upstream>>,
     /// Whether another backend answers than the location's, for an error.
     pub(super) stands_in: bool,
     /// What is believed of it, where that is not what its connection says.
@@ -73,6 +75,7 @@ impl<'a> Exchange<'a> {
             tally,
             permit,
             is_forwarded: false,
+            fallback: None,
             stands_in: false,
             claims: None,
             normal: None,

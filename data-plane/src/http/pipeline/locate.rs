@@ -34,7 +34,7 @@ enum Found {
     /// A location whose path has a slash more: this is its URL.
     AddSlash(Vec<u8>),
     /// None: the default backend. The log is spared the catch-all's (controller.md 8).
-    DefaultBackend { silent: bool },
+    DefaultBackend { silent: bool, entry: Option<Arc<PathEntry>>, target: Option<Vec<u8>> },
     /// Two of them, for two readers of the path.
     Ambiguous,
     /// Some, which takes too long to find out: nobody gets past a rule that way.
@@ -69,38 +69,41 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let (claims, found) = server.with_table(|table| {
+    let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
         let is_plain = claims::is_plain(claims.as_deref(), peer);
         names = forwarding.names;
-        (claims, find(table, peer, is_plain, exchange.head, &normal))
+        let found = find(table, peer, is_plain, exchange.head, &normal);
+        (claims, found, table.default_backend().cloned())
     });
     if names != Names::Plain {
         forwarded::take_back(exchange.head, names);
     }
     exchange.tally.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
+    exchange.fallback = fallback;
     match found {
         Found::Location { entry, target, has_tls } => {
-            exchange.target = target;
             exchange.has_tls = has_tls;
-            exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
             exchange.tally.silent = !entry.policy.log.takes(exchange.head.target());
-            exchange.sizes = entry.policy.bodies.over(exchange.sizes);
             // Before any redirect.
             let denied = entry.is_denied();
-            *exchange.location = Some(entry);
+            enter(exchange, entry, target);
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
         Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
         Found::Blocked => Break(Reply::page(local, 403)),
         Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
         Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
-        Found::DefaultBackend { silent } => {
+        Found::DefaultBackend { silent, entry, target } => {
             exchange.tally.silent = silent;
             exchange.tally.default_backend = true;
-            Break(Reply::page(local, 404))
+            let Some(entry) = entry else {
+                return Break(Reply::page(local, 404));
+            };
+            enter(exchange, entry, target);
+            Continue(())
         }
         Found::Ambiguous => {
             local.metrics.refusals.add(1);
@@ -113,6 +116,14 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         Found::NoTable => Break(Reply::page(local, 404)),
     }
+}
+
+/// From here on the request is treated as this location says.
+fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<u8>>) {
+    exchange.target = target;
+    exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
+    exchange.sizes = entry.policy.bodies.over(exchange.sizes);
+    *exchange.location = Some(entry);
 }
 
 fn find(
@@ -167,7 +178,7 @@ fn find(
             let log = &table.policy().log;
             let logged =
                 if catch_all { log.takes_unclaimed(head.target()) } else { log.takes(head.target()) };
-            Found::DefaultBackend { silent: !logged }
+            Found::DefaultBackend { silent: !logged, entry: table.unclaimed().cloned(), target }
         }
     }
 }

@@ -17,7 +17,9 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     let upstream = match exchange.location.as_deref().map(|location| &location.action) {
         Some(Action::Backend(upstream)) => upstream,
         Some(Action::Denied(_) | Action::Unavailable) => return Break(Reply::page(local, 503)),
-        Some(Action::DefaultBackend) | None => return Continue(None),
+        Some(Action::DefaultBackend) | None => {
+            return Continue(exchange.fallback.as_ref().map(|it| Arc::clone(&it.cell)));
+        }
     };
     // First of all: without endpoints it is 503 also for those that the canary would take.
     if upstream.cell.endpoints().list.is_empty() {

@@ -44,6 +44,8 @@ pub(super) struct Touched {
     pub(super) defaults: bool,
     /// Another Secret has the default certificate.
     pub(super) default_certificate: bool,
+    /// Requests that nobody takes have another backend, or it came or went.
+    pub(super) default_backend: bool,
 }
 
 /// What of a host has to be made anew.
@@ -219,10 +221,12 @@ impl Config {
     }
 
     fn set_settings(&mut self, settings: Settings, unreadable: bool) {
-        let Settings { default_certificate, defaults, backend_defaults, guards } = &settings;
+        let Settings { default_certificate, defaults, backend_defaults, default_backend, guards } = &settings;
         let old = &self.settings;
         self.touched.default_certificate |= *default_certificate != old.default_certificate;
+        self.touched.default_backend |= *default_backend != old.default_backend;
         if *guards != old.guards || unreadable != self.settings_unreadable {
+            self.touched.default_backend = true;
             for name in self.hosts.keys() {
                 self.touched.host(name).whole = true;
             }
@@ -291,6 +295,7 @@ impl Config {
         if compiled_in {
             self.touch_users(key);
         }
+        self.touched.default_backend |= compiled_in && *self.settings.default_backend == **key;
         self.touched.backends.insert(Arc::clone(key));
         self.kept.remove(key);
         match backend {

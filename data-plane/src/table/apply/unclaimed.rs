@@ -1,0 +1,56 @@
+//! The location of requests that no Ingress takes: the fleet's default backend (controller.md 5.2).
+
+use std::sync::Arc;
+
+use shared::policy::LocationPolicy;
+
+use super::cells::Cells;
+use super::config::Config;
+use super::refusal::name_of;
+use super::source::Source;
+use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
+use crate::table::policy::Policy;
+
+impl Config {
+    /// Where the fleet has a default backend. Each proxy answers 404 itself where not.
+    pub(super) fn unclaimed(&self, cells: &mut Cells) -> Option<Arc<PathEntry>> {
+        let settings = self.settings();
+        // What restricts everything and is not enforced yet restricts this, too.
+        if !settings.guards.is_empty() || self.settings_unreadable() {
+            return None;
+        }
+        let (key, backend) = self.backend(&settings.default_backend)?;
+        let cell = cells.cell(key, Source::of(backend, &settings.backend_defaults));
+        let upstream = Upstream { name: name_of(key), cell, sticky: None, alternative: None };
+        Some(Arc::new(PathEntry {
+            declared: "/".into(),
+            action: Action::Backend(Arc::new(upstream)),
+            policy: Arc::new(policy(&settings.defaults)),
+            counts: None,
+            stays_plain: true,
+            rewritten: None,
+            asks_nobody: false,
+            users: None,
+            errors: None,
+            upstream_name: DEFAULT_UPSTREAM.into(),
+            route: "".into(),
+            owner: "".into(),
+            service: "".into(),
+            port: "".into(),
+        }))
+    }
+}
+
+/// What the fleet says of all locations, without what it says of those of Ingresses alone: in ingress-nginx annotations of
+/// nobody are parsed for this one, and these keys are their defaults. Defaults that cannot be served say nothing.
+fn policy(defaults: &LocationPolicy) -> Policy {
+    let said = LocationPolicy {
+        allowlist_source_range: None,
+        denylist_source_range: None,
+        enable_global_auth: Some(false),
+        force_ssl_redirect: None,
+        ssl_redirect: None,
+        ..defaults.clone()
+    };
+    Policy::compile(&said).unwrap_or_default()
+}
