@@ -137,7 +137,7 @@ pub(super) static ROWS: &[&Row] = &[
         // The Secret is looked at for it.
         value: &Of(one_of!("auth-file" | "auth-map"), Act::Sets(|_, _| {})),
         bad: Bad::Reject,
-        needs: Some("auth-secret"),
+        needs: Some("auth-type"),
         default: "auth-file",
         doc: "Whether that Secret has one file or a key for each user",
         ..Row::NEW

@@ -1,5 +1,6 @@
 //! Regular expressions and rewrites (annotations.md 3.4, 3.5).
 
+use super::Severity;
 use super::row::{Act, Bad, Of, Risk, Row};
 use super::value::{BOOL, PATH, URL_SPACED};
 
@@ -21,9 +22,17 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "x-forwarded-prefix",
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Sets(|to, it| to.location.x_forwarded_prefix = Some(it))),
+        // Looked at without a rewrite, too.
+        value: &Of(
+            URL_SPACED,
+            Act::Sets(|to, it| {
+                if !to.is_on("rewrite-target") {
+                    to.fault(Severity::Warning, "has no effect without the annotation rewrite-target");
+                }
+                to.location.x_forwarded_prefix = Some(it);
+            }),
+        ),
         bad: Bad::Reject,
-        needs: Some("rewrite-target"),
         doc: "Header `X-Forwarded-Prefix` of rewritten requests",
         ..Row::NEW
     },

@@ -33,6 +33,10 @@ fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
         said.push((row.name, row.value.samples().0[0].to_owned()));
         needed = row.needs.and_then(table::find);
     }
+    // Looked at where there is no Secret, and of use where there is one.
+    if row.name == "auth-secret-type" {
+        said.push(("auth-secret", "users".to_owned()));
+    }
     said
 }
 
@@ -53,6 +57,18 @@ fn redirects_are_read_and_faulty_ones_fall_back() {
     assert_eq!(parsed.serving.location.force_ssl_redirect, None);
     assert_eq!(severities(&parsed), [Severity::Warning]);
     assert!(parsed.faults[0].reason.ends_with("false counts"), "{:?}", parsed.faults);
+}
+
+#[test]
+fn a_bad_value_rejects_though_what_it_belongs_to_is_missing() {
+    for said in [
+        &[("x-forwarded-prefix", "/a;b")] as &[_],
+        &[("auth-type", "basic"), ("auth-secret-type", "auth-folder")],
+    ] {
+        assert!(severities(&all(said)).contains(&Severity::Rejected), "{said:?}");
+    }
+    assert_eq!(severities(&all(&[("x-forwarded-prefix", "/a")])), [Severity::Warning], "it has no effect");
+    assert_eq!(severities(&all(&[("x-forwarded-prefix", "/a"), ("rewrite-target", "/")])), []);
 }
 
 #[test]
