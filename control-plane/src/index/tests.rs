@@ -10,6 +10,7 @@ mod fixture;
 mod headers;
 mod holds;
 mod interrupted;
+mod names;
 mod original;
 mod price;
 mod properties;

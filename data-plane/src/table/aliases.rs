@@ -43,6 +43,13 @@ impl Names {
     }
 }
 
+impl Names {
+    /// As they were said: names first, then patterns.
+    pub fn said(&self) -> impl Iterator<Item = &str> {
+        self.plain.iter().map(|name| &**name).chain(self.texts.iter().map(String::as_str))
+    }
+}
+
 /// The aliases of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {

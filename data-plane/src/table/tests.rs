@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use shared::kind::{Kind, ResourceKey};
-use shared::resource::{Resource, Settings};
+use shared::policy::{HostPolicy, TextList};
+use shared::resource::{Host, Resource, Settings, Tls};
 
 use super::world::{World, backend, certificate, entry, gone, host, route, slice};
 use super::*;
@@ -90,6 +91,76 @@ fn certificate_by_server_name() {
     writer.apply_live(vec![renewed], &[]);
     assert_eq!(name_for(&writer, Some("a.test")).as_deref(), Some("a.test"));
     assert_eq!(writer.tables().current().generation(), published, "certificates touch no table");
+}
+
+/// A host with other names.
+fn named(name: &str, secrets: &[&str], aliases: &[&str], www: bool) -> Arc<shared::entry::Entry> {
+    let values = aliases.iter().map(ToString::to_string).collect();
+    let policy = HostPolicy { aliases: Some(TextList { values }), www: Some(www), ..HostPolicy::default() };
+    let tls = Some(Tls { certificates: secrets.iter().map(ToString::to_string).collect() });
+    entry(name, Resource::Host(Host { tls, policy, ..Host::default() }))
+}
+
+#[test]
+fn other_names_of_a_host_have_its_certificate_where_that_covers_them() {
+    let mut world = World::default();
+    let wide = ["b.test", "alias.test", "www.b.test", "*.below.test"];
+    world.config.extend([
+        named("a.test", &["ns/a"], &["one.test", "*.lost.test"], true),
+        named("b.test", &["ns/b"], &["alias.test", "*.below.test", "~^re[0-9]", "c.test"], true),
+        named("c.test", &["ns/c"], &[], false),
+        host("*.wild.test", Some(&["ns/wild"])),
+        named("z.test", &["ns/z"], &["x.wild.test", "y.wild.test"], false),
+        entry(
+            "default",
+            Resource::Settings(Settings { default_certificate: "ns/default".into(), ..Settings::default() }),
+        ),
+    ]);
+    let made: [(&str, &[&str]); 6] = [
+        ("ns/a", &["a.test"]),
+        ("ns/b", &wide),
+        ("ns/c", &["c.test"]),
+        ("ns/wild", &["*.wild.test"]),
+        ("ns/z", &["z.test", "x.wild.test"]),
+        ("ns/default", &["default.test"]),
+    ];
+    world.live.extend(made.map(|(key, names)| entry(key, Resource::Certificate(certificate(names)))));
+    let table = world.writer().tables().current();
+    for (name, first, is_redirected) in [
+        ("a.test", "a.test", true),
+        // Names that the certificate of their host does not cover.
+        ("one.test", "default.test", false),
+        ("www.a.test", "default.test", false),
+        ("x.lost.test", "default.test", false),
+        // Those that it covers: an alias, a wildcard of one, the name that is redirected.
+        ("alias.test", "b.test", true),
+        ("x.below.test", "b.test", true),
+        ("www.b.test", "b.test", true),
+        // A pattern is no name that a certificate could be made for.
+        ("re7.test", "default.test", false),
+        // A host of that name, or a wildcard one, has its own.
+        ("c.test", "c.test", true),
+        ("x.wild.test", "z.test", true),
+        ("y.wild.test", "*.wild.test", true),
+    ] {
+        let shown = table.certificate(Some(name)).map(|it| it.names()[0].clone());
+        assert_eq!(shown.as_deref(), Some(first), "{name}");
+        assert_eq!(table.redirects_to_tls(name), is_redirected, "{name}");
+    }
+}
+
+#[test]
+fn the_dump_has_a_hosts_other_names() {
+    let mut world = World::default();
+    world
+        .config
+        .extend([named("a.test", &[], &["~^re[0-9]", "two.test", "*.one.test"], true), host("b.test", None)]);
+    let table = world.writer().tables().current();
+    let dump = |name| crate::admin::entry_json(table.host(name).unwrap());
+    assert_eq!(dump("a.test")["aliases"], serde_json::json!(["*.one.test", "two.test", "~^re[0-9]"]));
+    assert_eq!(dump("a.test")["www"], true);
+    assert_eq!(dump("two.test")["host"], "a.test", "and is found by them");
+    assert_eq!((&dump("b.test")["aliases"], &dump("b.test")["www"]), (&serde_json::json!([]), &false.into()));
 }
 
 #[test]
