@@ -232,7 +232,8 @@ const SHARED: &[&str] = &[
     "lib",
 ];
 
-const CLI: &[&str] = &["args", "client", "moment", "output", "columns", "value", "ask", "up", "main"];
+const CLI: &[&str] =
+    &["args", "client", "lists", "moment", "output", "columns", "value", "ask", "up", "main"];
 
 /// Whether a text fits a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {
