@@ -55,6 +55,7 @@ fn page() -> String {
         let (becomes, default) = match status {
             keys::Status::Default(row) if row.name == *key => (becomes(row), row.default),
             keys::Status::Default(row) => (format!("{}, as `{}`", becomes(row), row.name), row.default),
+            keys::Status::Allows(default) => ("**honoured**".into(), *default),
             keys::Status::OfIndex => ("**honoured**".into(), "false"),
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),

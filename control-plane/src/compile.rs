@@ -6,6 +6,7 @@
 //! **Invariant:** the same input gives the same bytes. No clock, randomness, file, lock or memory of earlier input.
 //! What is wrong with an object is a value ([`Fault`](crate::problem::Fault)), never an error of ours.
 
+pub mod allowed;
 pub mod backend;
 pub mod certificate;
 pub mod claim;

@@ -45,6 +45,7 @@ use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
 use crate::annotations::errors::FIRST_PORT;
+use crate::compile::allowed::Allowed;
 use crate::compile::backend;
 use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
@@ -133,6 +134,8 @@ pub struct Index {
     crosses_namespaces: bool,
     /// Whether snippets act.
     allows_snippets: bool,
+    /// What annotations may be.
+    allowed: Allowed,
     published: Published,
     problems: Problems,
     problems_changed: bool,
@@ -164,6 +167,7 @@ impl Index {
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,
             allows_snippets,
+            allowed: Allowed::default(),
             published: Published::default(),
             problems: Problems::new(),
             problems_changed: false,
@@ -198,10 +202,10 @@ impl Index {
         let slot = self.objects.slot(&reference);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
-            Event::Applied { object, location } => slot.apply(object, location),
+            Event::Applied { object, location } => slot.apply(object, location, &self.allowed),
             Event::Broken { uid, problem, .. } => slot.break_off(uid, problem),
             Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(),
-            Event::Held(hold) => slot.held(hold.object),
+            Event::Held(hold) => slot.held(hold.object, &self.allowed),
             Event::Released(_) => slot.released(),
             Event::Moved { .. } | Event::Noted { .. } => false,
         };
@@ -210,6 +214,9 @@ impl Index {
             return;
         }
         self.touched.note(&reference, before.as_ref());
+        if reference.kind == ObjectKind::ConfigMap && reference.name == self.options.configmap {
+            self.judge_annotations();
+        }
         if reference.kind == ObjectKind::EndpointSlice {
             // Not one of many pieces: they are asked for before the others.
             self.refresh_slice(&reference.name);

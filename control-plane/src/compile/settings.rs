@@ -8,8 +8,8 @@ use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
 use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, Status};
-use super::headers;
 use super::referred::Referred;
+use super::{allowed, headers};
 use crate::annotations::row::Row;
 use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
@@ -79,6 +79,11 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
             Some(Status::AllowedHeaders) => {
                 let names = value::list(text).map(str::to_owned);
                 allowed_headers.extend(names.filter(|name| headers::is_name(name)));
+            }
+            Some(Status::Allows(_)) => {
+                if let Some(reason) = allowed::complaint(key, text) {
+                    fault(Severity::Warning, reason);
+                }
             }
             Some(Status::OfIndex) => {
                 if value::boolean(text).is_none() {

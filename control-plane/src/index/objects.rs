@@ -6,6 +6,7 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::slot::Slot;
+use crate::compile::allowed::Allowed;
 use crate::objects::{ConfigMap, EndpointSlice, IngressClass, Object, ObjectKind, ObjectRef, Service};
 
 /// All objects.
@@ -57,6 +58,16 @@ impl Objects {
         let listed = self.slots.iter_mut().filter(|(it, _)| it.kind != ObjectKind::Secret);
         let orphans = listed.filter_map(|(object, slot)| slot.list_complete().then_some(object));
         orphans.cloned().collect()
+    }
+
+    /// Judges all Ingresses again by what is allowed now, and names them.
+    pub(super) fn judge_again(&mut self, allowed: &Allowed) -> Vec<ObjectRef> {
+        let ingresses = self.slots.iter_mut().filter(|(it, _)| it.kind == ObjectKind::Ingress);
+        let judged = ingresses.map(|(object, slot)| {
+            slot.judge_again(allowed);
+            object.clone()
+        });
+        judged.collect()
     }
 
     /// Forgets an object of which nothing is left to know.

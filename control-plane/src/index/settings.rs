@@ -7,6 +7,7 @@ use shared::resource::{Listener, Protocol, Resource, SETTINGS_KEY};
 use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
+use crate::compile::allowed::Allowed;
 use crate::compile::claim::Claim;
 use crate::compile::referred::Referred;
 use crate::compile::settings::{self, Compiled};
@@ -26,6 +27,16 @@ impl Index {
         if let Some(key) = self.options.default_backend() {
             self.count_use(&key, 1);
             self.dirty.problems.insert(reference(ObjectKind::Service, &key.service));
+        }
+    }
+
+    /// Takes in what the fleet's ConfigMap allows annotations to be. As soon as it is heard of: what comes after it is
+    /// judged by it.
+    pub(super) fn judge_annotations(&mut self) {
+        let allowed = Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it));
+        if allowed != self.allowed {
+            self.allowed = allowed;
+            self.dirty.objects.extend(self.objects.judge_again(&self.allowed));
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use shared::policy::LocationPolicy;
 
 use crate::annotations::{self, Parsed};
+use crate::compile::allowed::Allowed;
 use crate::compile::{certificate, rejection, size};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
@@ -40,15 +41,17 @@ impl Version {
         self.parsed.as_ref()
     }
 
-    /// Why it is not served, whatever other objects there are.
-    fn faults(&self) -> Vec<Fault> {
+    /// Why it is not served, whatever other objects there are but the ConfigMap that says what is allowed.
+    fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
         let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
         match &self.object {
             Object::Ingress(ingress) => {
                 let nothing = LocationPolicy::default();
                 let location = self.parsed.as_ref().map_or(&nothing, |parsed| &parsed.serving.location);
-                let faults: Vec<_> = rejection::faults(ingress, location).into_iter().chain(said).collect();
+                let forbidden = allowed.faults(&ingress.metadata.annotations);
+                let faults = rejection::faults(ingress, location).into_iter().chain(said);
+                let faults: Vec<_> = faults.chain(forbidden).collect();
                 match &self.parsed {
                     // Nothing that is rejected anyhow is worth being measured.
                     Some(parsed) if faults.is_empty() => {
@@ -68,8 +71,8 @@ impl Version {
         }
     }
 
-    fn checked(self) -> Present {
-        let faults = self.faults();
+    fn checked(self, allowed: &Allowed) -> Present {
+        let faults = self.faults(allowed);
         if faults.is_empty() { Present::Fine(self) } else { Present::Faulty(self, faults) }
     }
 }
@@ -122,7 +125,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Takes in a new version. False where it says nothing new.
-    pub(super) fn apply(&mut self, object: Object, location: Arc<str>) -> bool {
+    pub(super) fn apply(&mut self, object: Object, location: Arc<str>, allowed: &Allowed) -> bool {
         let known = match &self.present {
             Present::Fine(old) | Present::Faulty(old, _) | Present::Unchecked(old) => is_same(old, &object),
             Present::Unknown | Present::Deleted | Present::Broken { .. } => false,
@@ -136,7 +139,7 @@ impl Slot {
         self.present = match &*version {
             // What a Secret is good for is known once somebody asks for it.
             Object::Secret(_) => Present::Unchecked(version),
-            _ => version.checked(),
+            _ => version.checked(allowed),
         };
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
@@ -166,9 +169,9 @@ impl Slot {
     }
 
     /// A hold is on record.
-    pub(super) fn held(&mut self, object: Object) -> bool {
+    pub(super) fn held(&mut self, object: Object, allowed: &Allowed) -> bool {
         let object = Version::of(object);
-        let is_good = object.faults().is_empty();
+        let is_good = object.faults(allowed).is_empty();
         let may_act = is_good && self.good.is_some() && self.is_of(&object);
         match &self.asked {
             Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
@@ -213,8 +216,23 @@ impl Slot {
     /// Decides what a Secret is good for, now that somebody asks for it.
     pub(super) fn check(&mut self) {
         if let Present::Unchecked(object) = &self.present {
-            self.present = object.clone().checked();
+            self.present = object.clone().checked(&Allowed::default());
         }
+        if matches!(self.present, Present::Fine(_)) {
+            self.good = None;
+        }
+    }
+
+    /// Something else is allowed than before: what is known of an Ingress is judged again, as if it came now.
+    pub(super) fn judge_again(&mut self, allowed: &Allowed) {
+        self.good.take_if(|good| !good.faults(allowed).is_empty());
+        if let Some((object, is_good)) = &mut self.record {
+            *is_good = object.faults(allowed).is_empty();
+        }
+        self.present = match std::mem::take(&mut self.present) {
+            Present::Fine(version) | Present::Faulty(version, _) => version.checked(allowed),
+            other => other,
+        };
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
         }

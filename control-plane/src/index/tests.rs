@@ -1,6 +1,7 @@
 //! The rules of the spine by example, and what must hold whatever happens.
 
 mod affinity;
+mod allowed;
 mod canaries;
 mod causes;
 mod classes;

@@ -10,6 +10,7 @@ use crate::annotations::{
     access, answers, auth, balancing, buffering, errors, forwarding, limits, log, redirect, retries,
     returned, timeouts, tracing, waf,
 };
+use crate::compile::allowed;
 
 /// What becomes of a key.
 #[derive(Clone, Copy)]
@@ -18,6 +19,8 @@ pub enum Status {
     Default(&'static Row),
     /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
     AllowedHeaders,
+    /// It says what annotations may be, with this default; see [`allowed`].
+    Allows(&'static str),
     /// True or false; it says how objects are put together, and proxies know nothing of it.
     OfIndex,
     /// It does not act yet. It keeps nobody out, and nothing goes elsewhere for that.
@@ -49,7 +52,7 @@ impl Status {
     }
 }
 
-use Status::{AllowedHeaders, Dead, Default, Guards, Nginx, OfIndex, Snippet, Unsupported};
+use Status::{AllowedHeaders, Allows, Dead, Default, Guards, Nginx, OfIndex, Snippet, Unsupported};
 
 #[rustfmt::skip]
 pub(crate) static ROWS: [(&str, Status); 197] = [
@@ -59,8 +62,8 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("allow-backend-server-header", Default(&answers::ALLOW_BACKEND_SERVER_HEADER)),
     (CROSS_NAMESPACE, OfIndex),
     (ALLOW_SNIPPETS, OfIndex),
-    ("annotation-value-word-blocklist", Unsupported),
-    ("annotations-risk-level", Unsupported),
+    (allowed::WORDS, Allows("")),
+    (allowed::RISK_LEVEL, Allows("Critical")),
     ("app-root", Dead),
     ("bind-address", Unsupported),
     ("bind-address-ipv4", Unsupported),

@@ -1,0 +1,143 @@
+//! What the fleet's ConfigMap allows annotations to be (annotations.md 1.5, configmap.md 1.1). An Ingress with others is
+//! rejected: its last good version stays.
+//!
+//! Where nobody says a level there is none: what ingress-nginx leaves out by its default are snippets, which have a lock of
+//! their own, `allow-snippet-annotations`.
+
+use std::collections::BTreeMap;
+
+use crate::annotations::row::{Risk, Status};
+use crate::annotations::{self, PREFIX, table, value};
+use crate::objects::ConfigMap;
+use crate::problem::{Fault, Severity, shown};
+
+/// `annotations-risk-level`.
+pub(crate) const RISK_LEVEL: &str = "annotations-risk-level";
+
+/// `annotation-value-word-blocklist`.
+pub(crate) const WORDS: &str = "annotation-value-word-blocklist";
+
+/// What annotations may be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Allowed {
+    /// Nothing is of a higher risk.
+    risk: Option<Risk>,
+    /// No value holds one of these.
+    words: Vec<String>,
+}
+
+impl Allowed {
+    /// What a ConfigMap says, in any case of its keys.
+    pub fn of(configmap: Option<&ConfigMap>) -> Self {
+        let mut allowed = Self::default();
+        for (key, text) in configmap.iter().flat_map(|map| &map.data) {
+            let text = text.trim();
+            if key.eq_ignore_ascii_case(RISK_LEVEL) && !text.is_empty() {
+                // As in the original: who misspells the level gets the strictest one.
+                allowed.risk = Some(risk(text).unwrap_or(Risk::Low));
+            } else if key.eq_ignore_ascii_case(WORDS) {
+                allowed.words.extend(value::list(text).map(str::to_owned));
+            }
+        }
+        allowed
+    }
+
+    /// What of an Ingress' annotations is not allowed.
+    pub fn faults(&self, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+        let (risk, words) = (self.risk.unwrap_or(Risk::Critical), &self.words);
+        if risk == Risk::Critical && words.is_empty() {
+            return Vec::new();
+        }
+        let ours = annotations.iter().filter_map(|(key, text)| Some((key.strip_prefix(PREFIX)?, text)));
+        let fault = |(name, text): (&str, &String)| {
+            let row = table::find(name).filter(|row| row.value.status() != Status::Dead);
+            let too_risky = row.filter(|row| row.risk > risk).map(|row| {
+                let (is, most) = (row.risk.as_str(), risk.as_str());
+                format!("is of {is} risk, and {RISK_LEVEL} allows {most} at most")
+            });
+            let forbidden = || {
+                let word = words.iter().find(|word| text.contains(word.as_str()))?;
+                Some(format!("contains {}, which {WORDS} forbids", shown(word)))
+            };
+            let reason = too_risky.or_else(forbidden)?;
+            Some(Fault::new(Severity::Rejected, annotations::field(name), reason))
+        };
+        ours.filter_map(fault).collect()
+    }
+}
+
+/// What is wrong with the text of a key that says what is allowed.
+pub(super) fn complaint(key: &str, text: &str) -> Option<String> {
+    let is_bad = key.eq_ignore_ascii_case(RISK_LEVEL) && risk(text).is_none();
+    is_bad.then(|| format!("expected Low, Medium, High or Critical, got {}: Low counts", shown(text)))
+}
+
+fn risk(text: &str) -> Option<Risk> {
+    let levels = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
+    levels.into_iter().find(|risk| risk.as_str().eq_ignore_ascii_case(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(data: &[(&str, &str)], annotations: &[(&str, &str)]) -> Vec<String> {
+        let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+        let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }));
+        let annotations: BTreeMap<_, _> =
+            annotations.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        allowed.faults(&annotations).into_iter().map(|fault| fault.field).collect()
+    }
+
+    fn ours(name: &str) -> String {
+        format!("{PREFIX}{name}")
+    }
+
+    #[test]
+    fn nothing_said_allows_everything() {
+        let annotations = [(&*ours("configuration-snippet"), "x"), (&*ours("server-alias"), "b.test")];
+        assert!(fields(&[], &annotations).is_empty());
+        assert!(fields(&[(RISK_LEVEL, ""), (WORDS, " , ")], &annotations).is_empty());
+    }
+
+    #[test]
+    fn a_level_allows_what_is_not_above_it() {
+        let (low, medium) = (ours("upstream-vhost"), ours("denylist-source-range"));
+        let (high, critical) = (ours("server-alias"), ours("server-snippet"));
+        let alias = ours("whitelist-source-range");
+        let dead = ours("influxdb-host");
+        let all = [&low, &medium, &high, &critical, &alias, &dead].map(|name| (&**name, "x"));
+        for (level, rejected) in [
+            ("Critical", vec![]),
+            ("HIGH", vec!["server-snippet"]),
+            ("medium", vec!["server-alias", "server-snippet"]),
+            (
+                "Low",
+                vec!["denylist-source-range", "server-alias", "server-snippet", "whitelist-source-range"],
+            ),
+            (
+                "enormous",
+                vec!["denylist-source-range", "server-alias", "server-snippet", "whitelist-source-range"],
+            ),
+        ] {
+            let expected: Vec<_> = rejected.into_iter().map(annotations::field).collect();
+            assert_eq!(fields(&[("Annotations-Risk-Level", level)], &all), expected, "{level}");
+        }
+    }
+
+    #[test]
+    fn words_are_looked_for_in_every_value_of_ours() {
+        let path = ours("proxy-cookie-path");
+        let said = [(&*path, "/ /something_forbidden"), ("example.com/note", "forbidden")];
+        assert_eq!(fields(&[(WORDS, "x{, forbidden ,")], &said), [annotations::field("proxy-cookie-path")]);
+        assert!(fields(&[(WORDS, "Forbidden")], &said).is_empty(), "in this case");
+        let unknown = ours("frobnicate");
+        assert_eq!(fields(&[(WORDS, "{")], &[(&*unknown, "a{b")]).len(), 1);
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_reported() {
+        assert!(complaint(RISK_LEVEL, "enormous").is_some_and(|it| it.ends_with("Low counts")));
+        assert_eq!((complaint(RISK_LEVEL, "hIgH"), complaint(WORDS, "x")), (None, None));
+    }
+}
