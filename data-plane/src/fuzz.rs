@@ -12,7 +12,7 @@ use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 
 use crate::codec::guard::Limits;
-use crate::codec::h1::{Body, BodyReader, RequestReader, write_request};
+use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::path::{self, Verdict};
 use crate::resolve;
@@ -141,6 +141,51 @@ pub fn chunks(data: &[u8]) {
     assert!(whole.0.len() <= data.len(), "no byte is made");
 }
 
+/// The names and values of a head.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What an application says over FastCGI: however it is cut, the same answer comes out, and no byte is made.
+pub fn fastcgi(data: &[u8]) {
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut buffer, mut reader) = (BytesMut::new(), CgiReader::new(Limits::response(1024)));
+        let mut open: Option<(Pairs, BodyReader)> = None;
+        let mut whole = Vec::new();
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                let Some((_, body)) = &mut open else {
+                    match reader.feed(&mut buffer, false) {
+                        Ok(Some((head, body))) => {
+                            assert!(head.status >= 200, "an interim answer");
+                            let fields =
+                                head.fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
+                            open = Some((fields.collect(), body));
+                            continue;
+                        }
+                        Ok(None) => break,
+                        // Where it was seen depends on how much was there.
+                        Err(_) => return (None, Vec::new(), Err(())),
+                    }
+                };
+                match body.next(&mut buffer) {
+                    Ok(Body::Data(data)) => {
+                        assert!(!data.is_empty(), "a piece is never empty");
+                        whole.extend_from_slice(&data);
+                    }
+                    Ok(Body::Need) => break,
+                    Ok(Body::End) => return (open.map(|(fields, _)| fields), whole, Ok(true)),
+                    Err(_) => return (open.map(|(fields, _)| fields), whole, Err(())),
+                }
+            }
+        }
+        (open.map(|(fields, _)| fields), whole, Ok(false))
+    };
+    let whole = read(&mut std::iter::once(data));
+    assert_eq!(read(&mut data.chunks(1)), whole);
+    assert_eq!(read(&mut data.chunks(7)), whole);
+    assert!(whole.1.len() <= data.len(), "no byte is made");
+}
+
 /// A raw path: its normal form is normal, and what a backend is sent leads every reader to the route that was chosen.
 pub fn paths(data: &[u8]) {
     // What no request line can hold never gets here.
@@ -239,6 +284,11 @@ mod tests {
     #[test]
     fn any_chunks() {
         run("chunks", super::chunks);
+    }
+
+    #[test]
+    fn any_fastcgi() {
+        run("fastcgi", super::fastcgi);
     }
 
     #[test]

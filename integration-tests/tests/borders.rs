@@ -135,6 +135,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/path",
     "codec/host",
     "codec/head",
+    "codec/fcgi",
     "codec/h1",
     "codec/body",
     "codec/outgoing",

@@ -87,6 +87,9 @@ pub enum HeadError {
     /// A status code outside 100 to 999.
     #[error("the status code is not one of three digits from 100")]
     Status,
+    /// An application's records are none of FastCGI, or end before its head does.
+    #[error("expected the head of an answer in records of FastCGI")]
+    Record,
 }
 
 impl HeadError {

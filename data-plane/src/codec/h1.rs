@@ -12,6 +12,7 @@
 //! grammar, read strictly, would not take.
 
 mod body;
+mod cgi;
 mod chunk;
 mod mend;
 mod read;
@@ -19,6 +20,7 @@ mod scan;
 mod write;
 
 pub use body::{Body, BodyReader};
+pub use cgi::CgiReader;
 pub use read::{RequestReader, ResponseReader};
 pub use write::{BodyWriter, Client, Frame, write_continue, write_request, write_response};
 

@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
 use super::chunk::Chunks;
+use crate::codec::fcgi::{Output, Records};
 use crate::codec::head::Framing;
 
 /// What a [`BodyReader`] found in the buffer.
@@ -30,6 +31,9 @@ pub enum BodyError {
     /// A trailer line is malformed, or there are too many.
     #[error("a trailer is malformed or too long")]
     Trailer,
+    /// An application's records are none of FastCGI.
+    #[error("a record of FastCGI is malformed, or refuses the request")]
+    Record,
     /// The peer closed before the end.
     #[error("the peer closed before the end of the body")]
     Truncated,
@@ -43,6 +47,8 @@ enum State {
     Left(u64),
     Chunks(Chunks),
     UntilClose,
+    /// What was read behind a head, and the records in which the rest comes. Boxed: all other bodies have room for it.
+    Output(Box<(Bytes, Records)>),
     Closed,
 }
 
@@ -64,6 +70,11 @@ impl BodyReader {
         Self { state }
     }
 
+    /// A reader of what an application says: `begun` came with the head.
+    pub(super) fn output(begun: Bytes, records: Records) -> Self {
+        Self { state: State::Output(Box::new((begun, records))) }
+    }
+
     /// Takes the next piece off the front of the buffer.
     ///
     /// # Errors
@@ -72,6 +83,17 @@ impl BodyReader {
         match &mut self.state {
             State::Left(0) | State::Closed => Ok(Body::End),
             State::Chunks(chunks) => chunks.next(buffer),
+            State::Output(output) => {
+                let (begun, records) = &mut **output;
+                if !begun.is_empty() {
+                    return Ok(Body::Data(std::mem::take(begun)));
+                }
+                match records.next(buffer).map_err(|_| BodyError::Record)? {
+                    Output::Need => Ok(Body::Need),
+                    Output::Data(data) => Ok(Body::Data(data)),
+                    Output::End => Ok(Body::End),
+                }
+            }
             _ if buffer.is_empty() => Ok(Body::Need),
             State::UntilClose => Ok(Body::Data(buffer.split().freeze())),
             State::Left(left) => {
@@ -103,6 +125,7 @@ impl BodyReader {
             State::Left(left) => *left == 0,
             State::Chunks(chunks) => chunks.is_done(),
             State::UntilClose => false,
+            State::Output(output) => output.0.is_empty() && output.1.is_over(),
             State::Closed => true,
         }
     }

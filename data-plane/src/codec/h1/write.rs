@@ -6,6 +6,7 @@
 use bytes::BufMut;
 
 use super::body::BodyError;
+use crate::codec::fcgi;
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
 
 /// Writes the interim response that lets a client send its body.
@@ -185,6 +186,13 @@ impl Frame {
         self.after
     }
 
+    fn record(length: usize) -> Self {
+        let (mut text, header) = ([0; 18], fcgi::stdin(length));
+        let from = text.len() - header.len();
+        text[from..].copy_from_slice(&header);
+        Self { text, from: from as u8, after: b"" }
+    }
+
     fn chunk(mut length: usize) -> Self {
         let mut text = [0; 18];
         text[16..].copy_from_slice(b"\r\n");
@@ -206,6 +214,8 @@ pub struct BodyWriter {
     pub(super) framing: Framing,
     /// What may still be written, when the length is known.
     left: u64,
+    /// Whether each piece is a record of FastCGI.
+    records: bool,
 }
 
 impl BodyWriter {
@@ -214,7 +224,17 @@ impl BodyWriter {
             Framing::Length(length) => length,
             _ => 0,
         };
-        Self { framing, left }
+        Self { framing, left, records: false }
+    }
+
+    /// For what an application reads on its standard input.
+    pub fn records() -> Self {
+        Self { framing: Framing::UntilClose, left: 0, records: true }
+    }
+
+    /// How long a piece may be.
+    pub fn most(&self) -> usize {
+        if self.records { fcgi::MOST } else { usize::MAX }
     }
 
     /// Whether the message has no body: whatever the other side sends as one is not passed on.
@@ -229,6 +249,7 @@ impl BodyWriter {
     pub fn frame(&mut self, length: usize) -> Result<Frame, BodyError> {
         match self.framing {
             _ if length == 0 => Ok(Frame::NONE),
+            _ if self.records => Ok(Frame::record(length)),
             Framing::Chunked => Ok(Frame::chunk(length)),
             Framing::UntilClose => Ok(Frame::NONE),
             Framing::None | Framing::Length(_) => {
@@ -244,6 +265,7 @@ impl BodyWriter {
     /// [`BodyError::Length`] when the head announced more: the connection must be closed, so that the peer can tell.
     pub fn end(&self) -> Result<&'static [u8], BodyError> {
         match self.framing {
+            _ if self.records => Ok(fcgi::STDIN_END),
             Framing::Chunked => Ok(b"0\r\n\r\n"),
             Framing::Length(_) if self.left > 0 => Err(BodyError::Length),
             _ => Ok(b""),

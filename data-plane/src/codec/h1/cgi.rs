@@ -1,0 +1,211 @@
+//! The answers of applications that speak CGI (RFC 3875 section 6) over FastCGI, as answers of HTTP.
+//!
+//! **Invariant:** what an application says of its answer's framing is its length and nothing else; the head is written
+//! anew and read as strictly as any other.
+
+use bytes::{BufMut, BytesMut};
+
+use super::body::BodyReader;
+use super::read::ResponseReader;
+use crate::codec::fcgi::{Output, Records};
+use crate::codec::guard::{HeadError, Limits};
+use crate::codec::head::ResponseHead;
+
+/// Fields that are about a connection of HTTP, of which an application has none.
+const LEFT_OUT: [&[u8]; 6] =
+    [b"status", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"trailer"];
+
+/// Reads the head of an application's answer.
+#[derive(Debug, Clone)]
+pub struct CgiReader {
+    limits: Limits,
+    records: Records,
+    head: BytesMut,
+    /// Where the line begins that is not over yet.
+    line: usize,
+    /// Bytes of it that were looked at.
+    seen: usize,
+}
+
+impl CgiReader {
+    /// At the start of an answer.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, records: Records::default(), head: BytesMut::new(), line: 0, seen: 0 }
+    }
+
+    /// Takes from the front of the buffer what belongs to the head; gives it, and what reads the body behind it.
+    ///
+    /// # Errors
+    /// What is wrong with the head, or with the records that it comes in.
+    pub fn feed(
+        &mut self,
+        buffer: &mut BytesMut,
+        to_head: bool,
+    ) -> Result<Option<(ResponseHead, BodyReader)>, HeadError> {
+        loop {
+            match self.records.next(buffer).map_err(|_| HeadError::Record)? {
+                Output::Need => return Ok(None),
+                Output::End => return Err(HeadError::Record),
+                Output::Data(piece) => self.head.extend_from_slice(&piece),
+            }
+            if let Some(end) = self.end() {
+                if end > self.limits.head {
+                    return Err(HeadError::HeadTooLong);
+                }
+                let body = self.head.split_off(end).freeze();
+                let mut text = http(&self.head)?;
+                let head = ResponseReader::new(self.limits).feed(&mut text, to_head)?;
+                let head = head.ok_or(HeadError::Field)?;
+                if head.status < 200 {
+                    return Err(HeadError::Status);
+                }
+                return Ok(Some((head, BodyReader::output(body, self.records.clone()))));
+            }
+            if self.head.len() > self.limits.head {
+                return Err(HeadError::HeadTooLong);
+            }
+        }
+    }
+
+    /// Where the body begins: behind the first empty line.
+    fn end(&mut self) -> Option<usize> {
+        while let Some(found) = memchr::memchr(b'\n', &self.head[self.seen..]) {
+            let end = self.seen + found;
+            let line = &self.head[self.line..end];
+            (self.line, self.seen) = (end + 1, end + 1);
+            if line.is_empty() || line == b"\r" {
+                return Some(end + 1);
+            }
+        }
+        self.seen = self.head.len();
+        None
+    }
+}
+
+/// The head as HTTP has it.
+fn http(head: &[u8]) -> Result<BytesMut, HeadError> {
+    let mut status: Option<&[u8]> = None;
+    let mut moved = false;
+    let mut fields = BytesMut::with_capacity(head.len() + 32);
+    for line in head.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            break;
+        }
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(HeadError::Field)?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        if is(b"status") {
+            status = Some(value);
+        }
+        moved |= is(b"location");
+        if !LEFT_OUT.iter().any(|other| is(other)) {
+            fields.put_slice(line);
+            fields.put_slice(b"\r\n");
+        }
+    }
+    // Who redirects needs not say so (RFC 3875 section 6.2.3), as in nginx.
+    let status = status.unwrap_or(if moved { b"302" } else { b"200" });
+    let is_status = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
+    if !status.get(..3).is_some_and(is_status) || status.get(3).is_some_and(u8::is_ascii_digit) {
+        return Err(HeadError::Status);
+    }
+    let mut whole = BytesMut::with_capacity(fields.len() + status.len() + 32);
+    whole.put_slice(b"HTTP/1.1 ");
+    whole.put_slice(&status[..3]);
+    whole.put_u8(b' ');
+    let reason = status[3..].trim_ascii();
+    match (reason, str::from_utf8(&status[..3]).ok().and_then(|digits| digits.parse().ok())) {
+        (b"", Some(status)) => whole.put_slice(crate::codec::head::reason(status).as_bytes()),
+        (reason, _) => whole.put_slice(reason),
+    }
+    whole.put_slice(b"\r\n");
+    whole.unsplit(fields);
+    whole.put_slice(b"\r\n");
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::Body;
+    use super::*;
+    use crate::codec::head::{Framing, Known};
+
+    fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+        [&[1, kind, 0, 1], &(content.len() as u16).to_be_bytes()[..], &[0, 0], content].concat()
+    }
+
+    fn answer(output: &str) -> Vec<u8> {
+        [record(6, output.as_bytes()), record(6, b""), record(3, &[0; 8])].concat()
+    }
+
+    fn read(bytes: &[u8], cut: usize) -> Result<(ResponseHead, Vec<u8>), HeadError> {
+        let mut reader = CgiReader::new(Limits::response(4096));
+        let (mut buffer, mut pieces) = (BytesMut::new(), bytes.chunks(cut));
+        let (head, mut body) = loop {
+            if let Some(found) = reader.feed(&mut buffer, false)? {
+                break found;
+            }
+            buffer.extend_from_slice(pieces.next().ok_or(HeadError::Record)?);
+        };
+        let mut whole = Vec::new();
+        loop {
+            match body.next(&mut buffer).unwrap() {
+                Body::Data(data) => whole.extend_from_slice(&data),
+                Body::End => return Ok((head, whole)),
+                Body::Need => buffer.extend_from_slice(pieces.next().unwrap()),
+            }
+        }
+    }
+
+    #[test]
+    fn heads_are_those_of_http() {
+        for (output, status, body) in [
+            ("Status: 404 Gone Fishing\r\nX-A: 1\r\n\r\nbody\n\nof it", 404, "body\n\nof it"),
+            ("Content-Type: text/plain\n\nhello", 200, "hello"),
+            ("Location: /x\r\n\r\n", 302, ""),
+            ("Location: /x\r\nSTATUS:201\r\n\r\n", 201, ""),
+            ("\r\nno fields", 200, "no fields"),
+        ] {
+            for cut in [1, 7, 10_000] {
+                let (head, seen) = read(&answer(output), cut).unwrap();
+                assert_eq!((head.status, seen), (status, body.as_bytes().to_vec()), "{output:?}");
+                assert_eq!((head.framing, head.fields.has("status")), (Framing::UntilClose, false));
+            }
+        }
+        let (head, _) = read(&answer("Status: 404 Gone Fishing\r\nX-A: 1\r\n\r\n"), 3).unwrap();
+        assert_eq!((head.reason(), head.fields.get("x-a")), (&b"Gone Fishing"[..], Some(&b"1"[..])));
+    }
+
+    #[test]
+    fn an_application_says_nothing_of_a_connection() {
+        let output = "Transfer-Encoding: chunked\r\nConnection: X-A\r\nX-A: 1\r\nContent-Length: 2\r\n\r\nok";
+        let (head, body) = read(&answer(output), 5).unwrap();
+        assert_eq!((head.framing, &body[..]), (Framing::Length(2), &b"ok"[..]));
+        assert!(head.fields.has("x-a") && !head.fields.has(Known::TransferEncoding));
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused() {
+        let long = format!("X-A: {}\r\n\r\n", "x".repeat(5000));
+        for output in [
+            "",
+            "X-A: 1\r\n",
+            "no colon\r\n\r\n",
+            "X A: 1\r\n\r\n",
+            "Status: abc\r\n\r\n",
+            "Status: 2000\r\n\r\n",
+            "Status: 101 Go\r\n\r\n",
+            "Status: 99\r\n\r\n",
+            "X-A: a\rb\r\n\r\n",
+            " folded: 1\r\n\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            &long,
+        ] {
+            for cut in [1, 10_000] {
+                assert!(read(&answer(output), cut).is_err(), "{output:?}");
+            }
+        }
+        assert!(read(b"HTTP/1.1 200 OK\r\n\r\n", 100).is_err());
+    }
+}
