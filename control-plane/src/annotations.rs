@@ -20,6 +20,7 @@ mod cors;
 mod dead;
 pub mod draft;
 pub(crate) mod errors;
+mod fastcgi;
 pub(crate) mod forwarding;
 mod headers;
 mod hosts;

@@ -24,6 +24,8 @@ pub enum Use {
     CustomHeaders,
     /// A ConfigMap of headers of the authentication request: `auth-proxy-set-headers`.
     AuthProxySetHeaders,
+    /// A ConfigMap of parameters of FastCGI: `fastcgi-params-configmap`.
+    FastCgiParams,
     /// A ConfigMap of request headers to every backend: the fleet's key `proxy-set-headers`.
     ProxySetHeaders,
     /// A ConfigMap of response headers of every answer: the fleet's key `add-headers`.
@@ -37,9 +39,11 @@ impl Use {
             Self::Certificate | Self::DefaultCertificate | Self::UsersFile | Self::UsersMap => {
                 ObjectKind::Secret
             }
-            Self::CustomHeaders | Self::AuthProxySetHeaders | Self::ProxySetHeaders | Self::AddHeaders => {
-                ObjectKind::ConfigMap
-            }
+            Self::CustomHeaders
+            | Self::AuthProxySetHeaders
+            | Self::FastCgiParams
+            | Self::ProxySetHeaders
+            | Self::AddHeaders => ObjectKind::ConfigMap,
         }
     }
 
@@ -59,9 +63,11 @@ impl Use {
         Some(format!("{secret}/{what}"))
     }
 
-    /// Whether it keeps somebody out: what is to be guarded answers 503 while what is used is not there.
+    /// Whether it keeps somebody out, or says which script is run: what is to be guarded answers 503 while what is used is
+    /// not there.
     pub fn guards(self) -> bool {
-        matches!(self, Self::UsersFile | Self::UsersMap | Self::AuthProxySetHeaders)
+        let is_of_users = matches!(self, Self::UsersFile | Self::UsersMap);
+        is_of_users || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams)
     }
 
     /// Whether what is used is a certificate with its key.

@@ -24,6 +24,8 @@ mod cors;
 mod errors;
 #[path = "traffic/external_names.rs"]
 mod external_names;
+#[path = "traffic/fastcgi.rs"]
+mod fastcgi;
 #[path = "traffic/grpc.rs"]
 mod grpc;
 #[path = "traffic/harness.rs"]

@@ -20,6 +20,7 @@ static FEATURES: &[&[&Row]] = &[
     cors::ROWS,
     dead::ROWS,
     errors::ROWS,
+    fastcgi::ROWS,
     headers::ROWS,
     hosts::ROWS,
     limits::ROWS,

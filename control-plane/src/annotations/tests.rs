@@ -240,7 +240,6 @@ fn restrictions_deny_the_ingress() {
         ("allowlist-source-range", ""),
         ("denylist-source-range", "office"),
         ("denylist-source-range", ""),
-        ("backend-protocol", "FCGI"),
         ("enable-modsecurity", "true"),
         ("enable-owasp-core-rules", "T"),
         ("lua-resty-waf", "active"),

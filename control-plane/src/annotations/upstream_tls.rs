@@ -11,25 +11,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "backend-protocol",
         value: &Of(PROTOCOL, Act::Sets(set_protocol)),
         default: "HTTP",
-        doc: "`HTTP`, `HTTPS`, `AUTO_HTTP`, `GRPC` or `GRPCS`, in any case; `FCGI` answers 503 until it is spoken",
-        ..Row::NEW
-    },
-    &Row {
-        name: "fastcgi-index",
-        risk: Risk::Medium,
-        value: &Of(ANY, Act::Differs { unless: |_| false, without: "" }),
-        bad: Bad::Reject,
-        needs: Some("backend-protocol"),
-        doc: "Index of a FastCGI backend",
-        ..Row::NEW
-    },
-    &Row {
-        name: "fastcgi-params-configmap",
-        risk: Risk::Medium,
-        value: &Of(BASIC, Act::Differs { unless: |_| false, without: "" }),
-        bad: Bad::Deny(Reach::Paths),
-        needs: Some("backend-protocol"),
-        doc: "ConfigMap with parameters of a FastCGI backend",
+        doc: "`HTTP`, `HTTPS`, `AUTO_HTTP`, `GRPC`, `GRPCS` or `FCGI`, in any case",
         ..Row::NEW
     },
     &Row {
@@ -99,7 +81,7 @@ fn set_protocol(to: &mut Draft<'_>, it: &'static str) {
         "AUTO_HTTP" => BackendProtocol::AutoHttp,
         "GRPC" => BackendProtocol::Grpc,
         "GRPCS" => BackendProtocol::Grpcs,
-        _ => return to.not_enforced(Reach::Paths),
+        _ => BackendProtocol::Fcgi,
     };
     to.location.backend_protocol = Some(protocol.into());
 }
@@ -108,7 +90,7 @@ fn set_protocol(to: &mut Draft<'_>, it: &'static str) {
 const PROTOCOL: Grammar<&'static str> = Grammar {
     words: "one of HTTP HTTPS GRPC GRPCS AUTO_HTTP FCGI",
     read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(text)),
-    good: &["HTTPS", "grpc", "HTTP", "AUTO_HTTP"],
+    good: &["HTTPS", "grpc", "HTTP", "AUTO_HTTP", "FCGI"],
     bad: &["HTTP3", "HTTPS "],
 };
 
@@ -130,6 +112,7 @@ mod tests {
             ("auto_http", BackendProtocol::AutoHttp),
             ("grpc", BackendProtocol::Grpc),
             ("GRPCS", BackendProtocol::Grpcs),
+            ("fcgi", BackendProtocol::Fcgi),
         ] {
             let expected =
                 LocationPolicy { backend_protocol: Some(protocol.into()), ..LocationPolicy::default() };

@@ -40,6 +40,24 @@ pub fn custom(entries: &BTreeMap<String, String>, allowed: &BTreeSet<String>) ->
     Ok(HeaderList { headers: headers.collect::<Result<_, _>>()? })
 }
 
+/// All entries, if all are parameters of FastCGI.
+///
+/// # Errors
+/// What is wrong with the first that is not.
+pub fn params(entries: &BTreeMap<String, String>) -> Result<HeaderList, String> {
+    let params = entries.iter().map(|(name, value)| {
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(format!("expected the name of a parameter, got {}", shown(name)));
+        }
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        if value.chars().any(char::is_control) {
+            return Err(format!("expected a value of one line for {name}, got {}", shown(value)));
+        }
+        Ok(Header { name: name.to_owned(), value: value.to_owned() })
+    });
+    Ok(HeaderList { headers: params.collect::<Result<_, _>>()? })
+}
+
 /// The line break that a YAML block ends with is none of the value; any other would begin a header of its own.
 fn header(name: &str, value: &str) -> Result<Header, String> {
     if !is_name(name) {
@@ -74,6 +92,15 @@ mod tests {
         assert_eq!(list.headers, [Header { name: "X-A".into(), value: "two words".into() }]);
         assert_eq!(wrong.len(), 4);
         assert!(wrong.iter().all(|it| !it.contains('\n')));
+    }
+
+    #[test]
+    fn parameters_are_of_one_line() {
+        let read = |name, value| params(&entries(&[("A", ""), (name, value)])).map(|list| list.headers.len());
+        assert_eq!(read("SCRIPT_FILENAME", "$document_root$fastcgi_script_name\n"), Ok(2));
+        for (name, value) in [("X-A", "1"), ("", "1"), ("B", "a\nb")] {
+            assert!(read(name, value).is_err(), "{name} {value:?}");
+        }
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl Referred {
             // Those of a snippet come after them.
             external.proxy_set_headers.splice(0..0, list.headers);
         }
+        if let (Self::Entries(entries), Use::FastCgiParams) = (self, reference.what) {
+            let params = headers::params(entries);
+            policy.fastcgi_params =
+                Some(params.map_err(|wrong| format!("{field}: {}: {wrong}", reference.object()))?);
+        }
         let fault = self.fault(reference, field).filter(|_| reference.what.guards());
         fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))
     }

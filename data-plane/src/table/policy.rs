@@ -13,6 +13,7 @@ pub mod bodies;
 pub mod cors;
 pub mod errors;
 pub mod external;
+pub mod fastcgi;
 pub mod forwarding;
 pub mod headers;
 pub mod limit;
@@ -37,6 +38,7 @@ use bodies::Bodies;
 use cors::Cors;
 use errors::Errors;
 use external::External;
+use fastcgi::FastCgi;
 use forwarding::Forwarding;
 use limit::Limits;
 use log::Logging;
@@ -58,6 +60,8 @@ pub struct Policy {
     pub addresses: Addresses,
     /// What is spoken with endpoints.
     pub spoken: Spoken,
+    /// What is told in FastCGI beside what all are told.
+    pub fastcgi: Option<Box<FastCgi>>,
     /// Whether HTTP is HTTP/1.0 there.
     pub is_http10: bool,
     /// What else is asked of clients.
@@ -116,6 +120,7 @@ impl Policy {
             blocks: Blocks::compile(said)?,
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
+            fastcgi: FastCgi::compile(said)?,
             is_http10: protocol::is_http10(said)?,
             auth: Auth::compile(said)?,
             external: External::compile(said)?,

@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::link::Link;
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::guard::Limits as HeadLimits;
-use crate::codec::h1::{BodyWriter, ResponseReader};
+use crate::codec::guard::{HeadError, Limits as HeadLimits};
+use crate::codec::h1::{BodyReader, BodyWriter, CgiReader, ResponseReader};
 use crate::codec::head::{ResponseHead, hop};
 use crate::codec::outgoing::Outgoing;
 use crate::local::Local;
@@ -36,12 +36,16 @@ pub(crate) struct Request<'a> {
     pub(crate) timeouts: Timeouts,
     /// Bytes that the head of its answer may have.
     pub(crate) answer_head: usize,
+    /// Whether it and its answer are FastCGI's.
+    pub(crate) is_fcgi: bool,
 }
 
 /// An answer's head.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) head: Box<ResponseHead>,
+    /// Reads its body.
+    pub(crate) body: BodyReader,
     /// Whether the request was sent whole; if not, the connection serves no other.
     pub(crate) whole: bool,
 }
@@ -69,7 +73,7 @@ pub(crate) async fn send<B: RequestBody>(
     payload: &mut Payload<'_, B>,
 ) -> Result<Answered, Failed> {
     let mut sending = Sending::new(request);
-    let mut answer = Answer::new(request.answer_head);
+    let mut answer = Answer::new(request);
     timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
         if let Err(error) = sending.poll(local, timer, link, payload, cx) {
@@ -94,7 +98,7 @@ pub(crate) async fn send<B: RequestBody>(
     .await;
     timer.disarm();
     let whole = sending.state == State::Sent;
-    outcome.map(|head| Answered { head, whole }).map_err(|error| Failed {
+    outcome.map(|(head, body)| Answered { head, body, whole }).map_err(|error| Failed {
         error,
         sent: sending.out.written() > 0,
         answered: answer.begun,
@@ -222,10 +226,13 @@ impl<'r> Sending<'r> {
     }
 
     fn push(&mut self, piece: Option<Bytes>) -> Result<(), ProxyError> {
-        let Some(piece) = piece else { return Ok(()) };
-        let frame = self.writer.frame(piece.len());
-        let frame = frame.map_err(|error| ProxyError::of(Kind::ClientBody, error))?;
-        self.out.push(frame, piece);
+        let mut piece = piece.unwrap_or_default();
+        while !piece.is_empty() {
+            let part = piece.split_to(piece.len().min(self.writer.most()));
+            let frame = self.writer.frame(part.len());
+            let frame = frame.map_err(|error| ProxyError::of(Kind::ClientBody, error))?;
+            self.out.push(frame, part);
+        }
         Ok(())
     }
 
@@ -240,15 +247,45 @@ impl<'r> Sending<'r> {
 }
 
 struct Answer {
-    reader: ResponseReader,
+    reader: Reader,
     interim: usize,
     begun: bool,
 }
 
+/// Who reads the head.
+enum Reader {
+    Http(ResponseReader),
+    Fcgi(Box<CgiReader>),
+}
+
+impl Reader {
+    /// The head, and who reads the body behind it.
+    fn feed(
+        &mut self,
+        input: &mut BytesMut,
+        to_head: bool,
+    ) -> Result<Option<(ResponseHead, BodyReader)>, HeadError> {
+        match self {
+            Self::Http(reader) => {
+                let head = reader.feed(input, to_head)?;
+                Ok(head.map(|head| {
+                    let body = BodyReader::new(head.framing);
+                    (head, body)
+                }))
+            }
+            Self::Fcgi(reader) => reader.feed(input, to_head),
+        }
+    }
+}
+
 impl Answer {
-    /// Of which the head may have so many bytes.
-    fn new(most: usize) -> Self {
-        Self { reader: ResponseReader::new(HeadLimits::response(most)), interim: 0, begun: false }
+    fn new(request: &Request<'_>) -> Self {
+        let limits = HeadLimits::response(request.answer_head);
+        let reader = match request.is_fcgi {
+            false => Reader::Http(ResponseReader::new(limits)),
+            true => Reader::Fcgi(Box::new(CgiReader::new(limits))),
+        };
+        Self { reader, interim: 0, begun: false }
     }
 
     /// Reads until the head of the final answer is whole.
@@ -259,11 +296,11 @@ impl Answer {
         link: &mut Link,
         request: &Request<'_>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Box<ResponseHead>, ProxyError>> {
+    ) -> Poll<Result<(Box<ResponseHead>, BodyReader), ProxyError>> {
         loop {
             while !link.input.is_empty() {
-                let head = match self.reader.feed(&mut link.input, request.to_head) {
-                    Ok(Some(head)) => Box::new(head),
+                let (head, body) = match self.reader.feed(&mut link.input, request.to_head) {
+                    Ok(Some((head, body))) => (Box::new(head), body),
                     Ok(None) => break,
                     Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::InvalidHead, error))),
                 };
@@ -271,7 +308,11 @@ impl Answer {
                     let given = head.upgrade.as_deref().unwrap_or_default();
                     let asked = |asked| hop::was_asked(asked, given);
                     let unasked = head.status == 101 && !request.upgrade.is_some_and(asked);
-                    return Poll::Ready(if unasked { Err(Kind::InvalidHead.into()) } else { Ok(head) });
+                    return Poll::Ready(if unasked {
+                        Err(Kind::InvalidHead.into())
+                    } else {
+                        Ok((head, body))
+                    });
                 }
                 self.interim += 1;
                 if self.interim > INTERIM {

@@ -28,7 +28,9 @@ pub(super) async fn replace<B: RequestBody>(
         return reply;
     }
     let is_backends = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
-    let stays = if is_backends { errors.passes_backends } else { status < 400 };
+    // FastCGI applications answer for themselves, as gRPC's do (annotations.md 6.14).
+    let passes = errors.passes_backends || !location.policy.spoken.is_http();
+    let stays = if is_backends { passes } else { status < 400 };
     if stays || send::is_grpc(exchange.head) {
         return reply;
     }

@@ -10,7 +10,9 @@ const REFRESH: &str = "Refresh";
 /// Changes an answer of the location's own endpoints; of HTTP alone, as in nginx.
 pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
     let Some(returned) = location.policy.returned.as_deref() else { return };
-    if exchange.stands_in || !matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) {
+    let is_endpoints =
+        matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) && !exchange.stands_in;
+    if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }
     let fields = &mut reply.head.fields;

@@ -22,6 +22,7 @@ use crate::upstream::link::Link;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
 
+mod fcgi;
 mod grpc;
 
 /// Tries of a request whose number is not limited, where there are fewer endpoints. The original goes on without end or
@@ -76,9 +77,14 @@ async fn attempt<B: RequestBody>(
     if mirror::of(exchange).is_some() {
         mirror::copy(exchange, &payload, framing);
     }
+    let writer = match protocol {
+        Protocol::Fcgi => fcgi::write(exchange, &host, framing, text),
+        _ => {
+            let target = target.as_deref().unwrap_or_else(|| exchange.head.target());
+            write_request(text, exchange.head, target, &host, framing)
+        }
+    };
     let Exchange { call, head, location, tally, sizes, session, .. } = exchange;
-    let writer =
-        write_request(text, head, target.as_deref().unwrap_or_else(|| head.target()), &host, framing);
     let request = Request {
         head: text,
         writer,
@@ -86,6 +92,7 @@ async fn attempt<B: RequestBody>(
         upgrade: head.upgrade.as_deref(),
         timeouts,
         answer_head: sizes.head,
+        is_fcgi: protocol == Protocol::Fcgi,
     };
     let idempotent = head.method.is_retriable();
     // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
@@ -169,8 +176,8 @@ async fn prepare<'b, B: RequestBody>(
     sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
     // These speak both ways at once: who waits for the end of what the client says may wait for ever.
     sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
-    // HTTP/1.0 has no chunks: a body has a length.
-    sizes.buffering |= head.as_http10;
+    // HTTP/1.0 has no chunks, and applications ask for the length of what they are to read.
+    sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
     let prepared =
         Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
@@ -233,7 +240,7 @@ async fn link(
     });
     let descriptor = descriptor.ok_or(Kind::NoRoom)?;
     let tls = match protocol {
-        Protocol::Http | Protocol::Grpc => None,
+        Protocol::Http | Protocol::Grpc | Protocol::Fcgi => None,
         Protocol::Https => Some((server.backends(), Over::Http1)),
         Protocol::Grpcs => Some((server.backends(), Over::Http2)),
     };
@@ -270,14 +277,18 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 /// A backend's answer as a reply.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, protocol, link } = reached;
-    let Answered { head, whole } = answered;
+    let Answered { head, body, whole } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(Box::new(link))
     } else {
         let server = Rc::clone(exchange.call.server);
         let asked = &exchange.head;
-        let reusable = whole && head.keep_alive && asked.connection != Some(CLOSE) && !asked.as_http10;
-        ReplyBody::Relay(Relay::new(server, head.framing, link, cell.id, (endpoint, protocol), reusable))
+        let reusable = whole
+            && head.keep_alive
+            && asked.connection != Some(CLOSE)
+            && !asked.as_http10
+            && protocol != Protocol::Fcgi;
+        ReplyBody::Relay(Relay::new(server, body, link, cell.id, (endpoint, protocol), reusable))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
 }

@@ -24,7 +24,7 @@ pub(super) fn filled<'c>(
 }
 
 /// Appends the value of a variable; nothing for one that the request gives none.
-fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
+pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
     let Exchange { call, head, location, tally, .. } = exchange;
     let peer = call.peer;
     let location = location.as_deref();

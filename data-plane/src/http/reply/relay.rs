@@ -9,7 +9,6 @@ use bytes::Bytes;
 
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
-use crate::codec::head::Framing;
 use crate::http::server::Server;
 use crate::table::{Endpoint, Protocol};
 use crate::upstream::link::Link;
@@ -34,16 +33,15 @@ impl fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// The body behind a head with this framing, on this connection.
+    /// The body that this reads, on this connection.
     pub(crate) fn new(
         server: Rc<Server>,
-        framing: Framing,
+        reader: BodyReader,
         link: Link,
         cell: u64,
         (endpoint, protocol): (Arc<Endpoint>, Protocol),
         reusable: bool,
     ) -> Self {
-        let reader = BodyReader::new(framing);
         Self { server, reader, link: Some(link), cell, endpoint, protocol, reusable }
     }
 

@@ -16,6 +16,8 @@ pub enum Protocol {
     Grpc,
     /// HTTP/2 over TLS that verifies nobody.
     Grpcs,
+    /// FastCGI, a connection a request.
+    Fcgi,
 }
 
 /// Which protocol a location's requests are sent in.
@@ -44,6 +46,7 @@ impl Spoken {
             Ok(BackendProtocol::Https) => Ok(Self::Always(Protocol::Https)),
             Ok(BackendProtocol::Grpc) => Ok(Self::Always(Protocol::Grpc)),
             Ok(BackendProtocol::Grpcs) => Ok(Self::Always(Protocol::Grpcs)),
+            Ok(BackendProtocol::Fcgi) => Ok(Self::Always(Protocol::Fcgi)),
             Ok(BackendProtocol::AutoHttp) => Ok(Self::AsClient),
             // Never HTTP in its place: TLS may have been asked for.
             Ok(BackendProtocol::Unspecified) | Err(_) => Err(Refused {
@@ -51,6 +54,11 @@ impl Spoken {
                 problem: format!("expected a protocol that this proxy speaks, got {number}"),
             }),
         }
+    }
+
+    /// Whether HTTP is spoken there: what nginx does to answers of HTTP alone is done to no others.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::AsClient | Self::Always(Protocol::Http | Protocol::Https))
     }
 
     /// For a request of a client that speaks this.
@@ -84,13 +92,14 @@ mod tests {
 
     #[test]
     fn each_protocol_for_each_client() {
-        use Protocol::{Grpc, Grpcs, Http, Https};
+        use Protocol::{Fcgi, Grpc, Grpcs, Http, Https};
         for (said, of_plain, of_secure) in [
             (BackendProtocol::Http, Http, Http),
             (BackendProtocol::Https, Https, Https),
             (BackendProtocol::AutoHttp, Http, Https),
             (BackendProtocol::Grpc, Grpc, Grpc),
             (BackendProtocol::Grpcs, Grpcs, Grpcs),
+            (BackendProtocol::Fcgi, Fcgi, Fcgi),
         ] {
             let spoken = spoken(said.into()).unwrap();
             assert_eq!((spoken.with(Scheme::Http), spoken.with(Scheme::Https)), (of_plain, of_secure));

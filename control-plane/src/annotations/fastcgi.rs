@@ -1,0 +1,60 @@
+//! What FastCGI applications are told (annotations.md 5.6).
+
+use super::row::{Act, Bad, Of, Risk, Row};
+use super::value::{BASIC, Grammar};
+use super::{Severity, shown};
+use crate::reference::Use;
+
+pub(super) static ROWS: &[&Row] = &[
+    &Row {
+        name: "fastcgi-index",
+        risk: Risk::Medium,
+        value: &Of(INDEX, Act::Sets(|to, it| to.location.fastcgi_index = Some(it))),
+        bad: Bad::Reject,
+        doc: "Completes the name of a script that ends in a slash",
+        ..Row::NEW
+    },
+    &Row {
+        name: "fastcgi-params-configmap",
+        risk: Risk::Medium,
+        value: &Of(
+            BASIC,
+            Act::Sets(|to, it| {
+                if !to.refer(Use::FastCgiParams, &it) {
+                    let reason =
+                        format!("expected a ConfigMap of this namespace, got {}: not used", shown(&it));
+                    to.fault(Severity::Warning, reason);
+                }
+            }),
+        ),
+        doc: "ConfigMap with parameters beside the usual ones; values may hold variables",
+        ..Row::NEW
+    },
+];
+
+/// Letters, digits and three more; spaces do not count.
+const INDEX: Grammar<String> = Grammar {
+    words: "letters, digits and . - _",
+    read: |text| {
+        let index = text.replace(' ', "");
+        let is_index = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        (!index.is_empty() && index.chars().all(is_index)).then_some(index)
+    },
+    good: &["index.php", " index.php "],
+    bad: &["index/index.php", "a;b", "x\n"],
+};
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+
+    use super::super::tests::location;
+
+    #[test]
+    fn an_index_is_a_name() {
+        let expected =
+            LocationPolicy { fastcgi_index: Some("index.php".into()), ..LocationPolicy::default() };
+        assert_eq!(location(&[("fastcgi-index", "index. php")]), (expected, 0));
+        assert_eq!(location(&[("fastcgi-index", "a/b")]), (LocationPolicy::default(), 1));
+    }
+}

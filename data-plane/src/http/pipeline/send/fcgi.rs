@@ -1,0 +1,125 @@
+//! The same in FastCGI: what an application is told of a request (ingress-nginx behaviour, annotations.md 6.11; nginx'
+//! `fastcgi_params`).
+
+use bytes::Bytes;
+use shared::template::Variable;
+
+use crate::codec::fcgi::{Params, begin};
+use crate::codec::h1::BodyWriter;
+use crate::codec::head::{Framing, Known};
+use crate::codec::path;
+use crate::http::pipeline::{Exchange, variables};
+use crate::listen::Scheme;
+use crate::table::policy::fastcgi::FastCgi;
+
+/// nginx' own root, where no application lies; who needs another one says so.
+const DOCUMENT_ROOT: &str = "/usr/local/nginx/html";
+
+/// What applications look for, to know how paths are told.
+const SOFTWARE: &[u8] = b"nginx";
+
+/// Writes what goes before the body; says how that is framed.
+pub(super) fn write(
+    exchange: &Exchange<'_>,
+    host: &Bytes,
+    framing: Framing,
+    out: &mut Vec<u8>,
+) -> BodyWriter {
+    let location = exchange.location.as_deref();
+    let said = location.and_then(|location| location.policy.fastcgi.as_deref());
+    begin(out);
+    let mut params = Params::default();
+    usual(exchange, said, framing, &mut params);
+    headers(exchange, host, &mut params);
+    let script = script(exchange, said);
+    for param in said.iter().flat_map(|said| &said.params) {
+        let mut value = Vec::new();
+        param.value.fill(&mut value, |variable, out| match variable {
+            Variable::Named(name) => match &**name {
+                "fastcgi_script_name" => out.extend_from_slice(&script),
+                "document_root" => out.extend_from_slice(DOCUMENT_ROOT.as_bytes()),
+                _ => {}
+            },
+            variable => variables::append(exchange, variable, out),
+        });
+        params.push(&param.name, &value);
+    }
+    params.write(out);
+    BodyWriter::records()
+}
+
+/// nginx' own list.
+fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, params: &mut Params) {
+    let Exchange { head, call, .. } = exchange;
+    let length = match framing {
+        Framing::Length(length) => length.to_string(),
+        _ => String::new(),
+    };
+    let is_tls = call.peer.scheme() == Scheme::Https;
+    let (script, uri, client) = (script(exchange, said), uri(exchange), exchange.client_text());
+    let (port, client_port) = (call.peer.port_text(), call.peer.address().port().to_string());
+    let all: [(&str, &[u8]); 18] = [
+        ("QUERY_STRING", head.query().unwrap_or_default()),
+        ("REQUEST_METHOD", head.method_name().as_bytes()),
+        ("CONTENT_TYPE", head.fields.get(Known::ContentType).unwrap_or_default()),
+        ("CONTENT_LENGTH", length.as_bytes()),
+        ("SCRIPT_NAME", &script),
+        ("REQUEST_URI", head.target()),
+        ("DOCUMENT_URI", &uri),
+        ("DOCUMENT_ROOT", DOCUMENT_ROOT.as_bytes()),
+        ("SERVER_PROTOCOL", head.version.as_str().as_bytes()),
+        ("REQUEST_SCHEME", call.peer.scheme().as_str().as_bytes()),
+        ("HTTPS", if is_tls { b"on" } else { b"" }),
+        ("GATEWAY_INTERFACE", b"CGI/1.1"),
+        ("SERVER_SOFTWARE", SOFTWARE),
+        ("REMOTE_ADDR", &client),
+        ("REMOTE_PORT", client_port.as_bytes()),
+        ("SERVER_PORT", &port),
+        ("SERVER_NAME", head.host.name().as_bytes()),
+        // PHP asks for it.
+        ("REDIRECT_STATUS", b"200"),
+    ];
+    for (name, value) in all {
+        if name != "HTTPS" || !value.is_empty() {
+            params.push(name.as_bytes(), value);
+        }
+    }
+}
+
+/// The fields that any backend gets, each once.
+fn headers(exchange: &Exchange<'_>, host: &Bytes, params: &mut Params) {
+    let mut told: Vec<(Vec<u8>, Vec<u8>)> = vec![(b"HTTP_HOST".to_vec(), host.to_vec())];
+    for (name, value) in exchange.head.fields.iter() {
+        let known = Known::of(name);
+        if known.is_framing() || known.is_hop_by_hop() {
+            continue;
+        }
+        let upper = name.iter().map(|byte| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+        let name: Vec<u8> = b"HTTP_".iter().copied().chain(upper).collect();
+        match told.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, values)) => {
+                values.extend_from_slice(if known == Known::Cookie { b"; " } else { b", " });
+                values.extend_from_slice(value);
+            }
+            None => told.push((name, value.to_vec())),
+        }
+    }
+    told.iter().for_each(|(name, value)| params.push(name, value));
+}
+
+/// The path, decoded, after its rewrite.
+fn uri(exchange: &Exchange<'_>) -> Vec<u8> {
+    let rewritten = exchange.target.as_deref().and_then(|target| path::normalise(target).ok());
+    rewritten.map_or_else(|| exchange.path().to_vec(), |normal| normal.path.into_owned())
+}
+
+/// The same, completed where it ends in a slash.
+fn script(exchange: &Exchange<'_>, said: Option<&FastCgi>) -> Vec<u8> {
+    let mut script = uri(exchange);
+    if script.ends_with(b"/")
+        && let Some(said) = said
+    {
+        script.extend_from_slice(said.index.as_bytes());
+    }
+    script
+}
