@@ -1,0 +1,35 @@
+//! What annotations say, from the manifest to what a client sees.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::{Duration, Instant};
+
+use integration_tests::client;
+use integration_tests::objects::Edit;
+use integration_tests::origin::Script;
+use integration_tests::site::ingress;
+use integration_tests::{FolderSite, eventually};
+
+#[tokio::test]
+async fn a_timeout_in_a_manifest_ends_a_slow_answer_and_an_edit_lets_it_through() {
+    let site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let slow = ingress("slow", "slow.test", &[("/", "one")]).annotated("proxy-next-upstream-tries", "1");
+    site.folder.apply(&slow.clone().annotated("proxy-read-timeout", "1"));
+    site.proxy.serves("slow.test", "/", "one").await;
+    one.script(Script::Delay(Duration::from_secs(3)));
+    let begun = Instant::now();
+    let answer = client::get(site.proxy.http(), "slow.test", "/").await.unwrap();
+    let took = begun.elapsed();
+    assert_eq!(answer.status, 504);
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 200, "60 s elsewhere");
+    site.folder.apply(&slow.annotated("proxy-read-timeout", "20"));
+    eventually("the edit counts", || async {
+        let answer =
+            client::get(site.proxy.http(), "slow.test", "/").await.map_err(|error| error.to_string())?;
+        (answer.status == 200).then_some(()).ok_or_else(|| answer.status.to_string())
+    })
+    .await;
+}
