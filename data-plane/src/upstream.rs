@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,13 @@ use smallvec::SmallVec;
 use crate::table::{BackendCell, Endpoint, EndpointSet, Protocol};
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
+use crate::upstream::multiplexed::{Multiplexed, Room};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
 pub(crate) mod call;
 mod departed;
 pub(crate) mod link;
+pub(crate) mod multiplexed;
 pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
@@ -88,6 +91,8 @@ struct Backend<C> {
     /// Place of the endpoint whose turn it is.
     next: usize,
     idle: HashMap<(u64, Protocol), Idle<C>, RandomState>,
+    /// Connections that carry many calls, idle or not.
+    shared: HashMap<(u64, Protocol), Vec<Rc<Multiplexed>>, RandomState>,
     /// Whether the set has changed since the last search began.
     changed: bool,
     /// The search for endpoints that have left.
@@ -176,6 +181,46 @@ impl<C: Reusable> Upstreams<C> {
         None
     }
 
+    /// A connection to an endpoint that takes one more call, or will soon say whether it does; the fullest one, so that
+    /// others grow idle and go.
+    pub(crate) fn join(
+        &mut self,
+        cell: u64,
+        endpoint: &Endpoint,
+        protocol: Protocol,
+        now: Instant,
+    ) -> Option<(Rc<Multiplexed>, Room)> {
+        let backend = self.backends[part_of(cell)].get_mut(&cell)?;
+        let shared = backend.shared.get_mut(&(endpoint.id, protocol))?;
+        shared.retain(|it| {
+            let lasts = it.room(now) != Room::Never;
+            if !lasts {
+                it.end();
+            }
+            lasts
+        });
+        let rooms = || shared.iter().map(|it| (it, it.room(now)));
+        let found = rooms()
+            .find(|(_, room)| *room == Room::Now)
+            .or_else(|| rooms().find(|(_, room)| *room == Room::Soon));
+        found.map(|(it, room)| (Rc::clone(it), room))
+    }
+
+    /// Lets other calls join a connection, from when it is open on. Whether it is kept for them.
+    pub(crate) fn share(
+        &mut self,
+        cell: u64,
+        endpoint: &Endpoint,
+        protocol: Protocol,
+        shared: &Rc<Multiplexed>,
+    ) -> bool {
+        let Some(backend) = self.backends[part_of(cell)].get_mut(&cell).filter(|_| self.kept > 0) else {
+            return false;
+        };
+        backend.shared.entry((endpoint.id, protocol)).or_default().push(Rc::clone(shared));
+        true
+    }
+
     /// Keeps a connection that has served a request for the next one, unless it is worn out. Where enough are kept, the
     /// one that was idle longest makes room.
     pub(crate) fn give(
@@ -204,11 +249,12 @@ impl<C: Reusable> Upstreams<C> {
     /// Puts aside what nobody will use, and closes some of it. Called on every tick: the turn of a backend comes with its
     /// part.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        let Self { order, closing, .. } = self;
+        let Self { order, closing, idle, .. } = self;
         let mut look = SEARCHED_A_TICK;
         self.backends[self.part].retain(|_, backend| {
             let Some(cell) = backend.cell.upgrade() else {
                 backend.idle.values_mut().for_each(|pool| closing.extend(pool.drain(order)));
+                backend.close_shared(|_| true);
                 return false;
             };
             backend.renew(&cell);
@@ -216,6 +262,7 @@ impl<C: Reusable> Upstreams<C> {
             for pool in backend.idle.values_mut() {
                 pool.sweep(order, closing);
             }
+            backend.close_shared(|it| it.is_done(now, *idle));
             true
         });
         self.part = (self.part + 1) % PARTS;
@@ -237,7 +284,11 @@ impl<C: Reusable> Upstreams<C> {
         let before = self.order.len() + self.closing.len();
         self.closing.clear();
         self.close_down_to(self.order.len() / 2);
-        before > 0
+        let mut shared = false;
+        for backend in self.backends.iter_mut().flat_map(HashMap::values_mut) {
+            shared |= backend.close_shared(|it| it.is_idle());
+        }
+        before > 0 || shared
     }
 
     fn close_down_to(&mut self, kept: usize) {
@@ -280,6 +331,7 @@ impl<C> Backend<C> {
             set: Arc::default(),
             next: 0,
             idle: HashMap::default(),
+            shared: HashMap::default(),
             changed: false,
             search: None,
         }
@@ -302,7 +354,7 @@ impl<C> Backend<C> {
     /// Goes on with the search for endpoints that have left, past `look` endpoints at most, and lets go of their pools.
     fn search(&mut self, look: &mut usize, mut close: impl FnMut(&mut Idle<C>)) {
         if self.search.is_none() && std::mem::take(&mut self.changed) {
-            let pools = self.idle.keys().map(|(endpoint, _)| *endpoint);
+            let pools = self.idle.keys().chain(self.shared.keys()).map(|(endpoint, _)| *endpoint);
             self.search = Some(Search::new(Arc::clone(&self.set), pools));
         }
         let Some(departed) = self.search.as_mut().and_then(|search| search.advance(look)) else {
@@ -319,6 +371,31 @@ impl<C> Backend<C> {
             }
             stays
         });
+        // Calls that are on them go on.
+        self.shared.retain(|(endpoint, _), all| {
+            let stays = !departed.contains(endpoint);
+            if !stays {
+                all.iter().for_each(|it| it.end());
+            }
+            stays
+        });
+    }
+
+    /// Closes connections that carry many calls, once these have ended. Whether there was one.
+    fn close_shared(&mut self, which: impl Fn(&Multiplexed) -> bool) -> bool {
+        let mut found = false;
+        self.shared.retain(|_, all| {
+            all.retain(|it| {
+                let closes = which(it);
+                if closes {
+                    it.end();
+                }
+                found |= closes;
+                !closes
+            });
+            !all.is_empty()
+        });
+        found
     }
 }
 

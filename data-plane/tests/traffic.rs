@@ -16,6 +16,8 @@ mod backend_tls;
 mod blocks;
 #[path = "traffic/bodies.rs"]
 mod bodies;
+#[path = "traffic/calls.rs"]
+mod calls;
 #[path = "traffic/connections.rs"]
 mod connections;
 #[path = "traffic/cors.rs"]

@@ -1,36 +1,47 @@
 //! One request over HTTP/2 to an endpoint, which is how gRPC is spoken: both ways at once, with trailers at the end.
 //!
-//! A connection carries one call and is driven by whoever waits for the call, so there is no task that could outlive it:
-//! a call that is dropped takes its connection along, and the endpoint sees it cancelled.
+//! Its connection is shared with others ([`multiplexed`](super::multiplexed)). One that is dropped is cancelled, and the connection goes on.
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture};
+use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
-use shared::budget::Held;
 
-use super::link::Link;
-use super::wire::Wire;
+use super::multiplexed::Place;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::guard::Limits as HeadLimits;
 use crate::local::timer::Timer;
 use crate::table::{Sizes, Timeouts};
 
-/// What an endpoint may send before we have taken it, in bytes.
-const WINDOW: u32 = 256 * 1024;
+/// Bytes of a body that are kept until there is an answer: an endpoint may say that it has done nothing with them.
+const KEPT: usize = 64 * 1024;
 
 /// A call under way.
 pub(crate) struct Call {
-    /// `None` once it is closed.
-    connection: Option<Connection<Wire, Bytes>>,
     sending: Sending,
     answer: Answer,
-    _descriptor: Held,
+    // After what is dropped with it: the place is free when the stream is.
+    place: Place,
+}
+
+/// A call that has no answer.
+pub(crate) struct Failed {
+    pub(crate) error: ProxyError,
+    /// Whether the connection was there before, and nothing has come of it.
+    pub(crate) reused: bool,
+    /// The body, whole, where the endpoint has certainly done nothing with it: it may be sent again, whatever it asks for.
+    pub(crate) untouched: Option<Body>,
+}
+
+/// A request's body: what was read of it and is to be sent again, and the rest.
+pub(crate) struct Body {
+    again: VecDeque<Bytes>,
+    rest: Box<dyn RequestBody>,
 }
 
 enum Answer {
@@ -44,7 +55,9 @@ enum Answer {
 /// The way of the request's body.
 struct Sending {
     out: SendStream<Bytes>,
-    body: Box<dyn RequestBody>,
+    body: Body,
+    /// What was read of the body so far, while there is no answer and as long as it is not too much.
+    kept: Option<VecDeque<Bytes>>,
     sizes: Sizes,
     /// Read, and not taken by the endpoint yet.
     held: Bytes,
@@ -61,30 +74,34 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    /// Begins a call on a connection that nothing was said on. `ended`: it has no body.
+    /// Begins a call. `ended`: it has no body.
     ///
     /// # Errors
-    /// When HTTP/2 cannot be begun.
-    pub(crate) async fn begin(
-        link: Link,
+    /// When the connection is over.
+    pub(crate) fn begin(
+        place: Place,
         request: Request<()>,
         ended: bool,
-        body: Box<dyn RequestBody>,
+        body: Body,
         sizes: Sizes,
-    ) -> Result<Self, ProxyError> {
-        let (wire, descriptor) = link.into_wire();
-        let closed = |error: h2::Error| ProxyError::of(Kind::Closed, error);
-        let handshake = Builder::new()
-            .enable_push(false)
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_header_list_size(HeadLimits::RESPONSE.head as u32)
-            .handshake(wire);
-        let (mut sender, connection) = handshake.await.map_err(closed)?;
-        let (response, out) = sender.send_request(request, ended).map_err(closed)?;
-        let sending = Sending { out, body, sizes, held: Bytes::new(), read: 0, done: ended, broken: None };
-        let answer = Answer::Awaited(response);
-        Ok(Self { connection: Some(connection), sending, answer, _descriptor: descriptor })
+    ) -> Result<Self, Failed> {
+        let begun = match place.sender() {
+            Some(mut sender) => {
+                sender.send_request(request, ended).map_err(|error| ProxyError::of(Kind::Closed, error))
+            }
+            None => Err(Kind::Closed.into()),
+        };
+        let (response, out) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                place.spoil();
+                return Err(Failed { error, reused: place.reused, untouched: Some(body) });
+            }
+        };
+        let kept = Some(VecDeque::new());
+        let sending =
+            Sending { out, body, kept, sizes, held: Bytes::new(), read: 0, done: ended, broken: None };
+        Ok(Self { place, sending, answer: Answer::Awaited(response) })
     }
 
     /// Waits for the head of the answer, and sends the body meanwhile. As in nginx the answer has its time from the end of
@@ -93,20 +110,23 @@ impl Call {
     /// # Errors
     /// When one of them fails or is too slow.
     pub(crate) async fn head(
-        &mut self,
+        mut self,
         timer: &Timer,
         timeouts: Timeouts,
-    ) -> Result<Response<()>, ProxyError> {
+    ) -> Result<(Response<()>, Self), Failed> {
         let mut before = None;
         let outcome = poll_fn(|cx| {
             self.drive(cx);
             if let Some(error) = self.sending.broken.take() {
-                return Poll::Ready(Err(error));
+                return Poll::Ready(Err((error, false)));
             }
             if let Answer::Awaited(response) = &mut self.answer
                 && let Poll::Ready(response) = Pin::new(response).poll(cx)
             {
-                return Poll::Ready(response.map_err(|error| ProxyError::of(Kind::Closed, error)));
+                return Poll::Ready(response.map_err(|error| {
+                    let untouched = is_untouched(&error);
+                    (ProxyError::of(Kind::Closed, error), untouched)
+                }));
             }
             let now = (self.sending.read, self.sending.held.len(), self.sending.done);
             let (limit, late) = match now {
@@ -117,13 +137,23 @@ impl Call {
             if before.replace(now) != Some(now) {
                 timer.arm(limit);
             }
-            timer.poll_elapsed(cx).map(|_| Err(late.into()))
+            timer.poll_elapsed(cx).map(|_| Err((late.into(), false)))
         })
         .await;
         timer.disarm();
-        let (parts, body) = outcome?.into_parts();
-        self.answer = Answer::Body(body);
-        Ok(Response::from_parts(parts, ()))
+        match outcome {
+            Ok(response) => {
+                let (parts, body) = response.into_parts();
+                self.answer = Answer::Body(body);
+                self.sending.kept = None;
+                Ok((Response::from_parts(parts, ()), self))
+            }
+            Err((error, untouched)) => {
+                let reused = self.place.reused && error.kind == Kind::Closed;
+                let untouched = if untouched { self.sending.whole() } else { None };
+                Err(Failed { error, reused, untouched })
+            }
+        }
     }
 
     /// Whether the head was all of the answer.
@@ -188,18 +218,41 @@ impl Call {
         Poll::Ready(trailers.map_err(|error| ProxyError::of(Kind::Closed, error)))
     }
 
-    /// Moves what can be moved, in both directions.
+    /// Moves on what the client sends.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         self.sending.poll(cx);
-        if let Some(connection) = &mut self.connection
-            && Pin::new(connection).poll(cx).is_ready()
-        {
-            self.connection = None;
+    }
+}
+
+/// Whether an endpoint says of a stream that it has done nothing for it (RFC 9113 sections 6.8 and 8.7).
+fn is_untouched(error: &h2::Error) -> bool {
+    let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (refused || error.is_go_away())
+}
+
+impl Body {
+    /// Of which nothing was read.
+    pub(crate) fn new(rest: Box<dyn RequestBody>) -> Self {
+        Self { again: VecDeque::new(), rest }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        match self.again.pop_front() {
+            Some(piece) => Poll::Ready(Ok(Some(piece))),
+            None => self.rest.poll_piece(cx),
         }
     }
 }
 
 impl Sending {
+    /// The body as it was before anything of it was read, if all of that is kept.
+    fn whole(self) -> Option<Body> {
+        let Body { again, rest } = self.body;
+        let mut kept = self.kept?;
+        kept.extend(again);
+        Some(Body { again: kept, rest })
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) {
         while !self.done {
             match self.step(cx) {
@@ -221,6 +274,12 @@ impl Sending {
                     self.read += piece.len() as u64;
                     if self.sizes.exceeded(self.read) {
                         return Err(Kind::BodyTooLarge.into());
+                    }
+                    if self.read > KEPT as u64 {
+                        self.kept = None;
+                    }
+                    if let Some(kept) = &mut self.kept {
+                        kept.push_back(piece.clone());
                     }
                     self.held = piece;
                 }
@@ -250,13 +309,5 @@ impl Sending {
             self.done = true;
         }
         Ok(Poll::Ready(()))
-    }
-}
-
-impl Link {
-    /// What a connection that was just made consists of.
-    fn into_wire(self) -> (Wire, Held) {
-        let Self { stream, descriptor, .. } = self;
-        (stream, descriptor)
     }
 }

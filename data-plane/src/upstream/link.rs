@@ -35,7 +35,7 @@ pub(crate) struct Link {
     pub(crate) reused: bool,
     room: usize,
     wear: Wear,
-    pub(super) descriptor: Held,
+    descriptor: Held,
 }
 
 impl Link {
@@ -83,6 +83,12 @@ impl Link {
         Poll::Ready(Ok(count))
     }
 
+    /// What a connection that was just made consists of.
+    pub(super) fn into_wire(self) -> (Wire, Held) {
+        let Self { stream, descriptor, .. } = self;
+        (stream, descriptor)
+    }
+
     /// Gives the buffer back, and what may be in it.
     pub(crate) fn rest(&mut self, buffers: &Buffers) {
         let input = std::mem::take(&mut self.input);
@@ -102,25 +108,30 @@ impl Reusable for Link {
     }
 
     fn lasts(&mut self, now: Instant) -> bool {
+        self.wear.count();
         self.wear.lasts(now)
     }
 }
 
 /// How much a connection was used. None lasts for ever: a Service that grows gets its share only of new ones.
 #[derive(Debug)]
-struct Wear {
+pub(super) struct Wear {
     since: Instant,
     requests: u32,
 }
 
 impl Wear {
-    fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self { since: now, requests: 0 }
     }
 
-    /// Counts a request; whether another one may follow.
-    fn lasts(&mut self, now: Instant) -> bool {
+    /// Counts a request.
+    pub(super) fn count(&mut self) {
         self.requests += 1;
+    }
+
+    /// Whether another one may follow.
+    pub(super) fn lasts(&self, now: Instant) -> bool {
         self.requests < REQUESTS && now.duration_since(self.since) < AGE
     }
 }
@@ -133,8 +144,12 @@ mod tests {
     fn a_connection_ends_after_so_many_requests_and_so_much_time() {
         let start = shared::clock::now();
         let mut busy = Wear::new(start);
-        assert_eq!((0..).take_while(|_| busy.lasts(start)).count(), 9_999);
-        let mut old = Wear::new(start);
+        let mut lasts = || {
+            busy.count();
+            busy.lasts(start)
+        };
+        assert_eq!((0..).take_while(|_| lasts()).count(), 9_999);
+        let old = Wear::new(start);
         assert!(old.lasts(start + Duration::from_secs(3599)));
         assert!(!old.lasts(start + Duration::from_secs(3600)));
     }

@@ -22,7 +22,7 @@ static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 static REACHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives the proxies back, which end outside of the runtime.
-fn run<T>(test: impl Future<Output = T>) {
+pub(crate) fn run<T>(test: impl Future<Output = T>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let proxies = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
     drop(runtime);
@@ -30,7 +30,7 @@ fn run<T>(test: impl Future<Output = T>) {
 }
 
 /// A proxy of `a.test` in this protocol.
-fn proxy(addresses: &[SocketAddr], policy: LocationPolicy, protocol: BackendProtocol) -> Proxy {
+pub(crate) fn proxy(addresses: &[SocketAddr], policy: LocationPolicy, protocol: BackendProtocol) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), addresses);
     let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..policy };
     let paths = vec![to("/", PathType::Prefix, "echo")];
@@ -108,19 +108,19 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
 }
 
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
-async fn sender(proxy: &Proxy) -> client::SendRequest<Bytes> {
+pub(crate) async fn sender(proxy: &Proxy) -> client::SendRequest<Bytes> {
     let stream = TcpStream::connect(proxy.http).await.unwrap();
     let (sender, connection) = client::handshake(stream).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
-fn call(path: &str) -> Request<()> {
+pub(crate) fn call(path: &str) -> Request<()> {
     let request = Request::post(format!("http://a.test{path}"));
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
 }
 
-async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
+pub(crate) async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
     let mut all = Vec::new();
     while let Some(piece) = body.data().await {
         let piece = piece.unwrap();

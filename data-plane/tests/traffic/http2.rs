@@ -1,3 +1,4 @@
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,6 +248,104 @@ fn draining_lets_streams_finish() {
         assert_eq!(text(answer.unwrap()).await, "done");
         stopping.join().unwrap();
     });
+}
+
+/// A frame: its type, flags, stream and payload.
+type Frame = (u8, u8, u32, Vec<u8>);
+
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+
+/// A client of HTTP/2 that sends and sees bytes.
+struct Frames(std::net::TcpStream);
+
+impl Frames {
+    /// After the preface.
+    fn new(address: SocketAddr) -> Self {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let mut frames = Self(stream);
+        frames.send(SETTINGS, 0, 0, &[]);
+        frames
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.0.write_all(&[&head, payload].concat()).unwrap();
+    }
+
+    /// `GET / HTTP/1.1` of `a.test`, without a table (RFC 7541 appendix A).
+    fn get(&mut self, stream: u32) {
+        let fields = [&[0x82, 0x86, 0x84, 0x01, 6][..], b"a.test"].concat();
+        self.send(HEADERS, 0x5, stream, &fields);
+    }
+
+    /// The next frame that is no acknowledgement, `None` at the end; settings and pings are acknowledged.
+    fn next(&mut self) -> Option<Frame> {
+        loop {
+            let mut head = [0; 9];
+            match self.0.read_exact(&mut head) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return None,
+                Err(error) => panic!("{error}"),
+            }
+            let [a, b, c, kind, flags, stream @ ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            self.0.read_exact(&mut payload).unwrap();
+            if matches!(kind, SETTINGS | PING) {
+                if flags & 1 == 0 {
+                    self.send(kind, 1, 0, if kind == PING { &payload } else { &[] });
+                }
+                continue;
+            }
+            return Some((kind, flags, u32::from_be_bytes(stream), payload));
+        }
+    }
+
+    /// The last stream that the peer will look at, when it says goodbye without blame; what comes before is passed over.
+    fn goodbye(&mut self) -> u32 {
+        loop {
+            let (kind, _, _, payload) = self.next().expect("it ended without a goodbye");
+            if kind == GOAWAY {
+                let (last, code) = payload.split_at(4);
+                assert_eq!(code, [0; 4]);
+                return u32::from_be_bytes(last.try_into().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drain_says_goodbye_and_ends_what_was_begun() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        (ok("done"), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let (mut busy, mut idle) = (Frames::new(proxy.http), Frames::new(proxy.http));
+    busy.get(1);
+    // Settings are first: both connections are known as HTTP/2.
+    idle.send(PING, 0, 0, &[7; 8]);
+    eventually("the request has arrived", || origin.seen().len() == 1);
+    eventually("both are connected", || proxy.metrics.open() == 2);
+    let stopping = std::thread::spawn(move || proxy.stop(Duration::ZERO, PATIENCE));
+    // First a warning, for requests that are on their way; then which was the last (RFC 9113 section 6.8).
+    assert_eq!((busy.goodbye(), busy.goodbye()), (0x7fff_ffff, 1));
+    assert_eq!((idle.goodbye(), idle.goodbye()), (0x7fff_ffff, 0));
+    assert_eq!(idle.next(), None);
+    go.send(()).unwrap();
+    let answer: Vec<Frame> = std::iter::from_fn(|| busy.next()).collect();
+    assert!(answer.iter().all(|(_, _, stream, _)| *stream == 1));
+    assert_eq!(answer.first().map(|frame| frame.0), Some(HEADERS));
+    let (_, flags, _, payload) = answer.last().unwrap();
+    assert_eq!((flags & 1, payload.as_slice()), (1, &b"done"[..]));
+    stopping.join().unwrap();
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The same over HTTP/2, for gRPC. Bodies are streamed, so only a connection that failed is tried elsewhere, as in nginx.
+//! The same over HTTP/2, for gRPC. Bodies are streamed, so a call is tried elsewhere only where nobody has done anything
+//! about it: a connection failed, as in nginx, or its endpoint says that it has not looked at it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
@@ -11,12 +13,13 @@ use super::{UNCOUNTED, is_grpc, link, pick, protocol, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
-use crate::http::pipeline::Exchange;
+use crate::http::pipeline::{self, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::table::{BackendCell, Protocol};
+use crate::table::policy::retries::Retries;
+use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
-use crate::upstream::call::Call;
-use crate::upstream::link::Link;
+use crate::upstream::call::{Body, Call, Failed};
+use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
 use crate::upstream::payload::Payload;
 
 /// Sends a request and gives the answer, or the page that stands for none.
@@ -62,46 +65,161 @@ async fn attempt<B: RequestBody>(
             payload.detach().ok_or(Kind::ClientBody)?
         }
     };
-    let link = connect(exchange, cell).await?;
-    let mut call = Call::begin(link, request, ended, body, sizes).await?;
-    let response = call.head(timer, timeouts).await?;
-    exchange.tally.answered(response.status().as_u16(), false);
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
-    Ok((Box::new(answer(response, to_head || call.is_over())), call))
+    let mut asking = Asking::new(exchange, cell);
+    let mut body = Body::new(body);
+    loop {
+        let place = asking.connect(exchange, cell).await?;
+        let failed = match Call::begin(place, request.clone(), ended, body, sizes) {
+            Ok(call) => match call.head(timer, timeouts).await {
+                Ok((response, call)) => {
+                    exchange.tally.answered(response.status().as_u16(), false);
+                    return Ok((Box::new(answer(response, to_head || call.is_over())), call));
+                }
+                Err(failed) => failed,
+            },
+            Err(failed) => failed,
+        };
+        body = asking.again(exchange, failed)?;
+    }
 }
 
-/// A new connection to an endpoint, the next one where that fails.
-async fn connect(exchange: &mut Exchange<'_>, cell: &Arc<BackendCell>) -> Result<Link, ProxyError> {
-    let server = exchange.call.server;
-    let protocol = protocol(exchange);
-    let location = exchange.location.as_deref();
-    let retries = location.map(|location| location.policy.retries).unwrap_or_default();
-    let begun = server.local.timers.now();
-    let mut tries = match exchange.timeouts.tries {
-        0 => cell.endpoints().list.len().max(UNCOUNTED),
-        tries => tries,
-    };
-    let mut tried = Tried::default();
-    loop {
-        let Some(endpoint) = pick(server, cell, exchange.session.as_mut(), &mut tried) else {
-            return Err(if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed }.into());
+/// Which endpoints a call was tried on, and how often it may be yet.
+struct Asking {
+    protocol: Protocol,
+    retries: Retries,
+    begun: Instant,
+    tries: usize,
+    tried: Tried,
+    /// The endpoint of the present try.
+    endpoint: Option<Arc<Endpoint>>,
+    /// Set after a shared connection turned out over.
+    fresh: bool,
+}
+
+impl Asking {
+    fn new(exchange: &Exchange<'_>, cell: &BackendCell) -> Self {
+        let retries = exchange.location.as_deref().map(|location| location.policy.retries);
+        Self {
+            protocol: protocol(exchange),
+            retries: retries.unwrap_or_default(),
+            begun: exchange.call.server.local.timers.now(),
+            tries: match exchange.timeouts.tries {
+                0 => cell.endpoints().list.len().max(UNCOUNTED),
+                tries => tries,
+            },
+            tried: Tried::default(),
+            endpoint: None,
+            fresh: false,
+        }
+    }
+
+    /// A place on a connection to an endpoint, the next one where that fails.
+    async fn connect(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        cell: &Arc<BackendCell>,
+    ) -> Result<Place, ProxyError> {
+        loop {
+            let picked = pick(exchange.call.server, cell, exchange.session.as_mut(), &mut self.tried);
+            let Some(endpoint) = picked else {
+                let kind = if self.tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
+                return Err(kind.into());
+            };
+            exchange.tally.asked(&endpoint);
+            let limit = exchange.timeouts.connect;
+            let connecting = place(exchange.call, limit, cell, (&endpoint, self.protocol), self.fresh);
+            let connected = connecting.await;
+            self.endpoint = Some(endpoint);
+            match connected {
+                Ok(place) => return Ok(place),
+                Err(error) => self.failed(exchange, error, true)?,
+            }
+        }
+    }
+
+    /// The body to send once more, where that is allowed.
+    fn again(&mut self, exchange: &mut Exchange<'_>, failed: Failed) -> Result<Body, ProxyError> {
+        let Failed { error, reused, untouched } = failed;
+        let Some(body) = untouched else {
+            return Err(error);
         };
-        exchange.tally.asked(&endpoint);
-        let connecting =
-            link(exchange.call, exchange.timeouts.connect, cell, (&endpoint, protocol), true, true);
-        let error = match connecting.await {
-            Ok(link) => return Ok(link),
-            Err(error) => error,
-        };
-        tries -= 1;
-        tried.add(&endpoint);
-        let may = error.kind.condition().is_some_and(|condition| retries.after(condition, false));
-        if tries == 0 || !may || !retries.is_in_time(server.local.timers.now().duration_since(begun)) {
+        // As for a kept connection that was closed: once, a new one follows, and that speaks against nobody.
+        let counts = !reused || self.fresh;
+        self.fresh |= reused;
+        self.failed(exchange, error, counts)?;
+        Ok(body)
+    }
+
+    /// A try has failed of which nobody has done anything. An error where another one may not follow.
+    fn failed(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        error: ProxyError,
+        counts: bool,
+    ) -> Result<(), ProxyError> {
+        if counts {
+            self.tries = self.tries.saturating_sub(1);
+            if let Some(endpoint) = &self.endpoint {
+                self.tried.add(endpoint);
+            }
+        }
+        let local = &exchange.call.server.local;
+        let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
+        if self.tries == 0 || !may || !self.retries.is_in_time(local.timers.now().duration_since(self.begun))
+        {
             return Err(error);
         }
-        server.local.metrics.failed(error.kind);
+        local.metrics.failed(error.kind);
         exchange.tally.answered(error.kind.status(), true);
-        server.local.metrics.retries.add(1);
+        local.metrics.retries.add(1);
+        Ok(())
+    }
+}
+
+/// A place for a call on a connection to an endpoint: on one that is there, unless it is to be `fresh`, else on a new one.
+async fn place(
+    call: pipeline::Call<'_>,
+    limit: Duration,
+    cell: &BackendCell,
+    (endpoint, protocol): (&Endpoint, Protocol),
+    fresh: bool,
+) -> Result<Place, ProxyError> {
+    let server = call.server;
+    let now = server.local.timers.now();
+    if !fresh && let Some(place) = join(call, limit, cell, (endpoint, protocol), now).await {
+        server.local.metrics.reused.add(1);
+        return Ok(place);
+    }
+    let opening = Opening(Multiplexed::opening(now));
+    if !server.upstreams.borrow_mut().share(cell.id, endpoint, protocol, &opening.0) {
+        opening.0.keep_not();
+    }
+    let link = link(call, limit, cell, (endpoint, protocol), true, true).await?;
+    opening.0.open(link, &server.local.metrics).await?;
+    Ok(opening.done())
+}
+
+/// A place on a connection that is there. Who comes while one is being opened waits for that once, and then opens its own.
+async fn join(
+    call: pipeline::Call<'_>,
+    limit: Duration,
+    cell: &BackendCell,
+    (endpoint, protocol): (&Endpoint, Protocol),
+    now: Instant,
+) -> Option<Place> {
+    let mut waited = false;
+    loop {
+        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, protocol, now)?;
+        match joined {
+            (shared, Room::Now) => return Some(shared.join(true)),
+            (shared, Room::Soon) if !waited => {
+                waited = true;
+                // One that takes too long is not waited for; opening another is what is left to try.
+                let _ = call.timer.limit(limit, shared.opened(now)).await;
+            }
+            _ => return None,
+        }
     }
 }
 

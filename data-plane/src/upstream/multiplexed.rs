@@ -1,0 +1,251 @@
+//! A connection to an endpoint that carries many calls at once, over HTTP/2.
+//!
+//! It is driven by a task of its own on the worker, which ends with the connection; a call holds a [`Place`] on it.
+//!
+//! **Invariant:** no call is begun on a connection that its endpoint has said goodbye on (GOAWAY), and no more are on it at
+//! once than the endpoint allows: before it has said how many, none joins the one it was opened for.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use shared::budget::Held;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tracing::{debug, error};
+
+use super::link::{Link, Wear};
+use super::wire::Wire;
+use crate::codec::error::{Kind, ProxyError};
+use crate::codec::guard::Limits as HeadLimits;
+use crate::local::isolated::isolated;
+use crate::metrics::WorkerMetrics;
+
+/// Calls at once on a connection, whatever the endpoint allows.
+const STREAMS: usize = 100;
+
+/// What an endpoint may send of one answer before we have taken it, in bytes.
+const STREAM_WINDOW: u32 = 128 * 1024;
+
+/// The same of all: clients that take nothing stop no other call.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
+
+/// A connection, or one that is being opened.
+#[derive(Debug)]
+pub(crate) struct Multiplexed {
+    state: RefCell<State>,
+    calls: Cell<usize>,
+    wear: RefCell<Wear>,
+    /// When the last call ended.
+    idle: Cell<Instant>,
+    /// Whether others may join.
+    kept: Cell<bool>,
+    /// Told when it is open, and when it is over.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening,
+    Open(SendRequest<Bytes>),
+    /// It takes no more calls.
+    Over,
+}
+
+/// What a connection can do for one more call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// It takes it.
+    Now,
+    /// That will be known soon.
+    Soon,
+    /// As many are on it as may be.
+    Full,
+    /// It takes none any more.
+    Never,
+}
+
+impl Multiplexed {
+    /// One that is being opened.
+    pub(crate) fn opening(now: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            state: RefCell::new(State::Opening),
+            calls: Cell::new(0),
+            wear: RefCell::new(Wear::new(now)),
+            idle: Cell::new(now),
+            kept: Cell::new(true),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Speaks HTTP/2 on a connection that nothing was said on.
+    ///
+    /// # Errors
+    /// When HTTP/2 cannot be begun.
+    pub(crate) async fn open(
+        self: &Rc<Self>,
+        link: Link,
+        metrics: &Arc<WorkerMetrics>,
+    ) -> Result<(), ProxyError> {
+        let (wire, descriptor) = link.into_wire();
+        let handshake = Builder::new()
+            .enable_push(false)
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HeadLimits::RESPONSE.head as u32)
+            // Until the endpoint has said how many it takes.
+            .initial_max_send_streams(0)
+            .handshake::<Wire, Bytes>(wire);
+        let (sender, mut connection) =
+            handshake.await.map_err(|error| ProxyError::of(Kind::Closed, error))?;
+        *self.state.borrow_mut() = State::Open(sender);
+        let (shared, metrics) = (Rc::clone(self), Arc::clone(metrics));
+        spawn_local(async move {
+            let driven = poll_fn(|cx| {
+                let polled = Pin::new(&mut connection).poll(cx);
+                shared.look(cx);
+                polled
+            });
+            match isolated(driven).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => debug!(%error, "HTTP/2 connection to an endpoint ended"),
+                Err(panic) => {
+                    metrics.panics.add(1);
+                    error!(%panic, "the task of a connection to an endpoint panicked");
+                }
+            }
+            shared.end();
+            drop::<Held>(descriptor);
+        });
+        Ok(())
+    }
+
+    /// Whether one more call may begin.
+    pub(crate) fn room(&self, now: Instant) -> Room {
+        match &*self.state.borrow() {
+            State::Opening => Room::Soon,
+            State::Over => Room::Never,
+            State::Open(_) if !self.wear.borrow().lasts(now) => Room::Never,
+            State::Open(sender) => match sender.current_max_send_streams() {
+                0 => Room::Soon,
+                most if self.calls.get() < most.min(STREAMS) => Room::Now,
+                _ => Room::Full,
+            },
+        }
+    }
+
+    /// Waits until it is open for more than the call that it was opened for, or over.
+    pub(crate) async fn opened(&self, now: Instant) {
+        loop {
+            let changed = self.changed.notified();
+            if self.room(now) != Room::Soon {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// A place for one more call.
+    pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
+        self.calls.set(self.calls.get() + 1);
+        self.wear.borrow_mut().count();
+        Place { shared: Rc::clone(self), reused }
+    }
+
+    /// It is for one call alone.
+    pub(crate) fn keep_not(&self) {
+        self.kept.set(false);
+    }
+
+    /// Takes no more calls. Closes when those that are on it have ended.
+    pub(crate) fn end(&self) {
+        *self.state.borrow_mut() = State::Over;
+        self.changed.notify_waiters();
+    }
+
+    /// Whether it is of no use any more, or nobody has used it for so long.
+    pub(crate) fn is_done(&self, now: Instant, idle: Duration) -> bool {
+        let unused = || self.calls.get() == 0 && now.duration_since(self.idle.get()) >= idle;
+        match self.room(now) {
+            Room::Never => true,
+            Room::Now => unused(),
+            Room::Soon | Room::Full => false,
+        }
+    }
+
+    /// Whether no call is on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls.get() == 0 && matches!(&*self.state.borrow(), State::Open(_))
+    }
+
+    /// Looks at what the endpoint has said since the last time.
+    fn look(&self, cx: &mut Context<'_>) {
+        let over = match &mut *self.state.borrow_mut() {
+            State::Open(sender) => matches!(sender.poll_ready(cx), Poll::Ready(Err(_))),
+            State::Opening | State::Over => return,
+        };
+        if over {
+            self.end();
+        } else {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// The place of one call. Dropping it is its end.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Rc<Multiplexed>,
+    /// Whether the connection was there before.
+    pub(crate) reused: bool,
+}
+
+impl Place {
+    /// To begin the call with; `None` when the connection is over.
+    pub(crate) fn sender(&self) -> Option<SendRequest<Bytes>> {
+        match &*self.shared.state.borrow() {
+            State::Open(sender) => Some(sender.clone()),
+            State::Opening | State::Over => None,
+        }
+    }
+
+    /// The connection takes no other call.
+    pub(crate) fn spoil(&self) {
+        self.shared.end();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.calls.set(self.shared.calls.get() - 1);
+        self.shared.idle.set(shared::clock::now());
+        if !self.shared.kept.get() {
+            self.shared.end();
+        }
+    }
+}
+
+/// Ends a connection that is being opened by somebody who may be gone before it is.
+#[derive(Debug)]
+pub(crate) struct Opening(pub(crate) Rc<Multiplexed>);
+
+impl Opening {
+    /// It is open.
+    pub(crate) fn done(self) -> Place {
+        self.0.join(false)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if matches!(&*self.0.state.borrow(), State::Opening) {
+            self.0.end();
+        }
+    }
+}

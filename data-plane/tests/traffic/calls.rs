@@ -1,0 +1,285 @@
+//! Connections that calls to an endpoint share: how many there are, and what becomes of calls when one ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_plane::local::Limits;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream, client};
+use http::{Request, Response, StatusCode};
+use shared::policy::{BackendProtocol, LocationPolicy};
+use shared::resource::{PathType, Resource, Route};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::grpc::{call, run, sender, whole};
+use super::harness::*;
+
+/// An endpoint that counts.
+struct Endpoint {
+    address: SocketAddr,
+    counts: Arc<Counts>,
+}
+
+struct Counts {
+    connections: AtomicUsize,
+    open: AtomicUsize,
+    calls: AtomicUsize,
+    /// Calls to `/held` wait for a permit of it.
+    held: Semaphore,
+    /// Calls that wait.
+    waiting: AtomicUsize,
+    /// Most calls at once on one connection.
+    most: AtomicUsize,
+}
+
+impl Endpoint {
+    /// One that takes so many calls at once on a connection.
+    #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+    async fn new(streams: Option<u32>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let [connections, open, calls, waiting, most] = Default::default();
+        let held = Semaphore::new(0);
+        let counts = Arc::new(Counts { connections, open, calls, held, waiting, most });
+        let seen = Arc::clone(&counts);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, streams, Arc::clone(&seen)));
+            }
+        });
+        Self { address, counts }
+    }
+
+    fn count(&self, which: impl Fn(&Counts) -> &AtomicUsize) -> usize {
+        which(&self.counts).load(Ordering::Relaxed)
+    }
+
+    async fn until(&self, so: impl Fn(&Counts) -> bool) {
+        while !so(&self.counts) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn serve(stream: TcpStream, streams: Option<u32>, counts: Arc<Counts>) {
+    let number = counts.connections.fetch_add(1, Ordering::Relaxed);
+    counts.open.fetch_add(1, Ordering::Relaxed);
+    let mut builder = Builder::new();
+    if let Some(streams) = streams {
+        builder.max_concurrent_streams(streams);
+    }
+    let mut connection: Connection<_, Bytes> = builder.handshake(stream).await.unwrap();
+    let now = Arc::new(AtomicUsize::new(0));
+    while let Some(Ok((request, mut respond))) = connection.accept().await {
+        counts.calls.fetch_add(1, Ordering::Relaxed);
+        match request.uri().path() {
+            // The last one of this connection.
+            "/last" => connection.graceful_shutdown(),
+            // Nothing is done for it on the first connection.
+            "/elsewhere" if number.is_multiple_of(2) => {
+                respond.send_reset(Reason::REFUSED_STREAM);
+                continue;
+            }
+            "/broken" => {
+                connection.abrupt_shutdown(Reason::INTERNAL_ERROR);
+                continue;
+            }
+            _ => {}
+        }
+        let (now, counts) = (Arc::clone(&now), Arc::clone(&counts));
+        tokio::spawn(async move {
+            counts.most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            answer(request, respond, &counts).await;
+            now.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    counts.open.fetch_sub(1, Ordering::Relaxed);
+}
+
+async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, counts: &Counts) {
+    let path = request.uri().path().to_owned();
+    if path == "/held" {
+        counts.waiting.fetch_add(1, Ordering::Relaxed);
+        counts.held.acquire().await.unwrap().forget();
+    }
+    let (body, _) = whole(&mut request.into_body()).await;
+    if let Ok(mut out) = respond.send_response(Response::new(()), false) {
+        let _ = out.send_data(body.into(), true);
+    }
+}
+
+fn grpc(limits: Limits, endpoints: &[&Endpoint]) -> Proxy {
+    let addresses: Vec<_> = endpoints.iter().map(|it| it.address).collect();
+    let mut proxy = Proxy::serving(limits, &addresses);
+    let policy =
+        LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..LocationPolicy::default() };
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    proxy
+}
+
+/// One call with a body; its status and what came back.
+async fn ask(sender: &mut client::SendRequest<Bytes>, path: &str) -> (StatusCode, Vec<u8>) {
+    let (response, mut out) = sender.send_request(call(path), false).unwrap();
+    out.send_data(Bytes::from_static(b"hello"), true).unwrap();
+    let response = response.await.unwrap();
+    let status = response.status();
+    (status, whole(&mut response.into_body()).await.0)
+}
+
+#[test]
+fn calls_share_one_connection_one_after_the_other_and_at_once() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let mut one = sender(&proxy).await;
+        // At once from the first on: they wait for the connection that one of them opens.
+        let at_once = (0..20).map(|_| {
+            let mut sender = one.clone();
+            async move { ask(&mut sender, "/").await }
+        });
+        for answered in futures::future::join_all(at_once).await {
+            assert_eq!(answered, (StatusCode::OK, b"hello".to_vec()));
+        }
+        for _ in 0..5 {
+            assert_eq!(ask(&mut one, "/").await.0, StatusCode::OK);
+        }
+        let worker = proxy.metrics.worker(0);
+        assert_eq!((endpoint.count(|it| &it.connections), endpoint.count(|it| &it.calls)), (1, 25));
+        assert_eq!((worker.connected.value(), worker.reused.value()), (1, 24));
+        proxy
+    });
+}
+
+#[test]
+fn no_more_calls_are_on_a_connection_than_its_endpoint_allows() {
+    run(async {
+        let endpoint = Endpoint::new(Some(2)).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let sender = sender(&proxy).await;
+        let at_once = (0..6).map(|_| {
+            let mut sender = sender.clone();
+            async move { ask(&mut sender, "/held").await }
+        });
+        let let_go = async {
+            endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 6).await;
+            endpoint.counts.held.add_permits(6);
+        };
+        let (answers, ()) = futures::join!(futures::future::join_all(at_once), let_go);
+        assert!(answers.iter().all(|(status, _)| *status == StatusCode::OK));
+        assert_eq!(endpoint.count(|it| &it.most), 2);
+        assert!((3..=6).contains(&endpoint.count(|it| &it.connections)));
+        proxy
+    });
+}
+
+#[test]
+fn a_connection_that_says_goodbye_ends_its_calls_and_gets_no_more() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let mut one = sender(&proxy).await;
+        let mut other = one.clone();
+        let held = ask(&mut other, "/held");
+        let rest = async {
+            endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 1).await;
+            assert_eq!(ask(&mut one, "/last").await.0, StatusCode::OK);
+            for _ in 0..3 {
+                assert_eq!(ask(&mut one, "/").await, (StatusCode::OK, b"hello".to_vec()));
+            }
+            assert_eq!(endpoint.count(|it| &it.connections), 2);
+            assert_eq!(endpoint.count(|it| &it.open), 2, "the first one's call is not over");
+            endpoint.counts.held.add_permits(1);
+        };
+        let (held, ()) = futures::join!(held, rest);
+        assert_eq!(held, (StatusCode::OK, b"hello".to_vec()));
+        endpoint.until(|it| it.open.load(Ordering::Relaxed) == 1).await;
+        proxy
+    });
+}
+
+#[test]
+fn a_call_that_nobody_has_looked_at_goes_elsewhere_with_its_body() {
+    run(async {
+        let (one, other) = (Endpoint::new(None).await, Endpoint::new(None).await);
+        let proxy = grpc(Limits::default(), &[&one, &other]);
+        let mut sender = sender(&proxy).await;
+        // One of the two refuses it, on connections that were there before and on the first one.
+        for _ in 0..4 {
+            let asked = one.count(|it| &it.calls) + other.count(|it| &it.calls);
+            assert_eq!(ask(&mut sender, "/elsewhere").await, (StatusCode::OK, b"hello".to_vec()));
+            assert!(one.count(|it| &it.calls) + other.count(|it| &it.calls) >= asked + 2);
+        }
+        proxy
+    });
+}
+
+#[test]
+fn a_call_that_may_have_been_served_is_not_made_twice() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint, &endpoint]);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        assert_eq!(ask(&mut sender, "/broken").await.0, StatusCode::BAD_GATEWAY);
+        assert_eq!(endpoint.count(|it| &it.calls), 2);
+        // Whoever comes next has another connection.
+        assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        proxy
+    });
+}
+
+#[test]
+fn a_call_that_is_given_up_leaves_its_neighbours_alone() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let mut one = sender(&proxy).await;
+        let (given_up, mut out) = one.send_request(call("/held"), false).unwrap();
+        out.send_data(Bytes::from_static(b"x"), true).unwrap();
+        endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 1).await;
+        out.send_reset(Reason::CANCEL);
+        assert!(given_up.await.is_err());
+        assert_eq!(ask(&mut one, "/").await.0, StatusCode::OK);
+        assert_eq!((endpoint.count(|it| &it.connections), endpoint.count(|it| &it.open)), (1, 1));
+        proxy
+    });
+}
+
+#[test]
+fn a_connection_that_nobody_uses_is_closed_and_none_is_kept_where_none_may_be() {
+    run(async {
+        let mut proxies = Vec::new();
+        let short = Limits { upstream_idle: Duration::from_millis(1), ..Limits::default() };
+        let none = Limits { idle_upstreams: 0, ..Limits::default() };
+        for limits in [short, none] {
+            let endpoint = Endpoint::new(None).await;
+            let proxy = grpc(limits, &[&endpoint]);
+            assert_eq!(ask(&mut sender(&proxy).await, "/").await.0, StatusCode::OK);
+            endpoint.until(|it| it.open.load(Ordering::Relaxed) == 0).await;
+            proxies.push(proxy);
+        }
+        proxies
+    });
+}
+
+#[test]
+fn a_connection_to_an_endpoint_that_left_gets_no_more_calls() {
+    run(async {
+        let (one, other) = (Endpoint::new(None).await, Endpoint::new(None).await);
+        let mut proxy = grpc(Limits::default(), &[&one]);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        proxy.endpoints("echo", &[other.address]);
+        assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        assert_eq!((one.count(|it| &it.calls), other.count(|it| &it.calls)), (1, 1));
+        one.until(|it| it.open.load(Ordering::Relaxed) == 0).await;
+        proxy
+    });
+}
