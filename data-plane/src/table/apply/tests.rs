@@ -1,6 +1,7 @@
 //! What edits cost, what stays in use, what is refused; and that any way to a state gives the same tables.
 
 mod costs;
+mod matches;
 
 use bytes::Bytes;
 use proptest::prelude::*;
