@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use shared::name::ObjectName;
+use zeroize::Zeroize;
 
 pub mod json;
 
@@ -390,13 +391,19 @@ pub struct SlicePort {
 
 /// v1. Its values are base64 as in JSON; `stringData` of a manifest is merged in by the folder source.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
 pub struct Secret {
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub metadata: Metadata,
-    #[serde(deserialize_with = "null_values_are_empty")]
+    #[serde(default, deserialize_with = "null_values_are_empty")]
     pub data: BTreeMap<String, String>,
+}
+
+/// What its values were is not left in memory.
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.data.values_mut().for_each(Zeroize::zeroize);
+    }
 }
 
 /// Says which keys there are and nothing of their values.

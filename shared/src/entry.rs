@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::kind::{Kind, ResourceKey};
 use crate::resource::Resource;
+use crate::secret;
 use crate::version::Version;
 
 /// Bytes of a body at most. A resource is one message, or part of one: a proxy takes messages of twice this.
@@ -31,9 +32,10 @@ impl Entry {
         Self::from_body(ResourceKey::new(resource.kind(), key), min_schema, body)
     }
 
-    /// From bytes in hand.
+    /// From bytes in hand. Those of secrets are wiped with the last who holds them.
     pub fn from_body(key: ResourceKey, min_schema: u32, body: Bytes) -> Self {
         let version = Version::of(key.kind, &key.key, &body);
+        let body = if key.kind.is_secret() { secret::kept(body) } else { body };
         Self { key, version, min_schema, body }
     }
 

@@ -26,6 +26,7 @@ pub mod private;
 pub mod proto;
 pub mod resource;
 pub mod schema;
+pub mod secret;
 pub mod snapshot;
 pub mod tasks;
 pub mod telemetry;

@@ -6,6 +6,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroize;
+
+use crate::secret;
 
 /// Why PEM is not what it should be. Says nothing of the contents, which may be secret.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -42,13 +45,17 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
     if found.is_empty() { Err(PemError::NoCertificate) } else { Ok(found) }
 }
 
-/// The first private key of a PEM text, DER.
+/// The first private key of a PEM text, DER; wiped with the last who holds it.
 ///
 /// # Errors
 /// Where it is not PEM or holds none.
 pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
     match PrivateKeyDer::from_pem_slice(pem) {
-        Ok(key) => Ok(Bytes::copy_from_slice(key.secret_der())),
+        Ok(mut key) => {
+            let der = secret::kept(key.secret_der());
+            key.zeroize();
+            Ok(der)
+        }
         Err(rustls_pki_types::pem::Error::NoItemsFound) => Err(PemError::NoKey),
         Err(_) => Err(PemError::Malformed),
     }

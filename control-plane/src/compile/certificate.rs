@@ -8,6 +8,7 @@ use rustls_pki_types::PrivateKeyDer;
 use shared::pem;
 use shared::resource::{Certificate, Chain};
 use x509_parser::prelude::{FromDer, X509Certificate};
+use zeroize::Zeroizing;
 
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
@@ -44,11 +45,12 @@ pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     })
 }
 
-fn decoded(secret: &Secret, key: &str) -> Result<Vec<u8>, Fault> {
+fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, Fault> {
     let text = secret.data.get(key).ok_or_else(|| rejected(key, "missing"))?;
     // Manifests break long lines.
-    let text: String = text.split_ascii_whitespace().collect();
-    STANDARD.decode(text).map_err(|_| rejected(key, "not base64"))
+    let mut whole = Zeroizing::new(String::with_capacity(text.len()));
+    whole.extend(text.split_ascii_whitespace());
+    STANDARD.decode(&*whole).map(Zeroizing::new).map_err(|_| rejected(key, "not base64"))
 }
 
 /// Whether the proxies could sign with the key, and in the name of the certificate.

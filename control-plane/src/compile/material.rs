@@ -76,7 +76,7 @@ mod tests {
 
     fn secret(data: &[(&str, &str)]) -> Secret {
         let data = data.iter().map(|(key, text)| ((*key).to_owned(), STANDARD.encode(text))).collect();
-        Secret { data, ..Secret::default() }
+        Secret { metadata: crate::objects::Metadata::default(), data }
     }
 
     fn users(secret: &Secret, what: Use) -> Vec<(String, String)> {

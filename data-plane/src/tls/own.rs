@@ -12,6 +12,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::PrivateKeyDer;
 use shared::clock;
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -44,6 +45,7 @@ pub fn generate() -> Result<Arc<CertifiedKey>, OwnError> {
     params.not_after = (now + LIFETIME).into();
     let pair = KeyPair::generate()?;
     let certificate = params.self_signed(&pair)?;
-    let key = any_supported_type(&PrivateKeyDer::Pkcs8(pair.serialize_der().into()))?;
+    let der = Zeroizing::new(pair.serialize_der());
+    let key = any_supported_type(&PrivateKeyDer::Pkcs8(der.as_slice().into()))?;
     Ok(Arc::new(CertifiedKey::new(vec![certificate.der().clone()], key)))
 }
