@@ -10,7 +10,7 @@ use integration_tests::objects::{self, Edit};
 use integration_tests::origin::Script;
 use integration_tests::process::Signal;
 use integration_tests::site::{NAMESPACE, ingress, slice};
-use integration_tests::{FolderSite, Origin, Question, Traffic, ports};
+use integration_tests::{FolderSite, Origin, Protocol, Question, Traffic, ports};
 use serde_json::{Value, json};
 
 async fn site() -> (FolderSite, Origin) {
@@ -369,16 +369,23 @@ async fn ending_with_nothing_open_is_quick_where_no_grace_is_asked_for() {
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
-/// Clients with a connection for each request have nothing open between two of them, and are served all the same.
+/// Clients with a connection for each request have nothing open between two of them, and are served all the same; so are
+/// those that keep theirs, over both protocols and with bodies.
 #[tokio::test]
 async fn leaving_serves_new_connections_for_its_whole_grace() {
     let grace = Duration::from_secs(2);
     let mut site = FolderSite::start_with(&[], &[], &["--drain-grace", "2"]).await;
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
+    let address = site.proxy.http();
+    let questions =
+        [Question::new("a.test", "/", &["one"]), Question::new("a.test", "/up", &["one"]).posting(50_000)];
+    let mut traffic = Traffic::start(address, 2, &questions);
+    traffic.join(address, 2, Protocol::Http2, &questions);
+    traffic.goes_on("requests before the end", 20).await;
     let began = std::time::Instant::now();
     site.proxy.process().signal(Signal::Term);
-    let address = site.proxy.http();
+    let before = traffic.asked();
     let mut served = 0;
     while began.elapsed() < grace - Duration::from_millis(200) {
         let answer = client::get(address, "a.test", "/").await;
@@ -389,6 +396,10 @@ async fn leaving_serves_new_connections_for_its_whole_grace() {
         );
         served += 1;
     }
+    // Each was sent once, seen once and answered, and they did not stop when the end was asked for.
+    let summary = traffic.stop().await;
+    summary.assert_clean();
+    assert!(summary.answered > before + 20, "{summary:?}");
     let ended = site.proxy.terminate().await;
     assert!(ended.success() && began.elapsed() >= grace, "{ended} after {:?}", began.elapsed());
 }
