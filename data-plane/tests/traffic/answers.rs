@@ -19,11 +19,8 @@ fn proxy(origin: &Origin, defaults: LocationPolicy) -> Proxy {
 fn talkative() -> Origin {
     Origin::new(|_| {
         let told = "Server: own\r\nx-powered-by: php\r\nX-Open: 1\r\nX-One: own\r\nStrict-Transport-Security: max-age=5";
-        (
-            format!("HTTP/1.1 200 OK\r\n{told}\r\nX-Accel-Expires: 0\r\nContent-Length: 0\r\n\r\n")
-                .into_bytes(),
-            true,
-        )
+        let proxies = "X-Accel-Redirect: /x\r\nX-Accel-Expires: 0\r\nX-Accel-Limit-Rate: 0\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8";
+        (format!("HTTP/1.1 200 OK\r\n{told}\r\n{proxies}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
     })
 }
 
@@ -36,7 +33,11 @@ fn what_is_hidden_goes_and_the_rest_stays() {
     for (name, values) in [
         ("x-powered-by", &[][..]),
         ("server", &[]),
+        ("x-accel-redirect", &[]),
         ("x-accel-expires", &[]),
+        ("x-accel-limit-rate", &[]),
+        ("x-accel-buffering", &[]),
+        ("x-accel-charset", &[]),
         ("x-open", &["1"]),
         // Over a plain connection nothing is said of it here.
         ("strict-transport-security", &["max-age=5"]),

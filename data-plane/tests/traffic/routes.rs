@@ -134,6 +134,10 @@ fn canaries_take_their_requests() {
         (always, "new"),
         ("x-new: never\r\nCookie: stage=always\r\n", "main"),
         ("Cookie: a=1; stage=always; b=never\r\n", "new"),
+        // As nginx' `$cookie_`: the name in any case, the first one that fits.
+        ("Cookie: STAGE=always\r\n", "new"),
+        ("Cookie: stage=never; stage=always\r\n", "main"),
+        ("Cookie: stage=always; stage=never\r\n", "new"),
         ("Cookie: xstage=always; stagex=always; a=stage=always\r\n", "main"),
     ] {
         assert_eq!(answer(extra), (200, expected.to_owned()), "{extra}");
