@@ -195,6 +195,7 @@ fn a_connection_that_says_goodbye_ends_its_calls_and_gets_no_more() {
             }
             assert_eq!(endpoint.count(|it| &it.connections), 2);
             assert_eq!(endpoint.count(|it| &it.open), 2, "the first one's call is not over");
+            assert_eq!(proxy.metrics.worker(0).retries.value(), 0, "nobody was asked in vain");
             endpoint.counts.held.add_permits(1);
         };
         let (held, ()) = futures::join!(held, rest);
