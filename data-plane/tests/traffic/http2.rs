@@ -254,6 +254,7 @@ fn draining_lets_streams_finish() {
 type Frame = (u8, u8, u32, Vec<u8>);
 
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
@@ -282,6 +283,12 @@ impl Frames {
     fn get(&mut self, stream: u32) {
         let fields = [&[0x82, 0x86, 0x84, 0x01, 6][..], b"a.test"].concat();
         self.send(HEADERS, 0x5, stream, &fields);
+    }
+
+    /// A POST whose body is still to come.
+    fn post(&mut self, stream: u32) {
+        let fields = [&[0x83, 0x86, 0x84, 0x01, 6][..], b"a.test"].concat();
+        self.send(HEADERS, 0x4, stream, &fields);
     }
 
     /// The next frame that is no acknowledgement, `None` at the end; settings and pings are acknowledged.
@@ -317,6 +324,15 @@ impl Frames {
             }
         }
     }
+}
+
+#[test]
+fn a_connection_has_a_hundred_streams_at_once() {
+    let proxy = Proxy::serving(Limits::default(), &[refusing()]);
+    let mut client = Frames::new(proxy.http);
+    (0..101).for_each(|number| client.post(2 * number + 1));
+    // REFUSED_STREAM: nothing was done for it.
+    assert_eq!(client.next(), Some((RST_STREAM, 0, 201, vec![0, 0, 0, 7])));
 }
 
 #[test]
