@@ -77,6 +77,30 @@ fn a_line_of_one_try() {
     );
 }
 
+/// What a client says ends neither its quotes nor the line, wherever it stands.
+#[test]
+fn nothing_that_a_client_says_forges_a_line() {
+    const SAID: &[u8] = b"a\" \\x\n\r\t\x00\x1b\x7f\x80\xff";
+    let shown = "a\\x22 \\x5Cx\\x0A\\x0D\\x09\\x00\\x1B\\x7F\\x80\\xFF";
+    let places: [fn(&mut Record<'static>); 7] = [
+        |it| it.user = Some(SAID),
+        |it| it.request[0] = SAID,
+        |it| it.request[1] = SAID,
+        |it| it.request[2] = SAID,
+        |it| it.referer = Some(SAID),
+        |it| it.user_agent = Some(SAID),
+        |it| it.request_id = SAID,
+    ];
+    for (number, place) in places.into_iter().enumerate() {
+        let mut hostile = record(&[]);
+        place(&mut hostile);
+        let text = written(|lines| lines.push(&hostile));
+        assert!(text.contains(shown), "{number}: {text}");
+        let line = text.strip_suffix('\n').unwrap();
+        assert!(line.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{number}: {text}");
+    }
+}
+
 #[test]
 fn tries_are_listed_and_none_is_a_dash() {
     let attempt = |host: &str, status| Attempt {

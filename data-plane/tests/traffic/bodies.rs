@@ -118,6 +118,18 @@ fn an_answer_arrives_whole_however_it_is_framed() {
 }
 
 #[test]
+fn a_backend_hints_so_often_before_it_answers() {
+    let origin = Origin::new(|seen| {
+        let hints = seen.line().split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+        let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(hints);
+        (format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").into(), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!((client.get("/32").status, client.get("/33").status), (200, 502));
+}
+
+#[test]
 fn answers_without_a_body() {
     let origin = Origin::new(|seen| {
         let bytes = match seen.line().split(' ').nth(1).unwrap() {
