@@ -316,7 +316,7 @@ impl Frames {
     /// The last stream that the peer will look at, when it says goodbye without blame; what comes before is passed over.
     fn goodbye(&mut self) -> u32 {
         loop {
-            let (kind, _, _, payload) = self.next().expect("it ended without a goodbye");
+            let (kind, _, _, payload) = self.next().unwrap();
             if kind == GOAWAY {
                 let (last, code) = payload.split_at(4);
                 assert_eq!(code, [0; 4]);
@@ -331,8 +331,9 @@ fn a_connection_has_a_hundred_streams_at_once() {
     let proxy = Proxy::serving(Limits::default(), &[refusing()]);
     let mut client = Frames::new(proxy.http);
     (0..101).for_each(|number| client.post(2 * number + 1));
+    let reset = std::iter::from_fn(|| client.next()).find(|(kind, ..)| *kind == RST_STREAM);
     // REFUSED_STREAM: nothing was done for it.
-    assert_eq!(client.next(), Some((RST_STREAM, 0, 201, vec![0, 0, 0, 7])));
+    assert_eq!(reset, Some((RST_STREAM, 0, 201, vec![0, 0, 0, 7])));
 }
 
 #[test]

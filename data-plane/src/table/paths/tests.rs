@@ -132,6 +132,22 @@ proptest! {
 }
 
 #[test]
+fn of_routes_that_declare_the_same_the_first_by_key_counts() {
+    for order in [["ingress/ns/a/h", "ingress/ns/b/h"], ["ingress/ns/b/h", "ingress/ns/a/h"]] {
+        let mut router = router(order.map(|route| of_route(route, PathType::Prefix, "/x")));
+        let first = |router: &Router| match router.route(b"/x") {
+            Match::Path(entry) => Some(entry.route.to_string()),
+            _ => None,
+        };
+        for route in ["ingress/ns/a/h", "ingress/ns/b/h"] {
+            assert_eq!(first(&router).as_deref(), Some(route));
+            router.remove("/x", PathType::Prefix, &route.into());
+        }
+        assert_eq!(first(&router), None);
+    }
+}
+
+#[test]
 fn a_path_of_ten_thousand_copies_its_shard() {
     let many =
         |count: u32| (0..count).map(|number| declared(PathType::Prefix, &format!("/section-{number}")));
