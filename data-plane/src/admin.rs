@@ -18,7 +18,7 @@ use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
 
 /// What the pages are made from.
 #[derive(Clone, Debug)]
-pub struct ProxyPages {
+pub(crate) struct ProxyPages {
     registry: Arc<Registry>,
     view: watch::Receiver<View>,
     drain: Watcher,
@@ -28,13 +28,18 @@ pub struct ProxyPages {
 
 impl ProxyPages {
     /// The pages of `--health`: health and metrics.
-    pub fn new(registry: Registry, view: watch::Receiver<View>, drain: Watcher, tables: Arc<Tables>) -> Self {
+    pub(crate) fn new(
+        registry: Registry,
+        view: watch::Receiver<View>,
+        drain: Watcher,
+        tables: Arc<Tables>,
+    ) -> Self {
         Self { registry: Arc::new(registry), view, drain, tables, debug: false }
     }
 
     /// The pages of `--admin`.
     #[must_use]
-    pub fn with_debug(self) -> Self {
+    pub(crate) fn with_debug(self) -> Self {
         Self { debug: true, ..self }
     }
 

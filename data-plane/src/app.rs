@@ -29,7 +29,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::ProxyPages;
 use crate::args::Args;
-use crate::listen::{self, Doors, Listener, Scheme};
+use crate::listen::{self, Listener, ListenerSet, Scheme};
 use crate::local::{Budgets, Limits, Spill};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
@@ -149,11 +149,11 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 
     // The proxy beside which this one stands has tables: until this one has, too, nobody shall meet it.
     let (begin, begun) = watch::channel(false);
-    let doors = Doors::of(&listeners);
+    let listening = ListenerSet::of(&listeners);
     let serving = (running.http.clone(), running.https.clone());
     let complete = move || {
         // An error is met again by the worker whose socket it is, and ends the process.
-        let _ = doors.open();
+        let _ = listening.open();
         begin.send_replace(true);
         info!(http = ?serving.0, https = ?serving.1, workers, "serving");
     };

@@ -7,12 +7,12 @@
 //! **Invariant:** nothing here knows a worker, a table or the time.
 
 pub(crate) mod body;
-pub mod error;
+pub(crate) mod error;
 pub(crate) mod fcgi;
-pub mod guard;
-pub mod h1;
-pub mod head;
-pub mod host;
+pub(crate) mod guard;
+pub(crate) mod h1;
+pub(crate) mod head;
+pub(crate) mod host;
 pub(crate) mod outgoing;
-pub mod path;
+pub(crate) mod path;
 pub(crate) mod stream;

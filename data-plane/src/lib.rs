@@ -7,11 +7,6 @@
 //!
 //! **Invariant:** no request waits for an update, and none frees an old table.
 
-#![allow(
-    unreachable_pub,
-    reason = "in a module pub says what it gives to the others; what the crate gives away is said here, so that dead code is seen"
-)]
-
 pub mod access_log;
 mod admin;
 pub mod affinity;

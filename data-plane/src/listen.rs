@@ -1,7 +1,7 @@
 //! The sockets that clients connect to: one for each worker and address, joined by `SO_REUSEPORT`.
 //!
 //! **Invariant:** all sockets are bound before any worker starts, so that a taken port is a start-up error and never a
-//! proxy that serves on half of its addresses. Nobody can connect before [`Doors::open`]: the kernel would otherwise
+//! proxy that serves on half of its addresses. Nobody can connect before [`ListenerSet::open`]: the kernel would otherwise
 //! give connections to a proxy without tables, beside an old one that has them.
 
 use std::io;
@@ -71,11 +71,11 @@ impl Listener {
 
 /// All sockets of a process, for whoever decides when clients may come.
 #[derive(Debug)]
-pub struct Doors {
+pub struct ListenerSet {
     sockets: Vec<Arc<Socket>>,
 }
 
-impl Doors {
+impl ListenerSet {
     /// Those of all workers.
     pub fn of(sets: &[Vec<Listener>]) -> Self {
         let sockets = sets.iter().flatten();
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn both_families_on_the_unspecified_address() {
         let sets = bind(&["[::]:0".parse().unwrap()], &[], 1).unwrap();
-        Doors::of(&sets).open().unwrap();
+        ListenerSet::of(&sets).open().unwrap();
         let port = sets[0][0].address.port();
         std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         std::net::TcpStream::connect(("::1", port)).unwrap();
@@ -216,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_connects_before_the_doors_are_open() {
+    fn nobody_connects_before_the_sockets_are_open() {
         let old = bind(&[any()], &[], 1).unwrap();
         let address = old[0][0].address;
         let connect = || std::net::TcpStream::connect(address);
         connect().unwrap_err();
-        Doors::of(&old).open().unwrap();
+        ListenerSet::of(&old).open().unwrap();
         let new = bind(&[address], &[], 1).unwrap();
         // With both listening half of these would go to the new one.
         let clients: [_; 16] = std::array::from_fn(|_| connect().unwrap());
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(accepted, clients.len());
         drop(old);
         connect().unwrap_err();
-        Doors::of(&new).open().unwrap();
+        ListenerSet::of(&new).open().unwrap();
         connect().unwrap();
     }
 

@@ -5,10 +5,10 @@
 //!
 //! **Invariant:** reading never waits for writing, so the two ends cannot wait for each other.
 
-pub mod session;
+pub(crate) mod session;
 
-mod complaint;
 mod retry;
+mod throttle;
 
 /// Generated client of `firth.config.v1.ConfigStream`; its messages are `shared`'s.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -35,9 +35,9 @@ use tracing::info;
 use crate::resolve::Names;
 use crate::table::Writer;
 use client::config_stream_client::ConfigStreamClient;
-use complaint::Complaint;
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
+use throttle::LogThrottle;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time to the Welcome.
@@ -56,7 +56,7 @@ const ANSWERS: usize = 1024;
 /// Why a URL is no control plane.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum AddressError {
+pub(crate) enum AddressError {
     /// It cannot be read.
     #[error("expected a URL such as http://firth-control-plane:15010, got {url:?}: {reason}")]
     Malformed {
@@ -79,39 +79,39 @@ pub enum AddressError {
 
 /// What the subscription has got to, for readiness and metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct View {
+pub(crate) struct View {
     /// A stream is open and welcome.
-    pub connected: bool,
+    pub(crate) connected: bool,
     /// Both lanes were complete once.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// Streams that were welcome so far.
-    pub streams: u64,
+    pub(crate) streams: u64,
     /// Where the proxy is on CONFIG.
-    pub config: Standing,
+    pub(crate) config: Standing,
     /// Where the proxy is on LIVE.
-    pub live: Standing,
+    pub(crate) live: Standing,
     /// Resources that it has and cannot serve.
-    pub refused: u64,
+    pub(crate) refused: u64,
 }
 
 /// Where the proxy is on one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// Place in the log of the control plane; 0 for none.
-    pub seq: Seq,
+    pub(crate) seq: Seq,
     /// Digest of what it has.
-    pub root: Root,
+    pub(crate) root: Root,
     /// Resources that it has.
-    pub resources: u64,
+    pub(crate) resources: u64,
 }
 
 /// A control plane to follow.
 #[derive(Debug)]
-pub struct Subscription {
+pub(crate) struct Subscription {
     endpoint: Endpoint,
     session: Session,
     view: watch::Sender<View>,
-    complaint: Complaint,
+    throttle: LogThrottle,
     /// Since when the present stream is welcome.
     welcome: Option<Instant>,
 }
@@ -142,7 +142,7 @@ impl Subscription {
     ///
     /// # Errors
     /// Where the URL cannot be used.
-    pub fn new(
+    pub(crate) fn new(
         url: &str,
         insecure: bool,
         identity: Identity,
@@ -169,7 +169,7 @@ impl Subscription {
             endpoint,
             session: Session::new(identity, clock::now),
             view,
-            complaint: Complaint::default(),
+            throttle: LogThrottle::default(),
             welcome: None,
         };
         Ok((subscription, watcher))
@@ -177,7 +177,7 @@ impl Subscription {
 
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
     /// for the first time and names are answered, before anybody is told.
-    pub async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
+    pub(crate) async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
         let writer = RefCell::new(writer);
         let names = Names::of_system();
         let mut complete = Some(complete);
@@ -212,7 +212,7 @@ impl Subscription {
             if held.is_some() && end != End::Wrong {
                 info!(reason = %ended, "the stream from the control plane ended; serving on");
             } else {
-                self.complaint.say(self.endpoint.uri(), &ended, clock::now());
+                self.throttle.say(self.endpoint.uri(), &ended, clock::now());
             }
             time::sleep(retry.after(end, held)).await;
         }
@@ -251,7 +251,7 @@ impl Subscription {
                     let was_welcome = self.session.is_welcome();
                     let actions = self.session.on(message, &mut writer.borrow_mut());
                     if !was_welcome && self.session.is_welcome() {
-                        self.complaint.over();
+                        self.throttle.over();
                         self.welcome = Some(Instant::now());
                         info!(control_plane = %self.endpoint.uri(), "connected to the control plane");
                         self.view.send_modify(|view| view.streams += 1);

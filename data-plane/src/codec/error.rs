@@ -49,10 +49,10 @@ pub(crate) enum Condition {
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = Self::ALL.len();
+    pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::BodyTooLarge,
         Self::NoRoom,
         Self::NoEndpoints,
@@ -69,7 +69,7 @@ impl Kind {
     ];
 
     /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
-    pub fn status(self) -> u16 {
+    pub(crate) fn status(self) -> u16 {
         match self {
             Self::BodyTooLarge => 413,
             Self::NoRoom | Self::NoEndpoints => 503,
@@ -98,7 +98,7 @@ impl Kind {
     }
 
     /// The metric's label.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::BodyTooLarge => "body_too_large",
             Self::NoRoom => "no_room",
@@ -126,16 +126,16 @@ impl fmt::Display for Kind {
 /// A request that failed on its way.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
-pub struct ProxyError {
+pub(crate) struct ProxyError {
     /// What went wrong.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// What it came from, where there is something to say.
-    pub source: Option<Box<dyn Error + Send + Sync>>,
+    pub(crate) source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl ProxyError {
     /// A failure that came from another one.
-    pub fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub(crate) fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 }

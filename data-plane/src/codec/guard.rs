@@ -10,31 +10,32 @@
 use thiserror::Error;
 
 /// The most fields that a head can ever have; [`Limits::fields`] may ask for fewer.
-pub const MAX_FIELDS: usize = 256;
+pub(crate) const MAX_FIELDS: usize = 256;
 
 /// How large a message head may be. Sizes are in bytes and count the line's CRLF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The first line. ingress-nginx: `large-client-header-buffers 4 8k`, a longer one is answered 414.
-    pub start_line: usize,
+    pub(crate) start_line: usize,
     /// One field line. ingress-nginx answers a longer one 400.
-    pub field_line: usize,
+    pub(crate) field_line: usize,
     /// The whole head with its empty line.
-    pub head: usize,
+    pub(crate) head: usize,
     /// The number of fields.
-    pub fields: usize,
+    pub(crate) fields: usize,
 }
 
 impl Limits {
     /// What clients may send by default.
-    pub const REQUEST: Self = Self { start_line: 8 << 10, field_line: 8 << 10, head: 64 << 10, fields: 100 };
+    pub(crate) const REQUEST: Self =
+        Self { start_line: 8 << 10, field_line: 8 << 10, head: 64 << 10, fields: 100 };
 
     /// What backends may send by default: only the whole head is bounded, a single field may fill it.
-    pub const RESPONSE: Self =
+    pub(crate) const RESPONSE: Self =
         Self { start_line: 64 << 10, field_line: 64 << 10, head: 64 << 10, fields: MAX_FIELDS };
 
     /// What a backend may send whose head may have so many bytes.
-    pub fn response(head: usize) -> Self {
+    pub(crate) fn response(head: usize) -> Self {
         Self { start_line: head, field_line: head, head, ..Self::RESPONSE }
     }
 }
@@ -44,7 +45,7 @@ impl Limits {
 /// On the client's side [`HeadError::status`] says what to answer; on the backend's side every one is a 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum HeadError {
+pub(crate) enum HeadError {
     /// The first line does not follow the grammar of RFC 9112 section 3 or 4.
     #[error("the start line is not METHOD SP target SP HTTP/1.x")]
     StartLine,
@@ -94,7 +95,7 @@ pub enum HeadError {
 
 impl HeadError {
     /// The status that a client is answered with, before its connection is closed.
-    pub fn status(self) -> u16 {
+    pub(crate) fn status(self) -> u16 {
         match self {
             Self::Method => 405,
             Self::StartLineTooLong => 414,

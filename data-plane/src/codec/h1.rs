@@ -19,10 +19,10 @@ mod read;
 mod scan;
 mod write;
 
-pub use body::{Body, BodyReader};
-pub use cgi::CgiReader;
-pub use read::{RequestReader, ResponseReader};
-pub use write::{BodyWriter, Client, Frame, write_continue, write_request, write_response};
+pub(crate) use body::{Body, BodyReader};
+pub(crate) use cgi::CgiReader;
+pub(crate) use read::{RequestReader, ResponseReader};
+pub(crate) use write::{BodyWriter, Client, Frame, write_continue, write_request, write_response};
 
 #[cfg(test)]
 mod tests;

@@ -18,14 +18,14 @@ pub(crate) use fields::Fields;
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;
 pub(crate) use name::Known;
-pub use request::RequestHead;
+pub(crate) use request::RequestHead;
 pub(crate) use request::RequestParts;
 pub(crate) use response::ResponseParts;
-pub use response::{ResponseHead, reason};
+pub(crate) use response::{ResponseHead, reason};
 
 /// The protocol version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub(crate) enum Version {
     /// HTTP/1.0
     Http10,
     /// HTTP/1.1
@@ -36,7 +36,7 @@ pub enum Version {
 
 impl Version {
     /// As it stands in an access log: `HTTP/1.1`, `HTTP/2.0`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
@@ -47,7 +47,7 @@ impl Version {
 
 /// The methods that something here treats differently; [`RequestHead::method_name`] has every method's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Method {
+pub(crate) enum Method {
     /// GET
     Get,
     /// HEAD
@@ -85,14 +85,14 @@ impl Method {
 
     /// Whether ingress-nginx sends such a request to a second backend after the first may have seen it
     /// (`proxy_next_upstream` without `non_idempotent`: all but POST, LOCK and PATCH).
-    pub fn is_retriable(self) -> bool {
+    pub(crate) fn is_retriable(self) -> bool {
         !matches!(self, Self::Post | Self::Lock | Self::Patch)
     }
 }
 
 /// How the end of a message body is found (RFC 9112 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
+pub(crate) enum Framing {
     /// There is no body.
     None,
     /// So many bytes. Zero of them is said in so many words: `Content-Length: 0`.
@@ -105,7 +105,7 @@ pub enum Framing {
 
 impl Framing {
     /// Whether no byte of body follows.
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         matches!(self, Self::None | Self::Length(0))
     }
 }

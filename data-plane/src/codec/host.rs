@@ -8,7 +8,7 @@ use super::guard::HeadError;
 
 /// A valid `Host` or `:authority` (RFC 9110 section 7.2): what the client wrote, and the name in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub(crate) struct Host {
     raw: Bytes,
     /// The name is what the raw text begins with, up to here...
     name_len: usize,
@@ -18,7 +18,7 @@ pub struct Host {
 
 impl Host {
     /// The host of an HTTP/1.0 request that names none: only the catch-all serves it.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { raw: Bytes::new(), name_len: 0, folded: None }
     }
 
@@ -30,7 +30,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HeadError::Host`] for anything else: userinfo, a port above 65535, a path, octets outside ASCII.
-    pub fn parse(raw: Bytes) -> Result<Self, HeadError> {
+    pub(crate) fn parse(raw: Bytes) -> Result<Self, HeadError> {
         let end = match raw.first() {
             Some(b'[') => bracketed(&raw)?,
             _ => raw.iter().position(|&b| b == b':').unwrap_or(raw.len()),
@@ -56,17 +56,17 @@ impl Host {
     }
 
     /// As the client wrote it, the port included: what the backend gets as Host. Empty when there was none.
-    pub fn raw(&self) -> &[u8] {
+    pub(crate) fn raw(&self) -> &[u8] {
         &self.raw
     }
 
     /// [`Host::raw`], sharing the head's memory.
-    pub fn raw_bytes(&self) -> Bytes {
+    pub(crate) fn raw_bytes(&self) -> Bytes {
         self.raw.clone()
     }
 
     /// The name alone: in lower case, without port, brackets kept, one trailing dot gone. Empty when there was none.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match &self.folded {
             Some(name) => name,
             // A valid name is ASCII, so this never falls back; the check is cheaper than a copy of the name.

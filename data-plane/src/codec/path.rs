@@ -14,24 +14,24 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-pub use normal::normalise;
+pub(crate) use normal::normalise;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use reading::readings;
-pub use reading::{Verdict, forward};
+pub(crate) use reading::{Verdict, forward};
 
 /// A path in the form in which routes are matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normalised<'a> {
+pub(crate) struct Normalised<'a> {
     /// Decoded once, without dot segments and repeated slashes.
-    pub path: Cow<'a, [u8]>,
+    pub(crate) path: Cow<'a, [u8]>,
     /// Whether another reader could take the raw path for another one: then [`forward`] must be asked.
-    pub suspicious: bool,
+    pub(crate) suspicious: bool,
 }
 
 /// Why a path has no normal form. Each is answered 400, as by nginx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum PathError {
+pub(crate) enum PathError {
     /// It does not begin with a slash.
     #[error("the path does not begin with a slash")]
     NotAbsolute,
@@ -50,7 +50,7 @@ pub enum PathError {
 ///
 /// Encodes what nginx encodes when it sends a changed URI: all that is not printable ASCII, space, and the printable
 /// octets that would end a path or are no part of a URI: `" # % < > ? \ ^ `` ` `` { | }`.
-pub fn re_encode(path: &[u8]) -> Vec<u8> {
+pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
     let mut target = Vec::with_capacity(path.len() + 16);
     for &b in path {
         if is_plain(b) {

@@ -12,14 +12,14 @@ use tracing::debug;
 
 use crate::codec::stream::ROOM;
 use crate::codec::stream::{Stream, poll_fill};
-use crate::http::pipeline::log::Tally;
+use crate::http::pipeline::log::RequestInfo;
 use crate::local::Local;
 use crate::local::buffers::Buffers;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
 /// Copies until both directions are over, one has failed, or nothing has passed in either for the time that nginx gives
-/// (proxy-read-timeout). `rest` is what the client sent behind its request. The tally is told as they go of the bytes that
+/// (proxy-read-timeout). `rest` is what the client sent behind its request. The info is told as they go of the bytes that
 /// went to the client: a tunnel may be cut at any moment.
 pub(crate) async fn tunnel<S: Stream>(
     (local, timer): (&Local, &Timer),
@@ -27,7 +27,7 @@ pub(crate) async fn tunnel<S: Stream>(
     rest: BytesMut,
     link: Link,
     read: Duration,
-    tally: &mut Tally,
+    info: &mut RequestInfo,
 ) {
     let Link { stream: mut endpoint, input, .. } = link;
     let mut up = Direction::new(rest);
@@ -37,7 +37,7 @@ pub(crate) async fn tunnel<S: Stream>(
         let (before_up, before_down) = (up.moved, down.moved);
         let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx);
         let received = down.poll(&mut endpoint, &mut *client, &local.buffers, cx);
-        tally.relayed(usize::try_from(down.moved - before_down).unwrap_or(usize::MAX));
+        info.relayed(usize::try_from(down.moved - before_down).unwrap_or(usize::MAX));
         let (sent, received) = (sent?, received?);
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));

@@ -28,21 +28,21 @@ use batch::Staged;
 
 /// Who this proxy says it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Pod or host name and 64 random bits.
-    pub proxy_id: String,
+    pub(crate) proxy_id: String,
     /// Kubernetes node, or host name.
-    pub node: String,
+    pub(crate) node: String,
     /// Topology zone, empty when unknown.
-    pub zone: String,
+    pub(crate) zone: String,
     /// The fleet it belongs to.
-    pub group: String,
+    pub(crate) group: String,
 }
 
 /// Why a stream is to be ended by this side.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum Close {
+pub(crate) enum Close {
     /// What the proxy has is not what the control plane says it has. The lane is asked for in full next time.
     #[error("lane {}: expected root {expected}, got {actual}", lane.as_str())]
     Diverged {
@@ -76,11 +76,11 @@ pub enum Close {
 
 /// What is to be done after a message: say these, then perhaps close.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Actions {
+pub(crate) struct Actions {
     /// Answers, in order.
-    pub say: Vec<config::ProxyMessage>,
+    pub(crate) say: Vec<config::ProxyMessage>,
     /// The stream ends.
-    pub close: Option<Close>,
+    pub(crate) close: Option<Close>,
 }
 
 /// Where the proxy is on one lane.
@@ -105,7 +105,7 @@ impl LaneState {
 
 /// The proxy's end of the stream.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     identity: Identity,
     clock: fn() -> Instant,
     /// With what this proxy takes over from its own last stream.
@@ -121,7 +121,7 @@ pub struct Session {
 
 impl Session {
     /// Of a proxy that never connected. The clock measures how long applying takes.
-    pub fn new(identity: Identity, clock: fn() -> Instant) -> Self {
+    pub(crate) fn new(identity: Identity, clock: fn() -> Instant) -> Self {
         Self {
             identity,
             clock,
@@ -135,7 +135,7 @@ impl Session {
     }
 
     /// Begins a stream: the first message to say.
-    pub fn hello(&mut self, writer: &Writer) -> config::ProxyMessage {
+    pub(crate) fn hello(&mut self, writer: &Writer) -> config::ProxyMessage {
         self.lineage = None;
         let mut resume = Vec::new();
         for lane in Lane::ALL {
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// Takes in what the control plane says.
-    pub fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
+    pub(crate) fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
         let mut actions = Actions::default();
         if let Err(close) = self.step(message, writer, &mut actions) {
             if let Close::Diverged { lane, .. } | Close::Corrupt { lane, .. } = &close {
@@ -183,23 +183,23 @@ impl Session {
     }
 
     /// Whether the Welcome of this stream has come.
-    pub fn is_welcome(&self) -> bool {
+    pub(crate) fn is_welcome(&self) -> bool {
         self.lineage.is_some()
     }
 
     /// Whether both lanes were complete once: the proxy knows everything that it needs.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.config.complete && self.live.complete
     }
 
     /// How long the control plane may be silent; `None` as long as it has not said.
-    pub fn silence_limit(&self) -> Option<Duration> {
+    pub(crate) fn silence_limit(&self) -> Option<Duration> {
         let heartbeat = (self.is_welcome() && !self.heartbeat.is_zero()).then_some(self.heartbeat)?;
         Some(heartbeat.saturating_mul(3).max(Duration::from_secs(10)))
     }
 
     /// Where the proxy is on a lane; 0 for nowhere.
-    pub fn seq(&self, lane: Lane) -> Seq {
+    pub(crate) fn seq(&self, lane: Lane) -> Seq {
         self.lane(lane).seq()
     }
 

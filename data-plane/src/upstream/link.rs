@@ -34,7 +34,7 @@ pub(crate) struct Link {
     /// Whether it has served a request before.
     pub(crate) reused: bool,
     room: usize,
-    wear: Wear,
+    usage: Usage,
     descriptor: Held,
 }
 
@@ -59,7 +59,7 @@ impl Link {
             input: BytesMut::new(),
             reused: false,
             room: ROOM,
-            wear: Wear::new(shared::clock::now()),
+            usage: Usage::new(shared::clock::now()),
             descriptor,
         })
     }
@@ -108,19 +108,19 @@ impl Reusable for Link {
     }
 
     fn lasts(&mut self, now: Instant) -> bool {
-        self.wear.count();
-        self.wear.lasts(now)
+        self.usage.count();
+        self.usage.lasts(now)
     }
 }
 
 /// How much a connection was used. None lasts for ever: a Service that grows gets its share only of new ones.
 #[derive(Debug)]
-pub(super) struct Wear {
+pub(super) struct Usage {
     since: Instant,
     requests: u32,
 }
 
-impl Wear {
+impl Usage {
     pub(super) fn new(now: Instant) -> Self {
         Self { since: now, requests: 0 }
     }
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn a_connection_ends_after_so_many_requests_and_so_much_time() {
         let start = shared::clock::now();
-        let mut busy = Wear::new(start);
+        let mut busy = Usage::new(start);
         let mut lasts = || {
             busy.count();
             busy.lasts(start)
         };
         assert_eq!((0..).take_while(|_| lasts()).count(), 9_999);
-        let old = Wear::new(start);
+        let old = Usage::new(start);
         assert!(old.lasts(start + Duration::from_secs(3599)));
         assert!(!old.lasts(start + Duration::from_secs(3600)));
     }

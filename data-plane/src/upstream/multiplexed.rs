@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
-use super::link::{Link, Wear};
+use super::link::{Link, Usage};
 use super::wire::Wire;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::Limits as HeadLimits;
@@ -41,7 +41,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 pub(crate) struct Multiplexed {
     state: RefCell<State>,
     calls: Cell<usize>,
-    wear: RefCell<Wear>,
+    usage: RefCell<Usage>,
     /// When the last call ended.
     idle: Cell<Instant>,
     /// Whether others may join.
@@ -77,7 +77,7 @@ impl Multiplexed {
         Rc::new(Self {
             state: RefCell::new(State::Opening),
             calls: Cell::new(0),
-            wear: RefCell::new(Wear::new(now)),
+            usage: RefCell::new(Usage::new(now)),
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),
@@ -131,7 +131,7 @@ impl Multiplexed {
         match &*self.state.borrow() {
             State::Opening => Room::Soon,
             State::Over => Room::Never,
-            State::Open(_) if !self.wear.borrow().lasts(now) => Room::Never,
+            State::Open(_) if !self.usage.borrow().lasts(now) => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
                 0 => Room::Soon,
                 most if self.calls.get() < most.min(STREAMS) => Room::Now,
@@ -154,7 +154,7 @@ impl Multiplexed {
     /// A place for one more call.
     pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
         self.calls.set(self.calls.get() + 1);
-        self.wear.borrow_mut().count();
+        self.usage.borrow_mut().count();
         Place { shared: Rc::clone(self), reused }
     }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use data_plane::access_log;
-use data_plane::listen::{self, Doors};
+use data_plane::listen::{self, ListenerSet};
 use data_plane::local::{Budgets, Limits};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
@@ -75,7 +75,7 @@ impl Proxy {
     pub(crate) fn within(limits: Limits, budgets: Budgets) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
-        Doors::of(&sets).open().unwrap();
+        ListenerSet::of(&sets).open().unwrap();
         let listeners = sets.remove(0);
         let (http, https) = (listeners[0].address, listeners[1].address);
         let mut writer = Writer::new();

@@ -9,7 +9,7 @@ use crate::codec::head::Framing;
 
 /// What a [`BodyReader`] found in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     /// Nothing more without more bytes.
     Need,
     /// A piece of the body, at least one byte long, sharing the buffer's memory.
@@ -21,7 +21,7 @@ pub enum Body {
 /// Why a body cannot be read to its end. A client's is answered 400; the connection is closed in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum BodyError {
+pub(crate) enum BodyError {
     /// A chunk's size, extension or end is malformed.
     #[error("a chunk is malformed")]
     Chunk,
@@ -54,13 +54,13 @@ enum State {
 
 /// Reads one body off the front of a connection's buffer.
 #[derive(Debug, Clone)]
-pub struct BodyReader {
+pub(crate) struct BodyReader {
     state: State,
 }
 
 impl BodyReader {
     /// A reader behind a head with that framing.
-    pub fn new(framing: Framing) -> Self {
+    pub(crate) fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None => State::Left(0),
             Framing::Length(length) => State::Left(length),
@@ -79,7 +79,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// What is wrong with the chunked coding.
-    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
+    pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
         match &mut self.state {
             State::Left(0) | State::Closed => Ok(Body::End),
             State::Chunks(chunks) => chunks.next(buffer),
@@ -108,7 +108,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`BodyError::Truncated`] when the body has another end, and has not reached it.
-    pub fn close(&mut self) -> Result<(), BodyError> {
+    pub(crate) fn close(&mut self) -> Result<(), BodyError> {
         match &self.state {
             State::UntilClose => {
                 self.state = State::Closed;
@@ -120,7 +120,7 @@ impl BodyReader {
     }
 
     /// Whether the body is over. A chunked one is when its last line has been read by [`BodyReader::next`].
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         match &self.state {
             State::Left(left) => *left == 0,
             State::Chunks(chunks) => chunks.is_done(),

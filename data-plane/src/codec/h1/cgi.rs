@@ -17,7 +17,7 @@ const LEFT_OUT: [&[u8]; 6] =
 
 /// Reads the head of an application's answer.
 #[derive(Debug, Clone)]
-pub struct CgiReader {
+pub(crate) struct CgiReader {
     limits: Limits,
     records: Records,
     head: BytesMut,
@@ -29,7 +29,7 @@ pub struct CgiReader {
 
 impl CgiReader {
     /// At the start of an answer.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, records: Records::default(), head: BytesMut::new(), line: 0, seen: 0 }
     }
 
@@ -37,7 +37,7 @@ impl CgiReader {
     ///
     /// # Errors
     /// What is wrong with the head, or with the records that it comes in.
-    pub fn feed(
+    pub(crate) fn feed(
         &mut self,
         buffer: &mut BytesMut,
         to_head: bool,

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::mend::mend;
-use super::scan::{Kind, Scan};
+use super::scan::{Scan, Side};
 use crate::codec::guard::{HeadError, Limits, MAX_FIELDS, is_plain_name};
 use crate::codec::head::{
     Fields, Known, RequestHead, RequestParts, ResponseHead, ResponseParts, Span, Version,
@@ -14,14 +14,14 @@ use crate::codec::head::{
 
 /// Reads request heads off a connection, one after another.
 #[derive(Debug, Clone)]
-pub struct RequestReader {
+pub(crate) struct RequestReader {
     limits: Limits,
     scan: Scan,
 }
 
 impl RequestReader {
     /// A reader at the start of a connection.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, scan: Scan::default() }
     }
 
@@ -32,10 +32,10 @@ impl RequestReader {
     /// # Errors
     /// What is wrong with the head. Its bytes are left in the buffer, and the connection cannot be read on: answer
     /// [`HeadError::status`] and close.
-    pub fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, HeadError> {
+    pub(crate) fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, HeadError> {
         let empty = self.scan.leading(buffer)?;
         buffer.advance(empty);
-        let Some(length) = self.scan.advance(buffer, Kind::Request, &self.limits)? else {
+        let Some(length) = self.scan.advance(buffer, Side::Request, &self.limits)? else {
             return Ok(None);
         };
         let found = {
@@ -51,7 +51,7 @@ impl RequestReader {
             let method = request.method.unwrap_or_default().len();
             let target = request.path.unwrap_or_default().len();
             let version = version(request.version)?;
-            (method, target, version, spans(bytes, request.headers, Kind::Request)?)
+            (method, target, version, spans(bytes, request.headers, Side::Request)?)
         };
         let (method, target, version, spans) = found;
         let bytes = buffer.split_to(length).freeze();
@@ -68,14 +68,14 @@ impl RequestReader {
 
 /// Reads response heads off a backend's connection: those of interim responses, too.
 #[derive(Debug, Clone)]
-pub struct ResponseReader {
+pub(crate) struct ResponseReader {
     limits: Limits,
     scan: Scan,
 }
 
 impl ResponseReader {
     /// A reader at the start of a response.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, scan: Scan::default() }
     }
 
@@ -86,8 +86,12 @@ impl ResponseReader {
     ///
     /// # Errors
     /// What is wrong with the head; the connection cannot be used again.
-    pub fn feed(&mut self, buffer: &mut BytesMut, to_head: bool) -> Result<Option<ResponseHead>, HeadError> {
-        let Some(length) = self.scan.advance(buffer, Kind::Response, &self.limits)? else {
+    pub(crate) fn feed(
+        &mut self,
+        buffer: &mut BytesMut,
+        to_head: bool,
+    ) -> Result<Option<ResponseHead>, HeadError> {
+        let Some(length) = self.scan.advance(buffer, Side::Response, &self.limits)? else {
             return Ok(None);
         };
         // httparse takes line ends that we do not pass on.
@@ -140,7 +144,7 @@ fn found(bytes: &[u8], limits: &Limits) -> Result<Found, HeadError> {
         status: response.code.unwrap_or_default(),
         reason: place(bytes, response.reason.unwrap_or_default().as_bytes()),
         version: version(response.version)?,
-        spans: spans(bytes, response.headers, Kind::Response)?,
+        spans: spans(bytes, response.headers, Side::Response)?,
     })
 }
 
@@ -173,7 +177,7 @@ fn place(bytes: &[u8], part: &[u8]) -> (usize, usize) {
 fn spans(
     bytes: &[u8],
     fields: &[httparse::Header<'_>],
-    kind: Kind,
+    side: Side,
 ) -> Result<SmallVec<[Span; 32]>, HeadError> {
     let span = |field: &httparse::Header<'_>| {
         let (name, name_len) = place(bytes, field.name.as_bytes());
@@ -188,7 +192,7 @@ fn spans(
             name_len: u16::try_from(name_len).map_err(|_| HeadError::HeadTooLong)?,
             known,
             // Names that nginx drops from requests are never seen, as if they had not been sent.
-            dropped: kind == Kind::Request && known == Known::Other && !is_plain_name(field.name.as_bytes()),
+            dropped: side == Side::Request && known == Known::Other && !is_plain_name(field.name.as_bytes()),
             value: value as u32,
             value_len: value_len as u32,
         })

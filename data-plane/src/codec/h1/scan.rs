@@ -7,9 +7,9 @@ use crate::codec::guard::{HeadError, Limits, is_token};
 /// Empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
 const MAX_EMPTY_LINES: usize = 4;
 
-/// Which kind of head is looked for.
+/// Who sends the head that is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Side {
     Request,
     Response,
 }
@@ -62,15 +62,15 @@ impl Scan {
     pub(super) fn advance(
         &mut self,
         buffer: &[u8],
-        kind: Kind,
+        side: Side,
         limits: &Limits,
     ) -> Result<Option<usize>, HeadError> {
-        if self.seen == 0 && kind == Kind::Request && buffer == b"\r" {
+        if self.seen == 0 && side == Side::Request && buffer == b"\r" {
             // Half of an empty line: only its other half tells.
             return Ok(None);
         }
         if self.lines == 0 {
-            begins_well(buffer, kind)?;
+            begins_well(buffer, side)?;
         }
         while let Some(found) = memchr(b'\n', &buffer[self.seen..]) {
             let lf = self.seen + found;
@@ -79,14 +79,14 @@ impl Scan {
             let line = match line.strip_suffix(b"\r") {
                 Some(line) => line,
                 // A backend may: its head is mended.
-                None if kind == Kind::Response => {
+                None if side == Side::Response => {
                     self.bare = true;
                     line
                 }
                 None => return Err(HeadError::LineEnd),
             };
             if self.lines == 0 {
-                if kind == Kind::Request {
+                if side == Side::Request {
                     check_version(line)?;
                 }
             } else if line.is_empty() {
@@ -117,10 +117,10 @@ impl Scan {
 }
 
 /// Refuses at the first bytes what can never become a head: a TLS hello on a plain port, another protocol's banner.
-fn begins_well(buffer: &[u8], kind: Kind) -> Result<(), HeadError> {
-    let well = match kind {
-        Kind::Request => buffer.first().is_none_or(|&b| is_token(b)),
-        Kind::Response => {
+fn begins_well(buffer: &[u8], side: Side) -> Result<(), HeadError> {
+    let well = match side {
+        Side::Request => buffer.first().is_none_or(|&b| is_token(b)),
+        Side::Response => {
             let prefix = b"HTTP/1.";
             let length = buffer.len().min(prefix.len());
             buffer[..length] == prefix[..length]

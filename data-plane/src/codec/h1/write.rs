@@ -10,7 +10,7 @@ use crate::codec::fcgi;
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
 
 /// Writes the interim response that lets a client send its body.
-pub fn write_continue(out: &mut impl BufMut) {
+pub(crate) fn write_continue(out: &mut impl BufMut) {
     out.put_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
 }
 
@@ -23,7 +23,7 @@ pub fn write_continue(out: &mut impl BufMut) {
 ///
 /// Upgrade is asked for as ingress-nginx does, `Connection: upgrade`, when [`RequestHead::upgrade`] has a protocol;
 /// otherwise the connection is kept, and Connection not sent unless [`RequestHead::connection`] says what.
-pub fn write_request(
+pub(crate) fn write_request(
     out: &mut impl BufMut,
     head: &RequestHead,
     target: &[u8],
@@ -53,18 +53,18 @@ pub fn write_request(
 
 /// What a response has to fit: the request that it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Client {
+pub(crate) struct Client {
     /// The version that the client speaks: HTTP/1.0 knows no chunks.
-    pub version: Version,
+    pub(crate) version: Version,
     /// Whether it asked HEAD, and gets no body.
-    pub to_head: bool,
+    pub(crate) to_head: bool,
     /// Whether the connection is to be kept after this response.
-    pub keep_alive: bool,
+    pub(crate) keep_alive: bool,
 }
 
 impl Client {
     /// The client that sent this request.
-    pub fn of(request: &RequestHead) -> Self {
+    pub(crate) fn of(request: &RequestHead) -> Self {
         Self {
             version: request.version,
             to_head: request.method == crate::codec::head::Method::Head,
@@ -77,7 +77,11 @@ impl Client {
 /// can be kept afterwards: not if the client cannot, or if the body ends with the connection.
 ///
 /// A 101 names its protocol again; that is only right if the client asked for it.
-pub fn write_response(out: &mut impl BufMut, head: &ResponseHead, client: Client) -> (BodyWriter, bool) {
+pub(crate) fn write_response(
+    out: &mut impl BufMut,
+    head: &ResponseHead,
+    client: Client,
+) -> (BodyWriter, bool) {
     let bodiless = matches!(head.status, 100..=199 | 204 | 304);
     let framing = match head.framing {
         _ if bodiless => Framing::None,
@@ -167,7 +171,7 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 
 /// The bytes that go before a piece of body: a chunk's size, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     text: [u8; 18],
     from: u8,
     after: &'static [u8],
@@ -177,12 +181,12 @@ impl Frame {
     const NONE: Self = Self { text: [0; 18], from: 18, after: b"" };
 
     /// What is sent before the piece.
-    pub fn before(&self) -> &[u8] {
+    pub(crate) fn before(&self) -> &[u8] {
         &self.text[usize::from(self.from)..]
     }
 
     /// What is sent after the piece.
-    pub fn after(&self) -> &'static [u8] {
+    pub(crate) fn after(&self) -> &'static [u8] {
         self.after
     }
 
@@ -210,7 +214,7 @@ impl Frame {
 ///
 /// Gives only the bytes around each piece, so that the piece itself can go out by writev without a copy.
 #[derive(Debug, Clone)]
-pub struct BodyWriter {
+pub(crate) struct BodyWriter {
     pub(super) framing: Framing,
     /// What may still be written, when the length is known.
     left: u64,
@@ -228,17 +232,17 @@ impl BodyWriter {
     }
 
     /// For what an application reads on its standard input.
-    pub fn records() -> Self {
+    pub(crate) fn records() -> Self {
         Self { framing: Framing::UntilClose, left: 0, records: true }
     }
 
     /// How long a piece may be.
-    pub fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         if self.records { fcgi::MOST } else { usize::MAX }
     }
 
     /// Whether the message has no body: whatever the other side sends as one is not passed on.
-    pub fn is_bodiless(&self) -> bool {
+    pub(crate) fn is_bodiless(&self) -> bool {
         self.framing == Framing::None
     }
 
@@ -246,7 +250,7 @@ impl BodyWriter {
     ///
     /// # Errors
     /// [`BodyError::Length`] when the head announced less; nothing of the piece may be sent then.
-    pub fn frame(&mut self, length: usize) -> Result<Frame, BodyError> {
+    pub(crate) fn frame(&mut self, length: usize) -> Result<Frame, BodyError> {
         match self.framing {
             _ if length == 0 => Ok(Frame::NONE),
             _ if self.records => Ok(Frame::record(length)),
@@ -263,7 +267,7 @@ impl BodyWriter {
     ///
     /// # Errors
     /// [`BodyError::Length`] when the head announced more: the connection must be closed, so that the peer can tell.
-    pub fn end(&self) -> Result<&'static [u8], BodyError> {
+    pub(crate) fn end(&self) -> Result<&'static [u8], BodyError> {
         match self.framing {
             _ if self.records => Ok(fcgi::STDIN_END),
             Framing::Chunked => Ok(b"0\r\n\r\n"),

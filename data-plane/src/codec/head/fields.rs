@@ -64,22 +64,22 @@ impl Fields {
     }
 
     /// Name as sent and value of every field.
-    pub fn iter(&self) -> Iter<'_> {
+    pub(crate) fn iter(&self) -> Iter<'_> {
         Iter(self.entries())
     }
 
     /// The value of the first field of that name.
-    pub fn get(&self, name: impl FieldName) -> Option<&[u8]> {
+    pub(crate) fn get(&self, name: impl FieldName) -> Option<&[u8]> {
         self.all(name).next()
     }
 
     /// Whether there is a field of that name.
-    pub fn has(&self, name: impl FieldName) -> bool {
+    pub(crate) fn has(&self, name: impl FieldName) -> bool {
         self.get(name).is_some()
     }
 
     /// The values of all fields of that name, in order.
-    pub fn all<N: FieldName>(&self, name: N) -> Values<'_, N> {
+    pub(crate) fn all<N: FieldName>(&self, name: N) -> Values<'_, N> {
         let entries = if self.may_have(name) { self.entries() } else { Entries::default() };
         Values { entries, name }
     }
@@ -94,7 +94,7 @@ impl Fields {
     }
 
     /// The value of the first field of that name, sharing the head's memory.
-    pub fn get_bytes(&self, name: impl FieldName) -> Option<Bytes> {
+    pub(crate) fn get_bytes(&self, name: impl FieldName) -> Option<Bytes> {
         if !self.may_have(name) {
             return None;
         }
@@ -106,7 +106,7 @@ impl Fields {
     }
 
     /// All values of that name, joined by `, ` (RFC 9110 section 5.3); none when there is no such field.
-    pub fn joined(&self, name: impl FieldName) -> Option<Bytes> {
+    pub(crate) fn joined(&self, name: impl FieldName) -> Option<Bytes> {
         let mut values = self.all(name);
         let first = values.next()?;
         let Some(second) = values.next() else {
@@ -121,14 +121,14 @@ impl Fields {
     }
 
     /// Removes all fields of that name.
-    pub fn remove(&mut self, name: impl FieldName) {
+    pub(crate) fn remove(&mut self, name: impl FieldName) {
         if self.may_have(name) {
             self.retain(|known, text| !name.is(known, text));
         }
     }
 
     /// Removes all fields for which the closure (tag, name as sent) says no.
-    pub fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
         for span in &mut self.spans {
             span.dropped = span.dropped || !keep(span.known, span.name_in(&self.bytes));
         }
@@ -147,7 +147,7 @@ impl Fields {
     ///
     /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose
     /// name is no token is left out.
-    pub fn append(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
+    pub(crate) fn append(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
         let (name, value) = (name.into(), value.into());
         if !guard::is_name(&name) {
             debug_assert!(false, "a field name is a token");
@@ -163,7 +163,7 @@ impl Fields {
     }
 
     /// Replaces all fields of that name by one.
-    pub fn set<N: FieldName + Into<Bytes>>(&mut self, name: N, value: impl Into<Bytes>) {
+    pub(crate) fn set<N: FieldName + Into<Bytes>>(&mut self, name: N, value: impl Into<Bytes>) {
         self.remove(name);
         match name.known() {
             Some(known) => self.push(known, name.into(), value.into()),

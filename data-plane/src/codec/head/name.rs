@@ -15,7 +15,7 @@ macro_rules! known {
 
         impl Known {
             /// The name as the proxy writes it; empty for [`Known::Other`].
-            pub const fn as_str(self) -> &'static str {
+            pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
                     Self::Other => "",

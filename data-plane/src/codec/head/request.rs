@@ -17,27 +17,27 @@ use crate::codec::host::Host;
 /// from [`RequestHead::fields`]; what they said is in the other members. Host and Content-Length are still there to
 /// be looked at; the writer sends its own.
 #[derive(Debug, Clone)]
-pub struct RequestHead {
+pub(crate) struct RequestHead {
     /// The method, if it is one that something here treats differently.
-    pub method: Method,
+    pub(crate) method: Method,
     /// The version that the client speaks.
-    pub version: Version,
+    pub(crate) version: Version,
     /// How the body ends.
-    pub framing: Framing,
+    pub(crate) framing: Framing,
     /// The host asked for.
-    pub host: Host,
+    pub(crate) host: Host,
     /// All fields that may be passed on.
-    pub fields: Fields,
+    pub(crate) fields: Fields,
     /// Whether the client means to send another request on this connection.
-    pub keep_alive: bool,
+    pub(crate) keep_alive: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
-    pub expect_continue: bool,
+    pub(crate) expect_continue: bool,
     /// The value of `Upgrade`, if it may be asked of a backend: never HTTP/2, never with a body.
-    pub upgrade: Option<Bytes>,
+    pub(crate) upgrade: Option<Bytes>,
     /// What a backend is told in `Connection` whatever the client said; then no upgrade is asked for.
-    pub connection: Option<&'static str>,
+    pub(crate) connection: Option<&'static str>,
     /// Whether a backend is asked in HTTP/1.0.
-    pub as_http10: bool,
+    pub(crate) as_http10: bool,
     method_len: usize,
     /// Where the target stands in the bytes of the head, as it was sent.
     raw: Range<usize>,
@@ -116,7 +116,7 @@ impl RequestHead {
     ///
     /// # Errors
     /// The first rule of the guard that it breaks; [`HeadError::Field`] for fields that HTTP/2 does not have.
-    pub fn from_h2<'a, F>(
+    pub(crate) fn from_h2<'a, F>(
         method: &str,
         path: &[u8],
         authority: Option<&[u8]>,
@@ -178,33 +178,33 @@ impl RequestHead {
     }
 
     /// The method as it was sent.
-    pub fn method_name(&self) -> &str {
+    pub(crate) fn method_name(&self) -> &str {
         // The guard passed only ASCII capitals, `_` and `-`.
         std::str::from_utf8(&self.fields.bytes()[..self.method_len]).unwrap_or_default()
     }
 
     /// The target as it was sent, for the log: a path, an absolute URI, or `*`.
-    pub fn raw_target(&self) -> &[u8] {
+    pub(crate) fn raw_target(&self) -> &[u8] {
         &self.fields.bytes()[self.raw.clone()]
     }
 
     /// The target in origin-form: path and query as they were sent, scheme and authority cut off.
-    pub fn target(&self) -> &[u8] {
+    pub(crate) fn target(&self) -> &[u8] {
         self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
     }
 
     /// The path of the target as it was sent.
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         &self.target()[..self.path_len]
     }
 
     /// The query of the target without its `?`; none if there is no `?`.
-    pub fn query(&self) -> Option<&[u8]> {
+    pub(crate) fn query(&self) -> Option<&[u8]> {
         self.target().get(self.path_len + 1..)
     }
 
     /// The number of bytes that the head took on the wire.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.fields.bytes().len()
     }
 }

@@ -12,19 +12,19 @@ use crate::codec::guard::HeadError;
 /// Of a backend's, fields that are bound to the connection are already gone; what they said is in the other
 /// members.
 #[derive(Debug, Clone)]
-pub struct ResponseHead {
+pub(crate) struct ResponseHead {
     /// The status code.
-    pub status: u16,
+    pub(crate) status: u16,
     /// How the body ends.
-    pub framing: Framing,
+    pub(crate) framing: Framing,
     /// The length that a response without a body declares: to HEAD, or 304.
-    pub declared_length: Option<u64>,
+    pub(crate) declared_length: Option<u64>,
     /// All fields that may be passed on.
-    pub fields: Fields,
+    pub(crate) fields: Fields,
     /// Whether the backend's connection can be used again once the body has ended.
-    pub keep_alive: bool,
+    pub(crate) keep_alive: bool,
     /// The value of `Upgrade`, which names the protocol that a 101 switches to.
-    pub upgrade: Option<Bytes>,
+    pub(crate) upgrade: Option<Bytes>,
     reason: Bytes,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct ResponseParts {
 
 impl ResponseHead {
     /// A response of the proxy itself, without fields and body.
-    pub fn new(status: u16) -> Self {
+    pub(crate) fn new(status: u16) -> Self {
         Self {
             status,
             framing: Framing::None,
@@ -85,18 +85,18 @@ impl ResponseHead {
     }
 
     /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.
-    pub fn is_interim(&self) -> bool {
+    pub(crate) fn is_interim(&self) -> bool {
         (100..200).contains(&self.status) && self.status != 101
     }
 
     /// The reason phrase: the backend's, or nginx' own for the status.
-    pub fn reason(&self) -> &[u8] {
+    pub(crate) fn reason(&self) -> &[u8] {
         &self.reason
     }
 }
 
 /// The reason phrase that nginx gives a status: in some cases an older one than that of the registry.
-pub fn reason(status: u16) -> &'static str {
+pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         302 => "Moved Temporarily",
         408 => "Request Time-out",

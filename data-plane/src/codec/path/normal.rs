@@ -11,7 +11,7 @@ use super::{Normalised, PathError};
 ///
 /// # Errors
 /// What nginx answers with 400: [`PathError`].
-pub fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
+pub(crate) fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
     if raw.first() != Some(&b'/') {
         return Err(PathError::NotAbsolute);
     }

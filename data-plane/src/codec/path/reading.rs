@@ -6,7 +6,7 @@ use super::{Normalised, is_plain, re_encode};
 /// A way in which some backend reads a raw path: what it does, in this order. Backends differ in each step, and real ones
 /// do the steps in more than one order, so nearly every combination is somebody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Reading {
+pub(crate) struct Reading {
     decode: Decode,
     parameters: Parameters,
     backslashes: Backslashes,
@@ -65,7 +65,7 @@ impl Reading {
 /// without a backslash is read alike by those who differ in backslashes only.
 ///
 /// **Invariant:** bounded work: at most 78 readings, each linear in the path, which a head's limits bound.
-pub fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
+pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
     let mut found = Vec::new();
     let every = decode_twice(raw);
     let has =
@@ -140,7 +140,7 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
 
 /// Which target a backend is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The target as the client sent it, as nginx does.
     Raw,
     /// This path in place of the client's, with the client's query: some reader would have taken the raw path for
@@ -154,7 +154,7 @@ pub enum Verdict {
 ///
 /// `route` tells which route and policy a path has; it is called only for readings that differ from the normal
 /// form, and not at all for a path that is not suspicious.
-pub fn forward<R: PartialEq>(
+pub(crate) fn forward<R: PartialEq>(
     raw: &[u8],
     normalised: &Normalised<'_>,
     mut route: impl FnMut(&[u8]) -> R,

@@ -11,7 +11,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
 use crate::codec::stream::Stream;
-use crate::http::pipeline::log::Tally;
+use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
 use crate::local::timer::Timer;
@@ -38,16 +38,16 @@ pub(super) async fn write<S: Stream>(
     (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
     reply: Reply,
     client: Client,
-    tally: &mut Tally,
+    info: &mut RequestInfo,
 ) -> Result<After, ProxyError> {
     let Reply { head, mut body, timeouts, .. } = reply;
-    tally.replied(head.status);
+    info.replied(head.status);
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
     let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read };
     timer.arm(timeouts.read);
     let outcome = poll_fn(|cx| {
-        answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, tally, cx)
+        answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, info, cx)
     })
     .await;
     timer.disarm();
@@ -76,12 +76,12 @@ impl Answer<'_> {
         timer: &Timer,
         (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
         body: &mut ReplyBody,
-        tally: &mut Tally,
+        info: &mut RequestInfo,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), ProxyError>> {
         loop {
             // All that is there without waiting goes out with one call.
-            let (hungry, broken) = match self.gather(body, tally) {
+            let (hungry, broken) = match self.gather(body, info) {
                 Ok(hungry) => (hungry, None),
                 Err(error) => (false, Some(error)),
             };
@@ -127,14 +127,14 @@ impl Answer<'_> {
     }
 
     /// Takes pieces that are there while there is room for them; says whether more has to be read first.
-    fn gather(&mut self, body: &mut ReplyBody, tally: &mut Tally) -> Result<bool, ProxyError> {
+    fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
         let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
         while !self.ended && !self.out.is_full() {
             match body.buffered()? {
                 // What a backend sends behind the head of an answer that has no body goes nowhere.
                 Some(Some(_)) if self.writer.is_bodiless() => {}
                 Some(Some(piece)) => {
-                    tally.relayed(piece.len());
+                    info.relayed(piece.len());
                     let frame = self.writer.frame(piece.len()).map_err(invalid)?;
                     self.out.push(frame, piece);
                 }

@@ -16,7 +16,7 @@ use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
 use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::http::peer::Peer;
-use crate::http::pipeline::log::{Account, REQUEST};
+use crate::http::pipeline::log::{REQUEST, RequestRecord};
 use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::http::server::Server;
@@ -172,14 +172,14 @@ impl<S: Stream> Session<S> {
         let Self { server, peer, timer, stream, input, .. } = self;
         // The head as it is kept and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
-        let mut account = Account::new(&server.local, peer, Some(head));
-        let Some(head) = &account.head else {
+        let mut record = RequestRecord::new(&server.local, peer, Some(head));
+        let Some(head) = &record.head else {
             return false;
         };
         let mut client = Client::of(head);
         let mut body = ClientBody::new(stream, input, head);
         let call = Call { server, timer, peer };
-        let Some(exchange) = Exchange::new(call, &mut account) else {
+        let Some(exchange) = Exchange::new(call, &mut record) else {
             return false;
         };
         let mut reply = match share {
@@ -188,11 +188,11 @@ impl<S: Stream> Session<S> {
             None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
         };
         let mut unread = body.into_unread();
-        let tally = &mut account.tally;
-        tally.received = unread.received();
+        let info = &mut record.info;
+        info.received = unread.received();
 
         if let Some(why) = reply.untold {
-            tally.untold(why);
+            info.untold(why);
             return false;
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
@@ -201,8 +201,8 @@ impl<S: Stream> Session<S> {
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
         let connection = (&mut *stream, &mut *input, &mut unread);
-        let written = answer::write(&server.local, timer, connection, reply, client, tally).await;
-        tally.received = unread.received();
+        let written = answer::write(&server.local, timer, connection, reply, client, info).await;
+        info.received = unread.received();
         let after = match written {
             Ok(After::Close) if tunnel => return false,
             Ok(after) => after,
@@ -216,17 +216,17 @@ impl<S: Stream> Session<S> {
             After::Keep if unread.is_over() => true,
             After::Keep => {
                 let ended = discard(&server.local, timer, (stream, input), &mut unread).await;
-                tally.received = unread.received();
+                info.received = unread.received();
                 ended
             }
             After::Close => {
-                drop(account);
+                drop(record);
                 self.close(unread.is_over()).await;
                 false
             }
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
-                upgrade::tunnel((&server.local, timer), stream, rest, *link, read, tally).await;
+                upgrade::tunnel((&server.local, timer), stream, rest, *link, read, info).await;
                 false
             }
         }
@@ -236,14 +236,13 @@ impl<S: Stream> Session<S> {
     async fn refuse(&mut self, error: HeadError) {
         let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
-        let mut account = Account::refused(&server.local, peer, input);
+        let mut record = RequestRecord::refused(&server.local, peer, input);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
         let reply = pipeline::refusal(&server.local, error.status());
         let mut unread = Unread::nothing();
         let connection = (stream, input, &mut unread);
-        let written =
-            answer::write(&server.local, timer, connection, reply, client, &mut account.tally).await;
-        drop(account);
+        let written = answer::write(&server.local, timer, connection, reply, client, &mut record.info).await;
+        drop(record);
         if written.is_ok() {
             self.close(false).await;
         }

@@ -12,7 +12,7 @@ use h2::{Reason, SendStream};
 use http::HeaderMap;
 
 use crate::codec::error::{Kind, ProxyError};
-use crate::http::pipeline::log::Tally;
+use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::ReplyBody;
 use crate::local::Local;
 use crate::local::timer::Timer;
@@ -29,14 +29,14 @@ pub(super) async fn send(
     read: Duration,
     out: &mut SendStream<Bytes>,
     body: &mut ReplyBody,
-    tally: &mut Tally,
+    info: &mut RequestInfo,
 ) -> Result<(), ProxyError> {
     let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     let mut found = body.buffered()?;
     loop {
         match found {
             Some(Some(mut piece)) => {
-                tally.relayed(piece.len());
+                info.relayed(piece.len());
                 // What follows says whether this is the end, if it is known by now.
                 found = body.buffered()?;
                 let last = matches!(found, Some(None));
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::http::peer::Peer;
-    use crate::http::pipeline::log::Account;
+    use crate::http::pipeline::log::RequestRecord;
     use crate::listen::Scheme;
 
     /// A stream from us to a client that takes ten bytes at a time.
@@ -181,10 +181,10 @@ mod tests {
         let timer = local.timers.timer();
         for stops in [false, true] {
             let (mut out, mut taken) = stream().await;
-            let mut account = Account::new(&local, &peer, None);
+            let mut record = RequestRecord::new(&local, &peer, None);
             let mut body = ReplyBody::Page(Bytes::from_static(&[b'x'; 500]));
             let sending =
-                send((&local, &timer), Duration::from_secs(60), &mut out, &mut body, &mut account.tally);
+                send((&local, &timer), Duration::from_secs(60), &mut out, &mut body, &mut record.info);
             let reading = async {
                 let (mut total, mut clock) = (0, local.timers.now().duration_since(start));
                 while let Some(Ok(piece)) = taken.data().await {

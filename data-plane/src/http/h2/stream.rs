@@ -19,7 +19,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::HeadError;
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
 use crate::http::peer::Peer;
-use crate::http::pipeline::log::Account;
+use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::Reply;
 use crate::http::server::Server;
@@ -44,12 +44,12 @@ pub(super) async fn serve(
         Err(error) => (None, Some(error)),
     };
     let to_head = head.as_ref().is_some_and(|head| head.method == Method::Head);
-    let mut account = Account::new(local, peer, head);
+    let mut record = RequestRecord::new(local, peer, head);
     let reply = match error {
         Some(error) => pipeline::refusal(local, error.status()),
         None => {
             let call = Call { server, timer: &timer, peer };
-            let answering = answer(call, &mut account, incoming);
+            let answering = answer(call, &mut record, incoming);
             unless_reset(&mut respond, answering).await.unwrap_or_else(|| {
                 let gone = ProxyError::from(Kind::ClientGone);
                 Reply::failure(local, &gone)
@@ -57,13 +57,13 @@ pub(super) async fn serve(
         }
     };
     if let Some(why) = reply.untold {
-        account.tally.untold(why);
+        record.info.untold(why);
         if why != Kind::ClientGone {
             wire.reset();
         }
         return respond.send_reset(reason(why));
     }
-    if let Err(error) = reply_to(server, &timer, &mut account, respond, reply, to_head).await {
+    if let Err(error) = reply_to(server, &timer, &mut record, respond, reply, to_head).await {
         local.metrics.failed(error.kind);
     }
 }
@@ -80,14 +80,14 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
     RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended).map(Box::new)
 }
 
-async fn answer(call: Call<'_>, account: &mut Account, incoming: RecvStream) -> Reply {
+async fn answer(call: Call<'_>, record: &mut RequestRecord, incoming: RecvStream) -> Reply {
     let received = Rc::new(Cell::new(0));
     let mut body = Received { incoming: Some(incoming), received: Rc::clone(&received) };
-    let reply = match Exchange::new(call, account) {
+    let reply = match Exchange::new(call, record) {
         Some(exchange) => pipeline::serve(exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
     };
-    account.tally.received = received.get();
+    record.info.received = received.get();
     reply
 }
 
@@ -107,13 +107,13 @@ async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -
 async fn reply_to(
     server: &Rc<Server>,
     timer: &Timer,
-    account: &mut Account,
+    record: &mut RequestRecord,
     mut respond: SendResponse<Bytes>,
     reply: Reply,
     to_head: bool,
 ) -> Result<(), ProxyError> {
     let Reply { head, mut body, timeouts, .. } = reply;
-    account.tally.replied(head.status);
+    record.info.replied(head.status);
     let bodiless = to_head || matches!(head.status, 204 | 304) || head.framing.is_empty();
     let head = response(&head);
     let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
@@ -124,7 +124,7 @@ async fn reply_to(
         return Ok(());
     }
     let mut out = respond.send_response(head, false).map_err(gone)?;
-    let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut account.tally).await;
+    let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut record.info).await;
     if let Err(error) = &sent {
         out.send_reset(reason(error.kind));
     }

@@ -92,7 +92,7 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
         return Said::Fail(page(exchange, 503));
     };
     let credentials = Credentials::of(exchange.head);
-    exchange.tally.user = credentials.as_ref().map(|credentials| credentials.user().to_vec());
+    exchange.info.user = credentials.as_ref().map(|credentials| credentials.user().to_vec());
     let local = &exchange.call.server.local;
     let checking = basic::check(local, cell, credentials.as_ref());
     match exchange.call.timer.limit(PATIENCE, checking).await {

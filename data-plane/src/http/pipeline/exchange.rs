@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::affinity::Session;
 use super::claims::{self, Claims};
-use super::log::{Account, Tally};
+use super::log::{RequestInfo, RequestRecord};
 use crate::codec::head::RequestHead;
 use crate::codec::host::Host;
 use crate::http::peer::Peer;
@@ -35,7 +35,7 @@ pub(crate) struct Exchange<'a> {
     /// A request that is the last one to hold a location of an old table frees it: one path's, never a table.
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
     /// What the log is told.
-    pub(super) tally: &'a mut Tally,
+    pub(super) info: &'a mut RequestInfo,
     /// Its place among the requests in progress, where those are limited.
     pub(super) permit: &'a mut Option<Permit>,
     /// Whether backends' fields are put in.
@@ -64,15 +64,15 @@ pub(crate) struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// A request that nothing is known of but its head; `None` where that could not be read.
-    pub(crate) fn new(call: Call<'a>, account: &'a mut Account) -> Option<Self> {
-        let Account { head, location, tally, permit, .. } = account;
+    pub(crate) fn new(call: Call<'a>, record: &'a mut RequestRecord) -> Option<Self> {
+        let RequestRecord { head, location, info, permit, .. } = record;
         let head = head.as_deref_mut()?;
         let (timeouts, sizes) = (call.server.local.limits.timeouts, call.server.local.limits.sizes);
         Some(Self {
             call,
             head,
             location,
-            tally,
+            info,
             permit,
             is_forwarded: false,
             fallback: None,

@@ -51,9 +51,9 @@ fn filled(template: &Template, exchange: &Exchange<'_>) -> Bytes {
 
 /// Notes the request's id: the client's, else, where one is to be made, a new one.
 pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
-    if exchange.tally.id.is_empty() {
+    if exchange.info.id.is_empty() {
         let said = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
-        exchange.tally.id = said.or_else(|| makes.then(request_id)).unwrap_or_default();
+        exchange.info.id = said.or_else(|| makes.then(request_id)).unwrap_or_default();
     }
 }
 
@@ -75,7 +75,7 @@ fn told(exchange: &Exchange<'_>, forwarding: &Forwarding) -> [(Known, Bytes); 11
     };
     let target = if forwarding.original_uri { exchange.head.target() } else { b"" };
     [
-        (Known::XRequestId, exchange.tally.id.clone()),
+        (Known::XRequestId, exchange.info.id.clone()),
         (Known::XRealIp, client),
         (Known::XForwardedFor, list),
         (Known::XForwardedHost, exchange.host().raw_bytes()),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use super::{Exchange, Step};
 use crate::http::reply::Reply;
 
-/// Counts a request, and refuses one that is too many. It counts as in progress until the end of its account: until
+/// Counts a request, and refuses one that is too many. It counts as in progress until the end of its record: until
 /// the last byte of the answer, or of a tunnel, is through, or the client has gone.
 pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {

@@ -80,13 +80,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     if names != Names::Plain {
         forwarded::take_back(exchange.head, names);
     }
-    exchange.tally.client = claims.as_ref().map(|claims| claims.address);
+    exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
     exchange.fallback = fallback;
     match found {
         Found::Location { entry, target, has_tls } => {
             exchange.has_tls = has_tls;
-            exchange.tally.silent = !entry.policy.log.takes(exchange.head.target());
+            exchange.info.silent = !entry.policy.log.takes(exchange.head.target());
             // Before any redirect.
             let denied = entry.is_denied();
             enter(exchange, entry, target);
@@ -97,8 +97,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
         Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
         Found::DefaultBackend { silent, entry, target } => {
-            exchange.tally.silent = silent;
-            exchange.tally.default_backend = true;
+            exchange.info.silent = silent;
+            exchange.info.default_backend = true;
             let Some(entry) = entry else {
                 return Break(Reply::page(local, 404));
             };
@@ -111,7 +111,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         Found::Unknown => Break(Reply::page(local, 500)),
         Found::HealthCheck => {
-            exchange.tally.silent = true;
+            exchange.info.silent = true;
             Break(Reply::healthy(local))
         }
         Found::NoTable => Break(Reply::page(local, 404)),

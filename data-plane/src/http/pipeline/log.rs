@@ -28,7 +28,7 @@ pub(crate) const REQUEST: usize = 8 * 1024;
 const LONGEST_LINE: usize = 1024;
 
 /// A request under way. Dropping it is its end.
-pub(crate) struct Account {
+pub(crate) struct RequestRecord {
     local: Rc<Local>,
     client: IpAddr,
     /// `None` when there was no head that could be read.
@@ -37,14 +37,14 @@ pub(crate) struct Account {
     line: Bytes,
     /// What takes it, once that is found.
     pub(crate) location: Option<Arc<PathEntry>>,
-    pub(crate) tally: Tally,
+    pub(crate) info: RequestInfo,
     /// Held until the end.
     pub(super) permit: Option<Permit>,
 }
 
 /// What is known of a request so far.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RequestInfo {
     started: Instant,
     /// 0 before there is an answer.
     status: u16,
@@ -70,7 +70,7 @@ pub(crate) struct Tally {
     relaying: bool,
 }
 
-impl Account {
+impl RequestRecord {
     /// Begins now.
     pub(crate) fn new(local: &Rc<Local>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
         let now = shared::clock::now();
@@ -81,7 +81,7 @@ impl Account {
             line: Bytes::new(),
             location: None,
             permit: None,
-            tally: Tally {
+            info: RequestInfo {
                 started: now,
                 status: 0,
                 sent: 0,
@@ -100,18 +100,18 @@ impl Account {
     }
 }
 
-impl Account {
+impl RequestRecord {
     /// Begins with a head that cannot be read; `bytes` are what came of it.
     pub(crate) fn refused(local: &Rc<Local>, peer: &Peer, bytes: &[u8]) -> Self {
         let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next();
         let line = line.unwrap_or_default();
-        let mut account = Self::new(local, peer, None);
-        account.line = Bytes::copy_from_slice(&line[..line.len().min(LONGEST_LINE)]);
-        account
+        let mut record = Self::new(local, peer, None);
+        record.line = Bytes::copy_from_slice(&line[..line.len().min(LONGEST_LINE)]);
+        record
     }
 }
 
-impl Tally {
+impl RequestInfo {
     /// An endpoint is asked.
     pub(crate) fn asked(&mut self, endpoint: &Endpoint) {
         // The first try begins with the request, but for the reading of its body: no second look at the clock.
@@ -160,56 +160,56 @@ impl Tally {
     }
 }
 
-impl Drop for Account {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
-        let tally = &mut self.tally;
+        let info = &mut self.info;
         let now = shared::clock::now();
-        let took = now.duration_since(tally.started);
+        let took = now.duration_since(info.started);
         let metrics = &self.local.metrics;
-        if tally.status == 0 {
-            tally.status = CLIENT_GONE;
+        if info.status == 0 {
+            info.status = CLIENT_GONE;
             metrics.abandoned.add(1);
         }
-        metrics.answered(tally.status, took);
-        metrics.sent.add(tally.sent);
+        metrics.answered(info.status, took);
+        metrics.sent.add(info.sent);
         // A panic may have unwound through a line that was being written.
         let Ok(mut log) = self.local.log.try_borrow_mut() else {
             return;
         };
-        if tally.silent || !log.wanted() {
+        if info.silent || !log.wanted() {
             return;
         }
-        if let Some(last) = tally.attempts.last_mut()
+        if let Some(last) = info.attempts.last_mut()
             && last.took.is_zero()
         {
-            last.took = now.duration_since(tally.attempt_started);
+            last.took = now.duration_since(info.attempt_started);
         }
         let head = self.head.as_deref();
-        if tally.id.is_empty() {
+        if info.id.is_empty() {
             let said = head.and_then(|head| head.fields.joined(Known::XRequestId));
-            tally.id = said.filter(|id| !id.is_empty()).unwrap_or_else(request_id);
+            info.id = said.filter(|id| !id.is_empty()).unwrap_or_else(request_id);
         }
-        let user = tally.user.take().or_else(|| basic::user(head?));
+        let user = info.user.take().or_else(|| basic::user(head?));
         log.push(&Record {
-            client: tally.client.unwrap_or(self.client),
+            client: info.client.unwrap_or(self.client),
             user: user.as_deref(),
             request: head.map_or([&self.line, b"", b""], |head| {
                 [head.method_name().as_bytes(), head.raw_target(), head.version.as_str().as_bytes()]
             }),
-            status: tally.status,
-            sent: tally.sent,
+            status: info.status,
+            sent: info.sent,
             referer: head.and_then(|head| head.fields.get(Known::Referer)),
             user_agent: head.and_then(|head| head.fields.get(Known::UserAgent)),
-            received: tally.received + head.map_or(0, |head| head.size() as u64),
+            received: info.received + head.map_or(0, |head| head.size() as u64),
             took,
             upstream: match &self.location {
                 Some(location) => &location.upstream_name,
-                None if tally.default_backend => DEFAULT_UPSTREAM,
+                None if info.default_backend => DEFAULT_UPSTREAM,
                 None => "-",
             },
-            alternative: tally.alternative.as_deref().unwrap_or_default(),
-            attempts: &tally.attempts,
-            request_id: &tally.id,
+            alternative: info.alternative.as_deref().unwrap_or_default(),
+            attempts: &info.attempts,
+            request_id: &info.id,
         });
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     let other = upstream.alternative.as_ref().filter(|_| !stays).and_then(|other| taken(other, head));
     let (cell, session) = match other {
         Some((alternative, session)) => {
-            exchange.tally.alternative = Some(Arc::clone(&alternative.name));
+            exchange.info.alternative = Some(Arc::clone(&alternative.name));
             (&alternative.cell, session)
         }
         None => (&upstream.cell, main),

@@ -84,7 +84,7 @@ async fn attempt<B: RequestBody>(
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    let Exchange { call, head, location, tally, sizes, session, .. } = exchange;
+    let Exchange { call, head, location, info, sizes, session, .. } = exchange;
     let request = Request {
         head: text,
         writer,
@@ -114,7 +114,7 @@ async fn attempt<B: RequestBody>(
             let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
             return Err(kind.into());
         };
-        tally.asked(&endpoint);
+        info.asked(&endpoint);
         let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, protocol), fresh, once)
             .await
         {
@@ -130,13 +130,13 @@ async fn attempt<B: RequestBody>(
                         {
                             // What follows this head is not read: the connection ends with it.
                             link.rest(&server.local.buffers);
-                            tally.answered(status, true);
+                            info.answered(status, true);
                             tries -= 1;
                             tried.add(&endpoint);
                             server.local.metrics.retries.add(1);
                             continue;
                         }
-                        tally.answered(status, false);
+                        info.answered(status, false);
                         return Ok((Reached { endpoint, protocol, link }, answered));
                     }
                     Err(failed) => {
@@ -149,7 +149,7 @@ async fn attempt<B: RequestBody>(
         };
         let kind = failed.error.kind;
         server.local.metrics.failed(kind);
-        tally.answered(kind.status(), true);
+        info.answered(kind.status(), true);
         // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
         // it speak against the endpoint.
         let dead = reused && kind == Kind::Closed && !failed.answered;

@@ -8,7 +8,7 @@ use shared::entry::Entry;
 use shared::policy::LocationPolicy;
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
-use super::log::Account;
+use super::log::RequestRecord;
 use super::*;
 use crate::codec::error::ProxyError;
 use crate::codec::guard::Limits as HeadLimits;
@@ -63,9 +63,9 @@ async fn a_panic_ends_one_request() {
     let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut bytes).unwrap().unwrap();
     let peer = Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 7)), Scheme::Http, 80);
     let timer = server.local.timers.timer();
-    let mut account = Account::new(&server.local, &peer, Some(Box::new(head)));
+    let mut record = RequestRecord::new(&server.local, &peer, Some(Box::new(head)));
     let call = Call { server: &server, timer: &timer, peer: &peer };
-    let exchange = Exchange::new(call, &mut account).unwrap();
+    let exchange = Exchange::new(call, &mut record).unwrap();
     let reply = serve(exchange, &mut Broken).await;
     assert_eq!((reply.head.status, reply.close), (500, true));
     assert_eq!(metrics.panics.value(), 1);

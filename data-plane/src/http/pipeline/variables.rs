@@ -25,7 +25,7 @@ pub(super) fn filled<'c>(
 
 /// Appends the value of a variable; nothing for one that the request gives none.
 pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
-    let Exchange { call, head, location, tally, .. } = exchange;
+    let Exchange { call, head, location, info, .. } = exchange;
     let peer = call.peer;
     let location = location.as_deref();
     let owner = location.map(|it| &*it.owner).and_then(|owner| owner.split_once('/')).unwrap_or_default();
@@ -58,7 +58,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             }
             out.extend_from_slice(&exchange.client_text());
         }
-        Variable::RequestId => out.extend_from_slice(&tally.id),
+        Variable::RequestId => out.extend_from_slice(&info.id),
         Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),
         Variable::ContentLength => out.extend_from_slice(&field(Known::ContentLength)),
         Variable::Namespace => out.extend_from_slice(owner.0.as_bytes()),

@@ -9,7 +9,7 @@ use super::*;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::http::peer::Peer;
-use crate::http::pipeline::log::Account;
+use crate::http::pipeline::log::RequestRecord;
 use crate::listen::Scheme;
 
 /// The head that a backend gets, where this is said for the fleet.
@@ -20,9 +20,9 @@ fn sent(said: LocationPolicy, fields: &str) -> Vec<(String, String)> {
     let peer = Peer::new(SocketAddr::from(([10, 0, 0, 9], 5555)), Scheme::Https, 443);
     let server = server(said);
     let timer = server.local.timers.timer();
-    let mut account = Account::new(&server.local, &peer, Some(Box::new(head)));
+    let mut record = RequestRecord::new(&server.local, &peer, Some(Box::new(head)));
     let call = Call { server: &server, timer: &timer, peer: &peer };
-    let mut exchange = Exchange::new(call, &mut account).unwrap();
+    let mut exchange = Exchange::new(call, &mut record).unwrap();
     assert!(locate::locate(&mut exchange).is_continue());
     forwarded(&mut exchange);
     let mut out = Vec::new();

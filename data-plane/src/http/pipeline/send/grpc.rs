@@ -37,7 +37,7 @@ pub(super) async fn send<B: RequestBody>(
             tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "call failed");
             let local = &exchange.call.server.local;
             local.metrics.failed(error.kind);
-            exchange.tally.answered(error.kind.status(), true);
+            exchange.info.answered(error.kind.status(), true);
             Reply::failure(local, &error)
         }
     }
@@ -73,7 +73,7 @@ async fn attempt<B: RequestBody>(
         let failed = match Call::begin(place, request.clone(), ended, body, sizes) {
             Ok(call) => match call.head(timer, timeouts).await {
                 Ok((response, call)) => {
-                    exchange.tally.answered(response.status().as_u16(), false);
+                    exchange.info.answered(response.status().as_u16(), false);
                     return Ok((Box::new(answer(response, to_head || call.is_over())), call));
                 }
                 Err(failed) => failed,
@@ -126,7 +126,7 @@ impl Asking {
                 let kind = if self.tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
                 return Err(kind.into());
             };
-            exchange.tally.asked(&endpoint);
+            exchange.info.asked(&endpoint);
             let limit = exchange.timeouts.connect;
             let connecting = place(exchange.call, limit, cell, (&endpoint, self.protocol), self.fresh);
             let connected = connecting.await;
@@ -171,7 +171,7 @@ impl Asking {
             return Err(error);
         }
         local.metrics.failed(error.kind);
-        exchange.tally.answered(error.kind.status(), true);
+        exchange.info.answered(error.kind.status(), true);
         local.metrics.retries.add(1);
         Ok(())
     }

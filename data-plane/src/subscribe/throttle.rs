@@ -9,11 +9,11 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// When the log was last told.
 #[derive(Debug, Default)]
-pub(super) struct Complaint {
+pub(super) struct LogThrottle {
     last: Option<Instant>,
 }
 
-impl Complaint {
+impl LogThrottle {
     /// Logs a failed try, unless one was logged a short while ago.
     pub(super) fn say(&mut self, control_plane: impl Display, reason: impl Display, now: Instant) {
         if self.due(now) {
@@ -42,11 +42,11 @@ mod tests {
     #[test]
     fn first_then_rarely() {
         let start = Instant::now();
-        let mut complaint = Complaint::default();
+        let mut throttle = LogThrottle::default();
         let seconds = [0, 1, 29, 31, 45, 62];
-        let due = seconds.map(|second| complaint.due(start + Duration::from_secs(second)));
+        let due = seconds.map(|second| throttle.due(start + Duration::from_secs(second)));
         assert_eq!(due, [true, false, false, true, false, true]);
-        complaint.over();
-        assert!(complaint.due(start + Duration::from_secs(63)));
+        throttle.over();
+        assert!(throttle.due(start + Duration::from_secs(63)));
     }
 }
