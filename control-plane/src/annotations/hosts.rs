@@ -35,10 +35,10 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-passthrough",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Denies { unless: |it| !*it, reach: Reach::Hosts }),
+        value: &Of(BOOL, Act::Deferred(passthrough, Reach::Hosts)),
         bad: Bad::Reject,
         default: "false",
-        doc: "TLS connections go to the backend as they are",
+        doc: "TLS connections go to the backend as they are; where the backend is spoken to over TLS anyway, TLS ends here, as in ingress-nginx without its flag",
         ..Row::NEW
     },
     &Row {
@@ -49,6 +49,20 @@ pub(super) static ROWS: &[&Row] = &[
         ..Row::NEW
     },
 ];
+
+/// Without `--enable-ssl-passthrough` the annotation does nothing in ingress-nginx (annotations.md 5.2): TLS ends at the
+/// proxy. Where the backend would hear plain HTTP then, nothing is sent: TLS was asked for.
+fn passthrough(to: &mut Draft<'_>, is_on: bool) {
+    let protocol = to.said("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    match (is_on, &*protocol) {
+        (false, _) => {}
+        (true, "HTTPS" | "GRPCS") => to.fault(
+            Severity::Warning,
+            "has no effect, as in ingress-nginx without --enable-ssl-passthrough: TLS ends at the proxy",
+        ),
+        (true, _) => to.not_enforced(Reach::Hosts),
+    }
+}
 
 /// The longest name of a host (RFC 1035 section 2.3.4).
 const LONGEST: usize = 253;
@@ -148,6 +162,24 @@ mod tests {
         for text in ["*", "a*b.test", "*.*", "a..test", "a.test.", "http://a.test", "~(", "~(?=a)a", &long] {
             assert_eq!(aliases(&format!("good.test,{text}")), (vec!["good.test".to_owned()], 1), "{text}");
         }
+    }
+
+    /// Over TLS all the way, or not at all.
+    #[test]
+    fn passthrough_is_none_where_the_backend_is_spoken_to_over_tls() {
+        let parsed = |said: &[(&str, &str)]| {
+            let said = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+            read(&ObjectName::new("default", "web"), &said.collect())
+        };
+        for protocol in ["HTTPS", "https", "GRPCS"] {
+            let found = parsed(&[("backend-protocol", protocol), ("ssl-passthrough", "true")]);
+            assert_eq!((found.serving.hosts_denied, found.faults.len()), (None, 1), "{protocol}");
+        }
+        for protocol in ["HTTP", "GRPC", "AUTO_HTTP", ""] {
+            let found = parsed(&[("backend-protocol", protocol), ("ssl-passthrough", "true")]);
+            assert!(found.serving.hosts_denied.is_some(), "{protocol}");
+        }
+        assert_eq!(parsed(&[("ssl-passthrough", "false")]).faults, []);
     }
 
     #[test]

@@ -378,8 +378,8 @@ proptest! {
     /// denied: no annotation lifts what another one denies, but for those that switch it off or come before it.
     #[test]
     fn nothing_lifts_a_denial(mut said in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
-        // Nor by those without which it is not whole.
-        let lifts = ["canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
+        // Nor by those without which it is not whole: TLS to the backend is what ssl-passthrough is about.
+        let lifts = ["backend-protocol", "canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
         prop_assume!(!lifts.contains(&one.0) && said.iter().all(|(name, _)| *name != one.0));
         let before = read_with(&said);
         said.push(one.clone());
