@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use shared::budget::Held;
+use shared::budget::{Held, Level};
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
@@ -33,6 +34,9 @@ use crate::tls::backends::Backends;
 
 /// Idle connections that make room at a time.
 const SHED: usize = 8;
+
+/// A connection may be without a request for so long before it is ended for its memory: who has just come is about to ask.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// What a worker is made of.
 #[derive(Debug)]
@@ -102,7 +106,7 @@ impl Open {
         let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
         if place.is_none() {
             if worker.owed.get() >= worker.ending.get() {
-                let shed = worker.server.local.timers.shed(SHED);
+                let shed = worker.server.local.timers.shed(SHED, Duration::ZERO);
                 worker.server.local.metrics.shed.add(shed as u64);
                 worker.ending.set(worker.ending.get() + shed);
             }
@@ -134,6 +138,11 @@ impl Drop for Open {
 }
 
 impl Worker {
+    /// Whether there is no place for a further connection.
+    fn is_full(&self) -> bool {
+        self.budgets.connections.used() >= self.budgets.connections.limit()
+    }
+
     /// So many connections more.
     fn count(&self, more: isize) {
         self.open.set(self.open.get().saturating_add_signed(more));
@@ -240,16 +249,32 @@ async fn tick(server: Rc<Server>) {
         local.timers.tick(now);
         local.date.borrow_mut().update(shared::clock::wall());
         server.upstreams.borrow_mut().sweep(now);
+        if local.quota.level() >= Level::Tight {
+            shed(&server);
+        }
         local.log.borrow_mut().flush();
         server.renew_table();
     }
+}
+
+/// Ends connections that nobody asks anything on, for what they hold of the memory of all.
+fn shed(server: &Server) {
+    let shed = server.local.timers.shed(SHED, SETTLED);
+    server.local.metrics.shed.add(shed as u64);
+    server.upstreams.borrow_mut().shed();
 }
 
 /// Accepts until aborted. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
     loop {
         match socket.accept().await {
-            Ok((stream, address)) => admit(&worker, stream, address, scheme),
+            Ok((stream, address)) => {
+                if worker.is_full() {
+                    // Those that were let in just before have not said yet that they are idle.
+                    tokio::task::yield_now().await;
+                }
+                admit(&worker, stream, address, scheme);
+            }
             Err(error) => {
                 worker.server.local.metrics.accept_errors.add(1);
                 let Some(pause) = listen::pause_after(&error) else {

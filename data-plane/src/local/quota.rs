@@ -97,9 +97,9 @@ impl Share {
         self.amount
     }
 
-    /// So much more, which is refused where little is left.
+    /// So much more ahead of its use, which is refused where not much is left.
     pub(crate) fn grow(&mut self, amount: usize) -> bool {
-        let grown = self.quota.level() != Level::Full && self.quota.claim(amount);
+        let grown = self.quota.level() == Level::Calm && self.quota.claim(amount);
         if grown {
             self.amount += amount;
         }

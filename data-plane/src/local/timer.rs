@@ -118,10 +118,14 @@ impl Timers {
         }
     }
 
-    /// Ends the connections that have been without a request for longest, so many at most. Gives how many there are.
-    pub(crate) fn shed(&self, count: usize) -> usize {
+    /// Ends the connections that have been without a request for longest, so many at most, and none that has been so for
+    /// less than `least`. Gives how many there are.
+    pub(crate) fn shed(&self, count: usize, least: Duration) -> usize {
         let mut slots = self.slots.borrow_mut();
-        let idle = slots.iter().enumerate().filter(|(_, slot)| slot.idle != NEVER && !slot.shed);
+        let since =
+            self.millis(self.now.get()).checked_sub(u64::try_from(least.as_millis()).unwrap_or(NEVER));
+        let long = |slot: &Slot| since.is_some_and(|since| slot.idle <= since) && !slot.shed;
+        let idle = slots.iter().enumerate().filter(|(_, slot)| long(slot));
         let mut idle: Vec<(u64, usize)> = idle.map(|(index, slot)| (slot.idle, index)).collect();
         if count < idle.len() {
             idle.select_nth_unstable(count);
@@ -164,7 +168,17 @@ impl Timer {
 
     /// Says whether the task's connection is without a request: then it may be ended to make room for another one.
     pub(crate) fn idle(&self, idle: bool) {
-        let now = self.timers.millis(self.timers.now.get());
+        self.idle_from(idle, Duration::ZERO);
+    }
+
+    /// The task's connection has had a request and waits for the next one. If that is about to come, it is not ended: to a
+    /// client that has just been answered the end would be a loss.
+    pub(crate) fn rests(&self) {
+        self.idle_from(true, 2 * TICK);
+    }
+
+    fn idle_from(&self, idle: bool, delay: Duration) {
+        let now = self.timers.millis(self.timers.now.get() + delay);
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         match idle {
             true => slot.idle = slot.idle.min(now),
@@ -268,14 +282,20 @@ mod tests {
             connections[3].idle(true);
         }
         connections[4].idle(false);
-        assert_eq!(timers.shed(2), 2);
+        assert_eq!(timers.shed(2, Duration::from_secs(4)), 0, "none has been so long without");
+        assert_eq!(timers.shed(2, Duration::from_secs(1)), 2);
         let shed = || -> Vec<usize> { (0..5).filter(|number| polled(&connections[*number])).collect() };
         assert_eq!(shed(), [1, 3]);
-        assert_eq!((timers.shed(2), shed()), (1, vec![0, 1, 3]));
-        assert_eq!(timers.shed(2), 0, "nobody else is idle");
+        assert_eq!((timers.shed(2, Duration::ZERO), shed()), (1, vec![0, 1, 3]));
+        assert_eq!(timers.shed(2, Duration::ZERO), 0, "nobody else is idle");
         // A request that came in time is served.
         connections[0].idle(false);
         assert_eq!(shed(), [1, 3]);
+        // Who was just answered is about to ask again.
+        connections[0].rests();
+        assert_eq!(timers.shed(2, Duration::ZERO), 0);
+        timers.tick(start + Duration::from_secs(4));
+        assert_eq!(timers.shed(2, Duration::ZERO), 1);
     }
 
     #[test]

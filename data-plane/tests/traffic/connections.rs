@@ -126,6 +126,20 @@ fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
     assert_eq!((budgets.connections.used(), budgets.descriptors.used()), (0, 0), "every place is free again");
 }
 
+/// Who asks one question after another is without a request between two of them, for a moment.
+#[test]
+fn who_was_just_answered_does_not_make_room() {
+    let proxy = Proxy::within(Limits::default(), places(10, 100));
+    let mut busy = Client::new(proxy.http);
+    let mut idle: Vec<Client> = Vec::new();
+    for _ in 0..200 {
+        assert_eq!(busy.get("/").status, 404);
+        idle.push(Client::new(proxy.http));
+    }
+    assert_eq!(busy.get("/").status, 404);
+    assert!(proxy.metrics.worker(0).shed.value() > 0);
+}
+
 #[test]
 fn a_client_with_a_request_does_not_make_room() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
@@ -150,12 +164,8 @@ fn a_client_with_a_request_does_not_make_room() {
 fn places_are_those_of_all_workers_together() {
     let budgets = places(2, 10);
     let proxies = [(); 2].map(|()| Proxy::within(Limits::default(), budgets.clone()));
-    let clients = proxies.each_ref().map(|proxy| {
-        let mut client = Client::new(proxy.http);
-        assert_eq!(client.get("/").status, 404);
-        client
-    });
-    assert_eq!(budgets.connections.used(), 2);
+    let clients = proxies.each_ref().map(|proxy| Client::new(proxy.http));
+    eventually("both are in", || budgets.connections.used() == 2);
     let mut third = Client::new(proxies[0].http);
     assert_eq!(third.get("/").status, 404);
     eventually("one made room", || budgets.connections.used() == 2 && proxies[0].metrics.open() == 1);

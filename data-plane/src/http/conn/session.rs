@@ -143,7 +143,10 @@ impl<S: Stream> Session<S> {
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
         timer.arm(if *served > 0 { limits.idle } else { limits.head });
-        timer.idle(true);
+        match served {
+            0 => timer.idle(true),
+            _ => timer.rests(),
+        }
         let mut last_chance = false;
         let begun = poll_fn(|cx| {
             *input = server.local.buffers.input();
