@@ -57,6 +57,11 @@ pub(crate) trait RequestBody {
     /// Ready when the client has gone, asked after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
+    /// Ready when its client takes answers, as far as is known: until then none is read for it.
+    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// The body apart from the connection that it comes over, where it can be read while the client is answered.
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
         None

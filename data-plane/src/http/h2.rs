@@ -3,7 +3,7 @@
 //! h2 itself and not hyper around it: what is held and what moves is seen by stream here, and a stream can be refused, or a
 //! connection sent away, with the reason that its client understands.
 
-use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use tokio::task::spawn_local;
 use tracing::{debug, error};
 
 use super::peer::Peer;
-use super::pipeline::log::REQUEST;
 use crate::codec::stream::{Prefixed, Stream};
 use crate::http::server::Server;
 use crate::local::isolated::isolated;
-use crate::local::quota::{Quota, Share};
+use crate::local::quota::Share;
 use crate::local::timer::Timer;
+use streams::{Counted, Streams};
 use wire::{Watched, Wire};
 
 mod frames;
 mod send;
 mod stream;
+mod streams;
 mod wire;
 
 /// Requests at once on a connection (configmap.md 1.5 has 128; security.md 2 asks for 100).
@@ -43,11 +44,6 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// Bytes of response body that wait for the connection, a stream.
 const SEND_BUFFER: usize = 32 * 1024;
-/// Bytes of heads that a connection's streams may hold at once, and more for each byte that it has sent: what is said in
-/// one byte by reference to the compression's table may be long (the HPACK bomb). A browser with 2 kB of cookies has all
-/// its streams; who has more than fits asks again for those that are refused.
-const HEADS: u64 = 128 * 1024;
-const HEADS_A_BYTE: u64 = 10;
 /// What a field costs beside its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
@@ -75,6 +71,7 @@ pub(crate) async fn serve<S: Stream>(server: Rc<Server>, peer: Peer, stream: S, 
                 peer: Rc::new(peer),
                 connection,
                 streams,
+                waiting: VecDeque::new(),
                 wire,
                 timer,
                 waits: Waits::Nothing,
@@ -109,6 +106,8 @@ struct Serving<S> {
     peer: Rc<Peer>,
     connection: Connection<Watched<Prefixed<S>>, Bytes>,
     streams: Rc<Streams>,
+    /// Requests that do not fit beside those under way, in order.
+    waiting: VecDeque<Waiting>,
     wire: Rc<Wire>,
     timer: Timer,
     waits: Waits,
@@ -118,11 +117,20 @@ struct Serving<S> {
     sent_away: bool,
 }
 
+/// A request that waits for others to end. What h2 holds of it is little: long fields are shared.
+struct Waiting {
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    size: u64,
+    _share: Share,
+}
+
 impl<S: Stream> Serving<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
+            self.resume(cx);
             match self.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
+                Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(failure)),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
                 Poll::Pending if self.has_to_go() => {}
@@ -169,9 +177,10 @@ impl<S: Stream> Serving<S> {
     /// Sets the clock for what the connection waits for now.
     fn wait(&mut self) {
         let limits = &self.server.local.limits;
+        self.streams.stuck(self.wire.stuck_at().is_some());
         let (waits, limit) = match self.wire.stuck_at() {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
-            None if self.streams.count.get() > 0 && !self.sent_away => (Waits::Nothing, None),
+            None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
             None => (Waits::Request, Some(limits.idle)),
         };
@@ -179,76 +188,81 @@ impl<S: Stream> Serving<S> {
             return;
         }
         self.waits = waits;
-        self.timer.idle(waits == Waits::Request);
+        match waits {
+            Waits::Request if self.requests > 0 => self.timer.rests(),
+            waits => self.timer.idle(waits == Waits::Request),
+        }
         match limit {
             Some(limit) => self.timer.arm(limit),
             None => self.timer.disarm(),
         }
     }
 
-    /// Gives a request its task, or refuses it in a way that says that nothing was done.
-    fn begin(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
-        let local = &self.server.local;
+    /// Begins a request, lets it wait for room, or refuses it in a way that says that nothing was done.
+    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let local = Rc::clone(&self.server.local);
         let size = size(&request);
-        let allowed = HEADS + HEADS_A_BYTE * self.wire.received();
-        let counted = Counted::new(&self.streams, size, allowed, &local.quota);
         self.requests += 1;
-        if let Some(counted) = counted {
-            let (server, peer) = (Rc::clone(&self.server), Rc::clone(&self.peer));
-            let wire = Rc::clone(&self.wire);
-            let metrics = Arc::clone(&local.metrics);
-            spawn_local(async move {
-                let _counted = counted;
-                let stream = stream::serve(&server, &peer, &wire, request, respond);
-                if let Err(panic) = isolated(stream).await {
-                    metrics.panics.add(1);
-                    error!(%panic, "a stream's task panicked; the stream is closed");
-                }
-            });
+        if self.waiting.is_empty() && self.fits(size) {
+            match self.streams.begin(size, &local.quota) {
+                Some(counted) => self.begin(counted, request, respond),
+                None => self.refuse(&mut respond),
+            }
+        } else if let Some(share) = Streams::wait(size, self.queued(), self.wire.received(), &local.quota) {
+            self.waiting.push_back(Waiting { request, respond, size, _share: share });
         } else {
-            local.metrics.refusals.add(1);
-            respond.send_reset(Reason::REFUSED_STREAM);
+            self.refuse(&mut respond);
         }
-        if self.requests >= self.server.local.limits.requests {
+        if self.requests >= local.limits.requests {
             self.leave();
         }
     }
-}
 
-/// What the streams of a connection hold together.
-#[derive(Debug, Default)]
-struct Streams {
-    count: Cell<usize>,
-    /// Bytes of heads.
-    heads: Cell<u64>,
-}
-
-/// One stream, while it lives.
-struct Counted {
-    streams: Rc<Streams>,
-    size: u64,
-    _share: Share,
-}
-
-impl Counted {
-    /// One more with a head of this size, if its connection and the process may hold it.
-    fn new(streams: &Rc<Streams>, size: u64, allowed: u64, quota: &Rc<Quota>) -> Option<Self> {
-        let heads = streams.heads.get() + size;
-        if heads > allowed {
-            return None;
-        }
-        // As it came, as it is kept and as it is sent on; and the task around it.
-        let share = quota.open(3 * usize::try_from(size).unwrap_or(usize::MAX / 4) + REQUEST)?;
-        streams.heads.set(heads);
-        streams.count.set(streams.count.get() + 1);
-        Some(Self { streams: Rc::clone(streams), size, _share: share })
+    /// Bytes of heads that wait.
+    fn queued(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.size).sum()
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.streams.count.set(self.streams.count.get() - 1);
-        self.streams.heads.set(self.streams.heads.get() - self.size);
+    fn fits(&self, size: u64) -> bool {
+        self.streams.fits(size, self.wire.received(), self.server.local.quota.level())
+    }
+
+    /// Begins what waited, where there is room for it now.
+    fn resume(&mut self, cx: &mut Context<'_>) {
+        self.waiting.retain_mut(|waiting| waiting.respond.poll_reset(cx).is_pending());
+        while let Some(Waiting { request, mut respond, size, _share }) = self.next_that_fits() {
+            match self.streams.begin(size, &self.server.local.quota) {
+                Some(counted) => self.begin(counted, request, respond),
+                None => self.refuse(&mut respond),
+            }
+        }
+        if !self.waiting.is_empty() {
+            self.streams.wakes(cx);
+        }
+    }
+
+    fn next_that_fits(&mut self) -> Option<Waiting> {
+        let fits = self.waiting.front().is_some_and(|waiting| self.fits(waiting.size));
+        if fits { self.waiting.pop_front() } else { None }
+    }
+
+    fn refuse(&self, respond: &mut SendResponse<Bytes>) {
+        self.server.local.metrics.refusals.add(1);
+        respond.send_reset(Reason::REFUSED_STREAM);
+    }
+
+    /// Gives a request its task.
+    fn begin(&self, counted: Counted, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let (server, peer, wire) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.wire));
+        let metrics = Arc::clone(&server.local.metrics);
+        let counted = Rc::new(counted);
+        spawn_local(async move {
+            let serving = isolated(stream::serve((&server, &peer, &wire), &counted, request, respond));
+            if let Err(panic) = serving.await {
+                metrics.panics.add(1);
+                error!(%panic, "a stream's task panicked; the stream is closed");
+            }
+        });
     }
 }
 

@@ -135,6 +135,21 @@ impl Reply {
 }
 
 impl ReplyBody {
+    /// Bytes of the buffer that what comes from an endpoint stands in.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Relay(relay) => relay.held(),
+            _ => 0,
+        }
+    }
+
+    /// Gives that buffer back, if nothing in it is unread.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Relay(relay) = self {
+            relay.rest();
+        }
+    }
+
     /// What can be said without reading from a backend: a piece, or `Some(None)` at the end.
     pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         match self {

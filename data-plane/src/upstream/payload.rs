@@ -149,9 +149,18 @@ impl<'b, B: RequestBody> Payload<'b, B> {
 
     /// Ready when the client has gone; asked after the end of the body.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.client().poll_gone(cx)
+    }
+
+    /// Ready when the client takes answers.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.client().poll_room(cx)
+    }
+
+    fn client(&mut self) -> &mut B {
         match self {
             Self::Whole { client, .. } | Self::Spilled { client, .. } | Self::Streamed { client, .. } => {
-                client.poll_gone(cx)
+                client
             }
         }
     }
@@ -193,6 +202,7 @@ impl Memory {
     fn holds(&mut self, bytes: u64) -> bool {
         while bytes > self.share.amount() as u64 {
             let more = self.share.amount().max(AT_FIRST).min(self.most - self.share.amount());
+            // Ahead of its use nothing is held where little is left.
             if more == 0 || !self.share.grow(more) {
                 return false;
             }

@@ -79,7 +79,11 @@ pub(crate) async fn send<B: RequestBody>(
         if let Err(error) = sending.poll(local, timer, link, payload, cx) {
             return Poll::Ready(Err(error));
         }
-        match answer.poll(local, timer, link, request, cx) {
+        let answered = match payload.poll_room(cx) {
+            Poll::Ready(()) => answer.poll(local, timer, link, request, cx),
+            Poll::Pending => Poll::Pending,
+        };
+        match answered {
             Poll::Ready(Ok(head)) => return Poll::Ready(Ok(head)),
             Poll::Ready(Err(error)) => {
                 // What broke the sending says more than the end of the connection that followed.

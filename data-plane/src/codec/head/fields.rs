@@ -135,6 +135,21 @@ impl Fields {
         self.added.retain(|added| keep(added.known, &added.name));
     }
 
+    /// Keeps the first bytes of the head and copies of the fields that came of these known names, and lets all else go.
+    pub(crate) fn keep(&mut self, first: usize, names: u128) {
+        let mut kept = BytesMut::from(&self.bytes[..first]);
+        let mut spans = SmallVec::new();
+        for span in self.spans.iter().filter(|span| !span.dropped && span.known.bit() & names != 0) {
+            let name = kept.len() as u32;
+            put_field(&mut kept, span.name_in(&self.bytes), span.value_in(&self.bytes));
+            let value = name + u32::from(span.name_len) + 2;
+            spans.push(Span { name, value, ..*span });
+        }
+        let end = kept.len();
+        self.added = Vec::new();
+        *self = Self::new(kept.freeze(), spans, end);
+    }
+
     /// Takes back the fields that were dropped for their names alone, where the closure says yes to the name.
     pub(crate) fn restore(&mut self, take: impl Fn(&[u8]) -> bool) {
         for span in self.spans.iter_mut().filter(|span| span.dropped && span.known == Known::Other) {

@@ -45,6 +45,8 @@ pub(crate) struct RequestHead {
     origin: Range<usize>,
     made: Option<Bytes>,
     path_len: usize,
+    /// Bytes that it took on the wire.
+    size: usize,
 }
 
 /// What a reader found in the bytes of a request head, which begin with method, space and target.
@@ -105,6 +107,7 @@ impl RequestHead {
             origin,
             made,
             path_len,
+            size: bytes.len(),
         })
     }
 
@@ -205,7 +208,30 @@ impl RequestHead {
 
     /// The number of bytes that the head took on the wire.
     pub(crate) fn size(&self) -> usize {
-        self.fields.bytes().len()
+        self.size
+    }
+
+    /// Lets go of all but what is asked for after the request was sent: by those who answer, and by the log. Where that is
+    /// little, nothing is.
+    pub(crate) fn let_go(&mut self) {
+        const LITTLE: usize = 1024;
+        const ASKED_FOR: [Known; 7] = [
+            Known::Referer,
+            Known::UserAgent,
+            Known::XRequestId,
+            Known::Authorization,
+            Known::Origin,
+            Known::ContentType,
+            Known::Accept,
+        ];
+        if self.size <= LITTLE {
+            return;
+        }
+        let line = self.raw.end.max(self.origin.end);
+        self.fields.keep(line, ASKED_FOR.iter().fold(0, |mask, known| mask | known.bit()));
+        // These shared the bytes of the head.
+        self.host = Host::parse(Bytes::copy_from_slice(self.host.raw())).unwrap_or_else(|_| Host::none());
+        self.upgrade = None;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::codec::stream::Stream;
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
+use crate::local::quota::Share;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
@@ -44,7 +45,8 @@ pub(super) async fn write<S: Stream>(
     info.replied(head.status);
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
-    let mut answer = Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read };
+    let mut answer =
+        Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read, untaken: None };
     timer.arm(timeouts.read);
     let outcome = poll_fn(|cx| {
         answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, info, cx)
@@ -67,6 +69,8 @@ struct Answer<'a> {
     ended: bool,
     /// How long the backend may take for the next piece.
     read: Duration,
+    /// What is in hand while the client does not take it.
+    untaken: Option<Share>,
 }
 
 impl Answer<'_> {
@@ -88,13 +92,19 @@ impl Answer<'_> {
             if !self.out.is_empty() {
                 let before = self.out.written();
                 match self.out.poll_write(stream, cx) {
-                    Poll::Ready(Ok(())) => timer.arm(self.read),
+                    Poll::Ready(Ok(())) => {
+                        self.untaken = None;
+                        timer.arm(self.read);
+                    }
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
                     }
                     // The client was told what came before the break, or will never know.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
+                        if self.untaken.is_none() {
+                            self.untaken = Some(local.quota.take(body.held()).ok_or(Kind::NoRoom)?);
+                        }
                         if self.out.written() > before {
                             timer.arm(local.limits.client_send);
                         }

@@ -4,6 +4,7 @@
 //! client that takes nothing makes us hold one piece.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,8 +18,17 @@ use crate::http::reply::ReplyBody;
 use crate::local::Local;
 use crate::local::timer::Timer;
 
+use super::streams::Streams;
+
 /// A piece that has to wait is copied out of its buffer when it is so small, in bytes: the buffer is larger.
 const COPIED: usize = 4 * 1024;
+
+/// Where an answer goes.
+pub(super) struct Out {
+    pub(super) stream: SendStream<Bytes>,
+    /// Those of its connection.
+    pub(super) streams: Rc<Streams>,
+}
 
 /// Sends a body to its end.
 ///
@@ -27,7 +37,7 @@ const COPIED: usize = 4 * 1024;
 pub(super) async fn send(
     (local, timer): (&Local, &Timer),
     read: Duration,
-    out: &mut SendStream<Bytes>,
+    out: &mut Out,
     body: &mut ReplyBody,
     info: &mut RequestInfo,
 ) -> Result<(), ProxyError> {
@@ -41,9 +51,9 @@ pub(super) async fn send(
                 found = body.buffered()?;
                 let last = matches!(found, Some(None));
                 while !piece.is_empty() {
-                    let room = room(local, timer, (out, body), &mut piece).await?;
+                    let room = room(local, timer, (&mut *out, &mut *body), &mut piece).await?;
                     let part = piece.split_to(room.min(piece.len()));
-                    out.send_data(part, last && piece.is_empty()).map_err(gone)?;
+                    out.stream.send_data(part, last && piece.is_empty()).map_err(gone)?;
                 }
                 if last {
                     return Ok(());
@@ -51,12 +61,12 @@ pub(super) async fn send(
             }
             Some(None) => {
                 return match trailers(timer, read, body).await? {
-                    Some(trailers) => out.send_trailers(trailers).map_err(gone),
-                    None => out.send_data(Bytes::new(), true).map_err(gone),
+                    Some(trailers) => out.stream.send_trailers(trailers).map_err(gone),
+                    None => out.stream.send_data(Bytes::new(), true).map_err(gone),
                 };
             }
             None => {
-                more(timer, read, out, body).await?;
+                more(timer, read, &mut out.stream, body).await?;
                 found = body.buffered()?;
             }
         }
@@ -106,23 +116,36 @@ async fn more(
 async fn room(
     local: &Local,
     timer: &Timer,
-    (out, body): (&mut SendStream<Bytes>, &mut ReplyBody),
+    (out, body): (&mut Out, &mut ReplyBody),
     piece: &mut Bytes,
 ) -> Result<usize, ProxyError> {
+    let Out { stream: out, streams } = out;
     out.reserve_capacity(piece.len());
-    if out.capacity() > 0 {
+    let flows = poll_fn(|cx| Poll::Ready(streams.poll_flowing(cx).is_ready())).await;
+    if flows && out.capacity() > 0 {
         return Ok(out.capacity());
     }
     if piece.len() <= COPIED {
         *piece = Bytes::copy_from_slice(piece);
+        body.rest();
     }
+    // What is in hand stands in a buffer of the endpoint's connection.
+    let held = piece.len() + body.held();
+    let _share = local.quota.take(held).ok_or(Kind::NoRoom)?;
+    let _untaken = streams.untaken(held);
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
         // A client that waits for its own words to be taken does not wait for ever.
         if let Some(call) = body.call() {
             call.drive(cx);
         }
-        match out.poll_capacity(cx) {
+        // What is handed to h2 while the connection takes nothing is held there.
+        let room = match streams.poll_flowing(cx) {
+            Poll::Ready(()) if out.capacity() > 0 => Poll::Ready(Some(Ok(out.capacity()))),
+            Poll::Ready(()) => out.poll_capacity(cx),
+            Poll::Pending => out.poll_reset(cx).map(|_| None),
+        };
+        match room {
             Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
             Poll::Ready(Some(Err(error))) => {
                 return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
@@ -147,8 +170,6 @@ pub(super) fn reason(kind: Kind) -> Reason {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use h2::{RecvStream, client, server};
 
     use super::*;
@@ -158,7 +179,7 @@ mod tests {
 
     /// A stream from us to a client that takes ten bytes at a time.
     #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
-    async fn stream() -> (SendStream<Bytes>, RecvStream) {
+    async fn stream() -> (Out, RecvStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let mut builder = client::Builder::new();
         builder.initial_window_size(10);
@@ -169,7 +190,8 @@ mod tests {
         let (answer, _) = asking.send_request(http::Request::new(()), true).unwrap();
         let (_, mut respond) = server.accept().await.unwrap().unwrap();
         tokio::spawn(async move { while server.accept().await.is_some() {} });
-        let out = respond.send_response(http::Response::new(()), false).unwrap();
+        let stream = respond.send_response(http::Response::new(()), false).unwrap();
+        let out = Out { stream, streams: Rc::default() };
         (out, answer.await.unwrap().into_body())
     }
 

@@ -12,7 +12,8 @@ use h2::server::SendResponse;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
-use super::send::{reason, send};
+use super::send::{Out, reason, send};
+use super::streams::Counted;
 use super::wire::Wire;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
@@ -23,13 +24,13 @@ use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::Reply;
 use crate::http::server::Server;
+use crate::local::Local;
 use crate::local::timer::Timer;
 
 /// Serves a request to its end. A client that is to get no answer, or none that is whole, sees its stream reset.
 pub(super) async fn serve(
-    server: &Rc<Server>,
-    peer: &Peer,
-    wire: &Wire,
+    (server, peer, wire): (&Rc<Server>, &Peer, &Wire),
+    counted: &Rc<Counted>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
@@ -49,8 +50,14 @@ pub(super) async fn serve(
         Some(error) => pipeline::refusal(local, error.status()),
         None => {
             let call = Call { server, timer: &timer, peer };
-            let answering = answer(call, &mut record, incoming);
-            unless_reset(&mut respond, answering).await.unwrap_or_else(|| {
+            // Pinned where it stands: each move of so large a future into another is a copy of it that stays.
+            let mut answering = pin!(answer(call, &mut record, incoming, counted));
+            let answered = poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Ready(reply) => Poll::Ready(Some(reply)),
+                // The client resets the stream: what is done for it is dropped.
+                Poll::Pending => respond.poll_reset(cx).map(|_| None),
+            });
+            answered.await.unwrap_or_else(|| {
                 let gone = ProxyError::from(Kind::ClientGone);
                 Reply::failure(local, &gone)
             })
@@ -63,7 +70,12 @@ pub(super) async fn serve(
         }
         return respond.send_reset(reason(why));
     }
-    if let Err(error) = reply_to(server, &timer, &mut record, respond, reply, to_head).await {
+    // It was sent, and answered.
+    if let Some(head) = record.head.as_deref_mut() {
+        head.let_go();
+    }
+    counted.forget_head();
+    if let Err(error) = reply_to((server, &timer), counted, &mut record, respond, reply, to_head).await {
         local.metrics.failed(error.kind);
     }
 }
@@ -80,9 +92,15 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
     RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended).map(Box::new)
 }
 
-async fn answer(call: Call<'_>, record: &mut RequestRecord, incoming: RecvStream) -> Reply {
-    let received = Rc::new(Cell::new(0));
-    let mut body = Received { incoming: Some(incoming), received: Rc::clone(&received) };
+async fn answer(
+    call: Call<'_>,
+    record: &mut RequestRecord,
+    incoming: RecvStream,
+    counted: &Rc<Counted>,
+) -> Reply {
+    let (received, counted) = (Rc::new(Cell::new(0)), Rc::clone(counted));
+    let local = Rc::clone(&call.server.local);
+    let mut body = Received { incoming: Some(incoming), received: Rc::clone(&received), counted, local };
     let reply = match Exchange::new(call, record) {
         Some(exchange) => pipeline::serve(exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
@@ -91,31 +109,21 @@ async fn answer(call: Call<'_>, record: &mut RequestRecord, incoming: RecvStream
     reply
 }
 
-/// Runs a future, unless the client resets the stream first: then what it does is dropped.
-async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        respond.poll_reset(cx).map(|_| None)
-    })
-    .await
-}
-
 /// Sends an answer.
 async fn reply_to(
-    server: &Rc<Server>,
-    timer: &Timer,
+    (server, timer): (&Rc<Server>, &Timer),
+    counted: &Counted,
     record: &mut RequestRecord,
     mut respond: SendResponse<Bytes>,
     reply: Reply,
     to_head: bool,
 ) -> Result<(), ProxyError> {
-    let Reply { head, mut body, timeouts, .. } = reply;
-    record.info.replied(head.status);
-    let bodiless = to_head || matches!(head.status, 204 | 304) || head.framing.is_empty();
-    let head = response(&head);
+    let Reply { head: replied, mut body, timeouts, .. } = reply;
+    record.info.replied(replied.status);
+    let bodiless = to_head || matches!(replied.status, 204 | 304) || replied.framing.is_empty();
+    let head = response(&replied);
+    // It stands in the buffer that the body is read into.
+    drop(replied);
     let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     if bodiless {
         // What a backend sends behind such a head goes nowhere; its connection is used again if there is nothing.
@@ -123,10 +131,11 @@ async fn reply_to(
         respond.send_response(head, true).map_err(gone)?;
         return Ok(());
     }
-    let mut out = respond.send_response(head, false).map_err(gone)?;
+    let stream = respond.send_response(head, false).map_err(gone)?;
+    let mut out = Out { stream, streams: Rc::clone(counted.streams()) };
     let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut record.info).await;
     if let Err(error) = &sent {
-        out.send_reset(reason(error.kind));
+        out.stream.send_reset(reason(error.kind));
     }
     sent
 }
@@ -166,6 +175,8 @@ struct Received {
     /// `None` where somebody else reads it.
     incoming: Option<RecvStream>,
     received: Rc<Cell<u64>>,
+    counted: Rc<Counted>,
+    local: Rc<Local>,
 }
 
 impl RequestBody for Received {
@@ -194,8 +205,15 @@ impl RequestBody for Received {
         Poll::Pending
     }
 
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.counted.streams().poll_room(self.local.quota.level(), cx)
+    }
+
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
         let incoming = self.incoming.take()?;
-        Some(Box::new(Self { incoming: Some(incoming), received: Rc::clone(&self.received) }))
+        // Who takes the body has made its own of the head.
+        self.counted.forget_head();
+        let (received, counted) = (Rc::clone(&self.received), Rc::clone(&self.counted));
+        Some(Box::new(Self { incoming: Some(incoming), received, counted, local: Rc::clone(&self.local) }))
     }
 }

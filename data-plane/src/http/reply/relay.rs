@@ -81,6 +81,20 @@ impl Relay {
         Poll::Ready(Err(failed))
     }
 
+    /// Bytes of the buffer that it is read into.
+    pub(crate) fn held(&self) -> usize {
+        self.link.as_ref().map_or(0, |link| link.input.capacity())
+    }
+
+    /// Gives that buffer back, if nothing in it is unread.
+    pub(crate) fn rest(&mut self) {
+        if let Some(link) = &mut self.link
+            && link.input.is_empty()
+        {
+            link.rest(&self.server.local.buffers);
+        }
+    }
+
     /// Gives the connection back, if it is clean: the request was sent whole, the framing was sound, and no byte is
     /// there that belongs to no answer.
     fn end(&mut self) {

@@ -65,6 +65,8 @@ async fn attempt<B: RequestBody>(
             payload.detach().ok_or(Kind::ClientBody)?
         }
     };
+    // What is sent stands in the request by now.
+    exchange.head.let_go();
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
     let mut asking = Asking::new(exchange, cell);
     let mut body = Body::new(body);

@@ -1,0 +1,267 @@
+//! What the streams of one HTTP/2 connection hold together (docs/adr/003-budgets.md): heads that have not been answered yet,
+//! and answers that nobody takes.
+//!
+//! A head that another one refers to costs its sender a byte (the HPACK bomb), and an answer behind a closed window nothing.
+//! Both are bounded by what the connection has sent: who says more may have more. Nothing of it is an error of the client:
+//! a request that does not fit waits for one before it, an answer that does not fit stays with its endpoint.
+//!
+//! **Invariant:** a connection without requests under way may begin any.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use shared::budget::Level;
+
+use crate::http::pipeline::log::REQUEST;
+use crate::local::quota::{Quota, Share};
+
+/// Bytes of heads that are reckoned beside what the connection has sent.
+const HEADS: u64 = 16 * 1024;
+/// Bytes of heads for each byte that the connection has sent.
+const HEADS_A_BYTE: u64 = 10;
+/// A head of so many bytes is what requests have, and part of their price.
+const ORDINARY: u64 = 1024;
+/// What is beyond is there so often: as it is kept, as it is sent on, and while one is made of the other.
+const COPIES: u64 = 3;
+/// Bytes of heads that may wait beside what the connection has sent; what is beyond is refused, and may be asked again.
+const QUEUED: u64 = 128 * 1024;
+/// Bytes of answers that a connection's clients have not taken, beyond which no further answer is read. At least one is.
+const UNTAKEN: usize = 64 * 1024;
+/// Bytes that a request takes which waits: what h2 keeps of it.
+const WAITING: usize = 2 * 1024;
+
+/// The streams of a connection.
+#[derive(Default)]
+pub(super) struct Streams {
+    count: Cell<usize>,
+    /// What their heads are reckoned at.
+    heads: Cell<u64>,
+    /// Bytes of answers in hand.
+    untaken: Cell<usize>,
+    /// The connection, while requests wait there for room.
+    connection: RefCell<Option<Waker>>,
+    /// Whether the connection takes no bytes now.
+    stuck: Cell<bool>,
+    /// Streams whose endpoints are not read, for others take nothing.
+    readers: RefCell<Vec<Waker>>,
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} streams, heads at {}", self.count.get(), self.heads.get())
+    }
+}
+
+impl Streams {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Whether a request with a head of this size may begin on a connection that has sent so many bytes. With little
+    /// memory left for all, nothing is in advance.
+    pub(super) fn fits(&self, size: u64, received: u64, level: Level) -> bool {
+        let ahead = if level == Level::Calm { HEADS } else { 0 };
+        let allowed = ahead.saturating_add(HEADS_A_BYTE.saturating_mul(received));
+        self.count.get() == 0 || weight(size) == 0 || self.heads.get() + weight(size) <= allowed
+    }
+
+    /// One more, if the process may hold it.
+    pub(super) fn begin(self: &Rc<Self>, size: u64, quota: &Rc<Quota>) -> Option<Counted> {
+        // As it is kept and as it is sent on; and the task around it.
+        let share = quota.open(2 * usize::try_from(size).unwrap_or(usize::MAX / 4) + REQUEST)?;
+        self.count.set(self.count.get() + 1);
+        self.heads.set(self.heads.get() + weight(size));
+        Some(Counted { streams: Rc::clone(self), weight: Cell::new(weight(size)), _share: share })
+    }
+
+    /// What a request takes that waits beside others with heads of so many bytes, if it may.
+    pub(super) fn wait(size: u64, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
+        let fits =
+            beside.saturating_add(size) <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
+        if fits { quota.open(WAITING) } else { None }
+    }
+
+    /// The connection is to be woken when a request may begin.
+    pub(super) fn wakes(&self, cx: &Context<'_>) {
+        *self.connection.borrow_mut() = Some(cx.waker().clone());
+    }
+
+    /// The connection takes no bytes now, or takes them again.
+    pub(super) fn stuck(&self, stuck: bool) {
+        if self.stuck.replace(stuck) && !stuck {
+            self.read_on();
+        }
+    }
+
+    /// Ready when a further answer may be read.
+    pub(super) fn poll_room(&self, level: Level, cx: &Context<'_>) -> Poll<()> {
+        let most = if level == Level::Calm { UNTAKEN } else { 1 };
+        if self.untaken.get() < most {
+            return self.poll_flowing(cx);
+        }
+        self.register(cx)
+    }
+
+    /// Ready when the connection takes bytes.
+    pub(super) fn poll_flowing(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.stuck.get() { self.register(cx) } else { Poll::Ready(()) }
+    }
+
+    fn register(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut readers = self.readers.borrow_mut();
+        if !readers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            readers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// So many bytes of an answer are in hand until this is dropped.
+    pub(super) fn untaken(self: &Rc<Self>, bytes: usize) -> Untaken {
+        self.untaken.set(self.untaken.get() + bytes);
+        Untaken { streams: Rc::clone(self), bytes }
+    }
+
+    fn read_on(&self) {
+        self.readers.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn release(&self, weight: u64) {
+        self.heads.set(self.heads.get() - weight);
+        if let Some(waker) = self.connection.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// What a head is reckoned at.
+fn weight(size: u64) -> u64 {
+    COPIES * size.saturating_sub(ORDINARY)
+}
+
+/// One stream, while it lives.
+#[derive(Debug)]
+pub(super) struct Counted {
+    streams: Rc<Streams>,
+    weight: Cell<u64>,
+    _share: Share,
+}
+
+impl Counted {
+    /// Those of its connection.
+    pub(super) fn streams(&self) -> &Rc<Streams> {
+        &self.streams
+    }
+
+    /// Its head is no longer held.
+    pub(super) fn forget_head(&self) {
+        self.streams.release(self.weight.take());
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.streams.count.set(self.streams.count.get() - 1);
+        self.forget_head();
+    }
+}
+
+/// A part of an answer that its client does not take.
+#[derive(Debug)]
+pub(super) struct Untaken {
+    streams: Rc<Streams>,
+    bytes: usize,
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        self.streams.untaken.set(self.streams.untaken.get() - self.bytes);
+        self.streams.read_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shared::budget::Budget;
+
+    use super::*;
+
+    fn quota() -> Rc<Quota> {
+        Quota::new(Budget::new(1 << 30))
+    }
+
+    /// How many of a hundred equal requests run at once on a connection that has sent so much.
+    fn at_once(size: u64, received: u64, level: Level) -> usize {
+        let (streams, quota) = (Rc::<Streams>::default(), quota());
+        let mut begun = Vec::new();
+        while begun.len() < 100 && streams.fits(size, received, level) {
+            begun.push(streams.begin(size, &quota).unwrap());
+        }
+        begun.len()
+    }
+
+    #[test]
+    fn ordinary_requests_all_run_and_large_ones_as_they_were_paid() {
+        assert_eq!(at_once(600, 3_000, Level::Calm), 100, "a browser, or a hundred watches over gRPC");
+        assert_eq!(at_once(1_500, 10_000, Level::Calm), 81, "each with a token of 1 kB");
+        assert_eq!(at_once(2_300, 5_000, Level::Calm), 17, "each with cookies of 2 kB");
+        assert_eq!(at_once(4_200, 7_200, Level::Calm), 9, "each 4 kB by reference");
+        assert_eq!(at_once(4_200, 7_200, Level::Tight), 7);
+        assert_eq!(at_once(30_000, 30_100, Level::Tight), 3);
+        assert_eq!(at_once(30_000, 30_100, Level::Full), 3, "the process says whether it is refused");
+        assert_eq!(at_once(1 << 20, 100, Level::Tight), 1, "one may always run");
+    }
+
+    #[test]
+    fn who_takes_nothing_has_no_further_answer_read() {
+        let streams = Rc::<Streams>::default();
+        let cx = Context::from_waker(Waker::noop());
+        let held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
+        assert!(streams.poll_room(Level::Calm, &cx).is_pending());
+        assert!(!streams.readers.borrow().is_empty());
+        drop(held);
+        assert!(streams.readers.borrow().is_empty(), "who waited was woken");
+        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+        let _one = streams.untaken(1);
+        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+        assert!(streams.poll_room(Level::Tight, &cx).is_pending(), "one in hand is enough");
+        streams.stuck(true);
+        assert!(streams.poll_room(Level::Calm, &cx).is_pending(), "what is read could go nowhere");
+        streams.stuck(false);
+        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+    }
+
+    #[test]
+    fn so_much_waits_and_no_more() {
+        let quota = quota();
+        assert!(Streams::wait(QUEUED + 70, 0, 7, &quota).is_some());
+        assert!(Streams::wait(QUEUED, 71, 7, &quota).is_none());
+        assert!(Streams::wait(u64::MAX, u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+    }
+
+    proptest! {
+        /// Whatever begins, is answered and ends: the reckoning is that of those which are there, and comes to nothing.
+        #[test]
+        fn nothing_is_lost(steps in prop::collection::vec((0..3_u8, 0..20_000_u64), 0..100)) {
+            let (streams, quota) = (Rc::<Streams>::default(), quota());
+            let mut begun: Vec<(Counted, u64)> = Vec::new();
+            for (step, size) in steps {
+                match step {
+                    0 => begun.extend(streams.begin(size, &quota).map(|it| (it, weight(size)))),
+                    1 => drop(begun.pop()),
+                    _ => if let Some((counted, weight)) = begun.last_mut() {
+                        counted.forget_head();
+                        *weight = 0;
+                    }
+                }
+                prop_assert_eq!(streams.heads.get(), begun.iter().map(|(_, weight)| weight).sum::<u64>());
+                prop_assert_eq!(streams.count(), begun.len());
+            }
+            drop(begun);
+            prop_assert_eq!((streams.heads.get(), streams.count()), (0, 0));
+        }
+    }
+}
