@@ -107,6 +107,27 @@ class Planes(unittest.TestCase):
         mount = container(objects, "data-plane")["volumeMounts"][0]
         self.assertEqual((mount["name"], mount["mountPath"]), (volume["name"], flags(objects, "data-plane")["--state-dir"]))
 
+    def test_bodies_wait_on_disk_and_not_in_the_memory_that_they_are_kept_out_of(self):
+        objects = render("dataPlane.spillSize=3Gi")
+        volumes = {v["name"]: v["emptyDir"] for v in pod(objects, "data-plane")["volumes"]}
+        mounts = {m["mountPath"]: m for m in container(objects, "data-plane")["volumeMounts"]}
+        mount = mounts[flags(objects, "data-plane")["--spill-dir"]]
+        self.assertNotIn("medium", volumes[mount["name"]])
+        self.assertIsNot(mount.get("readOnly"), True)
+        self.assertEqual(flags(objects, "data-plane")["--spill-bytes"], "3Gi")
+
+    def test_health_is_not_on_all_addresses_of_the_node(self):
+        values = ("dataPlane.expose=hostNetwork", "networkPolicy.nodeCidrs={10.0.0.0/8}")
+        for bind, asked in (("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("0.0.0.0", None)):
+            objects = render(*values, *([] if bind == "127.0.0.1" else [f"dataPlane.hostNetworkHealthBind={bind}"]))
+            self.assertEqual(flags(objects, "data-plane")["--health"], f"{bind}:10254")
+            for probe in ("livenessProbe", "readinessProbe"):
+                self.assertEqual(container(objects, "data-plane")[probe]["httpGet"].get("host"), asked)
+        # In a network of its own the pod is asked at its address.
+        own = container(render(), "data-plane")
+        self.assertNotIn("host", own["readinessProbe"]["httpGet"])
+        self.assertEqual(flags(render(), "data-plane")["--health"], "0.0.0.0:10254")
+
     def test_probes_ask_ports_that_are_open(self):
         for plane in PLANES:
             it = container(render(), plane)
@@ -242,6 +263,7 @@ class Rest(unittest.TestCase):
         done = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore", "--set", INSECURE[0])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("PLAINTEXT", done.stdout)
+        self.assertIn("where the network of the cluster enforces it", done.stdout)
 
 
 if __name__ == "__main__":

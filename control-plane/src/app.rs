@@ -88,6 +88,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         admin,
         max_connections,
         max_connections_per_peer,
+        memory,
         ref group,
         ref default_ssl_certificate,
         ref default_backend_service,
@@ -170,7 +171,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
-    let limits = stream_limits(max_connections, max_connections_per_peer);
+    let limits = stream_limits(memory, max_connections, max_connections_per_peer);
     let service = Service::new(
         group,
         published.clone(),
@@ -220,9 +221,9 @@ impl Running {
 }
 
 /// Raises the limit of open files as far as it goes, and sees what fits below it and into memory.
-fn stream_limits(connections: Option<NonZeroUsize>, per_peer: NonZeroUsize) -> Limits {
+fn stream_limits(memory: Option<u64>, connections: Option<NonZeroUsize>, per_peer: NonZeroUsize) -> Limits {
     let descriptors = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
-    let mut limits = Limits::within(budget::memory(), descriptors);
+    let mut limits = Limits::within(memory.unwrap_or_else(budget::memory), descriptors);
     if let Some(connections) = connections {
         let most = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
         limits.connections = connections.get().min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);

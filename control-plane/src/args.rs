@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
+use shared::budget::parse_bytes;
 use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
 
@@ -47,6 +48,9 @@ pub struct Args {
     /// Connections, and streams, of one address at once; loopback is not counted
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value = "256")]
     pub max_connections_per_peer: NonZeroUsize,
+    /// Memory that budgets are made for, such as 1Gi; without it what the control group allows, else what the machine has
+    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
     /// The fleet that is served; proxies of other groups are turned away
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
     pub group: String,

@@ -23,6 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use prometheus_client::registry::Registry;
 use shared::admin::{self, Bound, Local};
+use shared::budget;
 use shared::drain::Drain;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -85,6 +86,9 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         health,
         access_log,
         state_dir,
+        spill_dir,
+        spill_bytes,
+        memory,
         workers,
         node,
         zone,
@@ -100,17 +104,20 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
     let identity = identity::of_process(node, zone, group);
     let (subscription, view) =
         Subscription::new(&control_plane, insecure, identity).context("--control-plane")?;
-    if let Some(dir) = &state_dir {
-        prepare(dir).with_context(|| format!("--state-dir {}", dir.display()))?;
+    for (flag, dir) in [("--state-dir", &state_dir), ("--spill-dir", &spill_dir)] {
+        if let Some(dir) = dir {
+            prepare(dir).with_context(|| format!("{flag} {}", dir.display()))?;
+        }
     }
     // The standard library reads the limits of the control group, and rounds them down.
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
-    let mut budgets = Budgets::default().with_connections(max_connections.get(), descriptors());
+    let spill = Spill::new(
+        spill_dir.or(state_dir).unwrap_or_else(std::env::temp_dir),
+        usize::try_from(spill_bytes).unwrap_or(usize::MAX),
+    );
+    let budgets = Budgets { spill, ..Budgets::of_memory(memory.unwrap_or_else(budget::memory)) }
+        .with_connections(max_connections.get(), descriptors());
     let limits = Limits::of_connections(budgets.connections.limit().div_ceil(workers));
-
-    if let Some(dir) = &state_dir {
-        budgets.spill = Spill::into_dir(dir.clone());
-    }
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));

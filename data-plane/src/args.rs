@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use shared::admin::Local;
+use shared::budget::parse_bytes;
 use shared::telemetry::LogArgs;
 
 use crate::access_log::Target;
@@ -40,9 +41,18 @@ pub struct Args {
     /// Where access log lines go: stdout, off, or a file that they are appended to
     #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]
     pub access_log: Target,
-    /// Folder for the bodies of requests that do not fit in memory, made when missing; the last good state will stand there, too
+    /// Folder for the last good state, made when missing; as long as that is not kept, for what --spill-dir says without one
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Folder for the bodies of requests that do not fit in memory, made when missing; without it --state-dir, else the system's for temporary files
+    #[arg(long, env = "FIRTH_SPILL_DIR", value_name = "DIR")]
+    pub spill_dir: Option<PathBuf>,
+    /// Bytes of such bodies at once, of all requests together; a request beyond is answered 503
+    #[arg(long, env = "FIRTH_SPILL_BYTES", value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes)]
+    pub spill_bytes: u64,
+    /// Memory that budgets are made for, such as 2Gi; without it what the control group allows, else what the machine has
+    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
     /// Threads that serve traffic; without it as many as the CPU limit of the container allows, at least one
     #[arg(long, env = "FIRTH_WORKERS", value_name = "N")]
     pub workers: Option<NonZeroUsize>,
@@ -85,6 +95,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::Spill;
 
     fn parse(words: &[&str]) -> Args {
         let base = ["firth-data-plane", "--control-plane", "http://127.0.0.1:15010"];
@@ -114,6 +125,8 @@ mod tests {
         let admin = |address| Args::try_parse_from(["it", "--control-plane=http://a:1", "--admin", address]);
         assert!(admin("127.0.0.1:1").is_ok() && admin("unix:/run/a.sock").is_ok());
         assert!(admin("0.0.0.0:1").unwrap_err().to_string().contains("--health"));
+        assert_eq!((parse(&[]).spill_bytes, parse(&[]).memory), (Spill::TOTAL as u64, None));
+        assert_eq!(parse(&["--spill-bytes=3Mi", "--memory", "2Gi"]).spill_bytes, 3 << 20);
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
     }

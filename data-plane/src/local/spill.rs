@@ -15,9 +15,6 @@ use shared::budget::{Budget, Held};
 /// Bytes of a file that are read at a time.
 const PART: usize = 16 * 1024;
 
-/// Bytes that all files may have together where nobody says so.
-const TOTAL: usize = 1 << 30;
-
 /// Where they go, and how much of them there may be.
 #[derive(Clone, Debug)]
 pub struct Spill {
@@ -26,6 +23,9 @@ pub struct Spill {
 }
 
 impl Spill {
+    /// Bytes that all files may have together where nobody says so.
+    pub const TOTAL: usize = 1 << 30;
+
     /// Into a folder, so many bytes in all.
     pub fn new(dir: PathBuf, bytes: usize) -> Self {
         Self { dir, budget: Budget::new(bytes) }
@@ -33,7 +33,7 @@ impl Spill {
 
     /// Into a folder, with the default for all.
     pub fn into_dir(dir: PathBuf) -> Self {
-        Self::new(dir, TOTAL)
+        Self::new(dir, Self::TOTAL)
     }
 
     /// Bytes that are there now.

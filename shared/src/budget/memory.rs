@@ -14,6 +14,18 @@ pub fn memory() -> u64 {
     memory_below(Path::new("/"))
 }
 
+/// Reads a number of bytes as flags have it: `1073741824`, `1Gi`, `512Mi`, `64Ki`.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let unit = |suffix: &str, bits: u32| Some((text.strip_suffix(suffix)?, bits));
+    let (number, bits) =
+        unit("Ki", 10).or_else(|| unit("Mi", 20)).or_else(|| unit("Gi", 30)).unwrap_or((text, 0));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << bits));
+    bytes.ok_or_else(|| format!("expected bytes such as 512Mi, 1Gi or 65536, got {text:?}"))
+}
+
 fn memory_below(root: &Path) -> u64 {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let groups = read("proc/self/cgroup");
@@ -50,7 +62,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{UNKNOWN, memory, memory_below};
+    use super::{UNKNOWN, memory, memory_below, parse_bytes};
 
     fn machine(files: &[(&str, &str)]) -> u64 {
         let root = tempfile::tempdir().unwrap();
@@ -91,6 +103,18 @@ mod tests {
         let free = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(machine(&[MEMINFO, own, limit, free]), 1 << 20);
         assert_eq!(machine(&[MEMINFO, own, free]), 16_000_000 * 1024);
+    }
+
+    #[test]
+    fn bytes_are_said_with_a_unit_or_without() {
+        for (text, bytes) in
+            [("0", 0), ("65536", 1 << 16), ("64Ki", 1 << 16), ("3Mi", 3 << 20), ("2Gi", 2 << 30)]
+        {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "Mi", "1.5Gi", "-1", "1G", "1 Mi", "99999999999Gi"] {
+            assert!(parse_bytes(text).unwrap_err().contains("512Mi"), "{text}");
+        }
     }
 
     #[test]
