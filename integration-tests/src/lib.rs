@@ -18,6 +18,7 @@
 pub mod addresses;
 pub mod api;
 pub mod assets;
+pub mod attack;
 pub mod cache;
 pub mod client;
 pub mod cluster;

@@ -15,7 +15,7 @@ use crate::eventually::eventually;
 use crate::grpc::Inspect;
 use crate::metrics::Metrics;
 use crate::ports;
-use crate::process::{Process, Signal};
+use crate::process::{Log, Process, Signal};
 
 /// How often a plane gets other ports when it ends at once: somebody may be quicker.
 const TRIES: usize = 3;
@@ -141,15 +141,30 @@ impl ControlPlane {
         unreachable!("the loop ends by returning or panicking")
     }
 
+    /// Starts one whose log nobody reads, and waits until it serves proxies.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn start_unread(source: &Source, further: &[&str]) -> Self {
+        let mut plane = Self::spawn_to(Log::Unread, source, further);
+        assert!(plane.up().await, "the control plane ends at once");
+        plane
+    }
+
     /// Starts one and does not wait.
     pub fn spawn(source: &Source, further: &[&str]) -> Self {
+        Self::spawn_to(Log::Kept, source, further)
+    }
+
+    fn spawn_to(log: Log, source: &Source, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let (listen, admin) = (ports::free(), ports::free());
         let mut flags = source.flags();
         flags.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
         flags.extend(["--admin".into(), admin.to_string().into()]);
         flags.extend(further.iter().map(OsString::from));
-        Self { process: run("firth-control-plane", &flags, folder.path()), flags, listen, admin, folder }
+        let process = run(log, "firth-control-plane", &flags, folder.path());
+        Self { process, flags, listen, admin, folder }
     }
 
     /// Kills it and starts it again with the same flags and ports.
@@ -171,7 +186,7 @@ impl ControlPlane {
     /// # Panics
     /// When it ends instead of serving again.
     pub async fn resume(&mut self) {
-        self.process = run("firth-control-plane", &self.flags, self.folder.path());
+        self.process = run(Log::Kept, "firth-control-plane", &self.flags, self.folder.path());
         assert!(self.up().await, "the control plane ends after its restart:\n{}", self.process.tail());
     }
 
@@ -256,8 +271,22 @@ impl DataPlane {
         unreachable!("the loop ends by returning or panicking")
     }
 
+    /// Starts one whose log nobody reads, and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn start_unread(control: SocketAddr, further: &[&str]) -> Self {
+        let mut plane = Self::spawn_to(Log::Unread, control, further);
+        assert!(up(&mut plane.process, plane.health, "the proxy is ready").await, "the proxy ends at once");
+        plane
+    }
+
     /// Starts one and does not wait.
     pub fn spawn(control: SocketAddr, further: &[&str]) -> Self {
+        Self::spawn_to(Log::Kept, control, further)
+    }
+
+    fn spawn_to(log: Log, control: SocketAddr, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let [http, https, admin, health] = [(); 4].map(|()| ports::free());
         let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("http://{control}").into()];
@@ -276,7 +305,8 @@ impl DataPlane {
             flags.extend(["--workers".into(), "2".into()]);
         }
         flags.extend(further.iter().map(OsString::from));
-        Self { process: run("firth-data-plane", &flags, folder.path()), http, https, admin, health, folder }
+        let process = run(log, "firth-data-plane", &flags, folder.path());
+        Self { process, http, https, admin, health, folder }
     }
 
     /// Where it takes HTTP.
@@ -385,8 +415,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn run(name: &str, flags: &[OsString], folder: &Path) -> Process {
-    Process::spawn(name, Command::new(binary(name)).args(flags).current_dir(folder), folder)
+fn run(log: Log, name: &str, flags: &[OsString], folder: &Path) -> Process {
+    Process::spawn_to(log, name, Command::new(binary(name)).args(flags).current_dir(folder), folder)
 }
 
 /// Waits until a plane is ready; false when it ends instead.

@@ -35,6 +35,15 @@ impl Signal {
     }
 }
 
+/// Where the standard error of a child goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// To its file.
+    Kept,
+    /// Into a pipe that nobody reads.
+    Unread,
+}
+
 /// A running child. Its standard error goes to `NAME.log`, its standard output to `NAME.out`, both appended to.
 #[derive(Debug)]
 pub struct Process {
@@ -50,6 +59,14 @@ impl Process {
     /// # Panics
     /// Where it cannot be started.
     pub fn spawn(name: &str, command: &mut Command, folder: &Path) -> Self {
+        Self::spawn_to(Log::Kept, name, command, folder)
+    }
+
+    /// The same with another way of its log.
+    ///
+    /// # Panics
+    /// Where it cannot be started.
+    pub fn spawn_to(to: Log, name: &str, command: &mut Command, folder: &Path) -> Self {
         let log = folder.join(format!("{name}.log"));
         let open = |path: &Path| {
             let file = OpenOptions::new().create(true).append(true).open(path);
@@ -58,7 +75,7 @@ impl Process {
         let child = command
             .stdin(Stdio::null())
             .stdout(open(&folder.join(format!("{name}.out"))))
-            .stderr(open(&log))
+            .stderr(if to == Log::Unread { Stdio::piped() } else { open(&log).into() })
             .spawn();
         let child = child.unwrap_or_else(|error| panic!("cannot start {name} ({command:?}): {error}"));
         reaper().note('+', child.id());

@@ -32,12 +32,18 @@ impl FolderSite {
 
     /// With further flags of the control plane and of the proxy.
     pub async fn start_with(objects: &[Value], control: &[&str], proxy: &[&str]) -> Self {
-        let folder = Folder::with(objects);
-        folder.apply(&objects::ingress_class());
-        objects::ballast(NAMESPACE).iter().for_each(|object| folder.apply(object));
+        let folder = Self::folder(objects);
         let control = ControlPlane::start_with(&Source::folder(&folder), control).await;
         let proxy = DataPlane::start_with(control.listen(), proxy).await;
         Self { proxy, control, folder }
+    }
+
+    /// The folder of one, without planes.
+    pub fn folder(objects: &[Value]) -> Folder {
+        let folder = Folder::with(objects);
+        folder.apply(&objects::ingress_class());
+        objects::ballast(NAMESPACE).iter().for_each(|object| folder.apply(object));
+        folder
     }
 
     /// An origin with a Service of its name.
