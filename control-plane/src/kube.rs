@@ -151,13 +151,8 @@ impl KubeSource {
 
         for (kind, doubts_nothing) in WHOLE {
             let sink = Objects::new(sender.clone(), kind, 1);
-            follower.follow(
-                name_of(kind),
-                Collection::all(kind, namespace),
-                Whole(kind),
-                sink,
-                doubts_nothing,
-            );
+            let all = Collection::all(kind, namespace);
+            follower.follow(kind.lower(), all, Whole(kind), sink, doubts_nothing);
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
@@ -228,17 +223,6 @@ impl Follower {
             doubts_nothing,
         };
         self.tasks.spawn(name, follow.run());
-    }
-}
-
-fn name_of(kind: ObjectKind) -> &'static str {
-    match kind {
-        ObjectKind::Ingress => "ingress",
-        ObjectKind::IngressClass => "ingressclass",
-        ObjectKind::Service => "service",
-        ObjectKind::EndpointSlice => "endpointslice",
-        ObjectKind::Secret => "secret",
-        ObjectKind::ConfigMap => "configmap",
     }
 }
 

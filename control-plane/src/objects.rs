@@ -15,42 +15,9 @@ use shared::name::ObjectName;
 use zeroize::Zeroize;
 
 pub mod json;
+mod kinds;
 
-/// What kind of object something is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[allow(missing_docs, reason = "Kubernetes' names")]
-pub enum ObjectKind {
-    Ingress,
-    IngressClass,
-    Service,
-    EndpointSlice,
-    Secret,
-    ConfigMap,
-}
-
-impl ObjectKind {
-    /// All that are read.
-    pub const ALL: [Self; 6] = [
-        Self::Ingress,
-        Self::IngressClass,
-        Self::Service,
-        Self::EndpointSlice,
-        Self::Secret,
-        Self::ConfigMap,
-    ];
-
-    /// Kubernetes' name of the kind.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ingress => "Ingress",
-            Self::IngressClass => "IngressClass",
-            Self::Service => "Service",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Secret => "Secret",
-            Self::ConfigMap => "ConfigMap",
-        }
-    }
-}
+pub use self::kinds::{Object, ObjectKind, OfKind};
 
 /// Which object: kind, namespace and name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -65,49 +32,6 @@ pub struct ObjectRef {
 impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind.as_str(), self.name)
-    }
-}
-
-/// One object of a kind that is read.
-#[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "Kubernetes' names")]
-pub enum Object {
-    Ingress(Arc<Ingress>),
-    IngressClass(Arc<IngressClass>),
-    Service(Arc<Service>),
-    EndpointSlice(Arc<EndpointSlice>),
-    Secret(Arc<Secret>),
-    ConfigMap(Arc<ConfigMap>),
-}
-
-impl Object {
-    /// Its kind.
-    pub fn kind(&self) -> ObjectKind {
-        match self {
-            Self::Ingress(_) => ObjectKind::Ingress,
-            Self::IngressClass(_) => ObjectKind::IngressClass,
-            Self::Service(_) => ObjectKind::Service,
-            Self::EndpointSlice(_) => ObjectKind::EndpointSlice,
-            Self::Secret(_) => ObjectKind::Secret,
-            Self::ConfigMap(_) => ObjectKind::ConfigMap,
-        }
-    }
-
-    /// Its metadata.
-    pub fn metadata(&self) -> &Metadata {
-        match self {
-            Self::Ingress(it) => &it.metadata,
-            Self::IngressClass(it) => &it.metadata,
-            Self::Service(it) => &it.metadata,
-            Self::EndpointSlice(it) => &it.metadata,
-            Self::Secret(it) => &it.metadata,
-            Self::ConfigMap(it) => &it.metadata,
-        }
-    }
-
-    /// Which object it is.
-    pub fn reference(&self) -> ObjectRef {
-        ObjectRef { kind: self.kind(), name: self.metadata().object_name() }
     }
 }
 

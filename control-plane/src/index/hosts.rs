@@ -50,7 +50,7 @@ impl HostState {
 
 /// With the kind first: an Ingress and an HTTPRoute of one name are two Routes.
 fn route_key(object: &ObjectRef, host: &HostName) -> String {
-    format!("{}/{}/{host}", object.kind.as_str().to_ascii_lowercase(), object.name)
+    format!("{}/{}/{host}", object.kind.lower(), object.name)
 }
 
 impl Index {

@@ -93,14 +93,9 @@ pub(super) fn get(kind: ObjectKind, namespace: &str, name: &str) -> Ready {
 
 /// The path of a collection.
 pub(super) fn path(kind: ObjectKind, namespace: Option<&str>) -> String {
-    let (root, plural) = match kind {
-        ObjectKind::Ingress => ("/apis/networking.k8s.io/v1", "ingresses"),
-        ObjectKind::IngressClass => ("/apis/networking.k8s.io/v1", "ingressclasses"),
-        ObjectKind::EndpointSlice => ("/apis/discovery.k8s.io/v1", "endpointslices"),
-        ObjectKind::Service => ("/api/v1", "services"),
-        ObjectKind::Secret => ("/api/v1", "secrets"),
-        ObjectKind::ConfigMap => ("/api/v1", "configmaps"),
-    };
+    let (version, plural) = (kind.api_version(), kind.plural());
+    // The first API had no groups.
+    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
         None => format!("{root}/{plural}"),

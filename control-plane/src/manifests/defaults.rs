@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::objects::json::{self, DecodeError};
+use crate::objects::json::DecodeError;
 use crate::objects::{EndpointSlice, IntOrString, Object, ObjectKind, Secret, Service};
 
 /// The protocol of a port that names none.
@@ -23,12 +23,12 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
         let (field, reason) = ("metadata.name".to_owned(), "expected a name, got none".to_owned());
         return Err(DecodeError { field, reason, line: 1 });
     }
-    let object = json::with_metadata(object, |metadata| {
-        metadata.namespace = namespace(kind, Arc::clone(&metadata.namespace));
-        // Of a manifest that was exported. In a folder an object is who its name says, and its version is its text.
-        metadata.uid = "".into();
-        metadata.resource_version = "".into();
-    });
+    let mut object = object;
+    let metadata = object.metadata_mut();
+    metadata.namespace = namespace(kind, Arc::clone(&metadata.namespace));
+    // Of a manifest that was exported. In a folder an object is who its name says, and its version is its text.
+    metadata.uid = "".into();
+    metadata.resource_version = "".into();
     Ok(match object {
         Object::Service(mut it) => {
             fill_service(Arc::make_mut(&mut it));

@@ -6,15 +6,17 @@
 //! **Invariant:** a document that cannot be read costs the file that document alone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::name::ObjectName;
 
 use super::{defaults, legacy};
 use crate::objects::json::{self, DecodeError, Head, Identity};
-use crate::objects::{self, Object, ObjectKind, ObjectRef};
+use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
 
 /// How deep lists may stand in lists.
 const MAX_DEPTH: usize = 4;
@@ -308,18 +310,17 @@ fn fault(error: &DecodeError, line: usize) -> Fault {
 
 /// The line of the first value in a YAML document that is not what the kind has there, from 1.
 fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
-    fn of<'a, T: Deserialize<'a>>(document: &'a str) -> Option<usize> {
-        let error = serde_saphyr::from_str_with_options::<T>(document, yaml_options(document)).err()?;
-        usize::try_from(error.location()?.line()).ok().filter(|line| *line > 0)
+    struct Document<'a>(&'a str);
+    impl OfKind for Document<'_> {
+        type Output = Option<usize>;
+
+        fn of<T: DeserializeOwned>(self, _: fn(Arc<T>) -> Object) -> Option<usize> {
+            let Self(text) = self;
+            let error = serde_saphyr::from_str_with_options::<T>(text, yaml_options(text)).err()?;
+            usize::try_from(error.location()?.line()).ok().filter(|line| *line > 0)
+        }
     }
-    match kind {
-        ObjectKind::Ingress => of::<objects::Ingress>(document),
-        ObjectKind::IngressClass => of::<objects::IngressClass>(document),
-        ObjectKind::Service => of::<objects::Service>(document),
-        ObjectKind::EndpointSlice => of::<objects::EndpointSlice>(document),
-        ObjectKind::Secret => of::<objects::Secret>(document),
-        ObjectKind::ConfigMap => of::<objects::ConfigMap>(document),
-    }
+    kind.with(Document(document))
 }
 
 /// The first line, from 1, of which that is so.

@@ -7,34 +7,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shared::name::ObjectName;
 
-use super::{Metadata, Object, ObjectKind};
+use super::{Object, ObjectKind, OfKind};
 
 mod path;
 mod words;
-
-impl ObjectKind {
-    /// The API version that is read.
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Self::Ingress | Self::IngressClass => "networking.k8s.io/v1",
-            Self::EndpointSlice => "discovery.k8s.io/v1",
-            Self::Service | Self::Secret | Self::ConfigMap => "v1",
-        }
-    }
-
-    /// Whether its objects live in namespaces.
-    pub fn is_namespaced(self) -> bool {
-        self != Self::IngressClass
-    }
-
-    /// The kind of that name and API version, if it is one that is read.
-    pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.as_str() == kind && it.api_version() == api_version)
-    }
-}
 
 /// Why an object cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -53,18 +33,15 @@ pub struct DecodeError {
 /// # Errors
 /// Says which field is not what the kind has there, or where the text is no JSON.
 pub fn decode(kind: ObjectKind, text: &str) -> Result<Object, DecodeError> {
-    fn of<'a, T: Deserialize<'a>>(text: &'a str, wrap: fn(Arc<T>) -> Object) -> serde_json::Result<Object> {
-        serde_json::from_str(text).map(|it| wrap(Arc::new(it)))
+    struct Text<'a>(&'a str);
+    impl OfKind for Text<'_> {
+        type Output = serde_json::Result<Object>;
+
+        fn of<T: DeserializeOwned>(self, wrap: fn(Arc<T>) -> Object) -> Self::Output {
+            serde_json::from_str(self.0).map(|it| wrap(Arc::new(it)))
+        }
     }
-    match kind {
-        ObjectKind::Ingress => of(text, Object::Ingress),
-        ObjectKind::IngressClass => of(text, Object::IngressClass),
-        ObjectKind::Service => of(text, Object::Service),
-        ObjectKind::EndpointSlice => of(text, Object::EndpointSlice),
-        ObjectKind::Secret => of(text, Object::Secret),
-        ObjectKind::ConfigMap => of(text, Object::ConfigMap),
-    }
-    .map_err(|error| DecodeError::new(&error, text, kind == ObjectKind::Secret))
+    kind.with(Text(text)).map_err(|error| DecodeError::new(&error, text, kind == ObjectKind::Secret))
 }
 
 impl DecodeError {
@@ -118,16 +95,8 @@ impl Identity {
 
 /// The object as a manifest of its own, `apiVersion` and `kind` included: the same object, the same text.
 pub fn source(object: &Object) -> String {
-    let value = match object {
-        Object::Ingress(it) => serde_json::to_value(&**it),
-        Object::IngressClass(it) => serde_json::to_value(&**it),
-        Object::Service(it) => serde_json::to_value(&**it),
-        Object::EndpointSlice(it) => serde_json::to_value(&**it),
-        Object::Secret(it) => serde_json::to_value(&**it),
-        Object::ConfigMap(it) => serde_json::to_value(&**it),
-    };
     // Text keys and numbers alone: the types have nothing that JSON lacks.
-    let mut value = value.unwrap_or_default();
+    let mut value = object.fields().unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("apiVersion".to_owned(), object.kind().api_version().into());
         fields.insert("kind".to_owned(), object.kind().as_str().into());
@@ -147,21 +116,6 @@ pub fn from_source(text: &str) -> Result<Object, DecodeError> {
         line: 1,
     })?;
     decode(kind, text)
-}
-
-/// The object with its metadata changed, at the price of a copy where others hold it.
-pub fn with_metadata(object: Object, change: impl FnOnce(&mut Metadata)) -> Object {
-    let mut object = object;
-    let metadata = match &mut object {
-        Object::Ingress(it) => &mut Arc::make_mut(it).metadata,
-        Object::IngressClass(it) => &mut Arc::make_mut(it).metadata,
-        Object::Service(it) => &mut Arc::make_mut(it).metadata,
-        Object::EndpointSlice(it) => &mut Arc::make_mut(it).metadata,
-        Object::Secret(it) => &mut Arc::make_mut(it).metadata,
-        Object::ConfigMap(it) => &mut Arc::make_mut(it).metadata,
-    };
-    change(metadata);
-    object
 }
 
 #[cfg(test)]

@@ -162,10 +162,10 @@ fn in_a_folder_without_classes_ours_is_assumed_and_said_once() {
 }
 
 fn default_class(name: &str, controller: &str) -> crate::objects::Object {
-    crate::objects::json::with_metadata(class(name, controller), |metadata| {
-        let annotation = "ingressclass.kubernetes.io/is-default-class";
-        metadata.annotations.insert(annotation.into(), "true".into());
-    })
+    let mut class = class(name, controller);
+    let annotation = "ingressclass.kubernetes.io/is-default-class";
+    class.metadata_mut().annotations.insert(annotation.into(), "true".into());
+    class
 }
 
 #[test]

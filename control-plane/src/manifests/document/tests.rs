@@ -160,7 +160,7 @@ fn old_versions_are_converted_and_that_is_said() {
              rules: [{{host: a.test, http: {{paths: {paths}}}}}]\n"
         ));
         let Object::Ingress(ingress) = &parsed.objects[0].0 else { panic!("{parsed:?}") };
-        let shown = |backend: &objects::IngressBackend| {
+        let shown = |backend: &crate::objects::IngressBackend| {
             backend.service.as_ref().map(|service| format!("{}:{}", service.name, service.port)).unwrap()
         };
         assert_eq!(ingress.spec.default_backend.as_ref().map(shown).as_deref(), Some("rest:8080"));
