@@ -137,7 +137,6 @@ impl From<&Settings> for config::Settings {
         let Settings { default_certificate, defaults, backend_defaults, default_backend, guards } =
             it.clone();
         let guard = |guard: &Guard| match guard {
-            Guard::GlobalAuth => config::settings::Guard::GlobalAuth.into(),
             Guard::Addresses => config::settings::Guard::Addresses.into(),
         };
         Self {
@@ -155,7 +154,6 @@ impl TryFrom<config::Settings> for Settings {
 
     fn try_from(it: config::Settings) -> Result<Self, ConvertError> {
         let guard = |(i, guard): (usize, &i32)| match config::settings::Guard::try_from(*guard) {
-            Ok(config::settings::Guard::GlobalAuth) => Ok(Guard::GlobalAuth),
             Ok(config::settings::Guard::Addresses) => Ok(Guard::Addresses),
             // A restriction that is not understood must not be dropped.
             _ => Err(invalid(format!("guards[{i}]"), format!("unknown restriction {guard}"))),

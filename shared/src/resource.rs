@@ -67,9 +67,7 @@ pub struct Settings {
 /// A restriction of the ConfigMap that is not enforced yet: what it would guard answers 503.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Guard {
-    /// `global-auth-url`: all paths but those of which the policy says `enable_global_auth = false`.
-    GlobalAuth,
-    /// `whitelist-source-range`, `denylist-source-range`, `block-cidrs`: all paths.
+    /// By addresses, referers, user agents or rules of a firewall: all paths.
     Addresses,
 }
 

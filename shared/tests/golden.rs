@@ -49,7 +49,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
             Resource::Settings(Settings {
                 default_certificate: text("default/fallback"),
                 defaults: LocationPolicy { ssl_redirect: Some(true), ..LocationPolicy::default() },
-                guards: vec![Guard::GlobalAuth, Guard::Addresses],
+                guards: vec![Guard::Addresses],
                 ..Settings::default()
             }),
         ),

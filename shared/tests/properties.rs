@@ -51,7 +51,7 @@ fn location() -> impl Strategy<Value = LocationPolicy> {
 
 #[allow(clippy::needless_update, reason = "policies grow by fields")]
 fn settings() -> impl Strategy<Value = Resource> {
-    let guard = prop_oneof![Just(Guard::GlobalAuth), Just(Guard::Addresses)];
+    let guard = Just(Guard::Addresses);
     let guards = collection::vec(guard, 0..3);
     let said = (text(), location(), flag(), text(), guards);
     said.prop_map(|(default_certificate, defaults, service_upstream, default_backend, guards)| {

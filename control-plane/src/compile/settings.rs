@@ -107,11 +107,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         }
         if let Some(guard) = guard {
             settings.guards.push(guard);
-            let what = match guard {
-                Guard::GlobalAuth => "all paths without enable-global-auth: \"false\" answer 503",
-                Guard::Addresses => "all paths answer 503",
-            };
-            let reason = format!("not enforced yet: until it is, {what}");
+            let reason = "not enforced yet: until it is, all paths answer 503";
             faults.push(Fault::new(Severity::Unsupported, field(key), reason));
         }
     }

@@ -9,7 +9,6 @@ use shared::resource::{Guard, Host, Path, PathType, Route, Settings};
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
-use super::policies::effective;
 use super::refusal::{name_of, parts, route_parts};
 use crate::rate::Counts;
 use crate::table::aliases::Names;
@@ -213,17 +212,12 @@ impl Writer {
 
     /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
     fn denial(&self, route: &Route, host: Option<&Host>) -> Option<Arc<str>> {
-        let Settings { guards, defaults, .. } = self.config.settings();
+        let Settings { guards, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());
         }
         if guards.contains(&Guard::Addresses) {
-            return Some("the ConfigMap restricts client addresses, which is not enforced yet".into());
-        }
-        if guards.contains(&Guard::GlobalAuth)
-            && effective(defaults, &route.policy).enable_global_auth != Some(false)
-        {
-            return Some("the ConfigMap asks for global-auth-url, which is not enforced yet".into());
+            return Some("the ConfigMap restricts who may ask what, which is not enforced yet".into());
         }
         let denial = host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
         denial.map(|denial| denial.reason.as_str().into())

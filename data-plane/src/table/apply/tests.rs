@@ -441,11 +441,6 @@ fn restrictions_that_are_not_enforced_deny() {
     assert_eq!(world(None, false, route(false, None)), Some("default backend"));
     assert_eq!(world(None, true, route(false, None)), Some("denied"));
     assert_eq!(world(None, false, route(true, None)), Some("denied"));
-    assert_eq!(world(guards(&[Guard::GlobalAuth]), false, route(false, None)), Some("denied"));
-    assert_eq!(
-        world(guards(&[Guard::GlobalAuth]), false, route(false, Some(false))),
-        Some("default backend")
-    );
     assert_eq!(world(guards(&[Guard::Addresses]), false, route(false, Some(false))), Some("denied"));
     let unreadable = Some(broken(Kind::Settings, "default"));
     assert_eq!(world(unreadable, false, route(false, Some(false))), Some("denied"), "it may restrict");
