@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use control_plane::manifests::Companion;
+use control_plane::Companion;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
 use shared::telemetry::{self, LogArgs};

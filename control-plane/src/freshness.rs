@@ -51,6 +51,7 @@ impl Freshness {
     }
 
     /// Whether the first lists of all kinds are complete.
+    #[cfg(test)]
     pub fn synced(&self) -> bool {
         ObjectKind::ALL.iter().all(|kind| self.of(*kind).synced)
     }

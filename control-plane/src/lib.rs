@@ -10,27 +10,35 @@
 //!
 //! **Invariant:** the same objects and decisions give the same bytes, in any order of events, on any replica.
 
-pub mod admin;
-pub mod annotations;
+#![allow(
+    unreachable_pub,
+    reason = "in a module pub says what it gives to the others; what the crate gives away is said here, so that dead code is seen"
+)]
+
+mod admin;
+mod annotations;
 pub mod app;
 pub mod args;
 #[cfg(test)]
 mod compatibility_page;
-pub mod compile;
+mod compile;
 pub mod event;
-pub mod freshness;
+mod freshness;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
-pub mod hold;
-pub mod index;
-pub mod inspect;
-pub mod kube;
-pub mod manifests;
-pub mod metrics;
+mod hold;
+mod index;
+mod inspect;
+mod kube;
+mod manifests;
+mod metrics;
 pub mod objects;
-pub mod pipeline;
+mod pipeline;
 pub mod problem;
-pub mod reference;
-pub mod removal;
-pub mod serve;
-pub mod store;
+mod reference;
+mod removal;
+mod serve;
+mod store;
+
+pub use compile::certificate;
+pub use manifests::Companion;

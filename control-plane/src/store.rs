@@ -18,7 +18,7 @@ use shared::kind::Lane;
 use shared::version::{Lineage, Root, Seq};
 use tokio::sync::{broadcast, watch};
 
-pub use frame::{CHUNK, Chunks, Frame, Span};
+pub use frame::{Chunks, Frame};
 pub use history::{History, NotOne, PastVersion};
 pub use journal::Journal;
 use lane::LaneLog;

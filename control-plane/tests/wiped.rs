@@ -7,7 +7,7 @@ mod freed;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use control_plane::compile::certificate;
+use control_plane::certificate;
 use control_plane::objects::{Metadata, Secret};
 use shared::entry::Entry;
 use shared::resource::Resource;

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use control_plane::Companion;
 use control_plane::event::Event;
-use control_plane::manifests::Companion;
 use control_plane::objects::{EndpointSlice, Object, ObjectKind, ObjectRef};
 use shared::name::ObjectName;
 use tokio::net::TcpListener;

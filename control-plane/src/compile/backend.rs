@@ -19,7 +19,7 @@ pub enum Port {
     /// The Service does not exist.
     NoService,
     /// It has no such port.
-    NoPort,
+    Missing,
     /// It is a name, whose addresses are the endpoints.
     Named(ExternalName),
     /// It is a name that is not followed, and why.
@@ -57,7 +57,7 @@ pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
     let mut ports = service.spec.ports.iter().filter(is_tcp);
     let found = ports.clone().find(fits).or_else(|| ports.next().filter(|_| wanted == FIRST_PORT));
     let Some(found) = found else {
-        return Port::NoPort;
+        return Port::Missing;
     };
     let own = number(found.port);
     let rule = PortRule {
@@ -95,7 +95,7 @@ fn named(service: &Service, wanted: &str, names: Names) -> Port {
     };
     match number {
         Some(port) => Port::Named(ExternalName { name: name.to_owned(), port, local: names.local }),
-        None => Port::NoPort,
+        None => Port::Missing,
     }
 }
 
@@ -142,7 +142,7 @@ impl Port {
             ),
             Self::Found(..) | Self::Named(_) => return None,
             Self::NoService => ("service.name", format!("Service {service} does not exist: answers 503")),
-            Self::NoPort => {
+            Self::Missing => {
                 ("service.port", format!("Service {service} has no TCP port {port}: answers 503"))
             }
             Self::Refused(why) => (
@@ -159,7 +159,7 @@ pub fn compile(port: &Port, alternatives: Vec<String>, policy: BackendPolicy) ->
     let (port, external, service) = match port.clone() {
         Port::Found(rule, service) => (Some(rule), None, service),
         Port::Named(name) => (None, Some(name), None),
-        Port::NoService | Port::NoPort | Port::Refused(_) => (None, None, None),
+        Port::NoService | Port::Missing | Port::Refused(_) => (None, None, None),
     };
     Backend { port, external, service, alternatives, policy }
 }
@@ -207,8 +207,8 @@ mod tests {
             ("web", found("web", None)),
             ("http-alt", found("web", None)),
             ("53", found("dns-tcp", Some(53))),
-            ("0", Port::NoPort),
-            ("nothing", Port::NoPort),
+            ("0", Port::Missing),
+            ("nothing", Port::Missing),
         ];
         for (wanted, expected) in cases {
             assert_eq!(find(&service, wanted), expected, "{wanted}");
@@ -268,7 +268,7 @@ mod tests {
         ] {
             let name = service.spec.external_name.clone();
             let expected = expected.map(|port| ExternalName { name, port, local: false });
-            assert_eq!(find(service, wanted), expected.map_or(Port::NoPort, Port::Named), "{wanted}");
+            assert_eq!(find(service, wanted), expected.map_or(Port::Missing, Port::Named), "{wanted}");
         }
         let local = port(Some(&bare), "80", Names { local: true, ..Names::default() });
         assert!(matches!(local, Port::Named(ExternalName { local: true, .. })));

@@ -21,7 +21,7 @@ use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
 use self::canaries::Wishes;
 use self::locations::{Location, Locations};
-pub use self::part::{Part, PartFault, Spot};
+pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
 use super::claim::{Age, BackendKey, Claim, Place};
 use crate::annotations::OfHosts;

@@ -59,14 +59,6 @@ impl Hello {
             Lane::Live => &mut self.live,
         })
     }
-
-    /// What it has on a lane.
-    pub fn lane(&self, lane: Lane) -> &Resume {
-        match lane {
-            Lane::Config => &self.config,
-            Lane::Live => &self.live,
-        }
-    }
 }
 
 /// What a proxy has on one lane when it connects.

@@ -168,11 +168,6 @@ impl Registry {
         self.proxies.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.proxies.is_empty()
-    }
-
     /// Word of each change of a proxy.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -241,7 +236,7 @@ mod tests {
         drop(first);
         assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
         drop(second);
-        assert!(registry.is_empty());
+        assert_eq!(registry.len(), 0);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 //! waits. Slots are for proxies that answer: one that does not for two seconds gives its own to the next, and none waits
 //! for a slot that has never answered. So no number of silent streams keeps a proxy that answers from anything.
 //!
-//! **Invariants:** at most [`WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
+//! **Invariants:** at most [`lane::WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
 //! relies on; what is sent leads to a state that existed.
 
 mod lane;
@@ -21,7 +21,7 @@ use shared::version::{Claim, Root};
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
 use crate::store::{Frame, Head};
 use lane::{Answer, LaneCursor};
-pub use lane::{CHUNK_WINDOW, Mode, Standing, WINDOW};
+pub use lane::{Mode, Standing};
 
 /// A proxy introduces itself within this time.
 const HELLO: Duration = Duration::from_secs(10);

@@ -40,11 +40,6 @@ impl Frame {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Says nothing of the content, which may be secret.

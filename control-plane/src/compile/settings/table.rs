@@ -20,7 +20,10 @@ pub enum Status {
     /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
     AllowedHeaders,
     /// It says what annotations may be, with this default; see [`allowed`].
-    Allows(&'static str),
+    Allows(
+        #[cfg_attr(not(test), allow(dead_code, reason = "for docs/compatibility.md, which a test writes"))]
+        &'static str,
+    ),
     /// True or false; it says how objects are put together, and proxies know nothing of it.
     OfIndex,
     /// It does not act yet. It keeps nobody out, and nothing goes elsewhere for that.

@@ -31,9 +31,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Commit, Self::Coalesced, Self::Full];
-
     /// Label of the metric.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -13,6 +13,7 @@ use shared::proto::config::control_message::Message as Control;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq};
 
+use super::lane::{CHUNK_WINDOW, WINDOW};
 use super::*;
 use crate::serve::message::{Refused, Resume};
 use crate::serve::refusals::Refusals;
