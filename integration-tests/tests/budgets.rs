@@ -2,7 +2,7 @@
 //! fits, while a neighbour's requests stand on a ledger, probes are asked, and a proxy that answers follows each edit.
 //!
 //! Memory is compared with what the attacker paid, ten to one; nothing is timed. `FIRTH_ATTACK_SCALE` makes the attacks so
-//! many times larger: 1 without it, 10 in `just nightly`.
+//! many times larger than in CI.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
