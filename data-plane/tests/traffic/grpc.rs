@@ -245,3 +245,27 @@ fn a_refused_connection_goes_elsewhere_and_all_of_them_are_502() {
         (both, none, other)
     });
 }
+
+#[test]
+fn a_call_that_takes_its_time_keeps_its_trailers() {
+    run(async {
+        let said = LocationPolicy { limit_rate: Some(20), ..LocationPolicy::default() };
+        let proxy = proxy(&[echo(false).await], said, BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let begun = std::time::Instant::now();
+        let (response, mut out) = sender.send_request(call("/slow"), false).unwrap();
+        out.send_data(vec![b'x'; 40 * 1024].into(), true).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        let mut length = 0;
+        while let Some(piece) = body.data().await {
+            let piece = piece.unwrap();
+            length += piece.len();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+        }
+        let trailers = body.trailers().await.unwrap().unwrap();
+        assert_eq!((length, trailers["grpc-status"].as_bytes()), (40 * 1024, &b"0"[..]));
+        let took = begun.elapsed();
+        assert!(took > std::time::Duration::from_millis(700), "{took:?}");
+        proxy
+    });
+}

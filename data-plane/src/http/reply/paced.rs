@@ -77,6 +77,8 @@ impl Paced {
             ready!(self.timer.poll_elapsed(cx));
             self.waits = false;
         }
+        // Whatever woke us: the next wait sets the timer anew.
+        self.waits = false;
         self.timer.disarm();
         Poll::Ready(Ok(()))
     }
