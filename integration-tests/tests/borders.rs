@@ -212,6 +212,7 @@ const SHARED: &[&str] = &[
     "clock",
     "drain",
     "pattern",
+    "secret",
     "pem",
     "private",
     "proto",
