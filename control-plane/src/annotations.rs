@@ -16,6 +16,7 @@ pub(crate) mod balancing;
 pub(crate) mod buffering;
 mod canary;
 mod client_certs;
+pub(crate) mod clients;
 mod cors;
 mod dead;
 pub mod draft;

@@ -18,6 +18,8 @@ mod blocks;
 mod bodies;
 #[path = "traffic/calls.rs"]
 mod calls;
+#[path = "traffic/clients.rs"]
+mod clients;
 #[path = "traffic/connections.rs"]
 mod connections;
 #[path = "traffic/cors.rs"]

@@ -5,7 +5,7 @@
 //! A policy that came over the wire has no enum number without a meaning; all else is judged where it is compiled.
 
 pub use crate::proto::config::{
-    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Canary, ConnectionHeader,
+    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Buffers, Canary, ConnectionHeader,
     ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
     LocationPolicy, Replacement, SameSite, StatusList, TextList,
 };

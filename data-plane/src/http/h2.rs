@@ -182,7 +182,11 @@ impl<S: Stream> Serving<S> {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
-            None => (Waits::Request, Some(limits.idle)),
+            // A new one is waited for in any case.
+            None => {
+                let said = self.server.clients().idle.filter(|_| self.requests > 0);
+                (Waits::Request, Some(said.unwrap_or(limits.idle)))
+            }
         };
         if waits == self.waits {
             return;
@@ -213,7 +217,8 @@ impl<S: Stream> Serving<S> {
         } else {
             self.refuse(&mut respond);
         }
-        if self.requests >= local.limits.requests {
+        let most = self.server.clients().requests.unwrap_or(local.limits.requests);
+        if self.requests >= most {
             self.leave();
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
 use crate::local::Local;
+use crate::table::policy::clients::Clients;
 use crate::table::{HostTable, TableReader, Tables};
 use crate::tls::backends::Backends;
 use crate::upstream::Upstreams;
@@ -44,6 +45,11 @@ impl Server {
     /// it, the worker might be the one to free it.
     pub(crate) fn with_table<R>(&self, ask: impl FnOnce(&HostTable) -> R) -> R {
         ask(self.tables.borrow_mut().load())
+    }
+
+    /// What the fleet says of clients' connections at this moment.
+    pub(crate) fn clients(&self) -> Clients {
+        self.with_table(|table| table.policy().clients)
     }
 
     /// Lets go of a table that is no longer the newest: a worker without requests would otherwise keep it alive.

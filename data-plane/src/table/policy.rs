@@ -10,6 +10,7 @@ pub mod answers;
 pub mod auth;
 pub mod blocks;
 pub mod bodies;
+pub mod clients;
 pub mod cors;
 pub mod errors;
 pub mod external;
@@ -35,6 +36,7 @@ use answers::Answers;
 use auth::Auth;
 use blocks::Blocks;
 use bodies::Bodies;
+use clients::Clients;
 use cors::Cors;
 use errors::Errors;
 use external::External;
@@ -56,6 +58,8 @@ use timeouts::Said;
 pub struct Policy {
     /// Who gets nothing, whatever it asks for: of the fleet's own policy alone.
     pub blocks: Option<Box<Blocks>>,
+    /// What holds for clients' connections: of the fleet's own policy alone.
+    pub clients: Clients,
     /// Whose addresses get in.
     pub addresses: Addresses,
     /// What is spoken with endpoints.
@@ -118,6 +122,7 @@ impl Policy {
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         Ok(Self {
             blocks: Blocks::compile(said)?,
+            clients: Clients::compile(said),
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
             fastcgi: FastCgi::compile(said)?,

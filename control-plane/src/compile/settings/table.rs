@@ -7,7 +7,7 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, auth, balancing, buffering, errors, forwarding, limits, log, redirect, retries,
+    access, answers, auth, balancing, buffering, clients, errors, forwarding, limits, log, redirect, retries,
     returned, timeouts, tracing, waf,
 };
 use crate::compile::allowed;
@@ -80,7 +80,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("client-body-buffer-size", Default(&buffering::CLIENT_BODY_BUFFER_SIZE)),
     ("client-body-timeout", Default(&buffering::CLIENT_BODY_TIMEOUT)),
     ("client-header-buffer-size", Unsupported),
-    ("client-header-timeout", Unsupported),
+    ("client-header-timeout", Default(&clients::CLIENT_HEADER_TIMEOUT)),
     ("compute-full-forwarded-for", Default(&forwarding::COMPUTE_FULL_FORWARDED_FOR)),
     ("custom-http-errors", Default(&errors::CUSTOM_HTTP_ERRORS_OF_ALL)),
     ("debug-connections", Nginx),
@@ -142,9 +142,9 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("http2-max-header-size", Nginx),
     ("http2-max-requests", Nginx),
     ("ignore-invalid-headers", Default(&forwarding::IGNORE_INVALID_HEADERS)),
-    ("keep-alive", Unsupported),
-    ("keep-alive-requests", Unsupported),
-    ("large-client-header-buffers", Unsupported),
+    ("keep-alive", Default(&clients::KEEP_ALIVE)),
+    ("keep-alive-requests", Default(&clients::KEEP_ALIVE_REQUESTS)),
+    ("large-client-header-buffers", Default(&clients::LARGE_CLIENT_HEADER_BUFFERS)),
     ("limit-conn-status-code", Default(&limits::LIMIT_CONN_STATUS_CODE)),
     ("limit-conn-zone-variable", Default(&limits::LIMIT_CONN_ZONE_VARIABLE)),
     ("limit-rate", Default(&limits::LIMIT_RATE)),

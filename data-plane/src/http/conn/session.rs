@@ -23,6 +23,7 @@ use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::Local;
 use crate::local::timer::Timer;
+use crate::table::policy::clients::Clients;
 
 /// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -38,6 +39,8 @@ pub(super) struct Session<S> {
     reader: RequestReader,
     /// Whether the first bytes may be HTTP/2's.
     sniff: bool,
+    /// What the fleet says of connections, as the present request began.
+    said: Clients,
     /// Requests so far. Before the first one the connection is new, and not idle.
     served: usize,
     /// Whether plain HTTP is spoken where TLS was expected: every request is answered with nginx' page about it.
@@ -65,6 +68,7 @@ impl<S: Stream> Session<S> {
             input: BytesMut::new(),
             reader: RequestReader::new(HeadLimits::REQUEST),
             sniff,
+            said: Clients::default(),
             served: 0,
             misplaced: false,
         }
@@ -100,11 +104,13 @@ impl<S: Stream> Session<S> {
 
     /// Waits for the next head.
     async fn next(&mut self) -> Next {
+        self.said = self.server.clients();
+        self.reader.limit(self.said.head.unwrap_or(HeadLimits::REQUEST));
         if self.input.is_empty() && !self.begin().await {
             return Next::End;
         }
         // From its first byte on a head has so long in all, however it dribbles in. Until it is whole there is no request.
-        self.timer.arm(self.server.local.limits.head);
+        self.timer.arm(self.said.head_time.unwrap_or(self.server.local.limits.head));
         let next = loop {
             if self.sniff {
                 match preface(&self.input) {
@@ -139,10 +145,13 @@ impl<S: Stream> Session<S> {
 
     /// Waits for the first bytes of a request, without a buffer; false when none will come.
     async fn begin(&mut self) -> bool {
-        let Self { server, timer, stream, input, served, .. } = self;
+        let Self { server, timer, stream, input, served, said, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
-        timer.arm(if *served > 0 { limits.idle } else { limits.head });
+        timer.arm(match served {
+            0 => said.head_time.unwrap_or(limits.head),
+            _ => said.idle.unwrap_or(limits.idle),
+        });
         match served {
             0 => timer.idle(true),
             _ => timer.rests(),
@@ -200,7 +209,8 @@ impl<S: Stream> Session<S> {
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
         client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
-        client.keep_alive &= self.served < server.local.limits.requests;
+        client.keep_alive &= self.said.keeps();
+        client.keep_alive &= self.served < self.said.requests.unwrap_or(server.local.limits.requests);
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
         let connection = (&mut *stream, &mut *input, &mut unread);

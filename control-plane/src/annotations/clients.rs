@@ -1,0 +1,78 @@
+//! What holds for clients' connections (configmap.md 1.2, 1.5). Keys alone.
+
+use shared::policy::Buffers;
+
+use super::row::{Act, Of, Row};
+use super::value::{Grammar, SECONDS, SIZE};
+
+/// `client-header-timeout`.
+pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
+    name: "client-header-timeout",
+    value: &Of(SOME_SECONDS, Act::Sets(|to, it| to.location.client_header_timeout = Some(it))),
+    default: "10",
+    doc: "Seconds for the whole head of a request",
+    ..Row::NEW
+};
+
+/// `keep-alive`.
+pub(crate) static KEEP_ALIVE: Row = Row {
+    name: "keep-alive",
+    value: &Of(SECONDS, Act::Sets(|to, it| to.location.keep_alive = Some(it))),
+    default: "75",
+    doc: "Seconds for which a connection is kept without a request; 0: it serves one",
+    ..Row::NEW
+};
+
+/// `keep-alive-requests`.
+pub(crate) static KEEP_ALIVE_REQUESTS: Row = Row {
+    name: "keep-alive-requests",
+    value: &Of(COUNT, Act::Sets(|to, it| to.location.keep_alive_requests = Some(it))),
+    default: "1000",
+    doc: "Requests that a connection serves",
+    ..Row::NEW
+};
+
+/// `large-client-header-buffers`.
+pub(crate) static LARGE_CLIENT_HEADER_BUFFERS: Row = Row {
+    name: "large-client-header-buffers",
+    value: &Of(BUFFERS, Act::Sets(|to, it| to.location.large_client_header_buffers = Some(it))),
+    default: "4 8k",
+    doc: "Number and size of buffers for the head of a request over HTTP/1.1, of which a line fills one at most; 256k in all",
+    ..Row::NEW
+};
+
+/// A number.
+const COUNT: Grammar<u32> = Grammar { words: "a number", ..SECONDS };
+
+/// A number of seconds that is one.
+const SOME_SECONDS: Grammar<u32> = Grammar {
+    words: "a number of seconds above 0, without a unit",
+    read: |text| (SECONDS.read)(text).filter(|seconds| *seconds > 0),
+    good: &["60", "1"],
+    bad: &["0", "60s", "-1"],
+};
+
+/// A number and a SIZE of annotations.md 1.3, as nginx takes them.
+const BUFFERS: Grammar<Buffers> = Grammar {
+    words: "a number and a size with a space between them",
+    read: |text| {
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok().filter(|number| *number > 0)?;
+        let size = (SIZE.read)(words.next()?).filter(|size| *size > 0)?;
+        words.next().is_none().then_some(Buffers { number, size })
+    },
+    good: &["4 8k", "8 32768", "2  1m"],
+    bad: &["8k", "4", "0 8k", "4 0", "4 8k 1", "x 8k"],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_a_number_and_a_size() {
+        let read = |text| (BUFFERS.read)(text).map(|it| (it.number, it.size));
+        assert_eq!((read("4 32k"), read("2 100")), (Some((4, 32 << 10)), Some((2, 100))));
+        assert_eq!((read("4 0k"), read("-1 8k"), read("4, 8k")), (None, None, None));
+    }
+}

@@ -1,0 +1,79 @@
+//! Connections of clients, as the fleet says.
+
+use std::time::Duration;
+
+use data_plane::local::Limits;
+use shared::policy::{Buffers, LocationPolicy};
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
+
+use super::harness::*;
+
+/// One Service behind `a.test`, where the fleet says this.
+fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy
+}
+
+#[test]
+fn a_connection_lasts_as_long_as_the_fleet_says() {
+    let origin = Origin::says("hello");
+    let said = |idle, requests| LocationPolicy {
+        keep_alive: idle,
+        keep_alive_requests: requests,
+        ..LocationPolicy::default()
+    };
+    let short = saying(&origin, said(Some(1), None));
+    let mut client = Client::new(short.http);
+    assert!(client.get("/").all("connection").is_empty());
+    let begun = std::time::Instant::now();
+    assert!(client.ended());
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(10), "{took:?}");
+    for (idle, requests, kept) in
+        [(Some(0), None, 0), (None, Some(0), 0), (None, Some(3), 2), (Some(60), None, 5)]
+    {
+        let proxy = saying(&origin, said(idle, requests));
+        let mut client = Client::new(proxy.http);
+        let closes = |client: &mut Client| client.get("/").all("connection") == ["close"];
+        let seen = (0..5).take_while(|_| !closes(&mut client)).count();
+        assert_eq!(seen, kept, "{idle:?} {requests:?}");
+    }
+}
+
+#[test]
+fn a_head_may_be_as_long_as_the_fleet_says() {
+    let origin = Origin::says("hello");
+    let ask = |proxy: &Proxy, path: usize, field: usize| {
+        let (path, field) = ("x".repeat(path), "x".repeat(field));
+        Client::new(proxy.http)
+            .ask(&format!("GET /{path} HTTP/1.1\r\nHost: a.test\r\nX-Long: {field}\r\n\r\n"))
+            .status
+    };
+    let with = |number, size| {
+        let buffers = Some(Buffers { number, size });
+        saying(&origin, LocationPolicy { large_client_header_buffers: buffers, ..LocationPolicy::default() })
+    };
+    let usual = saying(&origin, LocationPolicy::default());
+    assert_eq!((ask(&usual, 7_000, 7_000), ask(&usual, 9_000, 1), ask(&usual, 1, 9_000)), (200, 414, 400));
+    let large = with(4, 32 << 10);
+    assert_eq!(
+        (ask(&large, 20_000, 20_000), ask(&large, 33_000, 1), ask(&large, 1, 33_000)),
+        (200, 414, 400)
+    );
+    let small = with(2, 1 << 10);
+    assert_eq!((ask(&small, 800, 800), ask(&small, 1_100, 1), ask(&small, 1, 1_100)), (200, 414, 400));
+}
+
+#[test]
+fn a_head_has_as_long_as_the_fleet_says() {
+    let origin = Origin::says("hello");
+    let said = LocationPolicy { client_header_timeout: Some(1), ..LocationPolicy::default() };
+    let proxy = saying(&origin, said);
+    let mut client = Client::new(proxy.http);
+    client.send("GET / HTTP/1.1\r\nHost:");
+    let begun = std::time::Instant::now();
+    assert!(client.ended());
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(8), "{took:?}");
+}
