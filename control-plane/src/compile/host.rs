@@ -20,7 +20,7 @@ use shared::policy::{HostPolicy, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
 use self::canaries::Wishes;
-use self::locations::{Location, Locations};
+use self::locations::{Location, Locations, Move};
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
 use super::claim::{Age, BackendKey, Claim, Place};
@@ -96,6 +96,9 @@ struct Deciders {
     roots: BTreeSet<Age>,
 }
 
+/// Paths on which something may be different.
+type Contested = BTreeSet<(Arc<str>, PathType)>;
+
 /// What everybody on a host, or everybody with a default backend, is told of.
 #[derive(PartialEq)]
 struct Firsts {
@@ -168,9 +171,7 @@ impl Claims {
         if let Some(claim) = &after {
             self.put_in(claim, &come);
         }
-        for ((path, kind), had) in contested.iter().zip(had) {
-            self.settle(path, *kind, had.as_ref(), &mut touched);
-        }
+        self.settle(contested, had, &mut touched);
         self.tell_of(&firsts, &mut touched);
         touched.host |= self.is_empty();
         touched
@@ -183,7 +184,7 @@ impl Claims {
         come: &[Numbered<'_>],
         before: Option<&Claim>,
         after: Option<&Claim>,
-    ) -> BTreeSet<(Arc<str>, PathType)> {
+    ) -> Contested {
         let is_main = |claim: &&Claim| !claim.is_canary();
         let (before, after) = (before.filter(is_main), after.filter(is_main));
         let paths = gone.iter().filter(|_| before.is_some()).chain(come.iter().filter(|_| after.is_some()));
@@ -239,33 +240,27 @@ impl Claims {
         self.locations.put_in(claim, paths);
     }
 
-    /// Looks at one path again: who had it and has it, who wanted it, and which canaries stand beside it.
-    fn settle(&mut self, path: &Arc<str>, kind: PathType, had: Option<&Location>, touched: &mut Touched) {
-        let has = self.location(path, kind);
-        let has = has.as_ref();
-        touched.looked_at += 1;
-        if had == has {
-            return;
-        }
-        let owner = |location: Option<&Location>| location.and_then(|it| it.owner.clone());
-        let mut ages: BTreeSet<Age> = owner(had).into_iter().chain(owner(has)).collect();
-        if owner(had) != owner(has) {
-            ages.extend(self.locations.claimants(path, kind).map(|(age, ..)| age.clone()));
-        }
-        let leads =
-            |location: Option<&Location>| location.map(|it| (it.backend.clone(), it.position.clone()));
-        if leads(had) != leads(has) {
-            ages.extend(self.wishes.for_path(path, kind).cloned());
-            let backends: BTreeSet<_> =
-                [had, has].into_iter().flatten().filter_map(|it| it.backend.as_ref()).collect();
-            let firsts: Vec<_> =
-                backends.iter().map(|backend| self.locations.first(backend).cloned()).collect();
-            self.locations.lead(had, has);
-            for (backend, first) in backends.into_iter().zip(firsts) {
-                if self.locations.first(backend) != first.as_ref() {
-                    ages.extend(self.wishes.for_backend(backend).cloned());
-                }
+    /// Looks at paths again: who had each and has it, who wanted it, and which canaries stand beside it.
+    fn settle(&mut self, contested: Contested, had: Vec<Option<Location>>, touched: &mut Touched) {
+        touched.looked_at += contested.len();
+        let moves = contested.into_iter().zip(had).map(|((path, kind), had)| {
+            let has = self.location(&path, kind);
+            Move { path, kind, had, has }
+        });
+        let moves: Vec<_> = moves.filter(|it| it.had != it.has).collect();
+        let mut ages = BTreeSet::new();
+        for Move { path, kind, had, has } in &moves {
+            let owner = |location: &Option<Location>| location.as_ref().and_then(|it| it.owner.clone());
+            ages.extend(owner(had).into_iter().chain(owner(has)));
+            if owner(had) != owner(has) {
+                ages.extend(self.locations.claimants(path, *kind).map(|(age, ..)| age.clone()));
             }
+        }
+        for Move { path, kind, .. } in moves.iter().filter(|it| it.leads_elsewhere()) {
+            ages.extend(self.wishes.for_path(path, *kind).cloned());
+        }
+        for backend in self.locations.lead(&moves) {
+            ages.extend(self.wishes.for_backend(&backend).cloned());
         }
         self.touch(ages, touched);
     }

@@ -33,6 +33,23 @@ pub(super) struct Location {
     pub(super) backend: Option<BackendKey>,
 }
 
+/// What became of a path.
+#[derive(Debug)]
+pub(super) struct Move {
+    pub(super) path: Arc<str>,
+    pub(super) kind: PathType,
+    pub(super) had: Option<Location>,
+    pub(super) has: Option<Location>,
+}
+
+impl Move {
+    /// Whether it leads to another backend, or stands elsewhere among the locations.
+    pub(super) fn leads_elsewhere(&self) -> bool {
+        let leads = |it: &Option<Location>| it.as_ref().map(|it| (it.backend.clone(), it.position.clone()));
+        leads(&self.had) != leads(&self.has)
+    }
+}
+
 /// A path, and who asks for it with which of their paths, in order; `None` is where those of a path begin.
 pub(super) type Claimed = (Arc<str>, PathType, Option<(Age, usize)>);
 
@@ -75,13 +92,23 @@ impl Locations {
             .map(|(b, p)| (b, p))
     }
 
-    /// A location came, changed or went.
-    pub(super) fn lead(&mut self, before: Option<&Location>, after: Option<&Location>) {
-        let key = |it: &Location| Some((it.backend.clone()?, it.position.clone()));
-        if let Some(key) = before.and_then(key) {
-            self.led.remove(&key);
+    /// Locations came, changed and went. The backends of which the first location is another one now.
+    ///
+    /// All that went goes before anything comes: of two paths of an Ingress one may take the other's place.
+    pub(super) fn lead(&mut self, moves: &[Move]) -> Vec<BackendKey> {
+        let moves = || moves.iter().filter(|it| it.leads_elsewhere());
+        let led = |it: &Option<Location>| {
+            it.as_ref().and_then(|it| Some((it.backend.clone()?, it.position.clone())))
+        };
+        let all = moves().flat_map(|it| [&it.had, &it.has]).filter_map(led);
+        let firsts: BTreeMap<_, _> =
+            all.map(|(backend, _)| (backend.clone(), self.first(&backend).cloned())).collect();
+        for gone in moves().filter_map(|it| led(&it.had)) {
+            self.led.remove(&gone);
         }
-        self.led.extend(after.and_then(key));
+        self.led.extend(moves().filter_map(|it| led(&it.has)));
+        let moved = firsts.into_iter().filter(|(backend, first)| self.first(backend) != first.as_ref());
+        moved.map(|(backend, _)| backend).collect()
     }
 
     pub(super) fn take_out(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {

@@ -229,3 +229,17 @@ fn a_canary_that_stops_being_one_is_an_ordinary_ingress() {
     assert_eq!(world.keys(Kind::Host), ["_", "a.test", "b.test"]);
     assert_eq!(policy(&world, "default/canary/80"), None);
 }
+
+/// One path of an Ingress may take the place of another that leads to the same Service.
+#[test]
+fn a_canary_of_the_catch_all_stays_where_a_path_changes_its_type() {
+    let canary = ingress("canary").canary().default_backend("next");
+    for (before, after) in [("/x", "=/x"), ("=/x", "/x"), ("/x", "/y"), ("/y", "/x")] {
+        let mut world = World::default();
+        world.apply(canary.clone());
+        world.apply(ingress("web").rule("", &[(before, "echo")]));
+        assert_eq!(world.alternatives(), ["default/echo/80: default/next/80"]);
+        world.apply(ingress("web").rule("", &[(after, "echo")]));
+        assert_eq!(world.alternatives(), ["default/echo/80: default/next/80"], "{before} -> {after}");
+    }
+}
