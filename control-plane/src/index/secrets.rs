@@ -102,14 +102,16 @@ impl Index {
             Some(names) => self.secrets.names.insert(name.clone(), names),
             None => self.secrets.names.remove(name),
         };
-        if before != names {
+        // Of one that is of no use the problem says whether it is there.
+        if names.is_none() || before != names {
             self.tell_of_names(&object);
         }
         self.dirty.problems.insert(object.clone());
         self.dirty.holds.insert(object);
     }
 
-    /// Tells those who decide on TLS that a certificate covers other names than before. One that was renewed does not.
+    /// Tells those who decide on TLS that a certificate covers other names than before, or is of no use. One that was
+    /// renewed does not.
     fn tell_of_names(&mut self, secret: &ObjectRef) {
         let hosts = self.refs.sites_of(secret).filter_map(|site| match site {
             Site { user: User::Host(host), what: Use::Certificate } => self.hosts.get(host),

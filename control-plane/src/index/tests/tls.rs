@@ -7,6 +7,7 @@ use super::super::Options;
 use super::fixture::*;
 use crate::event::{Event, HoldRequest};
 use crate::objects::ObjectKind;
+use crate::problem::Subject;
 
 fn certificates(world: &World, host: &str) -> Option<Vec<String>> {
     match world.get(Kind::Host, host) {
@@ -181,4 +182,23 @@ fn a_missing_default_certificate_is_told() {
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), Vec::<String>::new());
     world.delete(ObjectKind::Secret, "fallback");
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
+}
+
+/// Whether it is there and of no use, or not there at all, its owner does differently about.
+#[test]
+fn a_secret_of_no_use_is_told_apart_from_one_that_is_not_there() {
+    let mut world = World::default();
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]).tls(&["a.test"], "cert"));
+    let reason = |world: &World| {
+        let problems = &world.index.problems()[&Subject::Object(reference(ObjectKind::Ingress, "web"))];
+        let of_tls = problems.iter().find(|problem| problem.field == "spec.tls[0].secretName");
+        of_tls.map(|problem| problem.reason.clone()).unwrap_or_default()
+    };
+    assert!(reason(&world).contains("does not exist"), "{}", reason(&world));
+    world.apply(secret_with("cert", &pem(0).0, "no key"));
+    assert!(reason(&world).contains("no certificate that can be used"), "{}", reason(&world));
+    world.apply(secret("cert", 0));
+    assert_eq!(reason(&world), "");
+    world.delete(ObjectKind::Secret, "cert");
+    assert!(reason(&world).contains("does not exist"), "{}", reason(&world));
 }
