@@ -84,3 +84,20 @@ fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
         assert_eq!(it.query["fieldSelector"], NOT_HELM, "{it:?}");
     }
 }
+
+/// Whatever is missing would change what is served; but without IngressClasses Ingresses are taken by annotation.
+#[tokio::test]
+async fn a_kind_that_may_not_be_read_is_not_taken_for_empty() {
+    for kind in ObjectKind::ALL {
+        let (endpoints, mut slices) = mpsc::channel(1);
+        let (objects, mut others) = mpsc::channel(1);
+        let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
+        let without = Objects::new(sender, kind, 1).forbidden().await.unwrap();
+        let said = slices.try_recv().ok().or_else(|| others.try_recv().ok());
+        let expected = match kind {
+            ObjectKind::IngressClass => (follow::Without::IsEmpty, Some(Input::Synced(kind))),
+            _ => (follow::Without::Waits, None),
+        };
+        assert_eq!((without, said), expected, "{kind:?}");
+    }
+}

@@ -73,3 +73,18 @@ fn values_that_may_hold_a_credential_are_not_told() {
         assert!(!commit.cause.contains("hunter"), "{}", commit.cause);
     }
 }
+
+/// A name may be anything in a folder, and a value of any length wherever it stands.
+#[test]
+fn a_tenants_text_is_short_and_on_one_line() {
+    let mut world = World::default();
+    world.apply(web("one"));
+    let commit = world.apply(web("one").annotation("odd\n\u{1b}[2Jname", "1"));
+    assert_eq!(commit.cause, "", "it changes nothing");
+    let commit = world.apply(web("two").annotation("odd\n\u{1b}[2Jname", "2"));
+    assert_eq!(commit.cause, "Ingress default/web: odd  [2Jname changed, rules changed");
+    let long = "9".repeat(200_000);
+    let commit = world.apply(web("three").annotation(&long, "1").annotation("session-cookie-expires", &long));
+    assert!(commit.cause.contains("rules changed") || commit.cause.contains("more"), "{}", commit.cause);
+    assert!(commit.cause.len() < 250 && commit.cause.contains("9..."), "{} bytes", commit.cause.len());
+}

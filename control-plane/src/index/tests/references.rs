@@ -53,10 +53,15 @@ fn a_new_host_waits_for_its_certificate() {
     world.events([applied(web("cert")), applied(ingress("two").rule("b.test", &[("/", "echo")]))]);
     assert_eq!(certificates(&world, "a.test"), None);
     assert!(world.get(Kind::Host, "b.test").is_some(), "nobody else waits");
+    let routes = ["ingress/default/two/b.test", "ingress/default/web/a.test"];
+    assert_eq!(world.keys(Kind::Route), routes[..1], "a Route without its Host would be served without TLS");
+    world.apply(web("cert").rule("a.test", &[("/more", "echo")]));
+    assert_eq!(world.keys(Kind::Route), routes[..1], "an edit meanwhile shows nothing either");
     assert_eq!(awaited(&world), ["cert"]);
     let commit = world.apply(secret("cert", 0));
     assert_eq!((commit.live.up.len(), awaited(&world).len()), (1, 0));
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/cert".into()]));
+    assert_eq!(world.keys(Kind::Route), routes, "and all of it at once");
 }
 
 #[test]

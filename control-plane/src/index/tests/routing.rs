@@ -6,7 +6,7 @@ use shared::resource::{Backend, PortRule, Resource};
 
 use super::fixture::*;
 use crate::objects::ObjectKind;
-use crate::problem::Subject;
+use crate::problem::{Severity, Subject};
 
 /// What is there when nothing else is.
 #[test]
@@ -266,4 +266,24 @@ fn the_configmap_makes_the_settings() {
         "ConfigMap ingress-nginx/ingress-nginx-controller: gzip-level removed, ssl-redirect false -> true"
     );
     assert!(commit.problems_changed);
+}
+
+/// Whoever lost a path is told who has it, also once that is another one that lost it before.
+#[test]
+fn who_lost_a_path_is_told_who_has_it_now() {
+    let of = |name: &str, at| ingress(name).at(at).rule("a.test", &[("/x", "echo")]);
+    let mut world = World::default();
+    world.events([of("one", 1), of("two", 2), of("three", 3)].map(applied));
+    let told = |world: &World, name: &str| {
+        let problems = world.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, name)));
+        let lost =
+            problems.into_iter().flat_map(|all| all.iter()).find(|it| it.severity == Severity::Overridden);
+        lost.map(|problem| problem.reason.clone()).unwrap_or_default()
+    };
+    assert!(told(&world, "three").contains("belongs to Ingress default/one"), "{}", told(&world, "three"));
+    world.delete(ObjectKind::Ingress, "one");
+    assert!(told(&world, "three").contains("belongs to Ingress default/two"), "{}", told(&world, "three"));
+    assert_eq!(told(&world, "two"), "");
+    world.apply(of("one", 1));
+    assert!(told(&world, "two").contains("belongs to Ingress default/one"), "{}", told(&world, "two"));
 }
