@@ -5,7 +5,7 @@
 //! prefixes that are registered, the longest first: 15 ns (`benches/lookup.rs`) at any number of prefixes, where a scan
 //! takes 150 ns at a hundred.
 //!
-//! Persistent: a clone shares the nodes of large hosts, and a path that comes or goes copies one [`nodes`] shard.
+//! Persistent: a clone shares the nodes of large hosts, and a path that comes or goes copies one `nodes` shard.
 
 mod nodes;
 
