@@ -33,7 +33,7 @@ use crate::problem::Problems;
 use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service};
-use crate::store::{Journal, Store};
+use crate::store::{Bounds, Journal, Store};
 
 /// Inputs that a source may be ahead of the pipeline.
 const INPUTS: usize = 256;
@@ -102,6 +102,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref tcp_services_configmap,
         ref udp_services_configmap,
         ref state_dir,
+        history_count,
+        history_bytes,
+        history_age,
         pod_namespace: _,
         log: _,
     } = args;
@@ -117,8 +120,14 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let registry = Arc::new(Registry::default());
     let (leaving, leaves) = watch::channel(false);
     let (mut store, published) = Store::new(Lineage::random(), clock::now());
+    let bounds = Bounds {
+        count: history_count,
+        bytes: usize::try_from(history_bytes).unwrap_or(usize::MAX),
+        age: history_age,
+    };
+    store.bound(bounds);
     if let Some(dir) = state_dir {
-        let opened = Journal::open(dir);
+        let opened = Journal::open(dir, bounds);
         let (journal, history) = opened
             .with_context(|| format!("--state-dir {}: the history cannot be kept there", dir.display()))?;
         store.remember(journal, history);

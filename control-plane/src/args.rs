@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use shared::budget::parse_bytes;
+use shared::duration;
 use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
 
@@ -117,6 +119,19 @@ pub struct Args {
     /// Folder for decisions about manifests and for the history; both end with the process without it
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Versions of the configuration that are remembered at most; the newest and the one before it always are
+    #[arg(long, env = "FIRTH_HISTORY_COUNT", value_name = "N", default_value = "1000")]
+    pub history_count: usize,
+    /// Memory for remembered versions, such as 64Mi; each counts what it changed
+    #[arg(
+        long, env = "FIRTH_HISTORY_BYTES", value_name = "BYTES", default_value = "64Mi", value_parser = parse_bytes
+    )]
+    pub history_bytes: u64,
+    /// How long a version is remembered after another one took its place: 90s, 15m, 24h, 7d
+    #[arg(
+        long, env = "FIRTH_HISTORY_AGE", value_name = "SPAN", default_value = "7d", value_parser = duration::parse
+    )]
+    pub history_age: Duration,
     /// Namespace where decisions are on record; without it that of --configmap
     #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
     pub pod_namespace: Option<String>,
@@ -186,6 +201,14 @@ mod tests {
         assert_eq!(args.default_ssl_certificate, Some(ObjectName::new("a", "b")));
         assert!(parse(&["--default-ssl-certificate=a"]).is_err());
         assert!(parse(&["--default-backend-service=a"]).is_err());
+    }
+
+    #[test]
+    fn the_history_is_bounded() {
+        let args = parse(&["--history-count=5", "--history-bytes", "1Mi", "--history-age", "36h"]).unwrap();
+        assert_eq!((args.history_count, args.history_bytes), (5, 1 << 20));
+        assert_eq!(args.history_age, Duration::from_secs(36 * 3600));
+        assert!(parse(&["--history-age", "soon"]).is_err());
     }
 
     #[test]

@@ -50,6 +50,7 @@ use crate::compile::backend;
 use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
+use crate::origin::Origin;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
 
@@ -100,6 +101,8 @@ pub struct Commit {
     pub live: Delta,
     /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty where neither lane changed.
     pub cause: String,
+    /// The object that it names first.
+    pub origin: Origin,
     /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
     pub holds: Vec<HoldRequest>,
     /// Whether [`Index::problems`] changed.
@@ -280,7 +283,10 @@ impl Index {
         self.dirty.heard.clear();
         self.dirty.turned.clear();
         let touched = std::mem::take(&mut self.touched);
-        let cause = if config.is_empty() && live.is_empty() { String::new() } else { self.cause(&touched) };
+        let (cause, origin) = match config.is_empty() && live.is_empty() {
+            true => Default::default(),
+            false => self.cause(&touched),
+        };
         for object in touched.all() {
             self.objects.forget_if_void(object);
         }
@@ -292,6 +298,7 @@ impl Index {
             config,
             live,
             cause,
+            origin,
             holds,
             problems_changed: std::mem::take(&mut self.problems_changed),
             wants_changed,
@@ -321,15 +328,15 @@ impl Index {
         let changed = ups.chain(removals).filter_map(|key| ObjectName::parse(&key.key));
         let objects = changed.map(|name| objects::reference(ObjectKind::EndpointSlice, &name));
         let said = self.touched.split_off(objects);
-        let cause = match live.is_empty() {
-            true => String::new(),
+        let (cause, origin) = match live.is_empty() {
+            true => Default::default(),
             false => self.cause(&said),
         };
         for object in said.all() {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);
-        Commit { live, cause, compiled: early, looked_at, ..Commit::default() }
+        Commit { live, cause, origin, compiled: early, looked_at, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

@@ -33,6 +33,7 @@ mod kube;
 mod manifests;
 mod metrics;
 pub mod objects;
+mod origin;
 mod pipeline;
 pub mod problem;
 mod reference;

@@ -60,6 +60,10 @@ pub struct Metadata {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// Who wrote it last, but for its status: a field manager of `managedFields`. Never part of what is compiled, nor of
+    /// what a hold keeps.
+    #[serde(rename = "managedFields", skip_serializing, deserialize_with = "newest_manager")]
+    pub manager: Arc<str>,
 }
 
 impl Metadata {
@@ -366,6 +370,23 @@ where
     let values: Option<BTreeMap<String, Option<String>>> = Option::deserialize(deserializer)?;
     let values = values.unwrap_or_default().into_iter();
     Ok(values.map(|(key, value)| (key, value.unwrap_or_default())).collect())
+}
+
+/// The field manager of the newest entry that is not about a subresource. Their times are RFC 3339 in UTC to the second, so
+/// text is in their order; of one second the last counts.
+fn newest_manager<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Entry {
+        manager: Option<String>,
+        time: Option<String>,
+        subresource: Option<String>,
+    }
+    let entries: Option<Vec<Entry>> = Option::deserialize(deserializer)?;
+    let entries = entries.into_iter().flatten();
+    let own = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
+    let newest = own.max_by(|a, b| a.time.cmp(&b.time)).and_then(|entry| entry.manager);
+    Ok(newest.unwrap_or_default().into())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

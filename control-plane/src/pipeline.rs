@@ -26,6 +26,7 @@ use crate::event::{Event, HoldRequest, Input, Receivers, Wants};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
+use crate::origin::Origin;
 use crate::problem::Problems;
 use crate::store::{Changes, Store};
 use holds::Holds;
@@ -217,11 +218,11 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit { live, cause, compiled, looked_at, .. } = self.index.commit_live();
+        let Commit { live, cause, origin, compiled, looked_at, .. } = self.index.commit_live();
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
-            self.publish(Changes { config, live, cause }, compiled, begun);
+            self.publish(Changes { config, live, cause, origin }, compiled, begun);
         }
     }
 
@@ -255,8 +256,17 @@ impl Pipeline {
     }
 
     fn commit(&mut self, begun: Instant) {
-        let Commit { config, live, cause, holds, problems_changed, wants_changed, compiled, looked_at } =
-            self.index.commit();
+        let Commit {
+            config,
+            live,
+            cause,
+            origin,
+            holds,
+            problems_changed,
+            wants_changed,
+            compiled,
+            looked_at,
+        } = self.index.commit();
         self.metrics.looked_at(looked_at);
         if wants_changed {
             self.outputs.wants.send_replace(self.index.wants().clone());
@@ -265,7 +275,7 @@ impl Pipeline {
             self.outputs.problems.send_replace(self.index.problems().clone());
         }
         self.holds.ask(holds, &self.outputs.holds);
-        let mut changes = Changes { config, live, cause };
+        let mut changes = Changes { config, live, cause, origin };
         if let Some(first) = self.first.take() {
             changes = squash(first, changes);
             let awaited = self.awaited();
@@ -276,6 +286,7 @@ impl Pipeline {
                 return;
             }
             changes.cause = format!("start: {} resources", changes.config.len() + changes.live.len());
+            changes.origin = Origin::default();
         }
         // Not before: what misses a list that is on its way may have nothing wrong with it.
         notices::log_new(&self.said, self.index.problems());
@@ -315,8 +326,11 @@ impl Pipeline {
 
 /// Both as one.
 fn squash(first: Changes, then: Changes) -> Changes {
-    let cause = if then.cause.is_empty() { first.cause } else { then.cause };
-    Changes { config: first.config.squash(then.config), live: first.live.squash(then.live), cause }
+    let (cause, origin) = match then.cause.is_empty() {
+        true => (first.cause, first.origin),
+        false => (then.cause, then.origin),
+    };
+    Changes { config: first.config.squash(then.config), live: first.live.squash(then.live), cause, origin }
 }
 
 #[cfg(test)]

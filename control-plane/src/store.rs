@@ -19,10 +19,12 @@ use shared::version::{Lineage, Root, Seq};
 use tokio::sync::{broadcast, watch};
 
 pub use frame::{Chunks, Frame};
-pub use history::{History, NotOne, PastVersion};
+pub use history::{Bounds, History, NotOne, PastVersion};
 pub use journal::Journal;
 use lane::LaneLog;
 pub use lane::LaneState;
+
+use crate::origin::Origin;
 
 /// Notes that a slow watcher may lag behind before it loses some.
 const NOTES: usize = 1_024;
@@ -83,6 +85,8 @@ pub struct Changes {
     pub live: Delta,
     /// What changed, one line.
     pub cause: String,
+    /// The object that it names first.
+    pub origin: Origin,
 }
 
 /// The reading side. A clone is cheap.
@@ -138,6 +142,11 @@ impl Store {
         (store, published)
     }
 
+    /// Remembers so much from now on. Before the first commit.
+    pub fn bound(&mut self, bounds: Bounds) {
+        self.history = History::new(bounds);
+    }
+
     /// Goes on with a history of processes before, and keeps it on disk from now on. Before the first commit.
     pub fn remember(&mut self, journal: Journal, history: History) {
         self.journal = Some(journal);
@@ -150,7 +159,7 @@ impl Store {
     /// The first commit is one of both lanes even where LIVE has nothing: "has everything" and "has nothing yet" differ.
     pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> usize {
         let first = self.config.state.seq == Seq::default();
-        let Changes { config, live, cause } = changes;
+        let Changes { config, live, cause, origin } = changes;
         let config = self.config.effective(config);
         let live = self.live.effective(live);
         let changed = config.len() + live.len();
@@ -162,7 +171,7 @@ impl Store {
         }
         let cause: Arc<str> = cause.into();
         if config_changes {
-            self.commit_config(config, &cause, now, time);
+            self.commit_config(config, &cause, origin, now, time);
         }
         self.publish(Note {
             config_seq: self.config.state.seq,
@@ -181,7 +190,14 @@ impl Store {
         self.config.state.root
     }
 
-    fn commit_config(&mut self, delta: Delta, cause: &Arc<str>, now: Instant, time: SystemTime) {
+    fn commit_config(
+        &mut self,
+        delta: Delta,
+        cause: &Arc<str>,
+        origin: Origin,
+        now: Instant,
+        time: SystemTime,
+    ) {
         let first = self.config.state.seq == Seq::default();
         let mut changed = delta.len();
         let bytes = delta.up.iter().map(|entry| entry.wire_size()).sum();
@@ -202,6 +218,7 @@ impl Store {
             snapshot: state.snapshot.clone(),
             time,
             cause: Arc::clone(cause),
+            origin,
             changed,
             bytes,
         });
@@ -236,7 +253,7 @@ mod tests {
     }
 
     fn commit(store: &mut Store, config: Delta, live: Delta) -> usize {
-        let changes = Changes { config, live, cause: "test".to_owned() };
+        let changes = Changes { config, live, cause: "test".to_owned(), ..Changes::default() };
         store.commit(changes, shared::clock::now(), shared::clock::wall())
     }
 

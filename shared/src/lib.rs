@@ -16,6 +16,7 @@ pub mod clock;
 pub mod convert;
 pub mod delta;
 pub mod drain;
+pub mod duration;
 pub mod entry;
 pub mod kind;
 pub mod name;

@@ -10,6 +10,7 @@ use super::classes::CLASS_ANNOTATION;
 use super::dirty::Touched;
 use crate::annotations::PREFIX;
 use crate::objects::{EndpointSlice, Ingress, Object, ObjectRef, SlicePort};
+use crate::origin::Origin;
 
 /// How much of a value is shown.
 const VALUE: usize = 40;
@@ -96,20 +97,22 @@ const HARMLESS: &[&str] = &[
 const CHANGES: usize = 3;
 
 impl Index {
-    /// What led to a commit of what was made of these objects.
-    pub(super) fn cause(&mut self, touched: &Touched) -> String {
+    /// What led to a commit of what was made of these objects, and the first of them.
+    pub(super) fn cause(&mut self, touched: &Touched) -> (String, Origin) {
         let mut relevant = touched.relevant();
         let count = relevant.len();
         let Some(first) = relevant.next() else {
-            return "start".to_owned();
+            return ("start".to_owned(), Origin::default());
         };
-        let first = self.describe(first, touched.before(first));
-        if count == 1 { first } else { format!("{count} changes, first: {first}") }
+        let before = touched.before(first);
+        let slot = self.objects.get(first);
+        let after = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use())).cloned();
+        let origin = Origin::new(first, before, after.as_ref());
+        let first = self.describe(first, before, after);
+        (if count == 1 { first } else { format!("{count} changes, first: {first}") }, origin)
     }
 
-    fn describe(&mut self, object: &ObjectRef, before: Option<&Object>) -> String {
-        let slot = self.objects.get(object);
-        let after = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use())).cloned();
+    fn describe(&mut self, object: &ObjectRef, before: Option<&Object>, after: Option<Object>) -> String {
         if let Some(text) = self.describe_slices(before, after.as_ref()) {
             return text;
         }

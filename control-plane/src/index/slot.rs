@@ -357,8 +357,16 @@ fn compare_versions(a: &Object, b: &Object) -> Option<Ordering> {
 
 /// Whether two versions differ in nothing but the API server's count of them.
 pub(super) fn is_same(a: &Object, b: &Object) -> bool {
-    let Metadata { namespace, name, uid, creation_timestamp, resource_version: _, labels, annotations } =
-        a.metadata();
+    let Metadata {
+        namespace,
+        name,
+        uid,
+        creation_timestamp,
+        resource_version: _,
+        labels,
+        annotations,
+        manager: _,
+    } = a.metadata();
     let other = b.metadata();
     *namespace == other.namespace
         && *name == other.name

@@ -38,7 +38,7 @@ impl Bench {
     fn commit(&mut self, cause: &str, entries: Vec<Arc<Entry>>) {
         let (config, live) = entries.into_iter().partition(|entry| entry.kind().lane() == Lane::Config);
         let delta = |up| Delta { up, removed: Vec::new() };
-        let changes = Changes { config: delta(config), live: delta(live), cause: cause.to_owned() };
+        let changes = Changes { config: delta(config), live: delta(live), cause: cause.to_owned(), ..Changes::default() };
         self.store.commit(changes, clock::now(), clock::wall());
     }
 

@@ -191,7 +191,9 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let Some(there) = find(client, kind, namespace, &name).await? else {
                 return Err("the record came and went".to_owned());
             };
-            if read(&Decoded::Good(there.clone())).is_ok_and(|held| held == hold.object) {
+            if read(&Decoded::Good(there.clone()))
+                .is_ok_and(|held| json::source(&held) == json::source(&hold.object))
+            {
                 return Ok(());
             }
             let body = record(&name, namespace, &hold.object, Some(&there.metadata().resource_version));

@@ -78,3 +78,26 @@ fn null_is_absence_for_every_field_of_every_kind() {
     }
     assert!(tried > 60, "{tried}");
 }
+
+#[test]
+fn who_wrote_an_object_last_is_known_and_not_kept_by_holds() {
+    let manager = |fields: Value| {
+        let text = json!({"metadata": {"name": "a", "managedFields": fields}}).to_string();
+        let object = json::decode(ObjectKind::Ingress, &text).unwrap();
+        assert!(!json::source(&object).contains("managedFields"));
+        object.metadata().manager.to_string()
+    };
+    let entry = |manager: &str, time: &str, subresource: &str| {
+        json!({"manager": manager, "time": time, "subresource": subresource, "operation": "Update",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}})
+    };
+    let early = entry("helm", "2026-03-01T00:00:00Z", "");
+    let late = entry("kubectl-edit", "2026-03-01T00:00:09Z", "");
+    let status = entry("controller", "2026-03-02T00:00:00Z", "status");
+    assert_eq!(manager(json!([late, early, status])), "kubectl-edit");
+    assert_eq!(manager(json!([status])), "");
+    assert_eq!(manager(json!([{"manager": "a"}, {"manager": null, "time": null}, {"manager": "b"}])), "b");
+    for nothing in [json!(null), json!([])] {
+        assert_eq!(manager(nothing), "");
+    }
+}

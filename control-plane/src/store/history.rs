@@ -1,6 +1,7 @@
 //! Versions of the configuration that were: what people look back at.
 //!
-//! **Invariant:** bounded by number, by bytes and by age, and never without the newest version.
+//! **Invariant:** bounded by number, by bytes and by age, and never without the newest version and the one before it: there
+//! is always something to go back to.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,16 +10,31 @@ use imbl::Vector;
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Seq};
 
-/// Versions kept at most.
-const COUNT: usize = 1_000;
-/// Bytes that they hold at most; what did not change is shared and counts once, with its change.
-const BYTES: usize = 64 * 1024 * 1024;
+use crate::origin::Origin;
+
+/// Versions that are kept whatever they take.
+const ALWAYS: usize = 2;
 /// What a version costs beside its resources: its own record, and the paths in maps that it does not share. Reckoned:
 /// counted by bodies alone, 64 MiB of them were 280 MB of memory.
 const VERSION: usize = 8 * 1024;
 const CHANGE: usize = 2 * 1024;
-/// How long they are kept.
-const AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How much is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Versions.
+    pub count: usize,
+    /// Bytes that they hold; what did not change is shared and counts once, with its change.
+    pub bytes: usize,
+    /// How long after another one took its place. What was in force for months is no older than what replaced it.
+    pub age: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { count: 1_000, bytes: 64 << 20, age: Duration::from_secs(7 * 24 * 3600) }
+    }
+}
 
 /// One version of the configuration.
 #[derive(Clone, Debug)]
@@ -33,6 +49,8 @@ pub struct PastVersion {
     pub time: SystemTime,
     /// What changed, one line.
     pub cause: Arc<str>,
+    /// The object that it names first.
+    pub origin: Origin,
     /// Resources that differ from the version before.
     pub changed: usize,
     /// Bytes of the resources that came with it.
@@ -51,15 +69,21 @@ impl PastVersion {
 pub struct History {
     versions: Vector<Arc<PastVersion>>,
     bytes: usize,
+    bounds: Bounds,
 }
 
 impl History {
+    /// Remembers nothing yet.
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
     /// Takes in the newest version and lets go of what is too much.
     pub(super) fn push(&mut self, version: PastVersion) {
         let now = version.time;
         self.bytes += version.cost();
         self.versions.push_back(Arc::new(version));
-        while self.versions.len() > 1 && self.front_is_too_much(now) {
+        while self.versions.len() > ALWAYS && self.front_is_too_much(now) {
             if let Some(oldest) = self.versions.pop_front() {
                 self.bytes -= oldest.cost();
             }
@@ -67,11 +91,9 @@ impl History {
     }
 
     fn front_is_too_much(&self, now: SystemTime) -> bool {
-        let Some(oldest) = self.versions.front() else {
-            return false;
-        };
-        let age = now.duration_since(oldest.time).unwrap_or_default();
-        self.versions.len() > COUNT || self.bytes > BYTES || age > AGE
+        let Bounds { count, bytes, age } = self.bounds;
+        let replaced = self.versions.get(1).map(|next| now.duration_since(next.time).unwrap_or_default());
+        self.versions.len() > count || self.bytes > bytes || replaced.is_some_and(|since| since > age)
     }
 
     /// The versions, the newest first.
@@ -151,6 +173,7 @@ mod tests {
             snapshot: Snapshot::default(),
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600),
             cause: "test".into(),
+            origin: Origin::default(),
             changed: 1,
             bytes,
         }
@@ -160,20 +183,32 @@ mod tests {
         history.newest_first().map(|version| version.seq.0).collect()
     }
 
+    const BOUNDS: Bounds = Bounds { count: 10, bytes: 1 << 20, age: Duration::from_secs(24 * 3600) };
+
     #[test]
-    fn bounded_by_number_bytes_and_age() {
-        let mut history = History::default();
-        for seq in 0..1_500 {
+    fn bounded_by_number_and_bytes() {
+        let mut history = History::new(BOUNDS);
+        for seq in 0..15 {
             history.push(version(seq, [seq as u8; 16], 10, 1));
         }
-        assert_eq!((history.len(), history.bytes()), (COUNT, (10 + VERSION + CHANGE) * COUNT));
+        assert_eq!((history.len(), history.bytes()), (10, (10 + VERSION + CHANGE) * 10));
 
-        history.push(version(2_000, [1; 16], BYTES, 1));
-        assert_eq!(seqs(&history), [2_000]);
+        history.push(version(20, [1; 16], 1 << 20, 1));
+        assert_eq!(seqs(&history), [20, 14], "there is something to go back to, however large the newest is");
+        history.push(version(21, [2; 16], 0, 1));
+        assert_eq!(seqs(&history), [21, 20]);
+    }
 
-        history.push(version(2_001, [2; 16], 0, 2));
-        history.push(version(2_002, [3; 16], 0, 24 * 7 + 2));
-        assert_eq!(seqs(&history), [2_002, 2_001]);
+    /// Nothing changed for a month, then something broke: what was good must be there.
+    #[test]
+    fn a_version_is_as_old_as_what_took_its_place() {
+        let mut history = History::new(BOUNDS);
+        for (seq, hours) in [(1, 0), (2, 1), (3, 720), (4, 721)] {
+            history.push(version(seq, [seq as u8; 16], 0, hours));
+        }
+        assert_eq!(seqs(&history), [4, 3, 2]);
+        history.push(version(5, [5; 16], 0, 745));
+        assert_eq!(seqs(&history), [5, 4, 3]);
     }
 
     #[test]

@@ -20,14 +20,12 @@ use shared::private;
 use shared::snapshot::Snapshot;
 use tracing::warn;
 
-use super::history::{History, PastVersion};
+use super::history::{Bounds, History, PastVersion};
 
 /// Name of the file.
 const FILE: &str = "history";
 /// Versions that the thread may be behind.
 const BEHIND: usize = 64;
-/// Bytes of the file at which it is written anew with what is still remembered.
-const FILE_MAX: u64 = 128 * 1024 * 1024;
 
 /// The writer's handle.
 #[derive(Debug)]
@@ -48,18 +46,19 @@ impl Journal {
     ///
     /// # Errors
     /// Where the folder cannot be made, or the file not read.
-    pub fn open(dir: &Path) -> io::Result<(Self, History)> {
+    pub fn open(dir: &Path, bounds: Bounds) -> io::Result<(Self, History)> {
         private::folder(dir)?;
         let path = dir.join(FILE);
         let (history, is_whole) = match fs::read(&path) {
-            Ok(bytes) => record::read_all(&bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (History::default(), false),
+            Ok(bytes) => record::read_all(&bytes, bounds),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (History::new(bounds), false),
             Err(error) => return Err(error),
         };
         // An append to a file with a broken end would never be read.
         let broken = Arc::new(AtomicBool::new(!is_whole));
         let (jobs, queue) = sync_channel(BEHIND);
-        let mut writer = Writer { path, file: None, broken: Arc::clone(&broken) };
+        let spare = bounds.bytes as u64;
+        let mut writer = Writer { path, file: None, spare, whole: 0, broken: Arc::clone(&broken) };
         std::thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&queue))?;
         Ok((Self { jobs, broken }, history))
     }
@@ -83,6 +82,10 @@ impl Journal {
 struct Writer {
     path: PathBuf,
     file: Option<(File, u64)>,
+    /// Bytes that the file may grow by before it is written anew with what is still remembered: as many as that took last,
+    /// and as many as are remembered at most.
+    spare: u64,
+    whole: u64,
     broken: Arc<AtomicBool>,
 }
 
@@ -114,7 +117,7 @@ impl Writer {
         let record = record::write(before, version);
         file.write_all(&record)?;
         *size += record.len() as u64;
-        if *size > FILE_MAX {
+        if *size > self.whole.saturating_mul(2).saturating_add(self.spare) {
             // The next version brings the whole history along.
             self.broken.store(true, Ordering::Release);
         }
@@ -134,6 +137,7 @@ impl Writer {
         file.sync_all()?;
         fs::rename(&beside, &self.path)?;
         self.file = Some((file, size));
+        self.whole = size;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::fixture::*;
+use crate::objects::ObjectKind;
 
 fn web(service: &str) -> Ing {
     ingress("web").rule("a.test", &[("/", service)])
@@ -87,4 +88,32 @@ fn a_tenants_text_is_short_and_on_one_line() {
     let commit = world.apply(web("three").annotation(&long, "1").annotation("session-cookie-expires", &long));
     assert!(commit.cause.contains("rules changed") || commit.cause.contains("more"), "{}", commit.cause);
     assert!(commit.cause.len() < 250 && commit.cause.contains("9..."), "{} bytes", commit.cause.len());
+}
+
+#[test]
+fn a_cause_names_its_object_its_version_and_who_wrote_it() {
+    let mut world = World::default();
+    let web = |weight: &str, version: &str, manager: &str| {
+        ingress("web").canary().annotation("canary-weight", weight).rule("a.test", &[("/", "one")]).with(
+            |it| {
+                it["metadata"]["resourceVersion"] = json!(version);
+                it["metadata"]["managedFields"] =
+                    json!([{"manager": manager, "time": "2026-03-01T00:00:00Z"}]);
+            },
+        )
+    };
+    world.apply(ingress("main").rule("a.test", &[("/", "main")]));
+    let origin = world.apply(web("10", "7", "helm")).origin;
+    assert_eq!(
+        (&*origin.object, &*origin.resource_version, &*origin.manager),
+        ("Ingress default/web", "7", "helm")
+    );
+    let origin = world.apply(web("50", "9", "k\n9")).origin;
+    assert_eq!((&*origin.resource_version, &*origin.manager), ("9", "k 9"));
+    // Nobody says who deleted it.
+    let origin = world.delete(ObjectKind::Ingress, "web").origin;
+    assert_eq!(
+        (&*origin.object, &*origin.resource_version, &*origin.manager),
+        ("Ingress default/web", "9", "")
+    );
 }

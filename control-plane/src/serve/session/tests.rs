@@ -153,7 +153,7 @@ impl Plane {
     }
 
     fn commit(&mut self, config: Delta, live: Delta, now: Instant) {
-        let changes = Changes { config, live, cause: "test".to_owned() };
+        let changes = Changes { config, live, cause: "test".to_owned(), ..Changes::default() };
         self.store.commit(changes, now, shared::clock::wall());
         let head = self.published.head();
         for lane in Lane::ALL {

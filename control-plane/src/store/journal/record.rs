@@ -1,12 +1,13 @@
 //! Records of the history file: 4 bytes of length (little-endian), then 16 bytes of BLAKE3 over the rest, then the rest:
-//! milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause, an encoded `Batch` of CONFIG whose `from`
-//! is 0 where it replaces everything.
+//! milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause as JSON, an encoded `Batch` of CONFIG whose
+//! `from` is 0 where it replaces everything. A cause that is no JSON is the line alone, as earlier builds wrote it.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use prost::Message as _;
+use serde::{Deserialize, Serialize};
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
@@ -14,10 +15,27 @@ use shared::proto::config;
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Seq};
 
-use crate::store::history::{History, PastVersion};
+use crate::origin::Origin;
+use crate::store::history::{Bounds, History, PastVersion};
 
 /// Bytes of a cause at most.
 const CAUSE_MAX: usize = 4 * 1024;
+
+/// What led to a version.
+#[derive(Serialize, Deserialize)]
+struct Cause {
+    line: Arc<str>,
+    #[serde(flatten)]
+    origin: Origin,
+}
+
+/// The line and the origin of a cause as it is written.
+pub(super) fn cause(text: &[u8]) -> (Arc<str>, Origin) {
+    match serde_json::from_slice(text) {
+        Ok(Cause { line, origin }) => (line, origin),
+        Err(_) => (String::from_utf8_lossy(text).into(), Origin::default()),
+    }
+}
 
 /// A version as what differs from the one before; from nothing, it stands for itself.
 pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
@@ -32,12 +50,15 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
         removed: delta.removed.iter().map(Removal::to_wire).collect(),
         ..config::Batch::default()
     };
-    let cause = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
+    let line = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
+    let cause = Cause { line: line.into(), origin: version.origin.clone() };
+    // Text keys alone, so there is nothing that JSON lacks.
+    let cause = serde_json::to_vec(&cause).unwrap_or_default();
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut rest = Vec::new();
     rest.put_u64_le(time.as_millis() as u64);
     rest.put_u32_le(cause.len() as u32);
-    rest.put_slice(cause.as_bytes());
+    rest.put_slice(&cause);
     rest.put_slice(&batch.encode_to_vec());
     let mut record = Vec::with_capacity(rest.len() + 20);
     record.put_u32_le(rest.len() as u32);
@@ -57,8 +78,8 @@ pub(super) fn write_all(history: &History) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// Reads versions as far as they go, and whether that is to the end.
-pub(super) fn read_all(bytes: &[u8]) -> (History, bool) {
-    let mut history = History::default();
+pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> (History, bool) {
+    let mut history = History::new(bounds);
     let mut snapshot = Snapshot::default();
     let mut left = bytes;
     while !left.is_empty() {
@@ -83,6 +104,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(record.try_get_u64_le().ok()?))?;
     let cause_length = record.try_get_u32_le().ok()? as usize;
     let (cause, batch) = record.split_at_checked(cause_length)?;
+    let (line, origin) = self::cause(cause);
     let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
     let mut snapshot = if batch.from == 0 { Snapshot::default() } else { before.clone() };
     let delta = delta(batch.up, batch.removed)?;
@@ -94,7 +116,8 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
         root,
         snapshot,
         time,
-        cause: std::str::from_utf8(cause).ok()?.into(),
+        cause: line,
+        origin,
         changed: delta.len(),
         bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
     };

@@ -4,6 +4,7 @@ use shared::kind::{Kind, ResourceKey};
 use shared::version::{Lineage, Root};
 
 use super::*;
+use crate::origin::Origin;
 use crate::store::{Changes, Published, Store};
 
 fn host(body: u8) -> Delta {
@@ -13,13 +14,18 @@ fn host(body: u8) -> Delta {
 
 fn start(dir: &Path) -> (Store, Published) {
     let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
-    let (journal, history) = Journal::open(dir).unwrap();
+    let (journal, history) = Journal::open(dir, Bounds::default()).unwrap();
     store.remember(journal, history);
     (store, published)
 }
 
 fn commit(store: &mut Store, body: u8) {
-    let changes = Changes { config: host(body), live: Delta::default(), cause: format!("host {body}") };
+    let changes = Changes {
+        config: host(body),
+        live: Delta::default(),
+        cause: format!("host {body}"),
+        ..Changes::default()
+    };
     store.commit(changes, shared::clock::now(), shared::clock::wall());
 }
 
@@ -28,7 +34,7 @@ fn stop(store: Store, dir: &Path, versions: usize) {
     drop(store);
     for _ in 0..10_000 {
         let bytes = fs::read(dir.join(FILE)).unwrap_or_default();
-        if record::read_all(&bytes).0.len() == versions {
+        if record::read_all(&bytes, Bounds::default()).0.len() == versions {
             return;
         }
         std::thread::yield_now();
@@ -63,6 +69,26 @@ fn a_restart_remembers() {
 }
 
 #[test]
+fn causes_are_read_back_with_their_object_and_those_of_earlier_builds_as_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    let origin =
+        Origin { object: "Ingress a/b".into(), resource_version: "7".into(), manager: "helm".into() };
+    let changes =
+        Changes { config: host(1), cause: "one".into(), origin: origin.clone(), ..Changes::default() };
+    store.commit(changes, shared::clock::now(), shared::clock::wall());
+    stop(store, dir.path(), 1);
+    let bytes = fs::read(dir.path().join(FILE)).unwrap();
+    let version = record::read_all(&bytes, Bounds::default()).0.newest().cloned().unwrap();
+    assert_eq!((&*version.cause, &version.origin), ("one", &origin));
+    assert_eq!(
+        record::cause(b"Ingress a/b: rules changed"),
+        ("Ingress a/b: rules changed".into(), Origin::default())
+    );
+    assert_eq!(record::cause(b"7").0, "7".into());
+}
+
+#[test]
 fn a_broken_end_is_dropped_and_mended() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _published) = start(dir.path());
@@ -74,7 +100,7 @@ fn a_broken_end_is_dropped_and_mended() {
     let bytes = fs::read(&file).unwrap();
     for cut in [1, 30, bytes.len() - 1] {
         fs::write(&file, &bytes[..bytes.len() - cut]).unwrap();
-        let (history, is_whole) = record::read_all(&fs::read(&file).unwrap());
+        let (history, is_whole) = record::read_all(&fs::read(&file).unwrap(), Bounds::default());
         assert!(history.len() < 3 && !is_whole);
     }
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -93,7 +119,7 @@ fn records_that_were_changed_are_not_believed() {
     let mut bytes = fs::read(dir.path().join(FILE)).unwrap();
     for place in 0..bytes.len() {
         bytes[place] ^= 1;
-        assert!(record::read_all(&bytes).0.is_empty(), "byte {place}");
+        assert!(record::read_all(&bytes, Bounds::default()).0.is_empty(), "byte {place}");
         bytes[place] ^= 1;
     }
 }
