@@ -14,6 +14,8 @@ Examples:
   firth resources --kind route         what the newest version is made of
   firth get route ingress/default/web/canary.test.com
   firth history --limit 5              the last changes and who has acknowledged them
+  firth diff                           what the newest version changed: host, path, annotation
+  firth get host a.test --at 1f3a92    as it was in that version
   firth problems                       what is wrong with whose objects
   firth proxies -o json | jq '.[].acked'
 
@@ -62,6 +64,8 @@ pub(crate) enum Question {
     Get(GetArgs),
     /// Versions of the configuration, the newest first, with what caused them
     History(HistoryArgs),
+    /// What differs between two versions: host, path, annotation, before and after
+    Diff(DiffArgs),
     /// What is wrong with objects: rejected, not supported, overridden by another
     Problems(AskArgs),
 }
@@ -91,9 +95,9 @@ pub(crate) struct ResourcesArgs {
     /// Only this kind
     #[arg(long, env = "FIRTH_KIND", value_name = "KIND", value_parser = kind())]
     pub(crate) kind: Option<String>,
-    /// A version of the history instead of the newest: its 12 hex digits
-    #[arg(long, env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
-    pub(crate) version: Option<String>,
+    /// A version of the history instead of the newest: its 12 hex digits, or at least 6
+    #[arg(long, visible_alias = "version", env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
+    pub(crate) at: Option<String>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }
@@ -106,9 +110,9 @@ pub(crate) struct GetArgs {
     /// Key of the resource, as `firth resources` lists it
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    /// A version of the history instead of the newest: its 12 hex digits
-    #[arg(long, env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
-    pub(crate) version: Option<String>,
+    /// A version of the history instead of the newest: its 12 hex digits, or at least 6
+    #[arg(long, visible_alias = "version", env = "FIRTH_CONFIG_VERSION", value_name = "VERSION")]
+    pub(crate) at: Option<String>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }
@@ -118,6 +122,18 @@ pub(crate) struct HistoryArgs {
     /// At most this many; 0 for all there are
     #[arg(long, env = "FIRTH_LIMIT", default_value_t = 20, value_name = "COUNT")]
     pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// The version before: 6 of its hex digits or more; without it the one before TO
+    #[arg(value_name = "FROM")]
+    pub(crate) from: Option<String>,
+    /// The version after; without it the newest
+    #[arg(value_name = "TO")]
+    pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }

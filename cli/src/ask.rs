@@ -2,6 +2,7 @@
 //!
 //! Each question is a pure pair of functions from the answer to text and to JSON; only [`run`] talks to anybody.
 
+mod diff;
 mod history;
 mod problems;
 mod proxies;
@@ -35,7 +36,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             show(&ask, &views, |views| proxies::text(views))
         }
         Question::Resources(args) => {
-            let (kind, version) = (args.kind.unwrap_or_default(), args.version.unwrap_or_default());
+            let (kind, version) = (args.kind.unwrap_or_default(), args.at.unwrap_or_default());
             let mut inspect = client::connect(&args.ask.server).await?;
             let asked = lists::resources(&mut inspect, &kind, &version).await;
             let views = resources::views(given(&args.ask, asked)?.0);
@@ -45,7 +46,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let request = inspect::GetResourceRequest {
                 kind: args.kind,
                 key: args.key,
-                version: args.version.unwrap_or_default(),
+                version: args.at.unwrap_or_default(),
             };
             let asked = client::connect(&args.ask.server).await?.get_resource(request).await;
             let view = resource::view(body(&args.ask, asked)?);
@@ -56,6 +57,12 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let asked = client::connect(&args.ask.server).await?.history(request).await;
             let views = history::views(body(&args.ask, asked)?);
             show(&args.ask, &views, |views| history::text(views))
+        }
+        Question::Diff(args) => {
+            let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());
+            let asked = lists::differences(&mut client::connect(&args.ask.server).await?, from, to).await;
+            let view = diff::view(given(&args.ask, asked)?);
+            show(&args.ask, &view, diff::text)
         }
         Question::Problems(ask) => {
             let asked = lists::problems(&mut client::connect(&ask.server).await?).await;

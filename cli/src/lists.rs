@@ -67,3 +67,30 @@ pub(crate) async fn problems(from: &mut Inspect) -> Result<Vec<inspect::Problem>
         }
     }
 }
+
+/// All that differs between two versions, as one answer.
+///
+/// # Errors
+/// Where the control plane does not answer each page.
+pub(crate) async fn differences(
+    from: &mut Inspect,
+    before: String,
+    after: String,
+) -> Result<inspect::DiffResponse, Status> {
+    let request =
+        inspect::DiffRequest { from: before, to: after, page_size: PAGE, page_token: String::new() };
+    let mut whole = from.diff(request).await?.into_inner();
+    while !whole.next_page_token.is_empty() {
+        let request = inspect::DiffRequest {
+            // What the first page compared: the newest version may be another one by now.
+            from: whole.from.clone(),
+            to: whole.to.clone(),
+            page_size: PAGE,
+            page_token: std::mem::take(&mut whole.next_page_token),
+        };
+        let answer = from.diff(request).await?.into_inner();
+        whole.changes.extend(answer.changes);
+        whole.next_page_token = answer.next_page_token;
+    }
+    Ok(whole)
+}

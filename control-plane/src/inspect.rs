@@ -5,11 +5,14 @@
 mod body;
 mod changes;
 mod convert;
+mod difference;
+mod leaves;
 mod page;
 mod pick;
+mod terms;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::Stream;
@@ -24,7 +27,9 @@ use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
 use changes::Changes;
+use difference::Differences;
 use page::Page;
+use terms::Terms;
 
 /// Generated service of `firth.inspect.v1`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -44,6 +49,8 @@ pub struct Inspect {
     problems: watch::Receiver<Problems>,
     leaving: watch::Receiver<bool>,
     bodies: Arc<Bodies>,
+    /// Made when somebody first asks what differs.
+    terms: Arc<OnceLock<Terms>>,
 }
 
 impl Inspect {
@@ -57,7 +64,8 @@ impl Inspect {
         problems: watch::Receiver<Problems>,
         leaving: watch::Receiver<bool>,
     ) -> Result<Self, prost_reflect::DescriptorError> {
-        Ok(Self { published, registry, problems, leaving, bodies: Arc::new(Bodies::new()?) })
+        let bodies = Arc::new(Bodies::new()?);
+        Ok(Self { published, registry, problems, leaving, bodies, terms: Arc::default() })
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -192,6 +200,34 @@ impl Service for Inspect {
         let versions = head.history.newest_first().take(limit);
         let entries = versions.map(|version| convert::history(version, &acked)).collect();
         Ok(Response::new(inspect::HistoryResponse { entries }))
+    }
+
+    async fn diff(
+        &self,
+        request: Request<inspect::DiffRequest>,
+    ) -> Result<Response<inspect::DiffResponse>, Status> {
+        let asked = request.into_inner();
+        let page = Page::new(asked.page_size, asked.page_token)?;
+        page.after(pick::place)?;
+        let head = self.published.head();
+        let (from, to) = pick::two(&head, &asked.from, &asked.to)?;
+        let (from, to) = (from.into_version(), to.into_version());
+        let Self { bodies, terms, .. } = self.clone();
+        // The paths that lead to a backend are looked for among all.
+        let compare = move || {
+            let terms = terms.get_or_init(|| Terms::new(&bodies));
+            let after = page.after(pick::place)?;
+            let differences = Differences::new(&from.1, &to.1, &bodies, terms, after);
+            let listed = differences.changes().map(|(place, change)| change.map(|change| (place, change)));
+            let (changes, last) = page.try_fill(listed)?;
+            Ok(Response::new(inspect::DiffResponse {
+                from: from.0.short(),
+                to: to.0.short(),
+                changes,
+                next_page_token: last.map(|(kind, key)| format!("{kind} {key}")).unwrap_or_default(),
+            }))
+        };
+        tokio::task::spawn_blocking(compare).await.map_err(|error| Status::internal(error.to_string()))?
     }
 
     async fn watch_changes(

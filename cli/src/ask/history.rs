@@ -15,6 +15,11 @@ pub(super) struct Entry {
     changed: u32,
     acked: u32,
     proxies: u32,
+    object: String,
+    resource_version: String,
+    manager: String,
+    bytes: u64,
+    resources: u32,
 }
 
 /// The answer as it is printed.
@@ -28,6 +33,11 @@ pub(super) fn views(answer: inspect::HistoryResponse) -> Vec<Entry> {
             changed: entry.changed,
             acked: entry.acked,
             proxies: entry.proxies,
+            object: entry.object,
+            resource_version: entry.resource_version,
+            manager: entry.manager,
+            bytes: entry.bytes,
+            resources: entry.resources,
         })
         .collect()
 }
@@ -37,17 +47,28 @@ pub(super) fn text(entries: &[Entry]) -> String {
     if entries.is_empty() {
         return "no version was made yet\n".to_owned();
     }
-    let mut columns = Columns::new(["VERSION", "TIME", "ACKED", "CHANGED", "CAUSE"]);
+    let mut columns = Columns::new(["VERSION", "TIME", "ACKED", "CHANGED", "SIZE", "BY", "CAUSE"]);
     for entry in entries {
         columns.push([
             entry.version.clone(),
             entry.time.clone(),
             format!("{} of {}", entry.acked, entry.proxies),
             entry.changed.to_string(),
+            size(entry.bytes),
+            entry.manager.clone(),
             entry.cause.clone(),
         ]);
     }
     columns.render(0)
+}
+
+/// In the unit that suits it: `812 B`, `14 kB`.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} B"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
 }
 
 #[cfg(test)]
@@ -63,13 +84,21 @@ mod tests {
             changed: 1,
             acked: 1,
             proxies: 1,
+            object: "Ingress default/web".to_owned(),
+            resource_version: "812".to_owned(),
+            manager: "helm".to_owned(),
+            bytes: 214,
+            resources: 12,
         };
         let views = views(inspect::HistoryResponse { entries: vec![entry] });
         let expected = "\
-VERSION       TIME                      ACKED   CHANGED  CAUSE
-1f3a92c04d7e  2026-11-21T19:03:58.000Z  1 of 1  1        Ingress default/web: canary-weight 10 -> 50
+VERSION       TIME                      ACKED   CHANGED  SIZE   BY    CAUSE
+1f3a92c04d7e  2026-11-21T19:03:58.000Z  1 of 1  1        214 B  helm  Ingress default/web: canary-weight 10 -> 50
 ";
         assert_eq!(text(&views), expected);
-        assert_eq!(serde_json::to_value(&views).unwrap()[0]["time"], "2026-11-21T19:03:58.000Z");
+        let json = serde_json::to_value(&views).unwrap();
+        assert_eq!(json[0]["time"], "2026-11-21T19:03:58.000Z");
+        assert_eq!(json[0]["resource_version"], "812");
+        assert_eq!([size(9_999), size(10_000), size(12_345_678)], ["9999 B", "10 kB", "12 MB"]);
     }
 }

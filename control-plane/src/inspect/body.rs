@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use bytes::Bytes;
 use prost_reflect::{
     DescriptorError, DescriptorPool, DynamicMessage, FieldDescriptor, MessageDescriptor, SerializeOptions,
 };
@@ -30,7 +31,12 @@ impl Bodies {
 
     /// The body of a resource, without its secrets.
     pub(super) fn show(&self, entry: &Entry) -> Result<Struct, Status> {
-        let hidden = || Ok(to_struct(json!({ "body": REDACTED })));
+        self.json(entry).map(to_struct)
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self, entry: &Entry) -> Result<Json, Status> {
+        let hidden = || Ok(json!({ "body": REDACTED }));
         let Some(descriptor) = self.message_of(entry.kind()) else {
             // No message is known, so nothing can be told from a secret.
             return hidden();
@@ -45,17 +51,20 @@ impl Bodies {
         for field in &secrets {
             message.clear_field(field);
         }
-        let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
-        let mut body = message
-            .serialize_with_options(serde_json::value::Serializer, &options)
-            .map_err(|error| undecodable(&error))?;
+        let mut body = serialize(&message).map_err(|error| undecodable(&error))?;
         for field in &secrets {
             body[field.name()] = REDACTED.into();
         }
         if entry.kind() == Kind::Endpoints {
             show_addresses(&mut body, &message);
         }
-        Ok(to_struct(body))
+        Ok(body)
+    }
+
+    /// A message of `firth.config.v1` that holds no secret; `None` where it is none of this build's.
+    pub(super) fn message(&self, name: &str, bytes: Bytes) -> Option<Json> {
+        let descriptor = self.pool.get_message_by_name(&format!("firth.config.v1.{name}"))?;
+        serialize(&DynamicMessage::decode(descriptor, bytes).ok()?).ok()
     }
 
     fn message_of(&self, kind: Kind) -> Option<MessageDescriptor> {
@@ -67,6 +76,12 @@ impl Bodies {
         let extension = self.pool.get_extension_by_name("firth.secret");
         extension.is_some_and(|it| field.options().get_extension(&it).as_bool() == Some(true))
     }
+}
+
+/// Field names as in `proto/`, numbers as numbers.
+fn serialize(message: &DynamicMessage) -> serde_json::Result<Json> {
+    let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
+    message.serialize_with_options(serde_json::value::Serializer, &options)
 }
 
 /// Packed addresses as people write them.

@@ -70,6 +70,11 @@ pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryE
         changed: version.changed as u32,
         acked: acked.iter().filter(|acked| **acked > Seq::default() && **acked >= version.seq).count() as u32,
         proxies: acked.len() as u32,
+        object: version.origin.object.clone(),
+        resource_version: version.origin.resource_version.clone(),
+        manager: version.origin.manager.clone(),
+        bytes: version.bytes as u64,
+        resources: version.snapshot.len() as u32,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Pages of lists: no answer grows with the cluster (4 MiB is what gRPC clients take where nobody says otherwise).
 
+use std::convert::Infallible;
+
 use prost::Message;
 use tonic::Status;
 
@@ -53,17 +55,27 @@ impl Page {
         &self,
         items: impl IntoIterator<Item = (P, T)>,
     ) -> (Vec<T>, Option<P>) {
+        let filled = self.try_fill(items.into_iter().map(Ok::<_, Infallible>));
+        filled.unwrap_or_else(|never| match never {})
+    }
+
+    /// The same of items that may fail: with the first that does.
+    pub(super) fn try_fill<P: PartialEq, T: Message, E>(
+        &self,
+        items: impl IntoIterator<Item = Result<(P, T), E>>,
+    ) -> Result<(Vec<T>, Option<P>), E> {
         let (mut kept, mut bytes, mut last) = (Vec::new(), 0, None);
-        for (place, item) in items {
+        for item in items {
+            let (place, item) = item?;
             let is_full = kept.len() >= self.size || bytes >= BYTES;
             if is_full && last.as_ref() != Some(&place) {
-                return (kept, last);
+                return Ok((kept, last));
             }
             bytes += item.encoded_len();
             kept.push(item);
             last = Some(place);
         }
-        (kept, None)
+        Ok((kept, None))
     }
 }
 

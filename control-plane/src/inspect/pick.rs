@@ -67,14 +67,35 @@ pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, St
     match head.history.find(&lower) {
         Ok(version) if version.root == newest.root => Ok(newest),
         Ok(version) => Ok(Picked { root: version.root, config: &version.snapshot, live: None }),
-        Err(NotOne::None) => Err(Status::not_found(format!("no version {lower} in the history"))),
+        Err(NotOne::None) => Err(Status::not_found(absent(head, &lower))),
         Err(NotOne::Several) => {
             Err(Status::invalid_argument(format!("several versions begin with {lower}: give more digits")))
         }
     }
 }
 
+/// Two versions to be compared; without digits the newest, and the one before the other one.
+pub(super) fn two<'a>(head: &'a Head, from: &str, to: &str) -> Result<(Picked<'a>, Picked<'a>), Status> {
+    let to = version(head, to)?;
+    if !from.is_empty() {
+        return Ok((version(head, from)?, to));
+    }
+    let older = head
+        .history
+        .newest_first()
+        .skip_while(|version| version.root != to.root)
+        .find(|it| it.root != to.root);
+    let older = older
+        .ok_or_else(|| Status::not_found(format!("no version before {} is remembered", to.root.short())))?;
+    Ok((Picked { root: older.root, config: &older.snapshot, live: None }, to))
+}
+
 impl Picked<'_> {
+    /// Its root and its resources of CONFIG, to be kept.
+    pub(super) fn into_version(self) -> (Root, Snapshot) {
+        (self.root, self.config.clone())
+    }
+
     /// The resources of a lane; `None` where this version has none of that lane and nobody asked for one of its kinds.
     pub(super) fn snapshot(&self, lane: Lane, kind: Option<Kind>) -> Result<Option<&Snapshot>, Status> {
         match (lane, self.live) {
@@ -98,6 +119,23 @@ impl Picked<'_> {
                 Status::not_found(format!("no {kind} {:?} in version {}", brief(key), self.root.short()))
             })
     }
+}
+
+/// Versions that are named to somebody who asks for one that is not there.
+const NAMED: usize = 10;
+
+/// That a version is not there, and what is.
+fn absent(head: &Head, digits: &str) -> String {
+    let mut roots: Vec<_> = head.history.newest_first().map(|version| version.root.short()).collect();
+    roots.dedup();
+    let more = roots.len().saturating_sub(NAMED);
+    roots.truncate(NAMED);
+    let there = match (roots.is_empty(), more) {
+        (true, _) => "it has none yet".to_owned(),
+        (_, 0) => format!("it has {}", roots.join(", ")),
+        _ => format!("it has {} and {more} older ones", roots.join(", ")),
+    };
+    format!("no version {digits} in the history of this replica: {there}")
 }
 
 /// At most 253 characters of what somebody typed: it goes back into a header.

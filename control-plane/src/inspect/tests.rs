@@ -38,7 +38,12 @@ impl Bench {
     fn commit(&mut self, cause: &str, entries: Vec<Arc<Entry>>) {
         let (config, live) = entries.into_iter().partition(|entry| entry.kind().lane() == Lane::Config);
         let delta = |up| Delta { up, removed: Vec::new() };
-        let changes = Changes { config: delta(config), live: delta(live), cause: cause.to_owned(), ..Changes::default() };
+        let changes = Changes {
+            config: delta(config),
+            live: delta(live),
+            cause: cause.to_owned(),
+            ..Changes::default()
+        };
         self.store.commit(changes, clock::now(), clock::wall());
     }
 
@@ -307,4 +312,38 @@ async fn proxies_go_on_behind_the_last_of_the_page_before() {
     assert_eq!(page("b").await, ("c".to_owned(), String::new()));
     // One that has left in between is no reason to begin anew.
     assert_eq!(page("aa").await, ("bc".to_owned(), String::new()));
+}
+
+#[tokio::test]
+async fn versions_are_compared_page_by_page() {
+    let mut bench = bench();
+    let diff = async |bench: &Bench, from: &str, to: &str, page_token: &str| {
+        let request = inspect::DiffRequest {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            page_size: 1,
+            page_token: page_token.to_owned(),
+        };
+        bench.inspect.diff(Request::new(request)).await.map(Response::into_inner)
+    };
+    bench.commit("start", vec![entry("default", &Resource::Settings(Settings::default()))]);
+    let status = diff(&bench, "", "", "").await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::NotFound, "{}", status.message());
+
+    bench.host("one");
+    let host = Resource::Host(Host::default());
+    bench.commit("more", vec![entry("b.test", &host), entry("c.test", &host)]);
+    let history = bench.history().await;
+    let first = diff(&bench, "", "", "").await.unwrap();
+    assert_eq!((&first.from, &first.to), (&history[1].version, &history[0].version));
+    assert_eq!((&*first.changes[0].key, &*first.next_page_token), ("b.test", "host b.test"));
+    bench.host("two");
+    let second = diff(&bench, &first.from, &first.to, &first.next_page_token).await.unwrap();
+    assert_eq!((&*second.changes[0].key, &*second.next_page_token), ("c.test", ""));
+
+    let oldest = &history[2].version;
+    let all = diff(&bench, oldest, "", "").await.unwrap();
+    assert_eq!((&all.changes[0].change[..], all.changes[0].after.as_deref()), ("added", Some("two")));
+    let status = diff(&bench, "0123456789ab", "", "").await.unwrap_err();
+    assert!(status.message().contains(oldest), "it says which there are: {}", status.message());
 }
