@@ -43,6 +43,10 @@ use generated::config_stream_server::{ConfigStream, ConfigStreamServer};
 
 /// Frames handed to the transport ahead of what it has sent.
 const AHEAD: usize = 4;
+/// A peer that was silent for so long is asked whether it is there: a proxy's node may vanish without a word.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// It has so long to answer.
+const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
 
 /// Hands out configuration. A clone is the same service.
 #[derive(Clone, Debug)]
@@ -161,9 +165,8 @@ pub async fn run(listener: TcpListener, service: Service, also: Routes) -> Resul
         .layer(InterceptorLayer::new(door::begin))
         .max_concurrent_streams(limits.calls)
         .http2_max_header_list_size(limits.header_list)
-        // A proxy's node may vanish without a word.
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_ANSWER))
         .add_routes(also)
         .add_service(ConfigStreamServer::new(service).max_decoding_message_size(Limits::MESSAGE))
         .add_service(reflection().build_v1()?)

@@ -96,3 +96,44 @@ async fn until(time: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::version::{Lineage, Root, Seq};
+
+    use super::*;
+    use crate::inspect::tests::proxy;
+    use crate::store::Store;
+
+    fn note(at: Instant) -> Arc<Note> {
+        let (config_seq, live_seq, version) = (Seq(1), Seq(1), Root([1; 16]));
+        Arc::new(Note {
+            config_seq,
+            live_seq,
+            version,
+            config: true,
+            cause: "an edit".into(),
+            changed: 1,
+            at,
+        })
+    }
+
+    #[test]
+    fn a_change_waits_for_so_long_and_with_so_many_behind_it() {
+        let now = clock::now();
+        let (_, published) = Store::new(Lineage([1; 16]), now);
+        let registry = Arc::new(Registry::default());
+        let _never_answers = proxy(&registry, "a");
+        let mut changes = Changes::new(&published, registry, watch::channel(false).1);
+        changes.waiting.push_back(note(now));
+        assert!(changes.due(now + PATIENCE - Duration::from_millis(1)).is_none());
+        let told = changes.due(now + PATIENCE).unwrap();
+        assert_eq!((told.acked, told.proxies), (0, 1));
+
+        changes.waiting.extend((1..WAITING).map(|_| note(now)));
+        assert!(changes.due(now).is_none());
+        changes.waiting.push_back(note(now));
+        assert!(changes.due(now).is_some(), "the oldest, as it stands");
+        assert!(changes.due(now).is_none());
+    }
+}

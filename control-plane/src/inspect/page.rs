@@ -102,6 +102,7 @@ mod tests {
     fn no_request_makes_a_page_larger_than_the_largest() {
         assert_eq!(Page::new(0, String::new()).unwrap().size, USUAL);
         assert_eq!(Page::new(u32::MAX, String::new()).unwrap().size, MOST);
+        assert!(Page::new(0, "x".repeat(TOKEN)).is_ok());
         assert!(Page::new(0, "x".repeat(TOKEN + 1)).is_err());
     }
 

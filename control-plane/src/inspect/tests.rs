@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
+pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
     let hello = Hello {
         id: id.into(),
         node: "node-1".into(),

@@ -5,6 +5,8 @@
 
 use thiserror::Error;
 
+use super::message::REFUSALS_MAX;
+
 /// A field that repeats, or that holds such ones.
 struct Part {
     field: u64,
@@ -18,6 +20,15 @@ const fn part(field: u64, name: &'static str, most: usize, inner: &'static [Part
     Part { field, name, most, inner }
 }
 
+/// Capabilities of a Hello.
+const CAPABILITIES: usize = 64;
+/// Lanes of a Hello, some of which may be of a later protocol.
+const LANES: usize = 8;
+/// Digests of a batch that had begun to arrive.
+const DIGESTS: usize = 1_024;
+/// Entries of an inventory.
+const ENTRIES: usize = 4_096;
+
 /// Fields of `ProxyMessage` by number (`proto/firth/config/v1/stream.proto`; a test holds them to the descriptors).
 const MESSAGE: &[Part] = &[
     part(1, "hello", 1, HELLO),
@@ -25,10 +36,10 @@ const MESSAGE: &[Part] = &[
     part(3, "inventory", 1, INVENTORY),
     part(4, "status", 1, &[]),
 ];
-const HELLO: &[Part] = &[part(6, "capabilities", 64, &[]), part(7, "resume", 8, RESUME)];
-const RESUME: &[Part] = &[part(5, "refused", 256, &[]), part(6, "staged", 1_024, &[])];
-const ACK: &[Part] = &[part(6, "refused", 256, &[])];
-const INVENTORY: &[Part] = &[part(3, "entries", 4_096, &[])];
+const HELLO: &[Part] = &[part(6, "capabilities", CAPABILITIES, &[]), part(7, "resume", LANES, RESUME)];
+const RESUME: &[Part] = &[part(5, "refused", REFUSALS_MAX, &[]), part(6, "staged", DIGESTS, &[])];
+const ACK: &[Part] = &[part(6, "refused", REFUSALS_MAX, &[])];
+const INVENTORY: &[Part] = &[part(3, "entries", ENTRIES, &[])];
 
 /// Too many of something.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

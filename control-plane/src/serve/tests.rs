@@ -18,6 +18,8 @@ use tonic::transport::{Channel, Endpoint};
 use super::*;
 use crate::store::{Changes, Store};
 
+mod limits;
+
 struct Bench {
     store: Store,
     registry: Arc<Registry>,

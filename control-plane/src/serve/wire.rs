@@ -227,8 +227,10 @@ mod tests {
 
     #[test]
     fn names_are_bounded_and_printable() {
-        assert!(matches!(read(hello("a-0123"), &room()), Ok(ProxyMessage::Hello(_))));
-        for bad in ["", "a b", "a\nb", "\u{1b}[31m", &"x".repeat(254)] {
+        for good in ["a-0123", &"x".repeat(NAME_MAX)] {
+            assert!(matches!(read(hello(good), &room()), Ok(ProxyMessage::Hello(_))));
+        }
+        for bad in ["", "a b", "a\nb", "\u{1b}[31m", &"x".repeat(NAME_MAX + 1)] {
             let error = read(hello(bad), &room()).unwrap_err();
             assert!(matches!(error, WireError::Name { field: "proxy_id", .. }), "{bad:?}");
         }

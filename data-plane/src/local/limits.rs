@@ -42,10 +42,14 @@ pub struct Limits {
 /// Connections of a worker that nobody has set a limit for.
 const MAX_CONNECTIONS: usize = 10_000;
 
-/// Idle connections to endpoints beside so many clients: 320 at least (ingress-nginx behaviour,
-/// upstream-keepalive-connections).
+/// Idle connections to endpoints for so many of clients.
+const UPSTREAMS_SHARE: usize = 8;
+/// However few there are (ingress-nginx behaviour, upstream-keepalive-connections).
+const UPSTREAMS_LEAST: usize = 320;
+
+/// Idle connections to endpoints beside so many clients.
 fn idle_upstreams(max_connections: usize) -> usize {
-    (max_connections / 8).max(320)
+    (max_connections / UPSTREAMS_SHARE).max(UPSTREAMS_LEAST)
 }
 
 impl Limits {

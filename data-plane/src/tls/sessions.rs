@@ -45,3 +45,26 @@ impl StoresServerSessions for Sessions {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_sessions_are_remembered_and_the_oldest_goes() {
+        let sessions = Sessions::default();
+        // All of one part: the last byte is the same.
+        let key = |number: usize| [&number.to_be_bytes()[..], &[7]].concat();
+        let most = (0..).take_while(|number| {
+            assert!(sessions.put(key(*number), vec![1]));
+            sessions.get(&key(0)).is_some()
+        });
+        let most = most.count();
+        assert!((SESSIONS..=2 * SESSIONS).contains(&most), "{most}");
+        assert!(sessions.get(&key(1)).is_some() && sessions.get(&key(most)).is_some());
+        assert!(
+            sessions.put(vec![6], vec![1]) && sessions.get(&key(1)).is_some(),
+            "another part has its own"
+        );
+    }
+}

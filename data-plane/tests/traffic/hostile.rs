@@ -127,6 +127,57 @@ fn resets_at_any_pace_end_the_connection() {
     assert_eq!(Client::new(proxy.http).get("/").status, 200);
 }
 
+/// What h2 itself counts: streams that are reset before anybody has looked at them, and those that it had to reset.
+#[test]
+fn resets_at_once_and_resets_of_ours_end_the_connection() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let asks = |stream| frame(HEADERS, END_HEADERS, stream, &get());
+    // One write, so that all of it is there when the proxy looks.
+    let reset = |number: u32| [asks(2 * number + 1), frame(RESET, 0, 2 * number + 1, &[0, 0, 0, 8])].concat();
+    // A body that is shorter than its head says is an error of its stream (RFC 9113 section 8.1.1).
+    let error = |number: u32| {
+        let head = [&get()[..], &[0x0f, 0x0d, 1, b'5']].concat();
+        let stream = 2 * number + 1;
+        [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, b"x")].concat()
+    };
+    let ends = |what: &str, number: u32, each: &dyn Fn(u32) -> Vec<u8>| {
+        let mut hostile = Frames::new(&proxy);
+        let bytes: Vec<u8> = (0..number).flat_map(each).collect();
+        hostile.stream.write_all(&bytes).unwrap();
+        hostile.send(6, 0, 0, b"are you?");
+        let said = std::iter::from_fn(|| hostile.next()).find(|(kind, ..)| [6, GOAWAY].contains(kind));
+        let (kind, _, payload) = said.unwrap_or_else(|| panic!("{what}: neither an answer nor a goodbye"));
+        assert!(kind == 6 || payload[4..8] == CALM.to_be_bytes(), "{what}: {payload:?}");
+        kind == GOAWAY
+    };
+    assert!(!ends("as many as may wait", 20, &reset));
+    assert!(ends("one more", 21, &reset));
+    // Below the number that we count ourselves.
+    assert!(!ends("errors", 90, &error));
+    assert!(ends("more errors", 140, &error));
+    assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+}
+
+#[test]
+fn a_connection_is_told_its_limits_at_first() {
+    let proxy = Proxy::start();
+    let mut client = Frames::new(&proxy);
+    let mut first: Vec<(u8, u32, Vec<u8>)> = Vec::new();
+    while first.iter().all(|(kind, ..)| *kind != 8) {
+        first.extend(client.next());
+    }
+    let (_, _, settings) = first.iter().find(|(kind, _, payload)| *kind == 4 && !payload.is_empty()).unwrap();
+    let told = |id: u16| {
+        let mut pairs = settings.chunks(6).filter(|pair| pair[..2] == id.to_be_bytes());
+        pairs.next().map(|pair| u32::from_be_bytes(pair[2..].try_into().unwrap()))
+    };
+    // Streams at once, bytes ahead of a stream, bytes of a header list.
+    assert_eq!([3, 4, 6].map(told), [Some(100), Some(128 << 10), Some(32 << 10)]);
+    let (_, _, window) = first.iter().find(|(kind, stream, _)| (*kind, *stream) == (8, 0)).unwrap();
+    assert_eq!(u32::from_be_bytes(window[..].try_into().unwrap()), (512 << 10) - 65_535);
+}
+
 #[test]
 fn frames_about_nothing_end_the_connection() {
     let origin = Origin::says("hello");

@@ -98,3 +98,48 @@ async fn a_connection_without_a_call_has_its_time() {
     let waited = begun.elapsed();
     assert!(waited >= limits.idle && waited < 2 * limits.idle, "{waited:?}");
 }
+
+#[tokio::test]
+async fn an_address_has_so_many_connections() {
+    let (listener, address) = listener().await;
+    let door = Door::new(Limits { per_peer: 2, ..Limits::within(1 << 30, 1 << 20) });
+    // Who comes from this machine is not counted: where each comes from is only said.
+    let admit = async |peer: &str| {
+        let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        door.admit(accepted.unwrap().0, peer.parse().unwrap())
+    };
+    let two = [admit("192.0.2.1:1").await, admit("192.0.2.1:2").await];
+    assert!(two.iter().all(Result::is_ok));
+    let why = admit("192.0.2.1:3").await.err().unwrap();
+    assert!(why.contains("--max-connections-per-peer"), "{why}");
+    assert!(admit("192.0.2.2:1").await.is_ok(), "another one has its own");
+    drop(two);
+    assert!(admit("192.0.2.1:4").await.is_ok());
+}
+
+/// Time stands still but for timers.
+#[tokio::test(start_paused = true)]
+async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
+    let (listener, address) = listener().await;
+    let door = Door::new(limits());
+    let mut guests = pin!(door.clone().guests(listener));
+    let _clients = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+    let mut waiting = [guests.next().await.unwrap().unwrap(), guests.next().await.unwrap().unwrap()];
+    // A socket that says that somebody is there, and that nobody can be accepted from.
+    let broken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    broken.set_nonblocking(true).unwrap();
+    let said = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    said.send_to(b"here", broken.local_addr().unwrap()).unwrap();
+    let broken = std::net::TcpListener::from(std::os::fd::OwnedFd::from(broken));
+    let mut guests = pin!(door.clone().guests(TcpListener::from_std(broken).unwrap()));
+    let begun = Instant::now();
+    for (number, guest) in waiting.iter_mut().enumerate() {
+        tokio::select! {
+            _ = guests.next() => panic!("somebody was let in"),
+            kind = ends(guest) => assert_eq!(kind, io::ErrorKind::ConnectionAborted),
+        }
+        let pauses = number as u32;
+        let waited = begun.elapsed();
+        assert!(waited >= pauses * PAUSE && waited < (pauses + 1) * PAUSE, "{number}: {waited:?}");
+    }
+}

@@ -20,6 +20,9 @@ use crate::serve::refusals::Refusals;
 use crate::store::{Changes, Published, Store};
 
 /// What a proxy has, and what its next Hello says.
+/// Time that is left at a limit.
+const JUST_BEFORE: Duration = Duration::from_millis(1);
+
 #[derive(Clone, Default)]
 struct Proxy {
     lanes: BTreeMap<Lane, Has>,
@@ -508,6 +511,7 @@ fn silence_is_told_from_slowness() {
         assert_eq!(link.session.on(Event::Tick, now).end, None);
     }
     now += PROGRESS;
+    assert_eq!(link.session.on(Event::Tick, now - JUST_BEFORE).end, None);
     assert_eq!(link.session.on(Event::Tick, now).end, Some(End::Stalled));
 }
 
@@ -557,6 +561,7 @@ fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
     let mut link = Link::open(&plane, &proxy, true, now);
     assert_eq!(chunks(&link, Lane::Live), CHUNK_WINDOW);
     assert_eq!(link.session.deadline(), now + SLOT);
+    assert_eq!(link.session.on(Event::Tick, now + SLOT - JUST_BEFORE).slot, Slot::Keep);
     assert_eq!(link.session.on(Event::Tick, now + SLOT).slot, Slot::Release);
     assert!(!link.session.wants_slot, "it asks again when the proxy answers");
 
@@ -578,6 +583,7 @@ fn a_stream_begins_with_a_hello_of_its_group_in_time() {
         plane
     };
     let open = || Session::new("default".into(), plane.published.head(), Claim([7; 16]), now);
+    assert_eq!(open().on(Event::Tick, now + HELLO - JUST_BEFORE).end, None);
     assert_eq!(open().on(Event::Tick, now + HELLO).end, Some(End::Silent));
     let early = open().on(Event::Message(ProxyMessage::Status), now).end;
     assert!(matches!(early, Some(End::Protocol(_))));

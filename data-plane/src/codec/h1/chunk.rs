@@ -10,11 +10,11 @@ use super::body::{Body, BodyError};
 use crate::codec::guard::{is_name, is_token, is_value_octet};
 
 /// The longest line of a chunk's size and extensions, its CRLF included.
-const MAX_SIZE_LINE: usize = 256;
+pub(super) const MAX_SIZE_LINE: usize = 256;
 /// The most bytes of extensions in one body; more is an attempt to make a small body costly.
-const MAX_EXTENSIONS: usize = 16 << 10;
+pub(super) const MAX_EXTENSIONS: usize = 16 << 10;
 /// The most bytes of all trailer lines together.
-const MAX_TRAILERS: usize = 8 << 10;
+pub(super) const MAX_TRAILERS: usize = 8 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

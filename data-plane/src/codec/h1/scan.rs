@@ -5,7 +5,7 @@ use memchr::memchr;
 use crate::codec::guard::{HeadError, Limits, is_token};
 
 /// Empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
-const MAX_EMPTY_LINES: usize = 4;
+pub(super) const MAX_EMPTY_LINES: usize = 4;
 
 /// Who sends the head that is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ mod cuts;
 mod hostile;
 mod messages;
 mod responses;
+mod sizes;
 mod slow;
 mod write;
 

@@ -7,7 +7,7 @@ use super::name::Known;
 use crate::codec::guard::{self, HeadError};
 
 /// More options than any client has use for; each is looked for among all fields.
-const MAX_OPTIONS: usize = 32;
+pub(crate) const MAX_OPTIONS: usize = 32;
 
 /// What the options of `Connection` say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -116,3 +116,71 @@ async fn a_tls_handshake_has_ten_seconds_in_all() {
         }
     }
 }
+
+/// HTTP/2 by prior knowledge, and its client's end.
+fn http2(fixture: &Fixture) -> (Pin<Box<dyn Future<Output = ()>>>, DuplexStream) {
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let server = Rc::clone(&fixture.server);
+    (Box::pin(h2::serve(server, Fixture::peer(Scheme::Http), near, BytesMut::new())), far)
+}
+
+#[tokio::test]
+async fn a_connection_of_http2_has_the_same_times() {
+    let fixture = Fixture::new();
+    let (mut connection, _client) = http2(&fixture);
+    for (at, over) in [(0.0, false), (9.9, false), (10.2, true)] {
+        fixture.at(at);
+        assert_eq!(poll!(&mut connection).is_ready(), over, "a greeting, {at}");
+    }
+    let fixture = Fixture::new();
+    let (mut connection, mut client) = http2(&fixture);
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    client.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    // When its time without a request is over it is told to go, and has a second for that.
+    for (at, over) in [(0.0, false), (74.9, false), (75.2, false), (76.1, false), (76.4, true)] {
+        fixture.at(at);
+        assert_eq!(poll!(&mut connection).is_ready(), over, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_takes_nothing_for_60_seconds() {
+    let fixture = Fixture::new();
+    // A page does not fit.
+    let (near, mut client) = tokio::io::duplex(REQUEST.len());
+    let session = Session::new(Rc::clone(&fixture.server), near, Fixture::peer(Scheme::Http), false);
+    let mut connection = Box::pin(session.run());
+    client.write_all(REQUEST).await.unwrap();
+    for (at, over) in [(0.0, false), (59.9, false), (60.2, true)] {
+        fixture.at(at);
+        assert_eq!(poll!(&mut connection).is_ready(), over, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_nobody_wants_has_30_seconds_and_5_without_a_byte() {
+    for dribbles in [false, true] {
+        let fixture = Fixture::new();
+        let (mut connection, mut client) = fixture.connection();
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+        let mut answer = vec![0; 4096];
+        let count = client.read(&mut answer).await.unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 404 "));
+        let most = if dribbles { 30.0 } else { 5.0 };
+        for step in 1.. {
+            let at = f64::from(step) * 0.2;
+            fixture.at(at);
+            let over = poll!(&mut connection).is_ready();
+            assert_eq!(over, at > most + 0.05, "{at}");
+            if over {
+                break;
+            }
+            if dribbles && step % 20 == 0 {
+                client.write_all(b"x").await.unwrap();
+                assert!(poll!(&mut connection).is_pending());
+            }
+        }
+    }
+}

@@ -9,13 +9,15 @@ struct Script {
     pieces: Vec<Vec<u8>>,
     end: Option<Kind>,
     pause: Duration,
+    /// What is missing never comes.
+    stays_away: bool,
     local: Rc<Local>,
 }
 
 impl Script {
     fn new(pieces: &[&[u8]], end: Option<Kind>) -> Self {
         let pieces = pieces.iter().map(|piece| piece.to_vec()).collect();
-        Self { pieces, end, pause: Duration::ZERO, local: Rc::new(Local::for_tests()) }
+        Self { pieces, end, pause: Duration::ZERO, stays_away: false, local: Rc::new(Local::for_tests()) }
     }
 }
 
@@ -25,6 +27,9 @@ impl RequestBody for Script {
             let timers = &self.local.timers;
             timers.tick(timers.now() + self.pause);
             return Poll::Ready(Ok(Some(self.pieces.remove(0).into())));
+        }
+        if self.stays_away {
+            return Poll::Pending;
         }
         Poll::Ready(self.end.map_or(Ok(None), |kind| Err(kind.into())))
     }
@@ -130,6 +135,34 @@ async fn one_byte_each_25_seconds_is_too_slow_and_240_a_second_are_not() {
         let outcome = prepare(&mut script, Framing::Chunked, Sizes::default()).await;
         let kind = outcome.err().map(|error| error.kind);
         assert_eq!(kind, cut.then_some(Kind::ClientTimeout), "{size} bytes each {pause} s");
+    }
+}
+
+#[tokio::test]
+async fn a_body_may_stay_away_for_60_seconds() {
+    let mut script = Script::new(&[b"a"], None);
+    script.stays_away = true;
+    let local = Rc::clone(&script.local);
+    let (start, timer) = (local.timers.now(), local.timers.timer());
+    let limit = crate::table::Timeouts::default().client_body;
+    let preparing = Payload::prepare(&mut script, Framing::Chunked, Sizes::default(), limit, &local, &timer);
+    let mut preparing = std::pin::pin!(preparing);
+    for (at, over) in [(0.0, false), (59.9, false), (60.2, true)] {
+        local.timers.tick(start + Duration::from_secs_f64(at));
+        assert_eq!(futures::poll!(&mut preparing).is_ready(), over, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_in_memory_to_the_byte() {
+    let most = Sizes::default().buffer;
+    for (length, in_file) in [(most, false), (most + 1, true)] {
+        let body = vec![b'x'; length];
+        let mut script = Script::new(&[&body], None);
+        let spill = script.local.spill.clone();
+        let (mut payload, _) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
+        assert_eq!(spill.used(), if in_file { length } else { 0 });
+        assert_eq!(all(&mut payload), body);
     }
 }
 

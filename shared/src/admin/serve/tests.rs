@@ -116,6 +116,19 @@ async fn an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most() {
 }
 
 #[tokio::test]
+async fn a_head_has_so_many_bytes() {
+    with(Limits::default(), async |address| {
+        for (bytes, status) in [(8 * 1024 - 1, "200 "), (8 * 1024 + 1, "431 ")] {
+            let (begin, end) = ("GET /one HTTP/1.1\r\nConnection: close\r\nA: ", "\r\n\r\n");
+            let head = format!("{begin}{}{end}", "x".repeat(bytes - begin.len() - end.len()));
+            let answer = ask(TcpStream::connect(address).await.unwrap(), &head).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{bytes}: {answer}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_head_without_end_is_refused() {
     with(Limits::default(), async |address| {
         let endless = format!("GET /one HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "x".repeat(16 * 1024));
