@@ -1,0 +1,32 @@
+//! Health and admin pages, which one server serves for both planes, and their logs.
+
+use super::{Listener, Row};
+
+pub(crate) const LISTENER: Listener = Listener {
+    heading: "Health and admin (both planes)",
+    krate: "shared",
+    tested_in: &["shared"],
+    places: &["admin", "telemetry"],
+    rows: &[
+        Row("connections", &["admin::serve::connections"], &["a_probe_gets_in_however_many_are_silent"]),
+        Row(
+            "a request's head, and the time without a request",
+            &["admin::serve::head"],
+            &["who_is_silent_idle_or_slow_is_let_go_in_time"],
+        ),
+        Row("bytes of a head", &["admin::serve::head_bytes"], &["a_head_has_so_many_bytes"]),
+        Row(
+            "a connection, whatever it does",
+            &["admin::serve::life", "admin::serve::farewell"],
+            &["an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most"],
+        ),
+        Row("warnings about it", &["admin::serve::warnings"], &["once_in_a_while_with_what_was_missed"]),
+        Row(
+            "lines of the log that wait",
+            &["telemetry::lossy::LINES", "telemetry::lossy::BYTES"],
+            &["a_pipe_that_is_never_read_holds_nobody_up", "bytes_are_bounded_too"],
+        ),
+    ],
+    others: &[("telemetry::lossy::LOOK", "how often the end looks whether all is written")],
+    other_flags: &[],
+};

@@ -1,0 +1,171 @@
+//! The control plane's address: the stream of configuration, and what people and tools ask.
+
+use super::{Listener, Row};
+
+pub(crate) const LISTENER: Listener = Listener {
+    heading: "The stream (control plane, `--listen`)",
+    krate: "control-plane",
+    tested_in: &["control-plane", "shared"],
+    places: &["app.rs", "serve.rs", "serve", "inspect.rs", "inspect", "store/frame.rs"],
+    rows: ROWS,
+    others: &[
+        ("app::INPUTS", "what a source may be ahead"),
+        ("app::HOLDS", "what the pipeline may be ahead"),
+        ("app::LEAVING", "the end of the process"),
+        ("serve::AHEAD", "frames for the transport, which count as chunks that are not answered"),
+        ("inspect::pick::DIGITS_MIN", "digits of a version that name it"),
+        ("inspect::pick::DIGITS_MAX", "digits of a version that name it"),
+    ],
+    other_flags: &["--memory"],
+};
+
+const ROWS: &[Row] = &[
+    Row(
+        "connections in total, and streams",
+        &[
+            "serve::limits::connections",
+            "serve::limits::CONNECTIONS_SHARE",
+            "serve::limits::CONNECTION",
+            "serve::limits::CONNECTIONS_MAX",
+            "serve::limits::DESCRIPTORS_RESERVED",
+        ],
+        &[
+            "connections_fit_into_memory_and_descriptors",
+            "who_has_waited_longest_without_a_call_makes_room",
+            "there_are_only_so_many_streams",
+        ],
+    ),
+    Row(
+        "connections, and streams, a peer address",
+        &["serve::limits::per_peer"],
+        &["an_address_has_so_many_connections", "one_peer_has_no_more_than_its_share_and_leaves_no_trace"],
+    ),
+    Row(
+        "first request of a connection",
+        &["serve::limits::first_call"],
+        &["a_connection_without_a_call_has_its_time"],
+    ),
+    Row(
+        "a connection without a request",
+        &["serve::limits::idle"],
+        &["a_connection_without_a_call_has_its_time"],
+    ),
+    Row(
+        "a peer that is gone without a word",
+        &["serve::KEEP_ALIVE", "serve::KEEP_ALIVE_ANSWER"],
+        &["a_peer_that_is_gone_without_a_word_is_seen_in_time"],
+    ),
+    Row(
+        "an accept that fails",
+        &["serve::door::PAUSE", "serve::door::WARNINGS"],
+        &[
+            "once_in_a_while_with_what_was_missed",
+            "an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause",
+        ],
+    ),
+    Row(
+        "calls at once on a connection",
+        &["serve::limits::calls"],
+        &["a_connection_has_so_many_calls_at_once"],
+    ),
+    Row("header list", &["serve::limits::header_list"], &["a_header_list_has_its_size"]),
+    Row(
+        "Hello of a stream",
+        &["serve::session::HELLO"],
+        &["a_stream_begins_with_a_hello_of_its_group_in_time"],
+    ),
+    Row("a message until the Hello", &["serve::limits::HELLO"], &["messages_have_their_size_to_the_byte"]),
+    Row("a message after it", &["serve::limits::MESSAGE"], &["messages_have_their_size_to_the_byte"]),
+    Row(
+        "parts of a message, counted before it is decoded",
+        &[
+            "serve::message::REFUSALS_MAX",
+            "serve::shape::DIGESTS",
+            "serve::shape::LANES",
+            "serve::shape::CAPABILITIES",
+            "serve::shape::ENTRIES",
+        ],
+        &["what_a_proxy_may_say_passes_and_one_more_does_not"],
+    ),
+    Row("a name in a message", &["serve::message::NAME_MAX"], &["names_are_bounded_and_printable"]),
+    Row("a key or a reason of a refusal", &["serve::message::TEXT_MAX"], &["refusals_and_reasons_are_cut"]),
+    Row(
+        "refusals kept of a lane",
+        &["serve::message::REFUSALS_MAX", "serve::refusals::LANE_MAX"],
+        &["refusals_and_reasons_are_cut", "a_lane_has_its_share_and_all_together_theirs"],
+    ),
+    Row(
+        "refusals kept in total",
+        &["serve::limits::refusals", "serve::limits::REFUSALS_SHARE"],
+        &["the_limits_are_those_of_the_budgets_page", "a_lane_has_its_share_and_all_together_theirs"],
+    ),
+    Row(
+        "a chunk of a batch",
+        &["store::frame::CHUNK", "store::frame::BUDGET"],
+        &[
+            "chunks_stay_below_the_limit_and_carry_everything_once",
+            "a_resource_larger_than_a_chunk_travels_alone",
+        ],
+    ),
+    Row(
+        "batches of a lane that are not answered",
+        &["serve::session::lane::WINDOW"],
+        &["converges_through_anything"],
+    ),
+    Row(
+        "chunks encoded for one stream alone and not answered",
+        &["serve::session::lane::CHUNK_WINDOW_ALONE", "serve::session::lane::CHUNK_WINDOW"],
+        &[
+            "without_a_slot_live_goes_on_and_config_waits",
+            "a_slot_goes_to_others_while_its_proxy_does_not_answer",
+        ],
+    ),
+    Row(
+        "full syncs at once",
+        &["serve::limits::full_syncs"],
+        &["the_limits_are_those_of_the_budgets_page", "a_full_sync_waits_for_a_slot"],
+    ),
+    Row(
+        "a full sync without an acknowledged chunk",
+        &["serve::session::SLOT"],
+        &["a_slot_goes_to_others_while_its_proxy_does_not_answer"],
+    ),
+    Row(
+        "any batch without an acknowledged chunk",
+        &["serve::session::PROGRESS"],
+        &["silence_is_told_from_slowness"],
+    ),
+    Row(
+        "full syncs in a row that end in a wrong root",
+        &["serve::session::STRIKES"],
+        &["full_syncs_that_do_not_help_end_the_stream"],
+    ),
+    Row(
+        "a stream with the id of one that is open",
+        &["serve::stream::TAKEN"],
+        &["only_the_same_proxy_takes_over", "a_proxy_without_a_claim_waits_for_its_old_stream_to_end"],
+    ),
+    Row(
+        "a stream on the way out",
+        &["serve::stream::PATIENCE", "serve::stream::LEAVE"],
+        &["a_process_that_ends_sends_its_proxies_away"],
+    ),
+    Row("an idle stream", &["serve::session::HEARTBEAT"], &["silence_is_told_from_slowness"]),
+    Row(
+        "a page of a listing",
+        &["inspect::page::USUAL", "inspect::page::MOST", "inspect::page::BYTES", "inspect::page::TOKEN"],
+        &[
+            "no_request_makes_a_page_larger_than_the_largest",
+            "a_page_ends_by_number_and_by_bytes_and_not_within_a_place",
+        ],
+    ),
+    Row(
+        "a watcher of changes",
+        &["inspect::changes::WAITING", "inspect::changes::PATIENCE"],
+        &[
+            "a_change_is_told_once_all_have_acknowledged_it",
+            "a_change_waits_for_so_long_and_with_so_many_behind_it",
+        ],
+    ),
+    Row("a watcher of proxies", &["inspect::GAP"], &["watchers_of_proxies_hear_of_changes"]),
+];
