@@ -1,5 +1,5 @@
 //! Cookies that keep a client on its endpoint: their formats and arithmetic, bit for bit ingress-nginx' own
-//! (balancing.md 5.2 to 5.6), so that sessions survive the change of the controller.
+//! (balancing.md 5.4 to 5.6), so that sessions survive the change of the controller.
 //!
 //! Pure: who is healthy, tried or due for a cookie is asked elsewhere.
 
@@ -7,10 +7,8 @@ use std::fmt::Write as _;
 
 use md5::{Digest as _, Md5};
 
-mod ring;
 mod set_cookie;
 
-pub use self::ring::Ring;
 pub use self::set_cookie::{Attributes, SameSite};
 
 /// What a cookie of affinity says: which endpoint, of which backend.

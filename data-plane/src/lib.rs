@@ -12,6 +12,7 @@ mod admin;
 pub mod affinity;
 pub mod app;
 pub mod args;
+pub mod balance;
 mod codec;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

@@ -19,6 +19,7 @@ pub mod certified;
 pub mod directory;
 pub mod endpoints;
 pub mod host;
+pub mod lookup;
 pub mod paths;
 pub mod patterns;
 pub mod policy;

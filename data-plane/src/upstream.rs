@@ -143,17 +143,16 @@ impl<C: Reusable> Upstreams<C> {
         Some(Arc::clone(&list[place]))
     }
 
-    /// The endpoint at the place that `choose` finds in the set of this moment.
+    /// The endpoint that `choose` finds in the set of this moment.
     pub(crate) fn pick_by(
         &mut self,
         cell: &Arc<BackendCell>,
-        choose: impl FnOnce(&EndpointSet) -> Option<usize>,
+        choose: impl FnOnce(&EndpointSet) -> Option<Arc<Endpoint>>,
     ) -> Option<Arc<Endpoint>> {
         let backends = &mut self.backends[part_of(cell.id)];
         let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
         backend.renew(cell);
-        let place = choose(&backend.set)?;
-        backend.set.list.get(place).map(Arc::clone)
+        choose(&backend.set)
     }
 
     /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.

@@ -147,6 +147,7 @@ const DATA_PLANE: &[&str] = &[
     "access_log",
     "listen",
     "affinity",
+    "balance",
     "password",
     "rate",
     "table",

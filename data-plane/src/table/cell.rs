@@ -32,9 +32,9 @@ impl BackendCell {
         self.endpoints.load()
     }
 
-    /// Puts endpoints in place of those it had. For the control thread, and for tests without one.
-    pub fn store(&self, endpoints: EndpointSet) {
-        self.endpoints.store(Arc::new(endpoints));
+    /// Puts endpoints in place of those it had, which are given back. For the control thread, and for tests without one.
+    pub fn store(&self, endpoints: EndpointSet) -> Arc<EndpointSet> {
+        self.endpoints.swap(Arc::new(endpoints))
     }
 }
 

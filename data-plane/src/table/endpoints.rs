@@ -3,18 +3,23 @@
 //! A set is replaced as a whole and seldom large. Where it is, it comes in runs, one an EndpointSlice: another set that
 //! differs in one slice shares all others with it.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::Index;
 use std::sync::Arc;
 
-use super::sticky::Lookup;
+use super::lookup::{Lookup, Subsets};
+use crate::balance::Ring;
+
+/// Throws before the open endpoints of a list are counted.
+const THROWS: usize = 8;
 
 /// Where requests for a backend may go; immutable.
 #[derive(Debug, Default)]
 pub struct EndpointSet {
     /// In the order of slices by key, then as the slice lists them; no address twice.
     pub list: List,
-    /// For backends with affinity.
+    /// For balancers that ask for more than the list.
     pub(super) lookup: Lookup,
 }
 
@@ -22,6 +27,16 @@ impl EndpointSet {
     /// Of these endpoints, none of which has an address of another.
     pub fn new(list: List) -> Self {
         Self { list, lookup: Lookup::default() }
+    }
+
+    /// A consistent hash of all of them.
+    pub fn ring(&self) -> &Ring<Arc<Endpoint>> {
+        self.lookup.ring(&self.list)
+    }
+
+    /// All of them in groups: of this size, or of that for which the set was made, where it is newer than who asks.
+    pub fn subsets(&self, size: usize) -> &Subsets {
+        self.lookup.subsets(&self.list, size)
     }
 }
 
@@ -43,13 +58,22 @@ impl Endpoint {
 }
 
 /// Endpoints in order, by place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct List(Kept);
 
 /// Endpoints that stand together in memory.
 pub type Run = Arc<[Arc<Endpoint>]>;
 
-#[derive(Debug)]
+/// What is different about one list after another.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Endpoints that the first one has, and the second has not.
+    pub(super) left: Vec<Arc<Endpoint>>,
+    /// The other way round.
+    pub(super) came: Vec<Arc<Endpoint>>,
+}
+
+#[derive(Clone, Debug)]
 enum Kept {
     /// Few: one step from a place to its endpoint.
     Flat(Box<[Arc<Endpoint>]>),
@@ -112,6 +136,44 @@ impl List {
         }
     }
 
+    /// The place of one of those that are open, each as likely as the others; `None` where none is. Most are open, so most
+    /// often the first throw hits one, however many there are.
+    pub fn draw(&self, is_open: impl Fn(&Arc<Endpoint>) -> bool) -> Option<usize> {
+        let is_open = |place: &usize| is_open(&self[*place]);
+        if self.is_empty() {
+            return None;
+        }
+        let mut throws = std::iter::repeat_with(|| fastrand::usize(..self.len())).take(THROWS);
+        throws.find(is_open).or_else(|| {
+            let open: Vec<usize> = (0..self.len()).filter(is_open).collect();
+            (!open.is_empty()).then(|| open[fastrand::usize(..open.len())])
+        })
+    }
+
+    /// What is different about the list that takes the place of this one. Runs that both have are not looked into.
+    pub(super) fn changes(&self, after: &Self) -> Changes {
+        let known = |list: &Self| list.runs().map(<[_]>::as_ptr).collect::<HashSet<_>>();
+        let (ours, theirs) = (known(self), known(after));
+        let before = || self.runs().filter(|run| !theirs.contains(&run.as_ptr())).flatten();
+        let now = || after.runs().filter(|run| !ours.contains(&run.as_ptr())).flatten();
+        let (had, has): (HashSet<u64>, HashSet<u64>) =
+            (before().map(|it| it.id).collect(), now().map(|it| it.id).collect());
+        Changes {
+            left: before().filter(|it| !has.contains(&it.id)).map(Arc::clone).collect(),
+            came: now().filter(|it| !had.contains(&it.id)).map(Arc::clone).collect(),
+        }
+    }
+
+    /// Endpoints that stand together in memory, and those after them, to the end.
+    fn runs(&self) -> impl Iterator<Item = &[Arc<Endpoint>]> {
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let run = self.rest(place);
+            place += run.len();
+            (!run.is_empty()).then_some(run)
+        })
+    }
+
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let (flat, runs) = match &self.0 {
@@ -156,6 +218,34 @@ mod tests {
                 prop_assert_eq!(runs.get(place).map(|it| it.id), flat.get(place).map(|it| it.id));
                 prop_assert_eq!(runs.rest(place).is_empty(), place >= flat.len());
             }
+        }
+
+        /// Lists that share runs, or endpoints of runs that differ, are told apart by endpoints alone.
+        #[test]
+        fn changes_are_those_of_sets(
+            before in prop::collection::vec(0..6_usize, 0..5),
+            after in prop::collection::vec((0..6_usize, any::<bool>()), 0..5),
+        ) {
+            let endpoint = |id| Arc::new(Endpoint::new(id, SocketAddr::from(([10, 0, 0, 1], 80))));
+            let endpoints: Vec<_> = (0..18).map(endpoint).collect();
+            // Run n has endpoints n * 3 to n * 3 + 2; in another version of it the last one is missing.
+            let run = |of: &usize| -> Run { endpoints[of * 3..of * 3 + 3].into() };
+            let shared: Vec<Run> = (0..6).map(|of| run(&of)).collect();
+            let unique = |mut list: Vec<usize>| { list.sort_unstable(); list.dedup(); list };
+            let before = unique(before);
+            let mut after = after;
+            after.sort_unstable();
+            after.dedup_by_key(|it| it.0);
+            let old = List::of_runs(before.iter().map(|of| Arc::clone(&shared[*of])));
+            let new = List::of_runs(after.iter().map(|(of, whole)| match whole {
+                true => Arc::clone(&shared[*of]),
+                false => run(of)[..2].into(),
+            }));
+            let ids = |list: &List| list.iter().map(|it| it.id).collect::<std::collections::BTreeSet<_>>();
+            let of = |list: &[Arc<Endpoint>]| list.iter().map(|it| it.id).collect::<Vec<_>>();
+            let changes = old.changes(&new);
+            prop_assert_eq!(of(&changes.left), ids(&old).difference(&ids(&new)).copied().collect::<Vec<_>>());
+            prop_assert_eq!(of(&changes.came), ids(&new).difference(&ids(&old)).copied().collect::<Vec<_>>());
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::affinity::Token;
 use crate::codec::head::{Known, RequestHead};
 use crate::http::reply::Reply;
 use crate::listen::Scheme;
-use crate::table::{EndpointSet, Sticky};
+use crate::table::{Endpoint, EndpointSet, Sticky};
 use crate::upstream::Tried;
 
 /// A request to a backend with affinity.
@@ -34,18 +34,18 @@ impl Session {
         self.token().is_some_and(|token| token.is_of(&self.sticky.key))
     }
 
-    /// The place of the endpoint for the next try: the client's own, also where it has just failed, unless the rules say
+    /// The endpoint for the next try: the client's own, also where it has just failed, unless the rules say
     /// that it changes then; else one that was not tried, which the client is told of.
-    pub(super) fn place(&mut self, set: &EndpointSet, tried: &Tried) -> Option<usize> {
+    pub(super) fn endpoint(&mut self, set: &EndpointSet, tried: &Tried) -> Option<Arc<Endpoint>> {
         let own = self.token().and_then(|token| self.sticky.find(set, token.key));
         let changes = !tried.is_empty() && self.sticky.rules.change_on_failure;
         if own.is_some() && !changes {
-            return own;
+            return own.map(Arc::clone);
         }
         let failed = |endpoint: &_| tried.has(endpoint);
-        let (place, key) = self.sticky.draw(set, failed, shared::clock::wall())?;
+        let (endpoint, key) = self.sticky.draw(set, failed, shared::clock::wall())?;
         self.issued = Some(key);
-        Some(place)
+        Some(Arc::clone(endpoint))
     }
 
     fn token(&self) -> Option<Token<'_>> {

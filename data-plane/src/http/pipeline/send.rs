@@ -192,7 +192,7 @@ fn pick(
 ) -> Option<Arc<Endpoint>> {
     let mut upstreams = server.upstreams.borrow_mut();
     match session {
-        Some(session) => upstreams.pick_by(cell, |set| session.place(set, tried)),
+        Some(session) => upstreams.pick_by(cell, |set| session.endpoint(set, tried)),
         None => upstreams.pick(cell, tried),
     }
 }

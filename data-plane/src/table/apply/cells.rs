@@ -40,6 +40,8 @@ pub(super) struct Cells {
     absent: BTreeSet<Arc<str>>,
     /// The names that cells are filled with.
     names: Names,
+    /// Sets that were replaced. A worker may have one until it looks again, and is not to be the one who frees it.
+    retired: Vec<Arc<EndpointSet>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl Cells {
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
             names: Names::default(),
+            retired: Vec::new(),
         }
     }
 
@@ -186,8 +189,10 @@ impl Cells {
         self.leaving.extend(backends);
     }
 
-    /// Forgets the cells that no table names any more, and what was kept for them alone.
+    /// Forgets the cells that no table names any more, and what was kept for them alone; and the sets that nobody has.
     pub(super) fn sweep(&mut self) {
+        // One that was replaced is given to nobody any more: who is the last to have it stays the last.
+        self.retired.retain(|set| Arc::strong_count(set) > 1);
         let free = |key: &Arc<str>| self.cells.get(key).is_none_or(|it| it.cell.strong_count() == 0);
         let leaving = std::mem::take(&mut self.leaving).into_iter();
         let (free, still): (BTreeSet<_>, BTreeSet<_>) = leaving.partition(free);
@@ -301,14 +306,14 @@ impl Cells {
     }
 
     /// Puts endpoints in place of others.
-    fn store(&self, backend: &str, cell: &BackendCell, list: Option<List>) {
+    fn store(&mut self, backend: &str, cell: &BackendCell, list: Option<List>) {
         let Some(list) = list else {
             return;
         };
         let set = EndpointSet::new(list);
         // Here, and not by the first request that asks.
-        set.lookup.prepare_as(&cell.endpoints().lookup, &set.list, &name_of(backend));
-        cell.store(set);
+        set.lookup.prepare_as(&cell.endpoints(), &set.list, &name_of(backend));
+        self.retired.push(cell.store(set));
         self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,8 @@
+//! Arithmetic of balancers, ingress-nginx' own to the bit (balancing.md 5.2, 5.3 and 5.7): during a migration its replicas
+//! and ours stand side by side, and agree on every key.
+//!
+//! Pure: who is to be asked, tried or counted is decided elsewhere.
+
+mod ring;
+
+pub use self::ring::{Member, Ring};

@@ -1,0 +1,230 @@
+//! What balancers ask a set of endpoints for, beside its list.
+//!
+//! **Invariant:** it is made when a set is, on the control thread, out of what the set before it had; a request makes it
+//! only where it is the first of all to ask. What a set has, the next one has.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use imbl::HashMap;
+
+use super::endpoints::{Endpoint, EndpointSet, List};
+use crate::affinity::endpoint_key;
+use crate::balance::{Member, Ring};
+
+/// What was asked for in one set of endpoints, each made when it is first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Lookup {
+    ring: OnceLock<Ring<Arc<Endpoint>>>,
+    /// By the endpoints' keys. The name of the backend is the same for all who ask: a set is one backend's.
+    seats: OnceLock<Seats>,
+    subsets: OnceLock<Subsets>,
+}
+
+/// Endpoints by what cookies call them.
+pub(super) type Seats = HashMap<Box<[u8]>, Arc<Endpoint>>;
+
+/// Endpoints in groups of some, in the order of the list (balancing.md 5.3).
+#[derive(Clone, Debug)]
+pub struct Subsets {
+    size: usize,
+    ring: Ring<Subset>,
+    count: usize,
+}
+
+/// The number of a group, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Subset(usize);
+
+impl Lookup {
+    /// The ring of all endpoints.
+    pub(super) fn ring(&self, list: &List) -> &Ring<Arc<Endpoint>> {
+        self.ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)))
+    }
+
+    /// All endpoints by what cookies of `backend` call them.
+    pub(super) fn seats(&self, list: &List, backend: &str) -> &Seats {
+        self.seats.get_or_init(|| list.iter().map(|endpoint| seat(backend, endpoint)).collect())
+    }
+
+    /// The groups of all endpoints, of this size where nobody asked for another one before.
+    pub(super) fn subsets(&self, list: &List, size: usize) -> &Subsets {
+        self.subsets.get_or_init(|| Subsets::new(size, list.len()))
+    }
+
+    /// Makes for a set what was made for the one before it.
+    pub(super) fn prepare_as(&self, before: &EndpointSet, list: &List, backend: &str) {
+        let EndpointSet { list: old, lookup: before } = before;
+        if before.is_void() {
+            return;
+        }
+        let changes = old.changes(list);
+        if let Some(ring) = before.ring.get() {
+            let came = || changes.came.iter().map(Arc::clone);
+            self.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()));
+        }
+        if let Some(seats) = before.seats.get() {
+            self.seats.get_or_init(|| {
+                let mut seats = seats.clone();
+                for left in &changes.left {
+                    seats.remove(&seat(backend, left).0);
+                }
+                seats.extend(changes.came.iter().map(|came| seat(backend, came)));
+                seats
+            });
+        }
+        if let Some(subsets) = before.subsets.get() {
+            self.subsets.get_or_init(|| subsets.of(subsets.size, list.len()));
+        }
+    }
+
+    /// Whether nobody has asked for anything.
+    fn is_void(&self) -> bool {
+        self.ring.get().is_none() && self.seats.get().is_none() && self.subsets.get().is_none()
+    }
+}
+
+impl Subsets {
+    /// Of so many endpoints. The last group is filled up with the first endpoints; 0 counts as 1.
+    fn new(size: usize, endpoints: usize) -> Self {
+        let none = Self { size, ring: Ring::default(), count: 0 };
+        none.of(size, endpoints)
+    }
+
+    fn of(&self, size: usize, endpoints: usize) -> Self {
+        let size = size.max(1);
+        let count = endpoints.div_ceil(size);
+        let numbers = |from: usize, to: usize| (from + 1..=to.max(from)).map(Subset);
+        let ring = self.ring.changed(numbers(count, self.count), numbers(self.count, count));
+        Self { size, ring, count }
+    }
+
+    /// Where the group of a key begins in the list, and how many there are in it. The place of one past the end is that
+    /// modulo the length of the list.
+    pub fn find(&self, hash: u32) -> Option<(usize, usize)> {
+        self.ring.find(hash).map(|subset| self.at(*subset))
+    }
+
+    /// From that group on, all around.
+    pub fn walk(&self, hash: u32) -> impl Iterator<Item = (usize, usize)> {
+        self.ring.walk(hash).map(|subset| self.at(*subset))
+    }
+
+    fn at(&self, subset: Subset) -> (usize, usize) {
+        ((subset.0 - 1) * self.size, self.size)
+    }
+}
+
+impl Member for Arc<Endpoint> {
+    type Order = SocketAddr;
+
+    fn order(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn name(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+impl Member for Subset {
+    type Order = usize;
+
+    fn order(&self) -> usize {
+        self.0
+    }
+
+    fn name(&self) -> String {
+        format!("set{}", self.0)
+    }
+}
+
+fn seat(backend: &str, endpoint: &Arc<Endpoint>) -> (Box<[u8]>, Arc<Endpoint>) {
+    let key = endpoint_key(backend, &endpoint.address.to_string());
+    (key.into_bytes().into(), Arc::clone(endpoint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(last: impl IntoIterator<Item = u8>) -> List {
+        let endpoint = |last: u8| {
+            let address = SocketAddr::from(([10, 184, 7, last], 8080));
+            Arc::new(Endpoint::new(u64::from(last), address))
+        };
+        last.into_iter().map(endpoint).collect()
+    }
+
+    fn hash(key: &str) -> u32 {
+        crc32fast::hash(key.as_bytes())
+    }
+
+    #[test]
+    fn points_are_made_of_address_and_port() {
+        let endpoint = Arc::new(Endpoint::new(1, "[2001:db8::1]:8080".parse().unwrap()));
+        assert_eq!(endpoint.name(), "[2001:db8::1]:8080");
+        assert_eq!((Subset(3).name(), Subset(12).name()), ("set3".into(), "set12".into()));
+    }
+
+    #[test]
+    fn groups_are_filled_up_from_the_front() {
+        let members = |endpoints: usize, size, group| {
+            let (first, size) = Subsets::new(size, endpoints).at(Subset(group));
+            (first..first + size).map(|place| place % endpoints + 1).collect::<Vec<_>>()
+        };
+        assert_eq!(members(2, 3, 1), [1, 2, 1]);
+        let seven: Vec<_> = (1..=3).map(|group| members(7, 3, group)).collect();
+        assert_eq!(seven, [[1, 2, 3], [4, 5, 6], [7, 1, 2]]);
+        assert_eq!(members(2, 5, 1), [1, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn keys_lead_to_the_groups_that_they_led_to() {
+        let nine = Subsets::new(3, 9);
+        assert_eq!((nine.find(hash("user-1")), nine.find(hash("user-2"))), (Some((6, 3)), Some((6, 3))));
+        assert_eq!((Subsets::new(3, 0).find(7), Subsets::new(0, 2).count), (None, 2));
+    }
+
+    #[test]
+    fn a_group_comes_and_goes_as_if_it_had_always_been_so() {
+        for (before, after) in [(9, 2), (2, 9), (7, 9), (9, 0), (0, 9)] {
+            let changed = Subsets::new(3, before).of(3, after);
+            let made = Subsets::new(3, after);
+            for key in 0..500 {
+                let hash = hash(&format!("k{key}"));
+                assert_eq!(changed.find(hash), made.find(hash), "{before} {after} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_set_is_ready_for_what_the_old_one_was_asked() {
+        let before = EndpointSet::new(list([40, 41]));
+        let next = || {
+            let after = EndpointSet::new(list([41, 42]));
+            after.lookup.prepare_as(&before, &after.list, "a-b-80");
+            after
+        };
+        assert!(next().lookup.is_void());
+        before.lookup.ring(&before.list);
+        let after = next();
+        assert!(after.lookup.ring.get().is_some() && after.lookup.seats.get().is_none());
+        before.lookup.seats(&before.list, "a-b-80");
+        before.lookup.subsets(&before.list, 3);
+        let after = next();
+        let seats = after.lookup.seats.get().unwrap();
+        let mut ids: Vec<u64> = seats.values().map(|endpoint| endpoint.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [41, 42]);
+        let key = endpoint_key("a-b-80", "10.184.7.42:8080");
+        assert_eq!(seats.get(key.as_bytes()).unwrap().id, 42);
+        let ring = after.lookup.ring.get().unwrap();
+        for key in 0..200 {
+            let hash = hash(&format!("k{key}"));
+            let made = Ring::new(after.list.iter().map(Arc::clone));
+            assert_eq!(ring.find(hash).unwrap().id, made.find(hash).unwrap().id);
+        }
+        assert_eq!(after.lookup.subsets.get().unwrap().size, 3);
+    }
+}
