@@ -17,11 +17,13 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::table::{BackendCell, Endpoint, EndpointSet, Protocol};
+use crate::upstream::balance::Turn;
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::multiplexed::{Multiplexed, Room};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
+pub(crate) mod balance;
 pub(crate) mod call;
 mod departed;
 pub(crate) mod link;
@@ -59,9 +61,19 @@ impl Tried {
         self.0.is_empty()
     }
 
+    /// How many were.
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether this one was tried.
     pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
         self.0.contains(&endpoint.id)
+    }
+
+    /// Begins a new round.
+    fn forget(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -119,28 +131,15 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// The endpoint whose turn it is among those that were not tried, `None` when there is none at all (balancing.md
-    /// 5.1: strict rotation from a random start, each worker for itself, from a new start when the set has changed).
-    /// Where all were tried, a new round begins.
-    pub(crate) fn pick(&mut self, cell: &Arc<BackendCell>, tried: &mut Tried) -> Option<Arc<Endpoint>> {
-        let backends = &mut self.backends[part_of(cell.id)];
-        let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
-        backend.renew(cell);
-        let list = &backend.set.list;
-        let count = list.len();
-        if count == 0 {
-            return None;
-        }
-        let first = backend.next % count;
-        // Each step passes one that was tried, so there are few, however many endpoints there are.
-        let untried =
-            (first..first + count).map(|place| place % count).find(|place| !tried.has(&list[*place]));
-        let place = untried.unwrap_or_else(|| {
-            tried.0.clear();
-            first
-        });
-        backend.next = (place + 1) % count;
-        Some(Arc::clone(&list[place]))
+    /// The endpoint for the next try of a request, `None` when there is none at all.
+    pub(crate) fn pick(
+        &mut self,
+        cell: &Arc<BackendCell>,
+        turn: Turn,
+        tried: &mut Tried,
+    ) -> Option<Arc<Endpoint>> {
+        let Backend { set, next, .. } = self.backend(cell);
+        turn.pick(set, next, tried)
     }
 
     /// The endpoint that `choose` finds in the set of this moment.
@@ -149,10 +148,15 @@ impl<C: Reusable> Upstreams<C> {
         cell: &Arc<BackendCell>,
         choose: impl FnOnce(&EndpointSet) -> Option<Arc<Endpoint>>,
     ) -> Option<Arc<Endpoint>> {
+        choose(&self.backend(cell).set)
+    }
+
+    /// What this worker knows of a backend, with its endpoints of this moment.
+    fn backend(&mut self, cell: &Arc<BackendCell>) -> &mut Backend<C> {
         let backends = &mut self.backends[part_of(cell.id)];
         let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
         backend.renew(cell);
-        choose(&backend.set)
+        backend
     }
 
     /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.

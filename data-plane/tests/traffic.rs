@@ -12,6 +12,8 @@ mod answers;
 mod auth;
 #[path = "traffic/backend_tls.rs"]
 mod backend_tls;
+#[path = "traffic/balancing.rs"]
+mod balancing;
 #[path = "traffic/blocks.rs"]
 mod blocks;
 #[path = "traffic/bodies.rs"]

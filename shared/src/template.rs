@@ -60,8 +60,10 @@ pub enum Variable {
     Protocol,
     /// `$request_method`.
     Method,
-    /// `$remote_addr`, `$binary_remote_addr`: the client, after trusted headers.
+    /// `$remote_addr`: the client, after trusted headers.
     ClientAddress,
+    /// `$binary_remote_addr`: the same, in 4 or 16 bytes.
+    ClientBytes,
     /// `$realip_remote_addr`: the peer of the connection.
     PeerAddress,
     /// `$remote_user`: of basic authentication.
@@ -119,7 +121,8 @@ impl Variable {
             "server_name" => Self::ServerName,
             "server_protocol" => Self::Protocol,
             "request_method" => Self::Method,
-            "remote_addr" | "binary_remote_addr" | "the_real_ip" => Self::ClientAddress,
+            "remote_addr" | "the_real_ip" => Self::ClientAddress,
+            "binary_remote_addr" => Self::ClientBytes,
             "realip_remote_addr" => Self::PeerAddress,
             "remote_user" => Self::User,
             "req_id" | "request_id" => Self::RequestId,

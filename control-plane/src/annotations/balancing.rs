@@ -1,7 +1,10 @@
 //! Which endpoint gets a request (annotations.md 5.7, 6.2).
 
+use shared::template::{Template, Variable};
+
+use super::draft::Draft;
 use super::row::{Act, Bad, Of, Risk, Row, Scope};
-use super::value::{self, BOOL, Grammar, INT, VARIABLES, one_of};
+use super::value::{self, BOOL, Grammar, VARIABLES, one_of};
 use super::{Severity, shown};
 
 /// `load-balance`.
@@ -51,10 +54,10 @@ pub(super) static ROWS: &[&Row] = &[
     &LOAD_BALANCE,
     &SERVICE_UPSTREAM,
     &Row {
-        name: "upstream-hash-by",
+        name: HASH_BY,
         scope: Scope::Backend,
         risk: Risk::High,
-        value: &Of(VARIABLES, Act::Differs { unless: |_| false, without: "endpoints take turns" }),
+        value: &Of(VARIABLES, Act::Sets(hash_by)),
         bad: Bad::Reject,
         on_canary: true,
         doc: "Requests of the same hash go to the same endpoint",
@@ -63,23 +66,202 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "upstream-hash-by-subset",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Differs { unless: |it| !*it, without: "" }),
+        value: &Of(
+            BOOL,
+            Act::Sets(|to, it| {
+                needs_hash_by(to);
+                to.backend.hash_subset = Some(it);
+            }),
+        ),
         bad: Bad::Reject,
-        needs: Some("upstream-hash-by"),
         on_canary: true,
         default: "false",
-        doc: "They go to a subset of endpoints",
+        doc: "They go to any endpoint of a group",
         ..Row::NEW
     },
     &Row {
         name: "upstream-hash-by-subset-size",
         scope: Scope::Backend,
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(
+            SIZE,
+            Act::Sets(|to, it| {
+                needs_hash_by(to);
+                to.backend.hash_subset_size = Some(it);
+            }),
+        ),
         bad: Bad::Reject,
-        needs: Some("upstream-hash-by"),
         on_canary: true,
         default: "3",
-        doc: "Size of the subset",
+        doc: "Endpoints of a group; 3 where it is 0",
         ..Row::NEW
     },
 ];
+
+const HASH_BY: &str = "upstream-hash-by";
+
+/// The original cannot make groups of fewer than none, and stops taking in what comes after (balancing.md 4).
+const SIZE: Grammar<u32> = Grammar {
+    words: "a whole number, not a negative one",
+    read: |text| value::integer(text).filter(|it| *it >= 0).map(|it| u32::try_from(it).unwrap_or(u32::MAX)),
+    good: &["7", "+100", "0"],
+    bad: &["-1", "ten", "1.5"],
+};
+
+/// Without any of it each proxy would send all requests to one endpoint, where the original spreads them: endpoints take
+/// turns instead. A name that nginx does not know either is empty in both.
+fn hash_by(to: &mut Draft<'_>, text: String) {
+    let template = Template::parse(&text);
+    let known_to_nginx = template.variables().find_map(|variable| match variable {
+        Variable::Named(name) if is_known_to_nginx(name) => Some(&**name),
+        Variable::Hostname => Some("hostname"),
+        Variable::TimeIso8601 => Some("time_iso8601"),
+        _ => None,
+    });
+    if let Some(name) = known_to_nginx {
+        return to.differs(format!("${name} is not known here: endpoints take turns"));
+    }
+    for variable in template.variables() {
+        match variable {
+            Variable::Named(name) => {
+                let name = shown(name);
+                to.fault(
+                    Severity::Warning,
+                    format!("no variable is called {name}: it is empty, in ingress-nginx too"),
+                );
+            }
+            Variable::Capture(_) if to.said("rewrite-target").is_none() => {
+                to.fault(Severity::Unsupported, "a capture is empty where there is no rewrite-target");
+            }
+            _ => {}
+        }
+    }
+    to.backend.hash_by = Some(text);
+}
+
+fn needs_hash_by(to: &mut Draft<'_>) {
+    if !to.is_on(HASH_BY) {
+        to.fault(Severity::Warning, format!("has no effect without the annotation {HASH_BY}"));
+    }
+}
+
+/// Variables of nginx and of the modules that ingress-nginx is built with, which nobody here gives a value to.
+fn is_known_to_nginx(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "body_bytes_sent",
+        "bytes_sent",
+        "connection",
+        "connection_requests",
+        "connection_time",
+        "connections_active",
+        "connections_reading",
+        "connections_waiting",
+        "connections_writing",
+        "document_root",
+        "https",
+        "limit_rate",
+        "nginx_version",
+        "pid",
+        "pipe",
+        "realpath_root",
+        "remote_port",
+        "request",
+        "request_body",
+        "request_completion",
+        "request_filename",
+        "request_length",
+        "request_time",
+        "server_addr",
+        "status",
+        "time_local",
+    ];
+    const FAMILIES: &[&str] = &[
+        "geoip_",
+        "geoip2_",
+        "opentelemetry_",
+        "proxy_protocol_",
+        "realip_",
+        "sent_",
+        "ssl_",
+        "tcpinfo_",
+        "upstream_",
+    ];
+    NAMES.binary_search(&name).is_ok() || FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::name::ObjectName;
+
+    use crate::annotations::{PREFIX, Parsed, read};
+    use crate::problem::Severity::{self, Rejected, Unsupported, Warning};
+
+    fn parsed(said: &[(&str, &str)]) -> Parsed {
+        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+        read(&ObjectName::new("default", "web"), &annotations.collect())
+    }
+
+    fn severities(said: &[(&str, &str)]) -> Vec<Severity> {
+        parsed(said).faults.iter().map(|fault| fault.severity).collect()
+    }
+
+    #[test]
+    fn a_key_is_made_of_what_is_known() {
+        for text in [
+            "$request_uri",
+            "${remote_addr}-x",
+            "$host$uri",
+            "$binary_remote_addr",
+            "$cookie_a$arg_b",
+            "text",
+        ] {
+            let it = parsed(&[("upstream-hash-by", text)]);
+            assert_eq!((it.backend.hash_by.as_deref(), it.faults.len()), (Some(text), 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_told() {
+        // Empty here as there: all requests have one key.
+        let it = parsed(&[("upstream-hash-by", "$foo_bar")]);
+        assert_eq!((it.backend.hash_by.as_deref(), it.faults.len()), (Some("$foo_bar"), 1));
+        // There it is something.
+        for text in ["$ssl_client_fingerprint", "$request_uri$server_addr", "$hostname", "$request"] {
+            let it = parsed(&[("upstream-hash-by", text)]);
+            assert_eq!((it.backend.hash_by, it.faults[0].severity), (None, Unsupported), "{text}");
+        }
+        assert_eq!(severities(&[("upstream-hash-by", "$1")]), [Unsupported]);
+        assert_eq!(severities(&[("upstream-hash-by", "$1"), ("rewrite-target", "/$1")]), []);
+    }
+
+    #[test]
+    fn groups_have_a_size_that_there_can_be() {
+        let size = |text| {
+            let said = [
+                ("upstream-hash-by", "$uri"),
+                ("upstream-hash-by-subset", "true"),
+                ("upstream-hash-by-subset-size", text),
+            ];
+            (parsed(&said).backend.hash_subset_size, severities(&said))
+        };
+        assert_eq!(size("2"), (Some(2), vec![]));
+        assert_eq!(size("0"), (Some(0), vec![]), "what counts then is the proxy's to know");
+        assert_eq!(size("99999999999"), (Some(u32::MAX), vec![]));
+        assert_eq!(size("-1").1, [Rejected]);
+        assert_eq!(size("many").1, [Rejected]);
+    }
+
+    #[test]
+    fn groups_of_nothing_are_told_and_judged() {
+        assert_eq!(severities(&[("upstream-hash-by-subset", "true")]), [Warning]);
+        assert_eq!(severities(&[("upstream-hash-by-subset", "perhaps")]), [Rejected]);
+        assert_eq!(severities(&[("upstream-hash-by-subset-size", "x")]), [Rejected]);
+    }
+
+    #[test]
+    fn names_are_found() {
+        for name in ["body_bytes_sent", "time_local", "pid", "ssl_protocol"] {
+            assert!(super::is_known_to_nginx(name), "{name}");
+        }
+        assert!(!super::is_known_to_nginx("foo_bar"));
+    }
+}

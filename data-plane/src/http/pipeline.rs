@@ -31,6 +31,7 @@ mod errors;
 mod exchange;
 mod external;
 mod forwarded;
+mod hash;
 mod limit;
 mod locate;
 pub(crate) mod log;

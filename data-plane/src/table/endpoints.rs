@@ -38,6 +38,12 @@ impl EndpointSet {
     pub fn subsets(&self, size: usize) -> &Subsets {
         self.lookup.subsets(&self.list, size)
     }
+
+    /// The same with groups of this size, where it has others. Made here where it has none.
+    pub(super) fn regrouped(&self, size: usize) -> Option<Self> {
+        let lookup = self.lookup.regrouped(&self.list, size)?;
+        Some(Self { list: self.list.clone(), lookup })
+    }
 }
 
 /// One address and port of one backend. The same value survives every update of its set that keeps the address, and

@@ -11,6 +11,7 @@ use super::certified::Certified;
 use super::paths::{Declared, Router};
 use super::patterns::Patterns;
 use super::policy::Policy;
+use super::policy::balancing::Balancing;
 use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::sticky::Sticky;
@@ -230,6 +231,8 @@ pub struct Upstream {
     pub cell: Arc<BackendCell>,
     /// How clients stay with one of them.
     pub sticky: Option<Arc<Sticky>>,
+    /// How they are chosen for clients that do not.
+    pub balancing: Balancing,
     /// The canary that may take its requests.
     pub alternative: Option<Arc<Alternative>>,
 }
@@ -243,6 +246,8 @@ pub struct Alternative {
     pub cell: Arc<BackendCell>,
     /// How clients stay with one of them.
     pub sticky: Option<Arc<Sticky>>,
+    /// How they are chosen for clients that do not.
+    pub balancing: Balancing,
     /// Which requests it takes; none without it.
     pub canary: Option<CompiledCanary>,
 }

@@ -82,6 +82,17 @@ impl Lookup {
     fn is_void(&self) -> bool {
         self.ring.get().is_none() && self.seats.get().is_none() && self.subsets.get().is_none()
     }
+
+    /// The same, with groups of this size; `None` where that is what it has, or it is made here.
+    pub(super) fn regrouped(&self, list: &List, size: usize) -> Option<Self> {
+        let subsets = self.subsets(list, size);
+        let regroup = || Self {
+            ring: self.ring.clone(),
+            seats: self.seats.clone(),
+            subsets: OnceLock::from(subsets.of(size, list.len())),
+        };
+        (subsets.size != size).then(regroup)
+    }
 }
 
 impl Subsets {
@@ -226,5 +237,15 @@ mod tests {
             assert_eq!(ring.find(hash).unwrap().id, made.find(hash).unwrap().id);
         }
         assert_eq!(after.lookup.subsets.get().unwrap().size, 3);
+    }
+
+    #[test]
+    fn another_size_of_groups_is_another_lookup() {
+        let set = EndpointSet::new(list([1, 2, 3, 4, 5, 6]));
+        assert!(set.lookup.regrouped(&set.list, 3).is_none(), "nobody asked for another one");
+        assert!(set.lookup.regrouped(&set.list, 3).is_none());
+        let other = set.lookup.regrouped(&set.list, 2).unwrap();
+        let subsets = other.subsets.get().unwrap();
+        assert_eq!((subsets.size, subsets.count), (2, 3));
     }
 }

@@ -8,6 +8,7 @@ pub mod access;
 pub mod affinity;
 pub mod answers;
 pub mod auth;
+pub mod balancing;
 pub mod blocks;
 pub mod bodies;
 pub mod clients;

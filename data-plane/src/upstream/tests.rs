@@ -62,7 +62,7 @@ fn keeping(kept: usize) -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake
 
 /// The endpoint of a request that has tried none.
 fn pick(upstreams: &mut Upstreams<Fake>, cell: &Arc<BackendCell>) -> Option<Arc<Endpoint>> {
-    upstreams.pick(cell, &mut Tried::default())
+    upstreams.pick(cell, Turn::Rotation, &mut Tried::default())
 }
 
 /// Sweeps every part.
@@ -241,7 +241,7 @@ fn a_request_meets_each_endpoint_once_before_it_meets_one_again() {
         for round in 0..3 {
             let mut met: Vec<u64> = Vec::new();
             for _ in 0..3 {
-                let endpoint = upstreams.pick(&cell, &mut tried).unwrap();
+                let endpoint = upstreams.pick(&cell, Turn::Rotation, &mut tried).unwrap();
                 tried.add(&endpoint);
                 met.push(endpoint.id);
                 // Others take their turns between.
@@ -257,7 +257,7 @@ fn a_request_meets_each_endpoint_once_before_it_meets_one_again() {
     let mut tried = Tried::default();
     endpoints.iter().for_each(|endpoint| tried.add(endpoint));
     store(&cell, &[&endpoint(4), &endpoints[0]]);
-    assert_eq!(upstreams.pick(&cell, &mut tried).unwrap().id, 4);
+    assert_eq!(upstreams.pick(&cell, Turn::Rotation, &mut tried).unwrap().id, 4);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
+use crate::upstream::balance::Turn;
 
 /// The answer that the client gets in place of this one, where another one is asked for.
 pub(super) async fn replace<B: RequestBody>(
@@ -50,6 +51,7 @@ pub(super) async fn replace<B: RequestBody>(
             exchange.head.framing = Framing::None;
             // Its place is among the endpoints of the location's own; its cookie is issued all the same.
             let session = exchange.session.take();
+            exchange.turn = Turn::default();
             let reply = send::send(exchange, &mut Nothing(body), &upstream.cell).await;
             exchange.session = session;
             reply

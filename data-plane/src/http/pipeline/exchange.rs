@@ -17,6 +17,7 @@ use crate::local::timer::Timer;
 use crate::local::verdicts::Verdict;
 use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
+use crate::upstream::balance::Turn;
 
 /// Where a request came from, and what it may use.
 #[derive(Clone, Copy)]
@@ -54,6 +55,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_tls: bool,
     /// The client of a backend with affinity, from `pick` on.
     pub(super) session: Option<Session>,
+    /// How its endpoint is chosen without one, from `pick` on.
+    pub(super) turn: Turn,
     /// What external authentication said of it.
     pub(super) verdict: Option<Arc<Verdict>>,
     /// Its location's, else the worker's.
@@ -83,6 +86,7 @@ impl<'a> Exchange<'a> {
             has_tls: false,
             verdict: None,
             session: None,
+            turn: Turn::default(),
             timeouts,
             sizes,
         })

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::affinity::Session;
-use super::{Exchange, Step};
+use super::{Exchange, Step, hash};
 use crate::codec::head::{Known, RequestHead};
 use crate::http::reply::Reply;
+use crate::table::policy::balancing::Balancing;
 use crate::table::{Action, Alternative, BackendCell};
 
 /// Chooses; `None` is the default backend. Answers where there is nobody to choose.
@@ -36,16 +37,25 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     // Who is with the main one stays there, whatever else is said (balancing.md 9).
     let stays = main.as_ref().is_some_and(Session::is_known);
     let other = upstream.alternative.as_ref().filter(|_| !stays).and_then(|other| taken(other, head));
-    let (cell, session) = match other {
+    let (cell, session, balancing) = match other {
         Some((alternative, session)) => {
             exchange.info.alternative = Some(Arc::clone(&alternative.name));
-            (&alternative.cell, session)
+            (&alternative.cell, session, &alternative.balancing)
         }
-        None => (&upstream.cell, main),
+        None => (&upstream.cell, main, &upstream.balancing),
+    };
+    let cell = Arc::clone(cell);
+    // A client that stays with its endpoint is not balanced (balancing.md 4).
+    let hashing = match balancing {
+        Balancing::Hash(hashing) if session.is_none() => Some(Arc::clone(hashing)),
+        Balancing::Hash(_) | Balancing::RoundRobin => None,
     };
     exchange.session = session;
+    if let Some(hashing) = hashing {
+        exchange.turn = hash::turn(exchange, &hashing);
+    }
     local.metrics.routed.add(1);
-    Continue(Some(Arc::clone(cell)))
+    Continue(Some(cell))
 }
 
 /// A canary, if it takes a request: because the client is with it, or by what the request says. One without endpoints is

@@ -18,6 +18,7 @@ use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::tls::backends::Over;
 use crate::upstream;
 use crate::upstream::Tried;
+use crate::upstream::balance::Turn;
 use crate::upstream::link::Link;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
@@ -84,7 +85,7 @@ async fn attempt<B: RequestBody>(
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    let Exchange { call, head, location, info, sizes, session, .. } = exchange;
+    let Exchange { call, head, location, info, sizes, session, turn, .. } = exchange;
     let request = Request {
         head: text,
         writer,
@@ -108,7 +109,7 @@ async fn attempt<B: RequestBody>(
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
     loop {
-        let picked = pick(server, cell, session.as_mut(), &mut tried);
+        let picked = pick(server, cell, (session.as_mut(), *turn), &mut tried);
         let Some(endpoint) = picked else {
             // A client that changes its endpoint has none left to change to: 502, whatever failed before (balancing.md 7).
             let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
@@ -187,13 +188,13 @@ async fn prepare<'b, B: RequestBody>(
 fn pick(
     server: &Server,
     cell: &Arc<BackendCell>,
-    session: Option<&mut Session>,
+    (session, turn): (Option<&mut Session>, Turn),
     tried: &mut Tried,
 ) -> Option<Arc<Endpoint>> {
     let mut upstreams = server.upstreams.borrow_mut();
     match session {
         Some(session) => upstreams.pick_by(cell, |set| session.endpoint(set, tried)),
-        None => upstreams.pick(cell, tried),
+        None => upstreams.pick(cell, turn, tried),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What nginx variables stand for in a request (controller.md 8 and 9).
 
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
 
 use shared::clock;
@@ -49,6 +50,10 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::Protocol => out.extend_from_slice(head.version.as_str().as_bytes()),
         Variable::Method => out.extend_from_slice(head.method_name().as_bytes()),
         Variable::ClientAddress => out.extend_from_slice(&exchange.client_text()),
+        Variable::ClientBytes => match exchange.client().to_canonical() {
+            IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+        },
         Variable::PeerAddress => out.extend_from_slice(&peer.address_text()),
         Variable::ForwardedFor => {
             let list = field(Known::XForwardedFor);

@@ -10,6 +10,7 @@ use super::refusal::name_of;
 use super::source::Source;
 use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
 use crate::table::policy::Policy;
+use crate::table::policy::balancing::Balancing;
 
 impl Config {
     /// Where the fleet has a default backend. Each proxy answers 404 itself where not.
@@ -21,7 +22,13 @@ impl Config {
         }
         let (key, backend) = self.backend(&settings.default_backend)?;
         let cell = cells.cell(key, Source::of(backend, &settings.backend_defaults));
-        let upstream = Upstream { name: name_of(key), cell, sticky: None, alternative: None };
+        let upstream = Upstream {
+            name: name_of(key),
+            cell,
+            sticky: None,
+            balancing: Balancing::default(),
+            alternative: None,
+        };
         Some(Arc::new(PathEntry {
             declared: "/".into(),
             action: Action::Backend(Arc::new(upstream)),

@@ -13,6 +13,7 @@ use crate::table::CompiledCanary;
 use crate::table::cell::BackendCell;
 use crate::table::host::{Alternative, Upstream};
 use crate::table::policy::affinity::Rules;
+use crate::table::policy::balancing::Balancing;
 use crate::table::sticky::Sticky;
 
 /// The upstreams that tables name, by Backend.
@@ -100,10 +101,11 @@ fn compile(
     let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, &source));
     let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
     let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
-    Upstream { name, cell, sticky, alternative }
+    let balancing = balancing(backend, &cell);
+    Upstream { name, cell, sticky, balancing, alternative }
 }
 
-/// It has the affinity of the main one, unless it says otherwise (balancing.md 9).
+/// It has the affinity of the main one, unless it says otherwise (balancing.md 9), and a balancing of its own.
 fn alternative(
     key: &Arc<str>,
     backend: &Backend,
@@ -114,8 +116,16 @@ fn alternative(
     let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
     let sticky = main.map(|rules| sticky(rules, &name, &cell));
+    let balancing = balancing(backend, &cell);
     let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
-    Arc::new(Alternative { name, cell, sticky, canary })
+    Arc::new(Alternative { name, cell, sticky, balancing, canary })
+}
+
+/// How endpoints of a backend are chosen, ready for its present ones.
+fn balancing(backend: &Backend, cell: &BackendCell) -> Balancing {
+    let balancing = Balancing::compile(&backend.policy);
+    balancing.prepare(cell);
+    balancing
 }
 
 /// The affinity of a backend under these rules, ready for its present endpoints.

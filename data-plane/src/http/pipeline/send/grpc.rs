@@ -123,7 +123,8 @@ impl Asking {
         cell: &Arc<BackendCell>,
     ) -> Result<Place, ProxyError> {
         loop {
-            let picked = pick(exchange.call.server, cell, exchange.session.as_mut(), &mut self.tried);
+            let how = (exchange.session.as_mut(), exchange.turn);
+            let picked = pick(exchange.call.server, cell, how, &mut self.tried);
             let Some(endpoint) = picked else {
                 let kind = if self.tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
                 return Err(kind.into());

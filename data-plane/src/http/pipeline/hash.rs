@@ -1,0 +1,43 @@
+//! The key by which a request finds its endpoint (ingress-nginx behaviour, balancing.md 6).
+
+use shared::template::Variable;
+
+use super::{Exchange, basic, forwarded, variables};
+use crate::codec::path;
+use crate::table::policy::balancing::Hashing;
+use crate::upstream::balance::Turn;
+
+/// How a request that has this key finds its endpoint. An empty key is one, too.
+pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {
+    if hashing.asks_id {
+        forwarded::identify(exchange, true);
+    }
+    let buffers = &exchange.call.server.local.buffers;
+    let mut key = buffers.text();
+    hashing.key.fill(&mut key, |variable, key| append(exchange, variable, key));
+    let hash = crc32fast::hash(&key);
+    buffers.give_text(key);
+    match hashing.subset {
+        None => Turn::Key(hash),
+        Some(size) => Turn::Group(hash, size),
+    }
+}
+
+/// What a variable stands for where the endpoint is chosen: after rewriting, and whoever has asked for a password.
+fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
+    match variable {
+        Variable::Uri => match exchange.target.as_deref().map(path::normalise) {
+            Some(Ok(sent)) => key.extend_from_slice(&sent.path),
+            Some(Err(_)) | None => key.extend_from_slice(exchange.path()),
+        },
+        Variable::Capture(group) => {
+            let rewritten = exchange.location.as_deref().and_then(|location| location.rewritten.as_ref());
+            let found = rewritten.and_then(|it| it.pattern.groups(exchange.path()).ok().flatten());
+            if let Some(found) = found {
+                key.extend_from_slice(found.get(usize::from(*group), exchange.path()));
+            }
+        }
+        Variable::User => key.extend_from_slice(&basic::user(exchange.head).unwrap_or_default()),
+        variable => variables::append(exchange, variable, key),
+    }
+}

@@ -1,0 +1,44 @@
+//! Consistent hashing (balancing.md 5.2 and 5.3). A request whose endpoint failed goes on along the ring, to where its key
+//! would lead without that endpoint; the original asks the same one again (ADR 010).
+
+use std::sync::Arc;
+
+use crate::table::{Endpoint, EndpointSet};
+use crate::upstream::Tried;
+
+/// The endpoint that the key of a request leads to.
+pub(super) fn untried<'a>(set: &'a EndpointSet, hash: u32, tried: &Tried) -> Option<&'a Arc<Endpoint>> {
+    let ring = set.ring();
+    if tried.is_empty() {
+        return ring.find(hash);
+    }
+    // Whoever tried them all need not go all around to know it.
+    if tried.len() >= set.list.len() && set.list.iter().all(|endpoint| tried.has(endpoint)) {
+        return None;
+    }
+    ring.walk(hash).find(|endpoint| !tried.has(endpoint))
+}
+
+/// Any endpoint of the group that the key leads to, each as likely as the others; of the group after it where all of this
+/// one were tried.
+pub(super) fn untried_of_group<'a>(
+    set: &'a EndpointSet,
+    hash: u32,
+    size: usize,
+    tried: &Tried,
+) -> Option<&'a Arc<Endpoint>> {
+    let (subsets, count) = (set.subsets(size), set.list.len());
+    let place = |(first, size): (usize, usize)| (first + fastrand::usize(..size)) % count;
+    if tried.is_empty() {
+        return set.list.get(place(subsets.find(hash)?));
+    }
+    if tried.len() >= count && set.list.iter().all(|endpoint| tried.has(endpoint)) {
+        return None;
+    }
+    subsets.walk(hash).find_map(|group| {
+        let start = place(group);
+        let (first, size) = group;
+        let members = (0..size.min(count)).map(|step| (first + (start + step) % size) % count);
+        members.filter_map(|place| set.list.get(place)).find(|endpoint| !tried.has(endpoint))
+    })
+}

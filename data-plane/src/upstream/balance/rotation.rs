@@ -1,0 +1,22 @@
+//! Strict rotation (balancing.md 5.1): each worker for itself, from a random start, and from a new one when the set has
+//! changed.
+
+use std::sync::Arc;
+
+use crate::table::{Endpoint, EndpointSet};
+use crate::upstream::Tried;
+
+/// The endpoint whose turn it is among those that were not tried. Each step passes one that was tried, so there are few,
+/// however many endpoints there are.
+pub(super) fn untried<'a>(
+    set: &'a EndpointSet,
+    next: &mut usize,
+    tried: &Tried,
+) -> Option<&'a Arc<Endpoint>> {
+    let count = set.list.len();
+    let first = *next % count;
+    let mut places = (first..first + count).map(|place| place % count);
+    let place = places.find(|place| !tried.has(&set.list[*place]))?;
+    *next = (place + 1) % count;
+    set.list.get(place)
+}

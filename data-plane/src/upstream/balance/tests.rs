@@ -1,0 +1,104 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn endpoint(id: u8) -> Arc<Endpoint> {
+    Arc::new(Endpoint::new(u64::from(id), SocketAddr::from(([10, 184, 7, id], 8080))))
+}
+
+fn set(ids: impl IntoIterator<Item = u8>) -> EndpointSet {
+    EndpointSet::new(ids.into_iter().map(endpoint).collect())
+}
+
+fn hash(key: &str) -> u32 {
+    crc32fast::hash(key.as_bytes())
+}
+
+/// All of them, for a request with this key.
+fn turns(key: &str) -> Vec<Turn> {
+    vec![Turn::Rotation, Turn::Key(hash(key)), Turn::Group(hash(key), 3)]
+}
+
+/// Who a request is given that has failed `times` times before.
+fn asked(set: &EndpointSet, turn: Turn, times: usize) -> Vec<u64> {
+    let (mut next, mut tried) = (0, Tried::default());
+    let mut pick = || {
+        let endpoint = turn.pick(set, &mut next, &mut tried)?;
+        tried.add(&endpoint);
+        Some(endpoint.id)
+    };
+    (0..=times).map_while(|_| pick()).collect()
+}
+
+proptest! {
+    /// Whichever balancer, a request meets all endpoints before it meets one again, and again after that.
+    #[test]
+    fn nobody_is_asked_again_before_all_were(count in 0..12_u8, key in "[a-z]{0,4}", rounds in 1..4_usize) {
+        let set = set(1..=count);
+        let count = usize::from(count);
+        for turn in turns(&key) {
+            let asked = asked(&set, turn, (rounds * count).max(1) - 1);
+            prop_assert_eq!(asked.len(), rounds * count, "{:?}", turn);
+            for round in asked.chunks(count.max(1)) {
+                prop_assert_eq!(round.iter().collect::<BTreeSet<_>>().len(), count, "{:?} {:?}", turn, asked);
+            }
+        }
+    }
+
+    /// A key goes on to where it would lead without those that failed: all who have it meet the same ones.
+    #[test]
+    fn a_key_goes_on_as_if_who_failed_were_gone(count in 1..12_u8, key in "[a-z]{0,4}") {
+        let turn = Turn::Key(hash(&key));
+        let order = asked(&set(1..=count), turn, usize::from(count) - 1);
+        let mut left: Vec<u8> = (1..=count).collect();
+        for id in order {
+            prop_assert_eq!(asked(&set(left.iter().copied()), turn, 0), [id]);
+            left.retain(|it| u64::from(*it) != id);
+        }
+    }
+}
+
+#[test]
+fn keys_lead_where_they_lead_in_ingress_nginx() {
+    let set = set(40..=42);
+    for (key, id) in
+        [("/alma/armud", 40), ("/", 42), ("/index.html", 40), ("user-2", 41), ("192.168.1.1", 42), ("", 41)]
+    {
+        assert_eq!(asked(&set, Turn::Key(hash(key)), 0), [id], "{key}");
+    }
+}
+
+#[test]
+fn a_group_shares_the_requests_of_its_keys() {
+    let set = set(1..=9);
+    for (key, expected) in [("user-1", [7, 8, 9]), ("user-2", [7, 8, 9])] {
+        let mut met: BTreeMap<u64, usize> = BTreeMap::new();
+        for _ in 0..3_000 {
+            *met.entry(asked(&set, Turn::Group(hash(key), 3), 0)[0]).or_default() += 1;
+        }
+        assert!(met.keys().eq(&expected), "{key}: {met:?}");
+        assert!(met.values().all(|count| (850..1_150).contains(count)), "{met:?}");
+    }
+}
+
+#[test]
+fn a_group_that_is_filled_up_shares_with_the_first() {
+    let set = set(1..=7);
+    let of_last = |key: &String| set.subsets(3).find(hash(key)) == Some((6, 3));
+    let key = (0..).map(|n| format!("k{n}")).find(of_last).unwrap();
+    let met: BTreeSet<u64> = (0..200).map(|_| asked(&set, Turn::Group(hash(&key), 3), 0)[0]).collect();
+    assert!(met.iter().eq(&[1, 2, 7]), "{met:?}");
+}
+
+#[test]
+fn turns_are_taken_evenly_by_rotation() {
+    let set = set(1..=3);
+    let (mut next, mut met) = (1, [0; 4]);
+    for _ in 0..300 {
+        met[Turn::Rotation.pick(&set, &mut next, &mut Tried::default()).unwrap().id as usize] += 1;
+    }
+    assert_eq!(met, [0, 100, 100, 100]);
+}
