@@ -74,6 +74,13 @@ class Refusals(unittest.TestCase):
         self.refused(*INSECURE, "configMaps.settings=no-namespace", saying="settings")
         self.refused(*INSECURE, "dataPlane.ports.http=70000", saying="http")
         self.refused(*INSECURE, "dataPlane.expose=nodePort", saying="expose")
+        self.refused(*INSECURE, "defaultBackendService=pages", saying="defaultBackendService")
+        self.refused(*INSECURE, "disableCatchAll=maybe", saying="disableCatchAll")
+        self.refused(*INSECURE, "disableSvcExternalName=1", saying="disableSvcExternalName")
+
+    def test_a_default_backend_that_nobody_watches_is_refused(self):
+        elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
+        self.refused(*INSECURE, *elsewhere, saying="expected a Service of namespace shop, which alone is watched")
 
 
 class Planes(unittest.TestCase):
@@ -178,6 +185,15 @@ class Planes(unittest.TestCase):
         self.assertEqual((control["--watch-namespace"], control["--default-ssl-certificate"]), ("shop", "shop/wild"))
         self.assertEqual((data["--workers"], data["--http"], data["--group"], data["--log"]), ("3", "[::]:80", "blue", "debug"))
 
+    def test_what_is_left_out_and_who_answers_then(self):
+        said = ("--default-backend-service", "--disable-catch-all", "--disable-svc-external-name")
+        self.assertEqual([flags(render(), "control-plane").get(flag) for flag in said], [None, None, None])
+        for values in ([], ["watchNamespace=shop"]):
+            objects = render("defaultBackendService=shop/pages", "disableCatchAll=true", "disableSvcExternalName=true", *values)
+            self.assertEqual([flags(objects, "control-plane").get(flag) for flag in said], ["shop/pages", True, True])
+        with_false = flags(render("disableCatchAll=false", "disableSvcExternalName=false"), "control-plane")
+        self.assertEqual([with_false.get(flag) for flag in said], [None, None, None])
+
     def test_kubernetes_waits_until_a_proxy_has_drained(self):
         objects = render("dataPlane.drain.deadlineSeconds=3600")
         drain = sum(int(flags(objects, "data-plane")[flag]) for flag in ("--drain-grace", "--drain-deadline"))
@@ -186,7 +202,8 @@ class Planes(unittest.TestCase):
 
     def test_flags_are_known_to_the_binaries(self):
         target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3")
+        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3",
+                         "defaultBackendService=shop/pages", "disableCatchAll=true", "disableSvcExternalName=true")
         for plane in PLANES:
             found = [p for p in (target / "debug" / f"firth-{plane}", target / "release" / f"firth-{plane}") if p.exists()]
             if not found:

@@ -32,4 +32,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.networkPolicy.enabled (eq .Values.dataPlane.expose "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
+{{- with .Values.watchNamespace -}}
+{{- if and $.Values.defaultBackendService (ne (first (splitList "/" $.Values.defaultBackendService)) .) -}}
+{{- fail (printf "defaultBackendService: expected a Service of namespace %s, which alone is watched (watchNamespace), got %s" . $.Values.defaultBackendService) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
