@@ -207,35 +207,28 @@ impl Index {
         if is_awaited {
             return;
         }
-        let mut is_covered = true;
-        let mut are_there = true;
+        let (mut is_covered, mut is_any, mut useless) = (false, false, Vec::new());
         for secret in secrets {
+            is_any = true;
             match self.secrets.names(secret) {
-                Some(names) => {
-                    let covers = pem::covers(names, host.as_str());
-                    is_covered = if are_there && is_covered { covers } else { is_covered || covers };
-                }
-                None => {
-                    are_there = false;
-                    let why = if self.is_deleted(secret) {
-                        "does not exist"
-                    } else {
-                        "has no certificate that can be used"
-                    };
-                    faults.push(Fault::new(
-                        Severity::Warning,
-                        field(secret),
-                        format!("Secret {secret} {why}: the default certificate is shown"),
-                    ));
-                }
+                Some(names) => is_covered |= pem::covers(names, host.as_str()),
+                None => useless.push(secret),
             }
         }
-        if are_there && !is_covered {
-            faults.push(Fault::new(
-                Severity::Warning,
-                "spec.tls",
-                format!("no certificate covers host {host}: the default certificate is shown"),
-            ));
+        // A proxy shows the first that covers the host, wherever it stands in the list.
+        let shown = if is_covered { "another one of its certificates" } else { "the default certificate" };
+        for secret in &useless {
+            let why = match self.is_deleted(secret) {
+                true => "does not exist",
+                false => "has no certificate that can be used",
+            };
+            let reason = format!("Secret {secret} {why}: {shown} is shown");
+            faults.push(Fault::new(Severity::Warning, field(secret), reason));
+        }
+        // Of what is not there nobody knows what it would cover; none at all asks for the default one.
+        if is_any && useless.is_empty() && !is_covered {
+            let reason = format!("no certificate covers host {host}: the default certificate is shown");
+            faults.push(Fault::new(Severity::Warning, "spec.tls", reason));
         }
     }
 

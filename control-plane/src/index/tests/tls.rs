@@ -155,6 +155,61 @@ fn a_certificate_of_other_names_is_told() {
     assert_eq!(world.told("web"), ["warning spec.tls"]);
 }
 
+/// A host that no entry lists has all Secrets of its Ingress. A proxy shows the first that covers it (`HostEntry`), so one
+/// is enough, in any place.
+#[test]
+fn one_certificate_that_covers_the_host_is_enough() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let made = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        let leaf = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        leaf.pem()
+    };
+    let none: &[&str] = &[];
+    let (uncovered, gone, one_gone) = (
+        &["warning spec.tls"][..],
+        &["warning spec.tls[0].secretName", "warning spec.tls[1].secretName"][..],
+        &["warning spec.tls[1].secretName"][..],
+    );
+    for (host, secrets, told) in [
+        ("a.test", &["exact", "other"][..], none),
+        ("a.test", &["other", "exact"], none),
+        ("a.test", &["other", "exact", "wild", "other"], none),
+        ("b.a.test", &["exact", "wild", "other"], none),
+        ("*.a.test", &["wild", "other"], none),
+        ("*.a.test", &["exact", "other"], uncovered),
+        ("c.b.a.test", &["exact", "wild"], uncovered),
+        ("a.test", &["wild"], uncovered),
+        // No Secret is named: the default certificate is what is asked for.
+        ("a.test", &[""], none),
+        ("a.test", &["exact", "absent"], one_gone),
+        ("x.test", &["exact", "absent"], one_gone),
+        ("x.test", &["absent", "gone"], gone),
+    ] {
+        let mut world = World::default();
+        for (name, names) in [("exact", &["a.test"][..]), ("wild", &["*.a.test"]), ("other", &["c.test"])] {
+            world.apply(secret_with(name, &made(names), &key.serialize_pem()));
+        }
+        let web = ingress("web").rule(host, &[("/", "echo")]);
+        world.apply(secrets.iter().fold(web, |web, secret| web.tls(&[], secret)));
+        assert_eq!(world.told("web"), told, "{host} {secrets:?}");
+        let is_default = world.reasons("web").iter().any(|it| it.ends_with("default certificate is shown"));
+        let is_shown = !told.is_empty() && secrets[0] != "exact" || told == uncovered || host == "x.test";
+        assert_eq!(is_default, is_shown, "{host} {secrets:?}: {:?}", world.reasons("web"));
+    }
+}
+
+/// Nothing is said of certificates while one of them is still to be read.
+#[test]
+fn what_is_not_read_yet_is_not_judged() {
+    let mut world = World::with(Options { on_demand: true, ..options() });
+    let web = ingress("web").rule("x.test", &[("/", "echo")]);
+    world.events([applied(web.tls(&[], "one").tls(&[], "two")), applied(secret("one", 0))]);
+    assert_eq!(world.told("web"), Vec::<String>::new());
+    world.apply(secret("two", 1));
+    assert_eq!(world.told("web"), ["warning spec.tls"]);
+}
+
 #[test]
 fn the_default_certificate_is_always_wanted() {
     let mut world = World::with(Options { default_certificate: Some(name("cert")), ..options() });
