@@ -72,6 +72,12 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
                 None => "waiting for one in a *.yaml, *.yml or *.json file".to_owned(),
             };
             output::print(&format!("{dir} has no Ingress yet: {why}\n"))?;
+            if missing.is_bare {
+                let wait = control_plane::SECOND_LOOK.as_secs();
+                output::print(&format!(
+                    "it may not be mounted yet: it is read again in {wait} s, and nothing is served until then\n"
+                ))?;
+            }
         }
         tokio::time::timeout(START, started(&server, &mut backends)).await.map_err(anyhow::Error::from)
     };

@@ -235,12 +235,27 @@ fn without_demos_a_service_without_endpoints_answers_503() {
     assert!(!up.seen.iter().any(|line| line.contains("demo backend")), "{:?}", up.seen);
 }
 
+/// The folder may not be mounted yet: it is read again before anything is said to be served. Whoever waits knows why.
 #[test]
-fn an_empty_folder_says_what_it_waits_for() {
+fn an_empty_folder_says_what_it_waits_for_before_it_waits() {
     let dir = tempfile::tempdir().unwrap();
     let mut up = Up::start(dir.path());
     up.line("has no Ingress yet: waiting for one in a *.yaml, *.yml or *.json file");
     assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
+    up.line("it may not be mounted yet: it is read again in 5 s, and nothing is served until then");
+    let said = Instant::now();
+    up.line("nothing to serve yet: no Ingress of ours");
+    assert!(said.elapsed() > Duration::from_secs(3), "what is waited for was said after the wait");
+    fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop").replace("number: 80", "name: web"))
+        .unwrap();
+    up.line("Ingress default/shop");
+}
+
+#[test]
+fn a_folder_that_fills_while_it_is_doubted_is_served_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Up::start(dir.path());
+    up.line("has no Ingress yet");
     fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop").replace("number: 80", "name: web"))
         .unwrap();
     let http = http(&mut up);

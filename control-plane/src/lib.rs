@@ -42,4 +42,5 @@ mod serve;
 mod store;
 
 pub use compile::certificate;
-pub use manifests::Companion;
+pub use manifests::{Companion, ESSENTIAL};
+pub use removal::SECOND_LOOK;

@@ -21,6 +21,7 @@ use self::reader::Reader;
 use self::record::Records;
 use crate::event::{Event, HoldRequest, Inputs};
 use crate::freshness::Freshness;
+use crate::objects::ObjectKind;
 
 mod backlog;
 mod defaults;
@@ -35,6 +36,9 @@ mod reader;
 mod record;
 mod tree;
 mod watches;
+
+/// Kinds of which a folder has an object, or it counts as not there yet and is read again before it is believed.
+pub const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
 /// Why a folder cannot be read.
 #[derive(Debug, thiserror::Error)]

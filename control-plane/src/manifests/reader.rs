@@ -16,7 +16,7 @@ use super::document;
 use super::folder::{self, Folder, Outcome};
 use super::notice::{Notice, Pending, Touched};
 use super::record::Records;
-use super::{Companion, FolderError};
+use super::{Companion, ESSENTIAL, FolderError};
 use crate::event::Inputs;
 use crate::event::{Event, HoldRequest, Input};
 use crate::freshness::Freshness;
@@ -24,9 +24,6 @@ use crate::objects::{ObjectKind, ObjectRef};
 use crate::removal::SECOND_LOOK;
 
 mod decisions;
-
-/// Kinds without which a folder counts as not there yet.
-const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
 /// How often all stamps are compared, told of changes or not. A folder of 10,000 files takes some 20 ms.
 pub(super) const PACE: Duration = Duration::from_secs(2);
