@@ -149,6 +149,9 @@ fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plan
         ("--control-plane", format!("http://{}", ports.listen)),
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
+        // Nothing maps ports in front of it.
+        ("--public-http-port", ports.http.port().to_string()),
+        ("--public-https-port", ports.https.port().to_string()),
         ("--access-log", args.access_log.clone()),
         // No load balancer has to take note, and somebody waits at the terminal.
         ("--drain-grace", "0".to_owned()),

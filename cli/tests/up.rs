@@ -114,8 +114,7 @@ fn the_example_is_served_and_follows_its_files() {
     let mut up = Up::start(dir.path());
 
     up.line("on 1 proxy");
-    let addresses = up.line("http://");
-    let http = addresses.split_whitespace().next().unwrap().strip_prefix("http://").unwrap().to_owned();
+    let http = http(&mut up);
     let row = up.line("default/web:80, 2 endpoints");
     assert!(row.contains("canary.test.com"), "{row}");
     up.line("canary default/web-canary:80, 1 endpoint: 10 of 100, header X-Canary: always");
@@ -170,8 +169,15 @@ spec:
 
 /// Where HTTP is served.
 fn http(up: &mut Up) -> String {
-    let addresses = up.line("http://");
-    addresses.split_whitespace().next().unwrap().strip_prefix("http://").unwrap().to_owned()
+    addresses(up).0
+}
+
+/// Where HTTP and HTTPS are served.
+fn addresses(up: &mut Up) -> (String, String) {
+    let line = up.line("http://");
+    let mut words = line.split_whitespace();
+    let mut next = |scheme| words.next().unwrap().strip_prefix(scheme).unwrap().to_owned();
+    (next("http://"), next("https://"))
 }
 
 #[test]
@@ -277,7 +283,8 @@ fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
 #[test]
 fn examples_of_what_people_have_answer() {
     let mut up = Up::start(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/real"));
-    let http = http(&mut up);
+    let (http, https) = addresses(&mut up);
+    let https = https.rsplit(':').next().unwrap();
     up.line("Ctrl-C stops");
     let users = "Authorization: Basic b2ZmaWNlOmZpcnRo\r\n";
     let origin = "Origin: https://www.store.example.com\r\n";
@@ -287,7 +294,13 @@ fn examples_of_what_people_have_answer() {
         ("observe.example.com", "/grafana/d/1?a=b", "", 200, &["observability/grafana at", "GET /d/1?a=b\n"]),
         ("observe.example.com", "/loki", "", 200, &["observability/loki at", "GET /\n"]),
         ("prices.example.com", "/", "", 200, &["market/prices at"]),
-        ("grpc.prices.example.com", "/", "", 308, &["location: https://grpc.prices.example.com"]),
+        (
+            "grpc.prices.example.com",
+            "/",
+            "",
+            308,
+            &[&*format!("location: https://grpc.prices.example.com:{https}\r")],
+        ),
         ("store.example.com", "/", "", 200, &["x-frame-options: deny", "permissions-policy: camera=()"]),
         ("store.example.com", "/api/x", origin, 200, &["allow-origin: https://www.store.example.com"]),
         ("backoffice.example.com", "/", "", 401, &["basic realm=\"back office\""]),

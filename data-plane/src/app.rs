@@ -30,7 +30,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::ProxyPages;
 use crate::args::Args;
-use crate::listen::{self, Listener, ListenerSet, Scheme};
+use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
 use crate::local::{Budgets, Limits, Spill};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
@@ -82,6 +82,8 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         insecure,
         http,
         https,
+        public_http_port,
+        public_https_port,
         admin,
         health,
         access_log,
@@ -180,6 +182,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
         let worker = worker::spawn(WorkerConfig {
             index,
             listeners,
+            ports: PublicPorts { http: public_http_port, https: public_https_port },
             tables: Arc::clone(&tables),
             tls: Arc::clone(&tls),
             drain: watcher.clone(),

@@ -32,6 +32,18 @@ pub struct Args {
     /// Address for HTTPS; may be given several times; port 0 takes a free one
     #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',')]
     pub https: Vec<SocketAddr>,
+    /// Port by which clients reach plain HTTP; redirects name it where it is not 80
+    #[arg(
+        long, env = "FIRTH_PUBLIC_HTTP_PORT", value_name = "PORT", default_value = "80",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub public_http_port: u16,
+    /// Port by which clients reach HTTPS; redirects name it where it is not 443
+    #[arg(
+        long, env = "FIRTH_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value = "443",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub public_https_port: u16,
     /// Address of loopback, or unix:/PATH, for /healthz, /readyz, /livez, /metrics and /debug/table?host=NAME; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<Local>,

@@ -39,11 +39,45 @@ impl Scheme {
         }
     }
 
+    /// The port that a URL of it means where it names none.
+    pub fn usual_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
     /// The flag that gives addresses of it.
     fn flag(self) -> &'static str {
         match self {
             Self::Http => "--http",
             Self::Https => "--https",
+        }
+    }
+}
+
+/// The ports by which clients reach what listens here. They are not those of the sockets where something between maps
+/// them, as a Service does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PublicPorts {
+    /// Of plain HTTP.
+    pub http: u16,
+    /// Of HTTPS.
+    pub https: u16,
+}
+
+impl Default for PublicPorts {
+    fn default() -> Self {
+        Self { http: Scheme::Http.usual_port(), https: Scheme::Https.usual_port() }
+    }
+}
+
+impl PublicPorts {
+    /// That of a scheme.
+    pub fn of(self, scheme: Scheme) -> u16 {
+        match scheme {
+            Scheme::Http => self.http,
+            Scheme::Https => self.https,
         }
     }
 }

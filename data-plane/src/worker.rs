@@ -24,7 +24,7 @@ use crate::access_log;
 use crate::http::conn;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
-use crate::listen::{self, Listener, Scheme};
+use crate::listen::{self, Listener, PublicPorts, Scheme};
 use crate::local::isolated::isolated;
 use crate::local::timer::TICK;
 use crate::local::{Budgets, Limits, Local};
@@ -45,6 +45,8 @@ pub struct WorkerConfig {
     pub index: usize,
     /// Its own sockets, from [`listen::bind`].
     pub listeners: Vec<Listener>,
+    /// By which clients reach them.
+    pub ports: PublicPorts,
     /// The tables that it reads.
     pub tables: Arc<Tables>,
     /// Certificates and protocols of its TLS listeners.
@@ -181,6 +183,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let WorkerConfig {
         index,
         listeners,
+        ports,
         tables,
         tls,
         mut drain,
@@ -194,7 +197,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let backends = Backends::new().map_err(io::Error::other)?;
     let local = Local::new(limits, &budgets, metrics, lines);
     let worker = Rc::new(Worker {
-        server: Rc::new(Server::new(local, &tables, tls, backends)),
+        server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
         budgets,
         open: Cell::new(0),
         ending: Cell::new(0),

@@ -12,6 +12,7 @@ pub(crate) struct Peer {
     address: SocketAddr,
     address_text: Bytes,
     scheme: Scheme,
+    port: u16,
     port_text: Bytes,
 }
 
@@ -23,6 +24,7 @@ impl Peer {
             address,
             address_text: address.ip().to_string().into(),
             scheme,
+            port: local_port,
             port_text: local_port.to_string().into(),
         }
     }
@@ -43,6 +45,11 @@ impl Peer {
     }
 
     /// The port that it connected to.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The same as text.
     pub(crate) fn port_text(&self) -> Bytes {
         self.port_text.clone()
     }

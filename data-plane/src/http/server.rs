@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio_rustls::TlsAcceptor;
 
+use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::policy::clients::Clients;
 use crate::table::{HostTable, TableReader, Tables};
@@ -18,6 +19,8 @@ use crate::upstream::Upstreams;
 pub(crate) struct Server {
     pub(crate) local: Rc<Local>,
     pub(crate) upstreams: RefCell<Upstreams>,
+    /// What redirects name.
+    pub(crate) ports: PublicPorts,
     tables: RefCell<TableReader>,
     tls: TlsAcceptor,
     backends: Backends,
@@ -30,11 +33,13 @@ impl Server {
         tables: &Arc<Tables>,
         tls: Arc<rustls::ServerConfig>,
         backends: Backends,
+        ports: PublicPorts,
     ) -> Self {
         let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle);
         Self {
             local: Rc::new(local),
             upstreams: RefCell::new(upstreams),
+            ports,
             tables: RefCell::new(tables.reader()),
             tls: tls.into(),
             backends,

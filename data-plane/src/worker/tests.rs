@@ -40,6 +40,7 @@ fn proxy() -> Proxy {
         metrics: metrics.worker(0),
         limits: Limits::default(),
         budgets: Budgets::default(),
+        ports: PublicPorts::default(),
         listeners,
     };
     Proxy {

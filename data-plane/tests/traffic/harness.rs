@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use data_plane::access_log;
-use data_plane::listen::{self, ListenerSet};
+use data_plane::listen::{self, ListenerSet, PublicPorts};
 use data_plane::local::{Budgets, Limits};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
@@ -73,6 +73,11 @@ impl Proxy {
 
     /// With these limits and budgets.
     pub(crate) fn within(limits: Limits, budgets: Budgets) -> Self {
+        Self::behind(PublicPorts::default(), limits, budgets)
+    }
+
+    /// Which clients reach by these ports.
+    pub(crate) fn behind(ports: PublicPorts, limits: Limits, budgets: Budgets) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
         ListenerSet::of(&sets).open().unwrap();
@@ -88,6 +93,7 @@ impl Proxy {
         let worker = worker::spawn(WorkerConfig {
             index: 0,
             listeners,
+            ports,
             tls: Arc::new(tls::server_config(Arc::clone(&tables)).unwrap()),
             tables,
             drain: watcher,

@@ -1,3 +1,5 @@
+use data_plane::listen::PublicPorts;
+use data_plane::local::{Budgets, Limits};
 use shared::policy::Canary;
 use shared::resource::{Denial, Host, PathType, Resource, Route};
 
@@ -87,6 +89,23 @@ fn redirects() {
     assert_eq!(origin.seen().len(), 1);
 }
 
+/// Somebody who listens on 8443 and has nothing in front is reached there alone.
+#[test]
+fn redirects_lead_to_the_ports_that_clients_use() {
+    let ports = PublicPorts { http: 8080, https: 8443 };
+    let mut proxy = Proxy::behind(ports, Limits::default(), Budgets::default());
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo"), ("/foo/", PathType::Prefix, "echo")]);
+    let mut client = Client::new(proxy.http);
+    for (host, target, status, location) in [
+        ("a.test:8080", "/a?x=1", 308, "https://a.test:8443/a?x=1"),
+        ("a.test", "/", 308, "https://a.test:8443"),
+        ("a.test:8080", "/foo?x=1", 301, "http://a.test:8080/foo/?x=1"),
+    ] {
+        let response = client.ask(&ask(host, target));
+        assert_eq!((response.status, response.all("location")), (status, vec![location]));
+    }
+}
+
 #[test]
 fn what_cannot_be_served_is_503() {
     let mut proxy = Proxy::start();
@@ -146,8 +165,8 @@ fn canaries_take_their_requests() {
     assert_eq!(answer(always).0, 503, "main without endpoints answers for all");
 }
 
-fn worker_limits() -> data_plane::local::Limits {
-    data_plane::local::Limits::default()
+fn worker_limits() -> Limits {
+    Limits::default()
 }
 
 #[test]

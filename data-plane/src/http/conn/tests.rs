@@ -8,6 +8,7 @@ use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
+use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::Writer;
 use crate::tls::backends::Backends;
@@ -26,7 +27,13 @@ impl Fixture {
         let local = Local::for_tests();
         let start = local.timers.now();
         Self {
-            server: Rc::new(Server::new(local, &tables, tls, Backends::new().unwrap())),
+            server: Rc::new(Server::new(
+                local,
+                &tables,
+                tls,
+                Backends::new().unwrap(),
+                PublicPorts::default(),
+            )),
             start,
             _writer: writer,
         }

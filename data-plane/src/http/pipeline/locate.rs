@@ -5,10 +5,9 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use super::claims::{self, Claims};
-use super::{Exchange, Step, forwarded, redirect};
+use super::{Call, Exchange, Step, forwarded, redirect};
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
-use crate::http::peer::Peer;
 use crate::http::reply::Reply;
 use crate::table::policy::forwarding::Names;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
@@ -74,7 +73,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let claims = Claims::of(exchange.head, peer, forwarding);
         let is_plain = claims::is_plain(claims.as_deref(), peer);
         names = forwarding.names;
-        let found = find(table, peer, is_plain, exchange.head, &normal);
+        let found = find(table, exchange.call, is_plain, exchange.head, &normal);
         (claims, found, table.default_backend().cloned())
     });
     if names != Names::Plain {
@@ -128,7 +127,7 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
 
 fn find(
     table: &HostTable,
-    peer: &Peer,
+    call: Call<'_>,
     is_plain: bool,
     head: &RequestHead,
     normal: &Normalised<'_>,
@@ -165,7 +164,7 @@ fn find(
         Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
             let redirect = &entry.policy.redirect;
-            Found::AddSlash(redirect::with_slash(peer, redirect, &head.host, &path, head.query()))
+            Found::AddSlash(redirect::with_slash(call, redirect, &head.host, &path, head.query()))
         }
         Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
             entry: Arc::clone(entry),

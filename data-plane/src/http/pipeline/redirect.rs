@@ -1,19 +1,17 @@
 //! Which requests are sent elsewhere, and where to.
 
+use std::io::Write as _;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::{Exchange, Step};
+use super::{Call, Exchange, Step};
 use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
-use crate::listen::Scheme;
+use crate::listen::{PublicPorts, Scheme};
 use crate::table::policy::redirect::{Elsewhere, Redirect};
 
 /// What ingress-nginx calls the host of a request that names none.
 const NO_HOST: &[u8] = b"_";
-
-/// The port of https, where redirects carry it (flag `--https-port` of ingress-nginx, its default).
-const HTTPS_PORT: &[u8] = b":443";
 
 /// Sends all requests of a location elsewhere, where it asks for that (annotations.md 4, 5.1).
 pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
@@ -25,7 +23,7 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
         return Continue(());
     };
     let url = match url.strip_prefix('/') {
-        Some(_) => on_this_host(exchange.call.peer, redirect, &exchange.head.host, url.as_bytes()),
+        Some(_) => on_this_host(exchange.call, redirect, &exchange.head.host, url.as_bytes()),
         None => url.as_bytes().to_vec(),
     };
     Break(Reply::redirect(&exchange.call.server.local, *status, url))
@@ -39,7 +37,8 @@ pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
     let redirect = &location.policy.redirect;
     let wanted = !location.stays_plain && (redirect.force_ssl || (redirect.ssl && exchange.has_tls));
     if wanted && exchange.is_plain() {
-        let url = https(redirect, exchange.host(), exchange.head.target());
+        let port = exchange.call.server.ports.https;
+        let url = https(redirect, port, exchange.host(), exchange.head.target());
         return Break(Reply::redirect(&exchange.call.server.local, redirect.to_tls, url));
     }
     Continue(())
@@ -70,12 +69,14 @@ pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -
 }
 
 /// `Location` of the redirect to TLS (ingress-nginx behaviour, annotations.md 6.3): the host without its port, and the
-/// target as it came, of which one slash at the very end is cut, be it the query's.
-fn https(redirect: &Redirect, host: &Host, target: &[u8]) -> Vec<u8> {
+/// target as it came, of which one slash at the very end is cut, be it the query's. `port` is the one by which clients
+/// reach TLS: ingress-nginx names its own (flag `--https-port`) where redirects carry ports, and no other anywhere. One
+/// that is not the usual one is named always: without it the redirect leads to where nobody may listen.
+fn https(redirect: &Redirect, port: u16, host: &Host, target: &[u8]) -> Vec<u8> {
     let mut location = b"https://".to_vec();
     location.extend_from_slice(without_port(host.raw()));
-    if redirect.with_port {
-        location.extend_from_slice(HTTPS_PORT);
+    if redirect.with_port || port != Scheme::Https.usual_port() {
+        push_port(&mut location, port);
     }
     let cut = target.strip_suffix(b"/").filter(|_| !redirect.preserves_slash);
     location.extend_from_slice(cut.unwrap_or(target));
@@ -85,13 +86,16 @@ fn https(redirect: &Redirect, host: &Host, target: &[u8]) -> Vec<u8> {
 /// `Location` of the redirect to a path with the slash that it lacks (annotations.md 3.2), the query kept. `path` is
 /// encoded.
 pub(super) fn with_slash(
-    peer: &Peer,
+    call: Call<'_>,
     redirect: &Redirect,
     host: &Host,
     path: &[u8],
     query: Option<&[u8]>,
 ) -> Vec<u8> {
-    let mut location = on_this_host(peer, redirect, host, path);
+    add_slash(on_this_host(call, redirect, host, path), query)
+}
+
+fn add_slash(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     location.push(b'/');
     if let Some(query) = query {
         location.push(b'?');
@@ -100,26 +104,38 @@ pub(super) fn with_slash(
     location
 }
 
-/// nginx' `Location` for a path of its own: the connection's scheme and the host in lower case, without a port unless one
-/// is asked for; the bare path where redirects are relative.
-pub(super) fn on_this_host(peer: &Peer, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
+/// nginx' `Location` for a path of its own.
+pub(super) fn on_this_host(call: Call<'_>, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
+    by_ports(call.peer, call.server.ports, redirect, host, path)
+}
+
+/// The connection's scheme and the host in lower case, without a port unless the connection's is asked for, or clients use
+/// one that is not the scheme's usual one; the bare path where redirects are relative.
+fn by_ports(peer: &Peer, ports: PublicPorts, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
     if redirect.relative {
         return path.to_vec();
     }
-    let mut location = peer.scheme().as_str().as_bytes().to_vec();
+    let scheme = peer.scheme();
+    let mut location = scheme.as_str().as_bytes().to_vec();
     location.extend_from_slice(b"://");
     location.extend_from_slice(match host.name() {
         "" => NO_HOST,
         name => name.as_bytes(),
     });
-    let usual: &[u8] = if peer.scheme() == Scheme::Https { b"443" } else { b"80" };
-    let port = peer.port_text();
-    if redirect.with_port && port != usual {
-        location.push(b':');
-        location.extend_from_slice(&port);
+    let port = match ports.of(scheme) {
+        usual if usual == scheme.usual_port() && redirect.with_port => peer.port(),
+        public => public,
+    };
+    if port != scheme.usual_port() {
+        push_port(&mut location, port);
     }
     location.extend_from_slice(path);
     location
+}
+
+fn push_port(location: &mut Vec<u8>, port: u16) {
+    // Into memory: never fails.
+    let _ = write!(location, ":{port}");
 }
 
 /// A host as it came, without its port. The brackets of an IPv6 address hold colons that are none of a port.
@@ -143,7 +159,7 @@ mod tests {
     }
 
     fn tls(raw: &'static str, target: &str) -> String {
-        String::from_utf8(https(&Redirect::default(), &host(raw), target.as_bytes())).unwrap()
+        String::from_utf8(https(&Redirect::default(), 443, &host(raw), target.as_bytes())).unwrap()
     }
 
     fn peer(scheme: Scheme, port: u16) -> Peer {
@@ -165,35 +181,59 @@ mod tests {
         }
         assert_eq!(tls("A.Test.:80", "/x"), "https://A.Test./x");
         assert_eq!(tls("[::1]:8080", "/x"), "https://[::1]/x");
-        assert_eq!(https(&Redirect::default(), &Host::none(), b"/x"), b"https://_/x");
+        assert_eq!(https(&Redirect::default(), 443, &Host::none(), b"/x"), b"https://_/x");
     }
 
     #[test]
     fn the_last_slash_and_the_port_are_kept_where_that_is_said() {
         let redirect = Redirect { preserves_slash: true, with_port: true, ..Redirect::default() };
-        assert_eq!(https(&redirect, &host("a.test:8080"), b"/a/"), b"https://a.test:443/a/");
+        assert_eq!(https(&redirect, 443, &host("a.test:8080"), b"/a/"), b"https://a.test:443/a/");
+        assert_eq!(https(&redirect, 8443, &host("a.test:8080"), b"/a/"), b"https://a.test:8443/a/");
+    }
+
+    #[test]
+    fn a_port_of_https_that_is_not_the_usual_one_is_named() {
+        for (raw, target, location) in [
+            ("a.test:8080", "/", "https://a.test:8443"),
+            ("A.test", "/a/?x=1", "https://A.test:8443/a/?x=1"),
+            ("[::1]:8080", "/a/", "https://[::1]:8443/a"),
+        ] {
+            let made = https(&Redirect::default(), 8443, &host(raw), target.as_bytes());
+            assert_eq!(String::from_utf8(made).unwrap(), location);
+        }
     }
 
     #[test]
     fn relative_redirects_name_no_host() {
         let redirect = Redirect { relative: true, ..Redirect::default() };
-        let peer = peer(Scheme::Http, 80);
-        assert_eq!(with_slash(&peer, &redirect, &host("a.test"), b"/foo", Some(b"x=1")), b"/foo/?x=1");
+        let ports = PublicPorts { http: 8080, https: 8443 };
+        assert_eq!(by_ports(&peer(Scheme::Http, 80), ports, &redirect, &host("a.test"), b"/foo"), b"/foo");
     }
 
     #[test]
     fn a_slash_is_added_before_the_query() {
-        let location = |scheme, raw, query| {
-            let peer = peer(scheme, if scheme == Scheme::Http { 8080 } else { 443 });
-            String::from_utf8(with_slash(&peer, &Redirect::default(), &host(raw), b"/foo", query)).unwrap()
-        };
-        assert_eq!(location(Scheme::Http, "A.TEST:8080", None), "http://a.test/foo/");
-        assert_eq!(location(Scheme::Https, "a.test", Some(b"x=1")), "https://a.test/foo/?x=1");
-        assert_eq!(location(Scheme::Http, "a.test", Some(b"")), "http://a.test/foo/?");
-        let ported = Redirect { with_port: true, ..Redirect::default() };
-        assert_eq!(
-            with_slash(&peer(Scheme::Http, 8080), &ported, &host("a.test"), b"/foo", None),
-            b"http://a.test:8080/foo/"
-        );
+        for (query, location) in [(None, "/foo/"), (Some("x=1"), "/foo/?x=1"), (Some(""), "/foo/?")] {
+            assert_eq!(add_slash(b"/foo".to_vec(), query.map(str::as_bytes)), location.as_bytes());
+        }
+    }
+
+    #[test]
+    fn this_host_has_the_port_that_clients_use() {
+        let usual = PublicPorts::default();
+        let other = PublicPorts { http: 8080, https: 8443 };
+        for (scheme, port, ports, with_port, location) in [
+            (Scheme::Http, 9999, usual, false, "http://a.test/foo"),
+            (Scheme::Https, 9999, usual, false, "https://a.test/foo"),
+            // As nginx: the port that was connected to.
+            (Scheme::Http, 9999, usual, true, "http://a.test:9999/foo"),
+            (Scheme::Https, 443, usual, true, "https://a.test/foo"),
+            (Scheme::Http, 9999, other, false, "http://a.test:8080/foo"),
+            (Scheme::Https, 9999, other, false, "https://a.test:8443/foo"),
+            (Scheme::Https, 9999, other, true, "https://a.test:8443/foo"),
+        ] {
+            let redirect = Redirect { with_port, ..Redirect::default() };
+            let made = by_ports(&peer(scheme, port), ports, &redirect, &host("A.TEST:7"), b"/foo");
+            assert_eq!(String::from_utf8(made).unwrap(), location);
+        }
     }
 }

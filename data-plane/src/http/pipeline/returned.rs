@@ -27,7 +27,7 @@ pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Re
         // As where nginx itself redirects: a path alone is told with scheme and host.
         let Exchange { call, head, .. } = exchange;
         let new = match new.starts_with(b"/") {
-            true => redirect::on_this_host(call.peer, &location.policy.redirect, &head.host, &new),
+            true => redirect::on_this_host(*call, &location.policy.redirect, &head.host, &new),
             false => new,
         };
         fields.set(Known::Location, new);

@@ -15,7 +15,7 @@ use crate::codec::guard::Limits as HeadLimits;
 use crate::codec::h1::RequestReader;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
-use crate::listen::Scheme;
+use crate::listen::{PublicPorts, Scheme};
 use crate::local::{Budgets, Limits, Local};
 use crate::metrics::Metrics;
 use crate::table::Writer;
@@ -52,7 +52,8 @@ pub(super) fn server(said: LocationPolicy) -> Rc<Server> {
     let local = Local::new(Limits::default(), &Budgets::default(), metrics.clone(), log.lines(metrics));
     let tables = writer.tables();
     let config = tls::server_config(tables.clone()).unwrap();
-    Rc::new(Server::new(local, tables, config.into(), tls::backends::Backends::new().unwrap()))
+    let backends = tls::backends::Backends::new().unwrap();
+    Rc::new(Server::new(local, tables, config.into(), backends, PublicPorts::default()))
 }
 
 #[tokio::test]
