@@ -2,6 +2,7 @@
 
 mod canary;
 mod curl;
+mod failure;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use serde_json::Value;
-use shared::proto::inspect;
+use shared::proto::inspect::{self, Problem};
 use tonic::{Code, Status};
 
 use self::canary::Canary;
@@ -47,7 +48,10 @@ struct Row {
     backend: String,
     endpoints: Option<usize>,
     canary: Option<Canary>,
-    denied: bool,
+    /// The name whose addresses are the endpoints.
+    external: Option<String>,
+    /// Why it answers 503, where it does.
+    failure: Option<String>,
 }
 
 impl Served {
@@ -59,34 +63,12 @@ impl Served {
         let mut source = Source::new(inspect).await?;
         let proxies = lists::proxies(source.inspect).await?;
         let mut served = Self { proxies: proxies.len(), ..Self::default() };
+        let problems = lists::problems(source.inspect).await?;
         let routes = source.list("route").await?;
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
         for key in routes.into_iter().take(SHOWN) {
-            // Keys are kind/namespace/name/host, and none of the four contains a slash.
-            let host = key.rsplit('/').next().unwrap_or_default().to_owned();
-            let (Some(route), host_body) =
-                (source.get("route", &key).await?, source.get("host", &host).await?)
-            else {
-                continue;
-            };
-            let host_body = host_body.unwrap_or_default();
-            let denied = [&route, &host_body].iter().any(|body| !field(body, "denied").is_null());
-            for path in field(&route, "paths").as_array().into_iter().flatten() {
-                let matched = field(path, "match");
-                let backend = field(path, "backends").get(0).map(|backend| field(backend, "key"));
-                let backend = backend.and_then(Value::as_str).unwrap_or_default().to_owned();
-                served.rows.push(Row {
-                    host: host.clone(),
-                    tls: !field(&host_body, "tls").is_null(),
-                    path: field(matched, "path").as_str().unwrap_or_default().to_owned(),
-                    exact: is_exact(field(matched, "type")),
-                    endpoints: source.endpoints(&backend),
-                    canary: source.canary(&backend).await?,
-                    denied,
-                    backend,
-                });
-            }
+            source.rows(&key, &problems, &mut served.rows).await?;
         }
         served.rows.sort_by(|a, b| (&a.host, &a.path).cmp(&(&b.host, &b.path)));
         Ok(served)
@@ -109,7 +91,7 @@ impl Served {
             let mut columns = Columns::new(["HOST", "PATH", "BACKEND"]);
             for row in &self.rows {
                 columns.push([row.host_shown(), row.path_shown(), row.backend_shown()]);
-                if let Some(canary) = row.canary.as_ref().filter(|_| !row.denied) {
+                if let Some(canary) = row.canary.as_ref().filter(|_| row.failure.is_none()) {
                     let service = with_endpoints(dotted(&canary.backend), canary.endpoints);
                     columns.note(&format!("canary {service}: {}", canary.describe()));
                 }
@@ -130,7 +112,7 @@ impl Served {
             format!(" --server http://{}", ports.listen)
         };
         let _ = writeln!(text, "ask it:");
-        for question in ["proxies", "history"] {
+        for question in ["proxies", "history", "problems"] {
             let _ = writeln!(text, "  {program} {question}{server}");
         }
         let _ = writeln!(text, "  grpcurl -plaintext {} list\n", ports.listen);
@@ -152,13 +134,13 @@ impl Row {
     }
 
     fn backend_shown(&self) -> String {
-        if self.denied {
-            return "503: restricted by something that is not enforced yet, see `firth problems`".to_owned();
+        if let Some(reason) = &self.failure {
+            return format!("503: {reason}");
         }
-        if self.backend.is_empty() {
-            "404: the default backend".to_owned()
-        } else {
-            with_endpoints(dotted(&self.backend), self.endpoints)
+        match &self.external {
+            _ if self.backend.is_empty() => "404: the default backend".to_owned(),
+            Some(name) => format!("{}, the addresses of {name}", dotted(&self.backend)),
+            None => with_endpoints(dotted(&self.backend), self.endpoints),
         }
     }
 }
@@ -179,6 +161,13 @@ fn dotted(key: &str) -> String {
         Some((service, port)) => format!("{service}:{port}"),
         None => key.to_owned(),
     }
+}
+
+/// `Ingress default/web` and its host, of the key `ingress/default/web/a.test`: none of the four contains a slash.
+fn object_and_host(key: &str) -> Option<(String, &str)> {
+    let (object, host) = key.rsplit_once('/')?;
+    let (_kind, name) = object.split_once('/')?;
+    Some((format!("Ingress {name}"), host))
 }
 
 fn is_exact(kind: &Value) -> bool {
@@ -229,20 +218,58 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The paths of a Route.
+    async fn rows(&mut self, key: &str, problems: &[Problem], rows: &mut Vec<Row>) -> Result<(), Status> {
+        let Some((object, host)) = object_and_host(key) else {
+            return Ok(());
+        };
+        let (Some(route), host_body) = (self.get("route", key).await?, self.get("host", host).await?) else {
+            return Ok(());
+        };
+        let host_body = host_body.unwrap_or_default();
+        let substitute = field(field(&route, "policy"), "default_backend").as_str().unwrap_or_default();
+        for path in field(&route, "paths").as_array().into_iter().flatten() {
+            let matched = field(path, "match");
+            let backend = field(path, "backends").get(0).map(|backend| field(backend, "key"));
+            let backend = backend.and_then(Value::as_str).unwrap_or_default().to_owned();
+            let body = match backend.as_str() {
+                "" => Value::Null,
+                key => self.get("backend", key).await?.unwrap_or_default(),
+            };
+            let endpoints = self.endpoints(&backend);
+            let served = failure::Served {
+                object: &object,
+                route: &route,
+                host: &host_body,
+                key: &backend,
+                backend: &body,
+                endpoints,
+                substitutes: self.endpoints(substitute),
+            };
+            let external = field(field(&body, "external_name"), "name").as_str();
+            rows.push(Row {
+                host: host.to_owned(),
+                tls: !field(&host_body, "tls").is_null(),
+                path: field(matched, "path").as_str().unwrap_or_default().to_owned(),
+                exact: is_exact(field(matched, "type")),
+                endpoints,
+                canary: self.canary(&body).await?,
+                external: external.map(str::to_owned),
+                failure: served.failure(problems),
+                backend,
+            });
+        }
+        Ok(())
+    }
+
     fn endpoints(&self, backend: &str) -> Option<usize> {
         let (service, _) = backend.rsplit_once('/')?;
         Some(self.endpoints.as_ref()?.get(service).copied().unwrap_or(0))
     }
 
-    async fn canary(&mut self, backend: &str) -> Result<Option<Canary>, Status> {
-        if backend.is_empty() {
-            return Ok(None);
-        }
-        let Some(body) = self.get("backend", backend).await? else {
-            return Ok(None);
-        };
+    async fn canary(&mut self, backend: &Value) -> Result<Option<Canary>, Status> {
         // The first one acts.
-        let Some(alternative) = strings(field(&body, "alternatives")).next().map(str::to_owned) else {
+        let Some(alternative) = strings(field(backend, "alternatives")).next().map(str::to_owned) else {
             return Ok(None);
         };
         let policy = self.get("backend", &alternative).await?.unwrap_or_default();

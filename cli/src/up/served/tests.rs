@@ -15,7 +15,8 @@ fn row() -> Row {
             endpoints: Some(1),
             ..Canary::of("default/web-canary/80".to_owned(), &policy)
         }),
-        denied: false,
+        external: None,
+        failure: None,
     }
 }
 
@@ -46,6 +47,7 @@ try:
 ask it:
   target/debug/firth proxies
   target/debug/firth history
+  target/debug/firth problems
   grpcurl -plaintext 127.0.0.1:15010 list
 
 ";
@@ -64,12 +66,15 @@ fn an_empty_folder_is_said_in_words() {
 
 #[test]
 fn rows_say_what_happens_to_requests() {
-    let none = Row { endpoints: Some(0), canary: None, ..row() };
-    assert_eq!(none.backend_shown(), "default/web:80, no endpoints");
+    let named = Row { external: Some("a.test".to_owned()), endpoints: Some(0), canary: None, ..row() };
+    assert_eq!(named.backend_shown(), "default/web:80, the addresses of a.test");
     let default = Row { backend: String::new(), endpoints: None, canary: None, ..row() };
     assert_eq!(default.backend_shown(), "404: the default backend");
-    let denied = Row { denied: true, ..row() };
-    assert!(denied.backend_shown().starts_with("503: restricted"));
+    let denied = Row { failure: Some("auth-type: digest".to_owned()), ..row() };
+    assert_eq!(denied.backend_shown(), "503: auth-type: digest");
+    let served = Served { rows: vec![denied], ..Served::default() };
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth");
+    assert!(!text.contains("canary default"), "{text}");
     let exact = Row { exact: true, tls: true, ..row() };
     assert_eq!(exact.path_shown(), "/ (exact)");
     assert_eq!(exact.host_shown(), "canary.test.com (TLS)");

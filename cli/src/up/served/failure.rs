@@ -1,0 +1,122 @@
+//! Why a path answers 503, as far as the control plane knows. Pure.
+
+use serde_json::Value;
+use shared::proto::inspect::Problem;
+
+use super::dotted;
+use crate::value::field;
+
+/// One path, and the resources that it is made of.
+pub(super) struct Served<'a> {
+    /// The object that it is of: `Ingress default/web`.
+    pub(super) object: &'a str,
+    pub(super) route: &'a Value,
+    pub(super) host: &'a Value,
+    /// Key of its Backend; empty for the default backend.
+    pub(super) key: &'a str,
+    pub(super) backend: &'a Value,
+    /// Endpoints, where they were counted.
+    pub(super) endpoints: Option<usize>,
+    /// Those of the Service that answers in place of one without.
+    pub(super) substitutes: Option<usize>,
+}
+
+impl Served<'_> {
+    /// Why no request gets an answer of its backend; `None`: nothing is in the way.
+    pub(super) fn failure(&self, problems: &[Problem]) -> Option<String> {
+        let denied = [self.route, self.host].into_iter().map(|body| field(body, "denied"));
+        if let Some(denial) = denied.into_iter().find(|denial| !denial.is_null()) {
+            let reason = field(denial, "reason").as_str().unwrap_or_default();
+            return Some(reason.to_owned());
+        }
+        if self.key.is_empty() || !field(self.backend, "external_name").is_null() {
+            return None;
+        }
+        if field(self.backend, "port").is_null() {
+            return Some(self.problem(problems));
+        }
+        let policy = field(self.backend, "policy");
+        let by_address = field(policy, "service_upstream").as_bool() == Some(true);
+        if by_address && !field(self.backend, "service").is_null() {
+            return None;
+        }
+        let is_alone = self.substitutes.unwrap_or_default() == 0;
+        (self.endpoints == Some(0) && is_alone).then(|| format!("{} has no endpoints", dotted(self.key)))
+    }
+
+    /// What its object was told of its Service.
+    fn problem(&self, problems: &[Problem]) -> String {
+        let service = self.key.rsplit_once('/').map_or(self.key, |(service, _)| service);
+        let about = format!("Service {service} ");
+        let said = problems.iter().find(|it| it.object == self.object && it.reason.starts_with(&about));
+        let unknown = || format!("Service {service}, or its port, does not exist");
+        said.map_or_else(unknown, |it| it.reason.trim_end_matches(": answers 503").to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failure(route: &Value, host: &Value, backend: &Value, endpoints: Option<usize>) -> Option<String> {
+        let problem = |object: &str, reason: &str| Problem {
+            object: object.to_owned(),
+            reason: reason.to_owned(),
+            ..Problem::default()
+        };
+        let problems = [
+            problem("Ingress default/other", "Service default/web has no TCP port 81: answers 503"),
+            problem("Ingress default/web", "Service default/web-2 does not exist: answers 503"),
+            problem("Ingress default/web", "Service default/web has no TCP port 80: answers 503"),
+        ];
+        let served = Served {
+            object: "Ingress default/web",
+            route,
+            host,
+            key: "default/web/80",
+            backend,
+            endpoints,
+            substitutes: None,
+        };
+        served.failure(&problems)
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_said() {
+        let (none, fine) = (json!({}), json!({"port": {"name": "http"}}));
+        let denied = json!({"denied": {"reason": "Ingress default/web: auth-type: digest"}});
+        assert_eq!(failure(&none, &none, &fine, Some(2)), None);
+        assert_eq!(failure(&none, &none, &fine, None), None, "not counted");
+        assert_eq!(failure(&none, &none, &json!({"port": {}}), Some(1)), None);
+        for (route, host) in [(&denied, &none), (&none, &denied)] {
+            let said = failure(route, host, &fine, Some(2));
+            assert_eq!(said.as_deref(), Some("Ingress default/web: auth-type: digest"));
+        }
+        let said = failure(&none, &none, &fine, Some(0));
+        assert_eq!(said.as_deref(), Some("default/web:80 has no endpoints"));
+        let said = failure(&none, &none, &none, Some(0));
+        assert_eq!(said.as_deref(), Some("Service default/web has no TCP port 80"));
+    }
+
+    #[test]
+    fn what_needs_no_endpoints_is_not_blamed_for_having_none() {
+        let none = json!({});
+        let named = json!({"externalName": {"name": "a.test", "port": 80}});
+        assert_eq!(failure(&none, &none, &named, Some(0)), None);
+        let by_address = json!({"port": {}, "policy": {"serviceUpstream": true}, "service": {"port": 80}});
+        assert_eq!(failure(&none, &none, &by_address, Some(0)), None);
+        let served = Served {
+            object: "Ingress default/web",
+            route: &none,
+            host: &none,
+            key: "default/web/80",
+            backend: &json!({"port": {}}),
+            endpoints: Some(0),
+            substitutes: Some(1),
+        };
+        assert_eq!(served.failure(&[]), None, "its default-backend answers");
+        assert_eq!(Served { key: "", ..served }.failure(&[]), None, "404");
+    }
+}
