@@ -1,7 +1,7 @@
 //! Answers that another backend makes.
 
 use data_plane::local::Limits;
-use shared::policy::{LocationPolicy, StatusList};
+use shared::policy::{BackendProtocol, LocationPolicy, StatusList};
 use shared::resource::{Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -104,6 +104,33 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!((seen.line(), seen.all("x-code")), ("GET /nobody/x?y HTTP/1.1", vec!["503"]));
     proxy.remove_endpoint("errors", 0);
     assert_eq!(client.get("/nobody").status, 503);
+}
+
+/// What was asked of an endpoint that speaks HTTP/2 is let go of early; not while somebody else may have to be asked.
+#[test]
+fn the_error_backend_of_a_grpc_service_gets_all_fields_of_a_long_head() {
+    let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
+    let said = LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..listing(&[502]) };
+    let mut proxy = proxy(&origin, &errors, said);
+    proxy.remove_endpoint("echo", 0);
+    proxy.endpoints("echo", &[refusing()]);
+    let cookie = format!("session={}", "x".repeat(2000));
+    let head = format!(
+        "GET /a?b=1 HTTP/1.1\r\nHost: a.test\r\nCookie: {cookie}\r\nX-Own: 1\r\nAccept: text/html\r\n\r\n"
+    );
+    let response = Client::new(proxy.http).ask(&head);
+    assert_eq!((response.status, response.all("x-from")), (418, vec!["418 Teapot"]));
+    let seen = &errors.seen()[0];
+    for (name, value) in [
+        ("cookie", cookie.as_str()),
+        ("x-own", "1"),
+        ("x-code", "502"),
+        ("x-format", "text/html"),
+        ("x-original-uri", "/a?b=1"),
+        ("x-forwarded-for", "127.0.0.1"),
+    ] {
+        assert_eq!(seen.all(name), [value], "{name}");
+    }
 }
 
 /// The fleet with a default backend.

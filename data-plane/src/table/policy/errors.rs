@@ -28,6 +28,11 @@ impl Errors {
         })
     }
 
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.statuses.is_empty()
+    }
+
     /// Whether an answer of this status is replaced.
     pub fn takes(&self, status: u16) -> bool {
         self.statuses.contains(&status)

@@ -65,8 +65,10 @@ async fn attempt<B: RequestBody>(
             payload.detach().ok_or(Kind::ClientBody)?
         }
     };
-    // What is sent stands in the request by now.
-    exchange.head.let_go();
+    // What is sent stands in the request by now; who answers for an error instead is sent the same.
+    if !may_be_sent_elsewhere(exchange) {
+        exchange.head.let_go();
+    }
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
     let mut asking = Asking::new(exchange, cell);
     let mut body = Body::new(body);
@@ -75,6 +77,8 @@ async fn attempt<B: RequestBody>(
         let failed = match Call::begin(place, request.clone(), ended, body, sizes) {
             Ok(call) => match call.head(timer, timeouts).await {
                 Ok((response, call)) => {
+                    // What an application answers is passed on (annotations.md 6.14).
+                    exchange.head.let_go();
                     exchange.info.answered(response.status().as_u16(), false);
                     return Ok((Box::new(answer(response, to_head || call.is_over())), call));
                 }
@@ -84,6 +88,12 @@ async fn attempt<B: RequestBody>(
         };
         body = asking.again(exchange, failed)?;
     }
+}
+
+/// Whether the error backend of its location may answer in place of its endpoints.
+fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
+    let location = exchange.location.as_deref();
+    location.is_some_and(|it| !it.policy.errors.is_empty()) && !exchange.stands_in && !is_grpc(exchange.head)
 }
 
 /// Which endpoints a call was tried on, and how often it may be yet.
