@@ -333,3 +333,62 @@ fn a_folder_that_is_not_there_is_said() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");
 }
+
+/// A hold that somebody puts beside a folder whose file was broken from the start acts when it appears.
+#[test]
+fn a_hold_that_appears_serves_what_was_broken_from_the_start() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let states = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let decisions = states.each_ref().map(|state| state.path().join("control-plane/decisions"));
+    let flags = states.each_ref().map(|state| format!("--state-dir={}", state.path().display()));
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let slice = format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: shop}}\nspec: {{ports: [{{port: 80}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: shop-1, labels: {{kubernetes.io/service-name: shop}}, annotations: {{firth.dev/demo: \"true\"}}}}\n\
+         addressType: IPv4\nports: [{{port: {}}}]\nendpoints: [{{addresses: [127.0.0.1]}}]\n",
+        holder.local_addr().unwrap().port()
+    );
+    drop(holder);
+    let backend = "{service: {name: shop, port: {number: 80}}}";
+    let web = format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n\
+         spec: {{ingressClassName: nginx, rules: [{{host: canary.test.com, http: {{paths: [{{path: /, pathType: Prefix, backend: {backend}}}]}}}}]}}\n"
+    );
+    for dir in [&first, &second] {
+        fs::write(dir.path().join("shop.yaml"), &slice).unwrap();
+    }
+    // The record is made as it always is: of a file that breaks.
+    fs::write(first.path().join("web.yaml"), &web).unwrap();
+    let mut up = Up::start_with(first.path(), &[&flags[0]]);
+    up.line("Ctrl-C stops");
+    fs::write(first.path().join("web.yaml"), "{").unwrap();
+    up.line("web.yaml");
+    let end = Instant::now() + DEADLINE;
+    let record = loop {
+        let found = fs::read_dir(&decisions[0]).ok().and_then(|mut found| found.next());
+        match found {
+            Some(found) if !found.as_ref().unwrap().file_name().to_string_lossy().starts_with('.') => {
+                break found.unwrap();
+            }
+            _ => assert!(Instant::now() < end, "no hold is on record"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    drop(up);
+
+    fs::write(second.path().join("web.yaml"), "{").unwrap();
+    let mut up = Up::start_with(second.path(), &[&flags[1]]);
+    let http = http(&mut up);
+    up.line("Ctrl-C stops");
+    assert!(get(&http, "").starts_with("HTTP/1.1 404 "));
+    fs::create_dir_all(&decisions[1]).unwrap();
+    let draft = decisions[1].join(".draft");
+    fs::copy(record.path(), &draft).unwrap();
+    fs::rename(draft, decisions[1].join(record.file_name())).unwrap();
+    let end = Instant::now() + DEADLINE;
+    while !get(&http, "").contains("default/shop at 127.0.0.1:") {
+        assert!(Instant::now() < end, "the hold does not act");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -3,7 +3,7 @@
 //! **Invariant:** the events of any sequence of changes lead to the same objects as reading the final files at once,
 //! and a change costs the objects of the files that it names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
 
 use super::document::{Fault, Parsed};
@@ -44,11 +44,37 @@ pub(super) struct Folder {
 const MAX_NOTES: usize = 100;
 
 /// What one file says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct File {
     entries: Entries,
     /// What no entry tells.
     problems: Vec<Problem>,
+    /// What is wrong with documents of which nobody can tell which object they are.
+    faults: Vec<Fault>,
+    /// Whether the first of them stands in entries: for what the file had, or has on hold, and does not show.
+    is_placed: bool,
+}
+
+impl File {
+    /// Takes these for what the bad documents may be, as far as the file does not show them.
+    fn suspect(&mut self, path: &Path, objects: Vec<ObjectRef>) {
+        let Some(fault) = self.faults.first() else {
+            return;
+        };
+        for name in objects {
+            if let btree_map::Entry::Vacant(vacant) = self.entries.entry(name) {
+                let bad = problem(vacant.key().clone().into(), Severity::Rejected, path, fault);
+                vacant.insert(Entry::Bad(bad));
+                self.is_placed = true;
+            }
+        }
+    }
+
+    /// What is wrong with it as a file.
+    fn told(&self, path: &Path) -> impl Iterator<Item = Problem> {
+        let faults = self.faults.iter().skip(usize::from(self.is_placed));
+        faults.map(|fault| problem(Subject::File(Arc::clone(path)), Severity::Rejected, path, fault))
+    }
 }
 
 type Entries = BTreeMap<ObjectRef, Entry>;
@@ -93,10 +119,19 @@ impl Folder {
         Self { remembered, ..Self::default() }
     }
 
-    /// Takes in which objects on hold came from which file. Of a file that was read that is known better.
-    pub(super) fn remember(&mut self, by_file: BTreeMap<Path, Vec<ObjectRef>>) {
-        let unread = by_file.into_iter().filter(|(file, _)| !self.files.contains_key(file));
-        self.remembered.extend(unread);
+    /// Takes in which objects on hold came from which file. Of a file that was read that is known better, unless a document
+    /// of it may be any object: then it is one of these, as if they had been known from the start.
+    pub(super) fn remember(&mut self, by_file: BTreeMap<Path, Vec<ObjectRef>>) -> Vec<Event> {
+        let (mut before, mut touched) = (BTreeMap::new(), BTreeSet::new());
+        for (path, objects) in by_file {
+            let Some(mut file) = self.files.get(&path).cloned() else {
+                self.remembered.insert(path, objects);
+                continue;
+            };
+            file.suspect(&path, objects);
+            self.replace(&path, Some(file), &mut before, &mut touched);
+        }
+        self.events(before, touched)
     }
 
     /// Takes in what a look at some paths found.
@@ -120,10 +155,16 @@ impl Folder {
             let file = self.file(&path, parsed);
             self.replace(&path, Some(file), &mut before, &mut touched);
         }
-        outcome.events =
-            before.into_iter().filter_map(|(object, before)| self.event(object, before.as_ref())).collect();
-        outcome.events.extend(touched.into_iter().filter_map(|file| self.note(file)));
+        outcome.events = self.events(before, touched);
         outcome
+    }
+
+    /// What to tell of objects that were `before`, and of files that have something new to tell.
+    fn events(&mut self, before: BTreeMap<ObjectRef, Option<Entry>>, touched: BTreeSet<Path>) -> Vec<Event> {
+        let objects = before.into_iter().filter_map(|(object, before)| self.event(object, before.as_ref()));
+        let mut events: Vec<_> = objects.collect();
+        events.extend(touched.into_iter().filter_map(|file| self.note(file)));
+        events
     }
 
     /// Takes in what looks as if it were to be read and is not.
@@ -147,7 +188,7 @@ impl Folder {
             });
         }
         if let Some(file) = self.files.get(&path) {
-            problems.extend(file.problems.iter().cloned());
+            problems.extend(file.problems.iter().cloned().chain(file.told(&path)));
             problems
                 .extend(file.entries.iter().filter_map(|(name, entry)| self.overridden(&path, name, entry)));
         }
@@ -216,7 +257,7 @@ impl Folder {
 
     /// What a file has, given what it had: what a bad document had stays, as bad.
     fn file(&self, path: &Path, parsed: Parsed) -> File {
-        let Parsed { objects, broken, mut faults, remarks, ignored: _ } = parsed;
+        let Parsed { objects, broken, faults, remarks, ignored: _ } = parsed;
         let mut file = File::default();
         let entries = &mut file.entries;
         for (object, line) in objects {
@@ -243,24 +284,11 @@ impl Folder {
         let remarks =
             remarks.iter().map(|(name, fault)| problem(name.clone().into(), Severity::Warning, path, fault));
         file.problems.extend(remarks);
-        if let Some(fault) = faults.first() {
-            // Nobody can tell which object the bad document is: whatever the file had and no longer shows may be it.
-            let had = self.files.get(path).map(|had| had.entries.keys().cloned().collect());
-            let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
-            let mut is_told = false;
-            for name in had {
-                let bad = || Entry::Bad(problem(name.clone().into(), Severity::Rejected, path, fault));
-                entries.entry(name.clone()).or_insert_with(|| {
-                    is_told = true;
-                    bad()
-                });
-            }
-            if is_told {
-                faults.remove(0);
-            }
-        }
-        let of_file = || Subject::File(Arc::clone(path));
-        file.problems.extend(faults.iter().map(|fault| problem(of_file(), Severity::Rejected, path, fault)));
+        // Whatever the file had and no longer shows may be the bad document.
+        let had = self.files.get(path).map(|had| had.entries.keys().cloned().collect());
+        let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
+        file.faults = faults;
+        file.suspect(path, had);
         file
     }
 
@@ -310,7 +338,7 @@ impl Folder {
                 _ => {}
             }
         }
-        if !new.is_empty() || !file.problems.is_empty() {
+        if !new.is_empty() || !file.problems.is_empty() || !file.faults.is_empty() {
             self.files.insert(Arc::clone(path), file);
         }
     }

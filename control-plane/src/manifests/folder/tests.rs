@@ -167,6 +167,30 @@ fn a_file_that_is_bad_from_the_start_shows_what_is_on_hold() {
     assert_eq!(update(&mut folder, [("f", text("{"))]), ["?f*1"], "it is remembered no longer");
 }
 
+/// As after a restart, whenever the record of the hold appears.
+#[test]
+fn a_hold_that_appears_later_is_of_the_file_that_was_bad_from_the_start() {
+    let held = |name: &str| parse(&map(name, "1")).objects[0].0.reference();
+    let of = |file: &str, names: &[&str]| {
+        BTreeMap::from([(file.into(), names.iter().map(|it| held(it)).collect())])
+    };
+    let mut folder = Folder::default();
+    assert_eq!(update(&mut folder, [("f", text("{")), ("g", text(&map("b", "1")))]), ["+b=1", "?f*1"]);
+    assert_eq!(say(&folder.remember(of("f", &["a"]))), ["!a", "?f*0"]);
+    assert_eq!(say(&folder.remember(of("f", &["a"]))), [""; 0], "once");
+    assert_eq!(say(&folder.remember(of("f", &["c"]))), ["!c"]);
+    assert_eq!(say(&folder.remember(of("g", &["d"]))), [""; 0], "what can be read is known");
+    assert_eq!(update(&mut folder, [("f", text("}"))]), ["!a", "!c"], "broken otherwise");
+    assert_eq!(update(&mut folder, [("f", text(&map("a", "2")))]), ["+a=2", "-c"]);
+
+    // A file of which another document can be read, and that shows what is on hold.
+    let mut folder = Folder::default();
+    let half = format!("---\n{}---\nkind: 7\n", map("a", "1"));
+    assert_eq!(update(&mut folder, [("f", text(&half))]), ["+a=1", "?f*1"]);
+    assert_eq!(say(&folder.remember(of("f", &["a"]))), [""; 0]);
+    assert_eq!(say(&folder.remember(of("f", &["a", "b"]))), ["!b", "?f*0"]);
+}
+
 #[test]
 fn a_folder_goes_with_its_files() {
     let mut folder = Folder::default();

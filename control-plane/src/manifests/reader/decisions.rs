@@ -13,14 +13,15 @@ impl Reader {
     pub(super) async fn look_at_decisions(&mut self) -> Result<(), FolderError> {
         let records = self.records.clone();
         match blocking(move || records.look()).await? {
-            Ok(Loaded { events, by_file }) => {
+            Ok(Loaded { mut events, by_file }) => {
                 self.are_decisions_lost = false;
                 for event in &events {
                     if let Some(object) = event.object() {
                         tracing::info!("the decision on record about {object} is another one");
                     }
                 }
-                self.folder.remember(by_file);
+                // Holds first: an object that is rejected has its last good version at hand.
+                events.extend(self.folder.remember(by_file));
                 self.send(events).await
             }
             Err(error) => {

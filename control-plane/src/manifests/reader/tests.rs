@@ -225,3 +225,29 @@ async fn decisions_of_somebody_else_are_acted_on() {
     reader.due(now() + 2 * PACE, Some(PACE)).await.unwrap();
     assert!(heard.try_recv().is_err(), "its own it has read back already");
 }
+
+/// One that could be any object, until a record says which it was.
+#[tokio::test]
+async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(dir.path().join("still.yaml"), ingress("still")).unwrap();
+    fs::write(dir.path().join("web.yaml"), "{").unwrap();
+    let (mut reader, mut heard, _slices) = reader_with(dir.path(), Records::new(Some(state.path())));
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
+    let hold = Hold { object };
+    let other = Records::new(Some(state.path()));
+    other.fulfil(HoldRequest::Write(hold.clone()), Some(&"web.yaml".into())).unwrap();
+    reader.poll = Some(Instant::now());
+    reader.due(Instant::now() + PACE, Some(PACE)).await.unwrap();
+    let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
+    let [Event::Held(told), Event::Broken { object, problem, .. }, Event::Noted { problems, .. }] =
+        &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((told, object), (&hold, &hold.object.reference()));
+    assert!(problem.location.starts_with("web.yaml:1"), "{problem:?}");
+    assert!(problems.is_empty(), "it stands at its object now: {problems:?}");
+}
