@@ -228,7 +228,7 @@ impl Writer {
     }
 
     /// Takes in what came of asking for a name: its backends have other endpoints now, or go on with those that they had.
-    /// Whether the name has begun, or ceased, to have no good answer.
+    /// Whether it is to be told that the name has begun, or ceased, to have no good answer.
     pub fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
         self.cells.answered(name, answer, now)
     }

@@ -175,7 +175,7 @@ impl Cells {
         &mut self.names
     }
 
-    /// Somebody has answered for a name, or nobody has. Whether it has begun, or ceased, to have no good answer.
+    /// Somebody has answered for a name, or nobody has. Whether that is to be told.
     pub(super) fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
         let learnt = self.names.answered(name, answer, now);
         for backend in learnt.users {

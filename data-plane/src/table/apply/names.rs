@@ -19,6 +19,8 @@ const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(3600);
 /// What gave no address is asked for again after a second, then after twice as long each time, up to this.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// That a name has no good answer is told so often at most, and that it has one again only where that was told.
+const TOLD: Duration = Duration::from_secs(60);
 /// Names that are asked for at a time.
 const ASKED: usize = 64;
 /// Those of them that had no good answer the last time: they may take long.
@@ -45,7 +47,7 @@ pub enum Answer {
 pub struct Learnt {
     /// Who uses the name, where its addresses are others now.
     pub users: Vec<Arc<str>>,
-    /// It has begun, or ceased, to have no good answer.
+    /// It has begun, or ceased, to have no good answer, which is to be told now.
     pub turned: bool,
 }
 
@@ -72,6 +74,29 @@ struct Name {
     due: Option<Instant>,
     /// Answers in a row that gave no address.
     vain: u32,
+    told: Told,
+}
+
+/// What was told of a name's answers.
+#[derive(Debug, Default)]
+struct Told {
+    is_failing: bool,
+    /// When it was told last that it fails.
+    failed: Option<Instant>,
+}
+
+impl Told {
+    /// Takes in whether the name has a good answer now. Whether that is to be told: one that comes and goes would fill a
+    /// log. What is left out is made up for by a later answer, and a name that fails is asked for again soon.
+    fn turns(&mut self, is_sound: bool, now: Instant) -> bool {
+        let is_due = || self.failed.is_none_or(|failed| now.duration_since(failed) >= TOLD);
+        match (self.is_failing, is_sound) {
+            (true, true) => self.is_failing = false,
+            (false, false) if is_due() => *self = Self { is_failing: true, failed: Some(now) },
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl Names {
@@ -152,7 +177,6 @@ impl Names {
         let Some(known) = self.known.get_mut(name) else {
             return Learnt::default();
         };
-        let was_sound = known.vain == 0;
         let before = known.addresses.take();
         let (addresses, again) = match answer {
             Answer::Found { addresses, ttl } if !addresses.is_empty() => {
@@ -170,10 +194,11 @@ impl Names {
         let has_changed = before.as_ref() != Some(&addresses);
         known.addresses = Some(addresses);
         known.due = Some(now + again);
+        let turned = known.told.turns(is_sound, now);
         let queue = if is_sound { &mut self.sound } else { &mut self.failing };
         queue.insert((known.due, key));
         let users = if has_changed { known.users.iter().cloned().collect() } else { Vec::new() };
-        Learnt { users, turned: was_sound != is_sound }
+        Learnt { users, turned }
     }
 
     fn asks_failing(&self) -> bool {

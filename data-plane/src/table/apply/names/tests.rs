@@ -55,11 +55,41 @@ fn a_failure_keeps_what_was_known_and_an_answer_of_nothing_ends_it() {
     assert!(!names.answered("a.test", Answer::Failed, now).turned, "it is said once");
     let again = names.answered("a.test", found(&[2, 1], 5), now);
     assert_eq!(again, Learnt { users: vec![], turned: true }, "the same in another order");
-    let gone = names.answered("a.test", Answer::Nothing, now);
+    let later = now + TOLD;
+    let gone = names.answered("a.test", Answer::Nothing, later);
     assert_eq!(gone, Learnt { users: vec![user("ns/a/80")], turned: true });
     assert_eq!(last(&names, "a.test"), Some(vec![]));
     let empty = Answer::Found { addresses: vec![], ttl: SECOND };
-    assert_eq!(names.answered("a.test", empty, now), Learnt::default());
+    assert_eq!(names.answered("a.test", empty, later), Learnt::default());
+}
+
+/// A name that flips with each answer, once a second for an hour.
+#[test]
+fn a_name_that_comes_and_goes_is_told_of_once_in_a_while() {
+    let (mut names, start) = answered(found(&[1], 1));
+    let mut told = Vec::new();
+    for second in 1..=3600 {
+        let answer = if second % 2 == 0 { found(&[1], 1) } else { Answer::Nothing };
+        if names.answered("a.test", answer, start + SECOND * second).turned {
+            told.push(second);
+        }
+    }
+    assert_eq!(told[..4], [1, 2, 61, 62], "each time that it fails and that it is back");
+    assert_eq!(told.len(), 120);
+}
+
+/// What was not told at once is told later, where it is still so.
+#[test]
+fn the_last_thing_told_of_a_name_becomes_true() {
+    let (mut names, start) = answered(found(&[1], 1));
+    let mut answer = |answer, second| names.answered("a.test", answer, start + SECOND * second).turned;
+    assert!(answer(Answer::Failed, 1));
+    assert!(answer(found(&[1], 1), 2));
+    assert!(!answer(Answer::Failed, 3));
+    assert!(!answer(Answer::Nothing, 60), "it fails otherwise, and was told of a moment ago");
+    assert!(answer(Answer::Failed, 61), "a minute after it was told of last");
+    assert!(!answer(Answer::Failed, 200));
+    assert!(answer(found(&[1], 1), 201));
 }
 
 #[test]
