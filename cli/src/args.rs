@@ -25,7 +25,8 @@ Everything that is asked here is also there for grpcurl:
 const UP_EXAMPLES: &str = "\
 A Service that an Ingress leads to and that has no EndpointSlice is played by a built-in demo backend, on
 a loopback address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a
-folder can be tried with nothing behind it. A Service that stands in no file answers 503.
+folder can be tried with nothing behind it. It speaks HTTP/1.1, HTTP/2 and TLS, as it is asked. A Service
+that stands in no file answers 503.
 
 Examples:
   firth up examples/canary

@@ -59,7 +59,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
     let ports = Ports::claim(&args)?;
     let state = State::new(args.state_dir.as_deref())?;
-    let (mut backends, companion) = Backends::new(!args.no_demo);
+    let (mut backends, companion) = Backends::new(!args.no_demo)?;
 
     let mut control = start_control(&args, &ports, companion)?;
     let mut data = start_data(&args, &ports, state.path())?;

@@ -279,6 +279,32 @@ fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
     assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
 }
 
+/// Whatever a backend is asked in, what is played speaks it.
+#[test]
+fn demo_backends_speak_what_their_paths_ask_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for protocol in ["http", "https", "auto_http", "grpc", "grpcs"] {
+        let host = protocol.replace('_', "-");
+        let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
+        let text = text.replace("name: shop", &format!("name: {host}")).replace("canary.test.com", &format!("{host}.test"));
+        let annotation = format!("annotations: {{nginx.ingress.kubernetes.io/backend-protocol: {protocol}}}");
+        let text = text.replace(
+            &format!("metadata: {{name: {host}}}\nspec:\n  ingress"),
+            &format!("metadata: {{name: {host}, {annotation}}}\nspec:\n  ingress"),
+        );
+        assert!(text.contains(&annotation));
+        fs::write(dir.path().join(format!("{host}.yaml")), text).unwrap();
+    }
+    let mut up = Up::start(dir.path());
+    let http = http(&mut up);
+    up.line("Ctrl-C stops");
+    for host in ["http", "https", "auto-http", "grpc", "grpcs"] {
+        let answer = ask(&http, &format!("{host}.test"), "/cart", "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+        assert!(answer.contains(&format!("default/{host} at 127.0.0.1:")), "{host}: {answer}");
+    }
+}
+
 /// What people bring answers within seconds of `firth up`, each as its annotations say.
 #[test]
 fn examples_of_what_people_have_answer() {

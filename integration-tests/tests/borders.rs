@@ -113,6 +113,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/admin*", &[Tokio, Http]),
     ("data-plane/src/main.rs", &[Tokio]),
     ("data-plane/src/*", &[]),
+    ("cli/src/up/demo*", &[Tokio, Hyper, Rustls]),
     ("cli/src/*", &[Prost, Tonic, Tokio, Hyper, Http]),
 ];
 

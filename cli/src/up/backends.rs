@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::cast::Cast;
 pub(super) use self::missing::Missing;
-use super::demo;
+use super::demo::{self, Tls};
 use crate::columns::Columns;
 
 /// How long a backend stays after its endpoint is gone, as a pod does: the proxy hears of it at the same moment.
@@ -43,6 +43,7 @@ pub(super) struct Backends {
     played: BTreeMap<ObjectName, (SocketAddr, EndpointSlice)>,
     running: BTreeMap<SocketAddr, Running>,
     tasks: JoinSet<()>,
+    tls: Tls,
     lines: VecDeque<String>,
     /// What was in the way last, so that it is told once.
     complaints: BTreeSet<String>,
@@ -57,7 +58,10 @@ struct Running {
 
 impl Backends {
     /// None yet, and how a control plane tells of what its folder has. Without `is_on` nothing is played.
-    pub(super) fn new(is_on: bool) -> (Self, Companion) {
+    ///
+    /// # Errors
+    /// Where the system gives no randomness for a key.
+    pub(super) fn new(is_on: bool) -> anyhow::Result<(Self, Companion)> {
         let (tell, heard) = mpsc::channel(AHEAD);
         let (slices, added) = mpsc::channel(AHEAD);
         let backends = Self {
@@ -68,10 +72,11 @@ impl Backends {
             played: BTreeMap::new(),
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
+            tls: demo::acceptor()?,
             lines: VecDeque::new(),
             complaints: BTreeSet::new(),
         };
-        (backends, Companion { heard: tell, added })
+        Ok((backends, Companion { heard: tell, added }))
     }
 
     /// Returns when the folder was read for the first time and what it asks for runs: why it has no Ingress, where it has
@@ -217,7 +222,7 @@ impl Backends {
     fn start(&mut self, listener: TcpListener, addr: SocketAddr, name: Arc<str>) {
         self.lines.push_back(format!("demo backend of {name}: {addr}{ANSWERS}"));
         let (name, names) = watch::channel(name);
-        let task = self.tasks.spawn(demo::serve(listener, addr, names));
+        let task = self.tasks.spawn(demo::serve(listener, addr, names, self.tls.clone()));
         self.running.insert(addr, Running { name, task, until: None });
     }
 
@@ -294,105 +299,4 @@ async fn until(time: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use control_plane::objects::json;
-
-    use super::*;
-
-    fn free() -> SocketAddr {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    }
-
-    fn applied(kind: ObjectKind, text: &str) -> Event {
-        Event::Applied { object: json::decode(kind, text).unwrap(), location: "a.yaml:1".into() }
-    }
-
-    fn slice(service: &str, addr: SocketAddr) -> Event {
-        let (ip, port) = (addr.ip(), addr.port());
-        let text = format!(
-            r#"{{"metadata":{{"name":"{service}-1","namespace":"default","labels":{{"kubernetes.io/service-name":"{service}"}},
-                "annotations":{{"firth.dev/demo":"true"}}}},"ports":[{{"port":{port}}}],"endpoints":[{{"addresses":["{ip}"]}}]}}"#
-        );
-        applied(ObjectKind::EndpointSlice, &text)
-    }
-
-    fn web() -> Vec<Event> {
-        let metadata = r#""metadata":{"name":"web","namespace":"default"}"#;
-        let backend = r#"{"service":{"name":"web","port":{"number":80}}}"#;
-        vec![
-            applied(
-                ObjectKind::Service,
-                &format!(r#"{{{metadata},"spec":{{"ports":[{{"name":"http","port":80}}]}}}}"#),
-            ),
-            applied(ObjectKind::Ingress, &format!(r#"{{{metadata},"spec":{{"defaultBackend":{backend}}}}}"#)),
-        ]
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn marked_endpoints_are_played_while_they_are_there() {
-        let (mut backends, mut companion) = Backends::new(true);
-        let (first, second) = (free(), free());
-        companion.heard.try_send(vec![slice("web", first)]).unwrap();
-        assert!(backends.first().await.is_some());
-        assert_eq!(
-            backends.render(),
-            format!(
-                "built-in demo backends, on loopback only:\n  SERVICE      ADDRESSES\n  default/web  {first}\n\n"
-            )
-        );
-        assert_eq!(companion.added.recv().await, Some(vec![]));
-
-        companion.heard.try_send(vec![slice("canary", second)]).unwrap();
-        assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} answers"));
-        tokio::net::TcpStream::connect(second).await.unwrap();
-
-        let gone =
-            ObjectRef { kind: ObjectKind::EndpointSlice, name: ObjectName::new("default", "canary-1") };
-        companion.heard.try_send(vec![Event::Deleted(gone)]).unwrap();
-        assert_eq!(backends.next().await, format!("demo backend of default/canary: {second} has ended"));
-        tokio::net::TcpStream::connect(first).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_service_that_nobody_runs_is_played_until_somebody_does() {
-        let (mut backends, mut companion) = Backends::new(true);
-        companion.heard.try_send(web()).unwrap();
-        assert!(backends.first().await.is_none());
-        let added = companion.added.recv().await.unwrap();
-        let [Event::Applied { object: Object::EndpointSlice(played), .. }] = &added[..] else {
-            panic!("{added:?}")
-        };
-        let port = u16::try_from(played.ports[0].port.unwrap()).unwrap();
-        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-        assert!(backends.render().contains("(it has no EndpointSlice)"), "{}", backends.render());
-        companion.heard.try_send(web()).unwrap();
-        backends.work().await;
-        assert_eq!(companion.added.recv().await, Some(vec![]), "nothing new");
-
-        let real = slice("web", free());
-        companion.heard.try_send(vec![real]).unwrap();
-        backends.work().await;
-        let name = played.metadata.object_name();
-        let ended = Event::Deleted(ObjectRef { kind: ObjectKind::EndpointSlice, name });
-        assert_eq!(companion.added.recv().await, Some(vec![ended]));
-    }
-
-    #[tokio::test]
-    async fn without_demos_nothing_is_played() {
-        let (mut backends, mut companion) = Backends::new(false);
-        companion.heard.try_send([web(), vec![slice("other", free())]].concat()).unwrap();
-        assert!(backends.first().await.is_none());
-        assert_eq!((companion.added.recv().await, backends.render()), (Some(vec![]), String::new()));
-    }
-
-    #[tokio::test]
-    async fn an_address_in_use_is_said() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (mut backends, companion) = Backends::new(true);
-        companion.heard.try_send(vec![slice("web", taken.local_addr().unwrap())]).unwrap();
-        backends.first().await;
-        assert_eq!(backends.render(), "");
-        assert!(backends.next().await.contains("is in use"));
-    }
-}
+mod tests;

@@ -1,6 +1,9 @@
-//! A demo backend: answers every request with the name of its Service and what it saw of the request.
+//! A demo backend: answers every request with the name of its Service and what it saw of the request, in whatever it is
+//! asked: HTTP/1.1 or HTTP/2, each with TLS or without. A call of gRPC gets its status, which says the same.
 //!
 //! **Invariant:** listens on loopback addresses only, and only within `firth up`.
+
+mod protocol;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -12,13 +15,16 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use self::protocol::Protocol;
+pub(super) use self::protocol::{Tls, acceptor};
 
 /// The name of the Service that a backend plays, which may change while it runs.
 pub(super) type Name = watch::Receiver<Arc<str>>;
@@ -37,28 +43,31 @@ pub(super) fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves until dropped; its connections end with it.
-pub(super) async fn serve(listener: TcpListener, addr: SocketAddr, name: Name) {
+pub(super) async fn serve(listener: TcpListener, addr: SocketAddr, name: Name, tls: Tls) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let name = name.clone();
-                    connections.spawn(async move {
-                        let service = service_fn(move |request| answer(request, addr, name.borrow().clone()));
-                        let connection = http1::Builder::new()
-                            .timer(TokioTimer::new())
-                            .serve_connection(TokioIo::new(stream), service);
-                        // A client that went away is no news here.
-                        let _ = connection.await;
-                    });
-                }
+                Ok((stream, _)) => drop(connections.spawn(converse(stream, addr, name.clone(), tls.clone()))),
                 // Out of descriptors: later is better.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
             Some(_) = connections.join_next() => {}
         }
     }
+}
+
+/// Answers on one connection. A client that went away, or speaks something else, is no news here.
+async fn converse(stream: TcpStream, addr: SocketAddr, name: Name, tls: Tls) {
+    let Ok((stream, protocol)) = protocol::agree(stream, &tls).await else {
+        return;
+    };
+    let stream = TokioIo::new(stream);
+    let service = service_fn(move |request| answer(request, addr, name.borrow().clone()));
+    let _ = match protocol {
+        Protocol::Http2 => http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await,
+        _ => http1::Builder::new().timer(TokioTimer::new()).serve_connection(stream, service).await,
+    };
 }
 
 async fn answer(
@@ -71,7 +80,13 @@ async fn answer(
     while let Some(Ok(frame)) = body.frame().await {
         size += frame.data_ref().map_or(0, Bytes::len);
     }
-    let mut text = format!("{name} at {addr} answers {} {}\n", head.method, head.uri);
+    let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let line = format!("{name} at {addr} answers {} {target}", head.method);
+    if kind.starts_with(GRPC) {
+        return Ok(unimplemented(&line));
+    }
+    let mut text = line + "\n";
     for (name, value) in &head.headers {
         let _ = writeln!(text, "  {name}: {}", String::from_utf8_lossy(value.as_bytes()));
     }
@@ -84,39 +99,21 @@ async fn answer(
     Ok(response)
 }
 
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpStream;
+const GRPC: &[u8] = b"application/grpc";
 
-    use super::*;
-
-    #[test]
-    fn only_loopback_is_bound() {
-        assert!(bind("0.0.0.0:0".parse().unwrap()).is_err());
+/// What a server of gRPC answers to a method that it does not have: it says who was reached.
+fn unimplemented(message: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static("12"));
+    // Percent-encoded, as gRPC has it.
+    let message = message.replace('%', "%25");
+    if let Ok(message) = HeaderValue::from_str(&message) {
+        headers.insert("grpc-message", message);
     }
-
-    #[tokio::test]
-    async fn says_who_it_is_and_what_it_saw() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (_sender, name) = watch::channel(Arc::from("default/web"));
-        let client = async {
-            let mut stream = TcpStream::connect(addr).await.unwrap();
-            let request = b"POST /cart?x=1 HTTP/1.1\r\nHost: a.test\r\nX-Canary: always\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
-            stream.write_all(request).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            answer
-        };
-        let answer = tokio::select! {
-            answer = client => answer,
-            () = serve(listener, addr, name) => unreachable!(),
-        };
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        let expected =
-            format!("default/web at {addr} answers POST /cart?x=1\n  host: a.test\n  x-canary: always\n");
-        assert!(answer.contains(&expected), "{answer}");
-        assert!(answer.ends_with("and a body of 3 bytes\n"), "{answer}");
-    }
+    response
 }
+
+#[cfg(test)]
+mod tests;
