@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use control_plane::Companion;
+use data_plane::local::KnownNames;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
 use shared::telemetry::{self, LogArgs};
@@ -62,7 +63,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let (mut backends, companion) = Backends::new(!args.no_demo)?;
 
     let mut control = start_control(&args, &ports, companion)?;
-    let mut data = start_data(&args, &ports, state.path())?;
+    let mut data = start_data(&args, &ports, state.path(), backends.names())?;
     let server = format!("http://{}", ports.listen);
     let dir = output::printable(&args.dir.display().to_string());
     let starting = async {
@@ -143,7 +144,7 @@ fn start_control(args: &UpArgs, ports: &Ports, companion: Companion) -> anyhow::
     Plane::start("control plane", move |stop| control_plane::app::run_beside(args, companion, stop))
 }
 
-fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plane> {
+fn start_data(args: &UpArgs, ports: &Ports, state: &Path, names: KnownNames) -> anyhow::Result<Plane> {
     let mut words = vec!["firth-data-plane".into(), "--insecure".into()];
     for (flag, value) in [
         ("--control-plane", format!("http://{}", ports.listen)),
@@ -161,7 +162,7 @@ fn start_data(args: &UpArgs, ports: &Ports, state: &Path) -> anyhow::Result<Plan
     }
     words.extend(["--state-dir".into(), state.join("data-plane").into_os_string()]);
     let args = data_plane::args::Args::try_parse_from(words)?;
-    Plane::start("data plane", move |stop| data_plane::app::run(args, stop))
+    Plane::start("data plane", move |stop| data_plane::app::run_knowing(args, names, stop))
 }
 
 /// Returns when a proxy is connected and serves the newest version. Meanwhile the backends go on.

@@ -286,7 +286,9 @@ fn demo_backends_speak_what_their_paths_ask_for() {
     for protocol in ["http", "https", "auto_http", "grpc", "grpcs"] {
         let host = protocol.replace('_', "-");
         let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
-        let text = text.replace("name: shop", &format!("name: {host}")).replace("canary.test.com", &format!("{host}.test"));
+        let text = text
+            .replace("name: shop", &format!("name: {host}"))
+            .replace("canary.test.com", &format!("{host}.test"));
         let annotation = format!("annotations: {{nginx.ingress.kubernetes.io/backend-protocol: {protocol}}}");
         let text = text.replace(
             &format!("metadata: {{name: {host}}}\nspec:\n  ingress"),
@@ -303,6 +305,37 @@ fn demo_backends_speak_what_their_paths_ask_for() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
         assert!(answer.contains(&format!("default/{host} at 127.0.0.1:")), "{host}: {answer}");
     }
+}
+
+/// A folder plays the cluster, its names included; where it cannot, somebody is told which Service is missing.
+#[test]
+fn who_is_asked_by_name_is_found_in_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |url: &str| {
+        let annotations = format!("{{nginx.ingress.kubernetes.io/auth-url: \"{url}\"}}");
+        let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
+        let text = text.replace(
+            "metadata: {name: shop}\nspec:\n  ingress",
+            &format!("metadata: {{name: shop, annotations: {annotations}}}\nspec:\n  ingress"),
+        );
+        assert!(text.contains(url));
+        fs::write(dir.path().join(".draft"), text).unwrap();
+        fs::rename(dir.path().join(".draft"), dir.path().join("own.yaml")).unwrap();
+    };
+    write("http://auth.sso.svc.cluster.local:9000/verify");
+    let mut up = Up::start(dir.path());
+    let http = http(&mut up);
+    up.line("auth-url of Ingress default/shop leads nowhere: Service sso/auth is not in the folder; its paths answer 500");
+    assert!(get(&http, "").starts_with("HTTP/1.1 500 "));
+    let auth = "apiVersion: v1\nkind: Service\nmetadata: {name: auth, namespace: sso}\nspec: {ports: [{port: 9000}]}\n";
+    fs::write(dir.path().join("auth.yaml"), auth).unwrap();
+    up.line("demo backend of sso/auth: 127.0.0.1:");
+    let end = Instant::now() + DEADLINE;
+    while !get(&http, "").contains("default/shop at 127.0.0.1:") {
+        assert!(Instant::now() < end, "the Service is not found by its name");
+    }
+    write("https://auth.sso.svc.cluster.local/verify");
+    up.line("auth-url of Ingress default/shop leads nowhere: Service sso/auth has no port 443");
 }
 
 /// What people bring answers within seconds of `firth up`, each as its annotations say.
@@ -331,8 +364,8 @@ fn examples_of_what_people_have_answer() {
         ("store.example.com", "/api/x", origin, 200, &["allow-origin: https://www.store.example.com"]),
         ("backoffice.example.com", "/", "", 401, &["basic realm=\"back office\""]),
         ("backoffice.example.com", "/", users, 200, &["backoffice/backoffice at"]),
-        // Nobody is there to be asked.
-        ("handbook.example.com", "/", "", 500, &[]),
+        // Who is asked by name is played, too, and lets everybody in.
+        ("handbook.example.com", "/", "", 200, &["intranet-auth/handbook at"]),
         ("handbook.example.com", "/outpost/start", "", 200, &["intranet-auth/outpost at"]),
         ("shop.example.net", "/x", "", 308, &["location: https://store.example.com\r"]),
         ("archive.example.net", "/sale", "", 302, &["location: https://store.example.com/sale\r"]),

@@ -31,7 +31,7 @@ use tracing::{error, info, warn};
 use crate::admin::ProxyPages;
 use crate::args::Args;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
-use crate::local::{Budgets, Limits, Spill};
+use crate::local::{Budgets, KnownNames, Limits, Spill};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
 use crate::table::Writer;
@@ -49,6 +49,18 @@ const DESCRIPTORS: u64 = 256;
 /// Where the arguments do not fit together, an address is taken, or a thread ends unasked.
 pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     start(args).await?.until(shutdown).await
+}
+
+/// As [`run`], where nobody is asked for these names.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_knowing(
+    args: Args,
+    names: KnownNames,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    start_knowing(args, names).await?.until(shutdown).await
 }
 
 /// A data plane under way.
@@ -77,6 +89,10 @@ pub struct Running {
 /// # Errors
 /// Where the arguments do not fit together, an address is taken, or a thread cannot be started.
 pub async fn start(args: Args) -> anyhow::Result<Running> {
+    start_knowing(args, KnownNames::default()).await
+}
+
+async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running> {
     let Args {
         control_plane,
         insecure,
@@ -191,6 +207,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
             metrics: metrics.worker(index),
             limits: limits.clone(),
             budgets: budgets.clone(),
+            names: names.clone(),
         });
         threads.adopt(worker.context("cannot start a worker")?);
     }

@@ -19,6 +19,7 @@ use timer::Timers;
 pub use budgets::Budgets;
 pub use copies::Copies;
 pub use limits::Limits;
+pub use names::{Addresses, KnownNames};
 pub use passwords::Passwords;
 pub use spill::Spill;
 pub use verdicts::Verdicts;
@@ -60,6 +61,7 @@ impl Local {
     pub(crate) fn new(
         limits: Limits,
         budgets: &Budgets,
+        names: KnownNames,
         metrics: Arc<WorkerMetrics>,
         log: access_log::Lines,
     ) -> Self {
@@ -74,7 +76,7 @@ impl Local {
             passwords: budgets.passwords.clone(),
             verdicts: budgets.verdicts.clone(),
             copies: budgets.copies.clone(),
-            names: names::Names::default(),
+            names: names::Names::new(names),
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
             metrics,
@@ -93,6 +95,6 @@ impl Local {
         let metrics: Arc<WorkerMetrics> = Arc::default();
         let (handle, _) = access_log::write_to(std::io::sink()).unwrap();
         let lines = handle.lines(Arc::clone(&metrics));
-        Self::new(Limits::default(), &Budgets::default(), metrics, lines)
+        Self::new(Limits::default(), &Budgets::default(), KnownNames::default(), metrics, lines)
     }
 }

@@ -27,7 +27,7 @@ use crate::http::server::Server;
 use crate::listen::{self, Listener, PublicPorts, Scheme};
 use crate::local::isolated::isolated;
 use crate::local::timer::TICK;
-use crate::local::{Budgets, Limits, Local};
+use crate::local::{Budgets, KnownNames, Limits, Local};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
 use crate::tls::backends::Backends;
@@ -63,6 +63,8 @@ pub struct WorkerConfig {
     pub limits: Limits,
     /// What it may hold together with the others.
     pub budgets: Budgets,
+    /// Names that nobody is asked for.
+    pub names: KnownNames,
 }
 
 /// Starts a worker's thread, which ends when the drain is over or when it closes and nothing is open.
@@ -192,10 +194,11 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         metrics,
         limits,
         budgets,
+        names,
     } = config;
     let lines = access_log.lines(Arc::clone(&metrics));
     let backends = Backends::new().map_err(io::Error::other)?;
-    let local = Local::new(limits, &budgets, metrics, lines);
+    let local = Local::new(limits, &budgets, names, metrics, lines);
     let worker = Rc::new(Worker {
         server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
         budgets,

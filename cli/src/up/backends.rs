@@ -1,5 +1,6 @@
 //! The demo backends of a folder: started, renamed and ended as its Services and EndpointSlices come and go.
 
+mod asked;
 mod cast;
 mod missing;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use control_plane::Companion;
 use control_plane::event::Event;
 use control_plane::objects::{EndpointSlice, Object, ObjectKind, ObjectRef};
+use data_plane::local::KnownNames;
 use shared::name::ObjectName;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -44,6 +46,7 @@ pub(super) struct Backends {
     running: BTreeMap<SocketAddr, Running>,
     tasks: JoinSet<()>,
     tls: Tls,
+    names: KnownNames,
     lines: VecDeque<String>,
     /// What was in the way last, so that it is told once.
     complaints: BTreeSet<String>,
@@ -73,10 +76,16 @@ impl Backends {
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             tls: demo::acceptor()?,
+            names: KnownNames::default(),
             lines: VecDeque::new(),
             complaints: BTreeSet::new(),
         };
         Ok((backends, Companion { heard: tell, added }))
+    }
+
+    /// The names of Services, as far as somebody is asked by them. It changes with the folder.
+    pub(super) fn names(&self) -> KnownNames {
+        self.names.clone()
     }
 
     /// Returns when the folder was read for the first time and what it asks for runs: why it has no Ingress, where it has
@@ -146,6 +155,8 @@ impl Backends {
             wanted.extend(self.played.iter().map(|(name, (addr, _))| (*addr, name.to_string().into())));
             self.run(wanted, &mut complaints);
         }
+        let played = |service: &ObjectName| self.played.get(service).map(|(_, slice)| slice);
+        self.names.set(self.cast.names(played, &mut complaints));
         let news = complaints.difference(&self.complaints).cloned();
         self.lines.extend(news);
         self.complaints = complaints;

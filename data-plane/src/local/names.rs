@@ -1,4 +1,4 @@
-//! Addresses of names, by the system's resolver, on threads that may wait for it.
+//! Addresses of names: as whoever runs the proxy knows them, else by the system's resolver, on threads that may wait for it.
 //!
 //! **Invariant:** one lookup of a name at a time, and only so many of all names together.
 
@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use shared::clock;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -21,9 +23,35 @@ const FOUND: Duration = Duration::from_secs(5);
 /// How long nobody asks again for what was not found.
 const MISSING: Duration = Duration::from_secs(1);
 
+/// Addresses by host, in lower case and without a dot at the end, and port.
+pub type Addresses = HashMap<Box<str>, HashMap<u16, Vec<SocketAddr>>>;
+
+/// What whoever runs the proxy knows of names that the DNS does not: `firth up`, which plays a cluster. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct KnownNames(Arc<ArcSwap<Addresses>>);
+
+impl KnownNames {
+    /// Puts these in place of those of before.
+    pub fn set(&self, names: Addresses) {
+        self.0.store(Arc::new(names));
+    }
+
+    /// The addresses of a host, none for one that is known to have none; `None`: others are to be asked.
+    fn of(&self, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
+        let names = self.0.load();
+        if names.is_empty() {
+            return None;
+        }
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let ports = names.get(host.as_str())?;
+        Some(ports.get(&port).cloned().unwrap_or_default())
+    }
+}
+
 /// One worker's.
 #[derive(Debug)]
 pub(crate) struct Names {
+    given: KnownNames,
     known: RefCell<HashMap<Box<str>, Rc<Name>>>,
     lookups: Semaphore,
 }
@@ -34,13 +62,12 @@ struct Name {
     found: RefCell<Option<(Instant, Vec<IpAddr>)>>,
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Self { known: RefCell::default(), lookups: Semaphore::new(LOOKUPS) }
-    }
-}
-
 impl Names {
+    /// That asks nobody for those that are given.
+    pub(crate) fn new(given: KnownNames) -> Self {
+        Self { given, known: RefCell::default(), lookups: Semaphore::new(LOOKUPS) }
+    }
+
     /// The addresses of a host, itself where it is one.
     ///
     /// # Errors
@@ -48,6 +75,10 @@ impl Names {
     pub(crate) async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        if let Some(given) = self.given.of(host, port) {
+            return if given.is_empty() { Err(none()) } else { Ok(given) };
         }
         let name = self.name(host);
         if name.fresh().is_none() {
@@ -62,7 +93,7 @@ impl Names {
         }
         let addresses = name.fresh().unwrap_or_default();
         if addresses.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+            return Err(none());
         }
         Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
@@ -90,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn names_and_addresses_are_found() {
-        let names = Names::default();
+        let names = Names::new(KnownNames::default());
         assert_eq!(names.resolve("10.0.0.1", 80).await.unwrap(), ["10.0.0.1:80".parse().unwrap()]);
         assert_eq!(names.resolve("::1", 80).await.unwrap(), ["[::1]:80".parse().unwrap()]);
         let found = names.resolve("localhost", 8080).await.unwrap();
@@ -98,5 +129,23 @@ mod tests {
         assert!(names.name("localhost").fresh().is_some(), "remembered");
         assert!(names.resolve("no-such-name.invalid", 80).await.is_err());
         assert_eq!(names.name("no-such-name.invalid").fresh(), Some(Vec::new()), "that, too");
+    }
+    #[tokio::test]
+    async fn what_is_given_is_believed_before_the_dns() {
+        let given = KnownNames::default();
+        let names = Names::new(given.clone());
+        let auth: SocketAddr = "127.0.0.1:4000".parse().unwrap();
+        let ports = HashMap::from([(9000, vec![auth]), (1, vec![])]);
+        given.set(HashMap::from([("localhost".into(), ports)]));
+        for host in ["localhost", "LocalHost."] {
+            assert_eq!(names.resolve(host, 9000).await.unwrap(), [auth], "{host}");
+        }
+        // Nobody is asked for a port that it does not have: whoever answers there is somebody else.
+        for port in [1, 80] {
+            assert!(names.resolve("localhost", port).await.is_err(), "{port}");
+        }
+        assert_eq!(names.resolve("127.0.0.1", 80).await.unwrap(), ["127.0.0.1:80".parse().unwrap()]);
+        given.set(HashMap::new());
+        assert!(names.resolve("localhost", 80).await.unwrap().iter().all(|it| it.ip().is_loopback()));
     }
 }

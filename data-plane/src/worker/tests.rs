@@ -41,6 +41,7 @@ fn proxy() -> Proxy {
         limits: Limits::default(),
         budgets: Budgets::default(),
         ports: PublicPorts::default(),
+        names: KnownNames::default(),
         listeners,
     };
     Proxy {

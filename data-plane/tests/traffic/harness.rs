@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use data_plane::access_log;
 use data_plane::listen::{self, ListenerSet, PublicPorts};
-use data_plane::local::{Budgets, Limits};
+use data_plane::local::{Budgets, KnownNames, Limits};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
 use data_plane::tls;
@@ -94,6 +94,7 @@ impl Proxy {
             index: 0,
             listeners,
             ports,
+            names: KnownNames::default(),
             tls: Arc::new(tls::server_config(Arc::clone(&tables)).unwrap()),
             tables,
             drain: watcher,

@@ -11,7 +11,10 @@ use control_plane::event::Event;
 use control_plane::objects::{
     EndpointSlice, Ingress, IngressBackend, Metadata, Object, ObjectKind, Service, SliceEndpoint, SlicePort,
 };
+use data_plane::local::Addresses;
 use shared::name::ObjectName;
+
+use super::asked::Asked;
 
 /// Annotation or label of an EndpointSlice whose endpoints are played.
 const MARK: &str = "firth.dev/demo";
@@ -30,12 +33,15 @@ pub(super) struct Cast {
     ingresses: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
     /// How many Ingresses lead to a Service.
     referred: BTreeMap<ObjectName, usize>,
+    /// Whom an Ingress has asked by name.
+    asked: BTreeMap<ObjectName, Asked>,
 }
 
 #[derive(Debug)]
 struct Slice {
     service: Option<ObjectName>,
     demos: Vec<SocketAddr>,
+    slice: Arc<EndpointSlice>,
 }
 
 impl Cast {
@@ -60,10 +66,14 @@ impl Cast {
                 if let Some(service) = &service {
                     *self.counts.entry(service.clone()).or_default() += 1;
                 }
-                self.slices.insert(name, Slice { service, demos: demos(slice) });
+                self.slices.insert(name, Slice { service, demos: demos(slice), slice: Arc::clone(slice) });
             }
             Object::Ingress(ingress) => {
-                let services = referred(ingress);
+                let mut services = referred(ingress);
+                if let Some(asked) = Asked::of(ingress) {
+                    services.insert(asked.service.clone());
+                    self.asked.insert(name.clone(), asked);
+                }
                 for service in &services {
                     *self.referred.entry(service.clone()).or_default() += 1;
                 }
@@ -81,6 +91,7 @@ impl Cast {
                 before.and_then(|slice| slice.service).iter().for_each(|it| take_one(&mut self.counts, it));
             }
             ObjectKind::Ingress => {
+                self.asked.remove(name);
                 let before = self.ingresses.remove(name).unwrap_or_default();
                 before.iter().for_each(|it| take_one(&mut self.referred, it));
             }
@@ -98,6 +109,31 @@ impl Cast {
         self.slices.values().flat_map(|slice| {
             slice.service.iter().flat_map(|service| slice.demos.iter().map(move |addr| (service, *addr)))
         })
+    }
+
+    /// The addresses of Services that are asked by name, given those that are played; what is in the way of the others.
+    pub(super) fn names<'a>(
+        &'a self,
+        played: impl Fn(&ObjectName) -> Option<&'a EndpointSlice>,
+        complaints: &mut BTreeSet<String>,
+    ) -> Addresses {
+        let mut names = Addresses::new();
+        for (ingress, asked) in &self.asked {
+            let service = self.services.get(&asked.service).map(|service| &**service);
+            let own = self.slices.values().filter(|it| it.service.as_ref() == Some(&asked.service));
+            let slices = own.map(|it| &*it.slice).chain(played(&asked.service));
+            match asked.addresses(service, slices) {
+                Ok(addresses) => {
+                    names.entry(asked.host().into()).or_default().insert(asked.port, addresses);
+                }
+                Err(why) => {
+                    complaints.insert(format!(
+                        "auth-url of Ingress {ingress} leads nowhere: {why}; its paths answer 500"
+                    ));
+                }
+            }
+        }
+        names
     }
 
     /// The Services that nobody runs though Ingresses lead there.
