@@ -149,7 +149,7 @@ pub async fn compressed_heads(address: SocketAddr, target: Target<'_>, connectio
     held
 }
 
-/// Answers that nobody takes: no window, and no read.
+/// Answers that nobody takes: no window, and no read. Of the stream as many calls as a connection may have, which say nothing.
 pub async fn zero_windows(address: SocketAddr, target: Target<'_>, connections: usize) -> Held {
     let mut held = Held::default();
     for _ in 0..connections {
@@ -158,16 +158,17 @@ pub async fn zero_windows(address: SocketAddr, target: Target<'_>, connections: 
             many(address, &windows, |_| target.block("GET"), matches!(target, Target::Host(_))).await,
         );
     }
-    if let Target::Stream = target {
-        // Nothing is sent to who did not say who it is.
-        let hello = hello("no-window", 0);
-        held = Held::default();
-        for _ in 0..connections {
-            let Ok(mut frames) = Frames::open(address, &[(INITIAL_WINDOW_SIZE, 0)]).await else { continue };
-            let _ = frames.begin(1, &target.block("POST"), false).await;
-            let _ = frames.send(DATA, 0, 1, &hello).await;
-            held.add(frames);
-        }
+    held
+}
+
+/// Batches that nobody takes: streams that say who they are and have no window. One a connection.
+pub async fn untaken_batches(address: SocketAddr, connections: usize) -> Held {
+    let mut held = Held::default();
+    for number in 0..connections {
+        let Ok(mut frames) = Frames::open(address, &[(INITIAL_WINDOW_SIZE, 0)]).await else { continue };
+        let _ = frames.begin(1, &Target::Stream.block("POST"), false).await;
+        let _ = frames.send(DATA, 0, 1, &hello(&format!("no-window-{number}"), 0)).await;
+        held.add(frames);
     }
     held
 }

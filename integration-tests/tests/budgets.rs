@@ -333,6 +333,12 @@ mod stream {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn batches_that_nobody_takes() {
+        endure("untaken batches", &[], async |address| attack::untaken_batches(address, connections()).await)
+            .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn calls_that_say_nothing() {
         endure("zero windows", &[], async |address| {
             attack::zero_windows(address, Target::Stream, connections()).await
         })
