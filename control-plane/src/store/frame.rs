@@ -62,11 +62,16 @@ pub struct Span {
     pub root_after: Root,
 }
 
-/// The chunks of one batch, encoded as they are asked for. There is always at least one.
+/// The chunks of one batch, encoded as they are asked for. There is always at least one. A clone shares what changed, and the
+/// chunks that are encoded already.
 #[derive(Clone, Debug)]
 pub struct Chunks {
     span: Span,
-    up: VecDeque<Arc<Entry>>,
+    /// Encoded, and not handed out.
+    begun: VecDeque<Frame>,
+    up: Arc<[Arc<Entry>]>,
+    /// How many of those are encoded.
+    encoded: usize,
     removed: VecDeque<Removal>,
     over: bool,
 }
@@ -74,12 +79,20 @@ pub struct Chunks {
 impl Chunks {
     /// A batch of these changes. New things come before removals: make before break.
     pub fn new(span: Span, delta: Delta) -> Self {
-        Self { span, up: delta.up.into(), removed: delta.removed.into(), over: false }
+        let (up, removed) = (delta.up.into(), delta.removed.into());
+        Self { span, begun: VecDeque::new(), up, encoded: 0, removed, over: false }
+    }
+
+    /// The same with its first chunks encoded, once for all its clones.
+    #[must_use]
+    pub fn begin(mut self, chunks: usize) -> Self {
+        self.begun = self.by_ref().take(chunks).collect();
+        self
     }
 
     /// Whether the last chunk was handed out.
     pub fn is_over(&self) -> bool {
-        self.over
+        self.over && self.begun.is_empty()
     }
 }
 
@@ -87,6 +100,9 @@ impl Iterator for Chunks {
     type Item = Frame;
 
     fn next(&mut self) -> Option<Frame> {
+        if let Some(frame) = self.begun.pop_front() {
+            return Some(frame);
+        }
         if self.over {
             return None;
         }
@@ -98,15 +114,15 @@ impl Iterator for Chunks {
             ..config::Batch::default()
         };
         let mut size = 0;
-        while let Some(entry) = self.up.front() {
+        while let Some(entry) = self.up.get(self.encoded) {
             size += entry.wire_size();
             if size > BUDGET && !batch.up.is_empty() {
                 break;
             }
             batch.up.push(entry.to_wire());
-            self.up.pop_front();
+            self.encoded += 1;
         }
-        while let Some(removal) = self.removed.front().filter(|_| self.up.is_empty()) {
+        while let Some(removal) = self.removed.front().filter(|_| self.encoded == self.up.len()) {
             size += removal.key.key.len() + 16;
             if size > BUDGET && !(batch.up.is_empty() && batch.removed.is_empty()) {
                 break;
@@ -114,7 +130,7 @@ impl Iterator for Chunks {
             batch.removed.push(removal.to_wire());
             self.removed.pop_front();
         }
-        batch.more = !(self.up.is_empty() && self.removed.is_empty());
+        batch.more = !(self.encoded == self.up.len() && self.removed.is_empty());
         self.over = !batch.more;
         shared::batch::seal(&mut batch);
         Some(Frame::encode(Message::Batch(batch)))

@@ -60,9 +60,15 @@ pub struct LaneState {
     by_seq: OrdMap<(Seq, ResourceKey), Change>,
     horizon: Seq,
     last: Option<Arc<LastCommit>>,
+    /// A full sync that has begun: made by the first stream that wants one.
+    full: Arc<OnceLock<Chunks>>,
 }
 
 impl LaneState {
+    /// Chunks of a full sync that are encoded once for all streams. Who has not answered is sent no more, and so makes us hold
+    /// nothing of its own.
+    pub const BEGUN: usize = 2;
+
     fn new(lane: Lane, now: Instant) -> Self {
         let snapshot = Snapshot::default();
         Self {
@@ -76,13 +82,17 @@ impl LaneState {
             by_seq: OrdMap::new(),
             horizon: Seq::default(),
             last: None,
+            full: Arc::default(),
         }
     }
 
     /// Everything, as a batch that replaces whatever the proxy has.
     pub fn full(&self) -> Chunks {
-        let delta = Delta { up: self.snapshot.iter().cloned().collect(), removed: Vec::new() };
-        Chunks::new(self.span(Seq::default()), delta)
+        let begun = self.full.get_or_init(|| {
+            let delta = Delta { up: self.snapshot.iter().cloned().collect(), removed: Vec::new() };
+            Chunks::new(self.span(Seq::default()), delta).begin(Self::BEGUN)
+        });
+        begun.clone()
     }
 
     /// What changed after `cursor`, each key once; `None` when removals since then are forgotten, or when the cursor is
@@ -178,6 +188,7 @@ impl LaneLog {
         self.state.seq = seq;
         self.state.root = self.state.snapshot.root();
         self.state.committed = now;
+        self.state.full = Arc::default();
         // The first commit has nothing before it that a proxy could have.
         self.state.last = (seq > Seq(1)).then(|| Arc::new(LastCommit { delta, frames: OnceLock::new() }));
         self.collect(now);

@@ -117,7 +117,8 @@ const ROWS: &[Row] = &[
         &["serve::session::lane::CHUNK_WINDOW_ALONE", "serve::session::lane::CHUNK_WINDOW"],
         &[
             "without_a_slot_live_goes_on_and_config_waits",
-            "a_slot_goes_to_others_while_its_proxy_does_not_answer",
+            "who_never_answers_is_sent_what_is_encoded_for_all",
+            "the_window_of_a_full_sync_grows_with_its_answers",
         ],
     ),
     Row(

@@ -16,8 +16,10 @@ use crate::store::{Chunks, Frame, LaneState};
 pub const WINDOW: usize = 2;
 /// Unanswered chunks of one batch at most: 1 MiB. What is not sent yet is not encoded either.
 pub const CHUNK_WINDOW: usize = 16;
-/// The same of what is encoded for one stream alone, without a slot for a full sync.
+/// The same of what is encoded for one stream alone, without a slot for a full sync, and before it has answered any. What a
+/// full sync begins with is encoded for all.
 pub(super) const CHUNK_WINDOW_ALONE: usize = 2;
+const _: () = assert!(CHUNK_WINDOW_ALONE <= LaneState::BEGUN);
 
 /// What kind of batch something belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -203,7 +205,8 @@ impl LaneCursor {
         let window = match (flight.mode, lane) {
             // Its frames are everybody's.
             (Mode::Commit, _) => CHUNK_WINDOW,
-            _ if has_slot => CHUNK_WINDOW,
+            // Twice as many for each round that was answered.
+            _ if has_slot => (2 * flight.answered).clamp(CHUNK_WINDOW_ALONE, CHUNK_WINDOW),
             (Mode::Full, Lane::Config) => 0,
             (Mode::Full, Lane::Live) | (Mode::Coalesced, _) => CHUNK_WINDOW_ALONE,
         };

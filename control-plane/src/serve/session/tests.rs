@@ -553,13 +553,48 @@ fn without_a_slot_live_goes_on_and_config_waits() {
     settle(&mut plane, &mut link, &mut proxy, now);
 }
 
+/// However many streams say who they are and nothing more, with a slot or without one.
+#[test]
+fn who_never_answers_is_sent_what_is_encoded_for_all() {
+    let now = shared::clock::now();
+    let plane = large(now);
+    let frames = |slot| -> Vec<*const u8> {
+        let link = Link::open(&plane, &Proxy::default(), slot, now);
+        let of_chunk = |out: &Out| match out {
+            Out::Chunk { frame, .. } => Some(frame.as_bytes().as_ptr()),
+            _ => None,
+        };
+        link.down.iter().filter_map(of_chunk).collect()
+    };
+    let first = frames(true);
+    assert_eq!(first.len(), lane::CHUNK_WINDOW_ALONE);
+    assert_eq!((frames(true), frames(false)), (first.clone(), first));
+}
+
+#[test]
+fn the_window_of_a_full_sync_grows_with_its_answers() {
+    let now = shared::clock::now();
+    let mut plane = large(now);
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(&plane, &proxy, true, now);
+    let mut most = 0;
+    for _ in 0..30 {
+        most = most.max(chunks(&link, Lane::Live));
+        // All that is under way arrives, and is answered.
+        while link.deliver_down(&mut proxy) {}
+        while link.deliver_up(&plane, now) {}
+    }
+    assert_eq!(most, CHUNK_WINDOW);
+    settle(&mut plane, &mut link, &mut proxy, now);
+}
+
 #[test]
 fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
     let now = shared::clock::now();
     let mut plane = large(now);
     let mut proxy = Proxy::default();
     let mut link = Link::open(&plane, &proxy, true, now);
-    assert_eq!(chunks(&link, Lane::Live), CHUNK_WINDOW);
+    assert_eq!(chunks(&link, Lane::Live), lane::CHUNK_WINDOW_ALONE);
     assert_eq!(link.session.deadline(), now + SLOT);
     assert_eq!(link.session.on(Event::Tick, now + SLOT - JUST_BEFORE).slot, Slot::Keep);
     assert_eq!(link.session.on(Event::Tick, now + SLOT).slot, Slot::Release);
