@@ -16,9 +16,9 @@ test *arguments:
 ci:
     .ci/run
 
-# The long form of it: soak, fuzz targets, properties, sanitizer, mutants.
-nightly base="origin/main":
-    .ci/nightly {{base}}
+# The long form of it: properties, soak, large attacks, fuzz targets, mutants, advisories; `just nightly fuzz` runs one step.
+nightly *arguments:
+    .ci/nightly {{arguments}}
 
 # Every interleaving of the writer and the readers of a proxy's tables.
 loom:
