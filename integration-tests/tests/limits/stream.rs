@@ -13,10 +13,14 @@ pub(crate) const LISTENER: Listener = Listener {
         ("app::HOLDS", "what the pipeline may be ahead"),
         ("app::LEAVING", "the end of the process"),
         ("serve::AHEAD", "frames for the transport, which count as chunks that are not answered"),
+        ("inspect::difference::PLACES", "names that are shown of a difference"),
+        ("inspect::leaves::SHOWN", "characters that are shown of a value"),
+        ("inspect::pick::NAMED", "versions that an error names"),
         ("inspect::pick::DIGITS_MIN", "digits of a version that name it"),
         ("inspect::pick::DIGITS_MAX", "digits of a version that name it"),
     ],
-    other_flags: &["--memory"],
+    // What is remembered of versions comes from no peer.
+    other_flags: &["--memory", "--history-count", "--history-bytes"],
 };
 
 const ROWS: &[Row] = &[
