@@ -34,6 +34,7 @@ mod manifests;
 mod metrics;
 pub mod objects;
 mod origin;
+mod pin;
 mod pipeline;
 pub mod problem;
 mod reference;
@@ -43,4 +44,6 @@ mod store;
 
 pub use compile::certificate;
 pub use manifests::{Companion, ESSENTIAL};
+pub use pin::{How, Needs, Pin, Unreadable};
+pub use reference::{Reference, Use};
 pub use removal::SECOND_LOOK;

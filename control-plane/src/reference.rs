@@ -2,7 +2,7 @@
 //!
 //! To build on a reference: push a [`Reference`] to what the row of its annotation yields (`Parsed::refs`); say here
 //! which kind a new [`Use`] is of, and in `compile/referred.rs` what it makes of the object; read
-//! `Claim::referred` where the policy is compiled. Asking, waiting, judging, releasing and recompiling when the object
+//! `Claim::referred` where the policy is compiled; where that names a resource of LIVE, say so in `pin.rs`, too. Asking, waiting, judging, releasing and recompiling when the object
 //! changes come with it.
 
 use shared::name::ObjectName;
@@ -76,6 +76,9 @@ impl Use {
     }
 }
 
+/// All uses that have a Material of their own.
+const MATERIALS: [Use; 2] = [Use::UsersFile, Use::UsersMap];
+
 /// One reference.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Reference {
@@ -89,6 +92,14 @@ impl Reference {
     /// A reference to an object of this name.
     pub fn new(what: Use, name: ObjectName) -> Self {
         Self { what, name }
+    }
+
+    /// What a key of a Material refers to.
+    pub fn of_material(key: &str) -> Option<Self> {
+        let (secret, _) = key.rsplit_once('/')?;
+        let name = ObjectName::parse(secret)?;
+        let what = MATERIALS.into_iter().find(|what| what.material(&name).as_deref() == Some(key))?;
+        Some(Self { what, name })
     }
 
     /// The object.

@@ -70,6 +70,10 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/annotations*", &[]),
     ("control-plane/src/objects*", &[]),
     ("control-plane/src/event/inputs.rs", &[Tokio]),
+    ("control-plane/src/event/pins.rs", &[Tokio]),
+    // The record of a pin is a message.
+    ("control-plane/src/pin/record.rs", &[Prost]),
+    ("control-plane/src/pin.rs", &[]),
     ("control-plane/src/event.rs", &[]),
     ("control-plane/src/origin.rs", &[]),
     ("control-plane/src/problem.rs", &[]),
@@ -183,6 +187,7 @@ const CONTROL_PLANE: &[&str] = &[
     "objects",
     "problem",
     "reference",
+    "pin",
     "event",
     "origin",
     "freshness",

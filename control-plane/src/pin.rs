@@ -1,0 +1,210 @@
+//! A decision of an operator: CONFIG stays what it was in one version, until a time.
+//!
+//! A pin brings along all that it needs: the bytes of every resource of its version. So a replica that never had that
+//! version in its history, or that starts now, offers the same bytes under the same root. Endpoints, certificates and
+//! secret material are not part of it: they go on changing, and the pin says which of them are needed.
+//!
+//! **Invariant:** the resources of a pin have the root that it names.
+
+mod record;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use shared::name::ObjectName;
+use shared::resource::Resource;
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+
+use crate::reference::{Reference, Use};
+pub use record::{Manifest, Packed, Unreadable, pack, unpack};
+
+/// Characters of a note at most.
+pub const NOTE_MAX: usize = 200;
+
+/// Which of the two words its operator used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// What is offered stays.
+    Pin,
+    /// What was offered comes back.
+    Rollback,
+}
+
+impl How {
+    /// Lower-case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pin => "pin",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
+/// A pin.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Pin {
+    /// The version that stays.
+    pub version: Root,
+    /// How it was put.
+    pub how: How,
+    /// When it was decided, and until when it holds: seconds since 1970.
+    pub at: u64,
+    /// See `at`.
+    pub until: u64,
+    /// Why, in the operator's words. May be empty.
+    pub note: String,
+    /// Revision of the schema, and of the canonical bytes, of the build that decided.
+    pub schema: u32,
+    /// See `schema`.
+    pub compile_revision: u32,
+    /// The resources of that version.
+    pub config: Snapshot,
+    /// What they need of LIVE.
+    pub needs: Needs,
+    /// Which state of the record this is, in the source's words: who replaces or ends the pin names it. Empty before it is
+    /// on record.
+    pub revision: Arc<str>,
+}
+
+impl Pin {
+    /// A pin that is not on record yet.
+    pub fn new(
+        how: How,
+        version: Root,
+        config: Snapshot,
+        at: SystemTime,
+        lasts: Duration,
+        note: &str,
+    ) -> Self {
+        let at = seconds(at);
+        let note = note.chars().take(NOTE_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Self {
+            version,
+            how,
+            at,
+            until: at.saturating_add(lasts.as_secs()),
+            note,
+            schema: shared::schema::CURRENT,
+            compile_revision: shared::schema::COMPILE_REVISION,
+            needs: Needs::of(&config),
+            config,
+            revision: "".into(),
+        }
+    }
+
+    /// When it ends; one beyond what the clock can say ends with that.
+    pub fn until(&self) -> SystemTime {
+        time(self.until)
+    }
+
+    /// When it was decided.
+    pub fn at(&self) -> SystemTime {
+        time(self.at)
+    }
+
+    /// Whether it was decided by a build whose resources this one may not understand.
+    pub fn is_of_later_build(&self) -> bool {
+        self.schema > shared::schema::CURRENT || self.compile_revision > shared::schema::COMPILE_REVISION
+    }
+}
+
+/// `rollback to 1f3a92c04d7e, until 2026-11-23T15:00:00Z: bad canary`.
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let preposition = match self.how {
+            How::Pin => "at",
+            How::Rollback => "to",
+        };
+        write!(
+            f,
+            "{} {preposition} {}, until {}",
+            self.how.as_str(),
+            self.version.short(),
+            said(self.until())
+        )?;
+        if self.note.is_empty() { Ok(()) } else { write!(f, ": {}", self.note) }
+    }
+}
+
+/// RFC 3339 in UTC.
+fn said(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map_or_else(|_| "for ever".to_owned(), |time| format!("{time:.0}"))
+}
+
+/// The furthest time that is told: the year 9999. What lies beyond is for ever.
+const LAST: u64 = 253_402_300_799;
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn time(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))
+}
+
+/// What resources of CONFIG need of LIVE.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Services whose endpoints requests go to.
+    pub services: BTreeSet<ObjectName>,
+    /// Secrets, and what for.
+    pub secrets: BTreeSet<Reference>,
+    /// Resources of which this build cannot tell: those of a later one.
+    pub unknown: usize,
+}
+
+impl Needs {
+    fn of(config: &Snapshot) -> Self {
+        let mut needs = Self::default();
+        for entry in config.iter() {
+            match Resource::decode(entry.kind(), entry.body.clone()) {
+                Ok(resource) => needs.add(&entry.key.key, resource),
+                Err(_) => needs.unknown += 1,
+            }
+        }
+        needs
+    }
+
+    fn add(&mut self, key: &str, resource: Resource) {
+        match resource {
+            Resource::Settings(settings) => {
+                self.secret(Use::DefaultCertificate, &settings.default_certificate);
+                self.material(settings.defaults.basic_auth);
+            }
+            Resource::Host(host) => {
+                for secret in host.tls.into_iter().flat_map(|tls| tls.certificates) {
+                    self.secret(Use::Certificate, &secret);
+                }
+            }
+            Resource::Route(route) => self.material(route.policy.basic_auth),
+            Resource::Backend(_) => self.services.extend(service_of(key)),
+            Resource::Listener(_)
+            | Resource::Endpoints(_)
+            | Resource::Certificate(_)
+            | Resource::Chain(_)
+            | Resource::Material(_) => {}
+        }
+    }
+
+    fn secret(&mut self, what: Use, secret: &str) {
+        self.secrets.extend(ObjectName::parse(secret).map(|name| Reference::new(what, name)));
+    }
+
+    fn material(&mut self, auth: Option<shared::policy::BasicAuth>) {
+        self.secrets.extend(auth.and_then(|auth| Reference::of_material(&auth.users)));
+    }
+}
+
+/// The Service of a Backend's key: `default/web` of `default/web/80`.
+fn service_of(key: &str) -> Option<ObjectName> {
+    let (service, _port) = key.rsplit_once('/')?;
+    ObjectName::parse(service)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! How a pin is on record: a manifest that people can read, and the resources' bytes, compressed, in parts that fit into
+//! objects of a cluster.
+//!
+//! The bytes are one encoded `Batch` of CONFIG from nothing. Their digest covers what the root does not (`min_schema`).
+//!
+//! **Invariant:** what is read back is what was written, bit by bit, or an [`Unreadable`]; no record takes more memory than
+//! the limits here, whatever it says of itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use miniz_oxide::deflate::compress_to_vec_zlib;
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+
+use super::{How, Needs, Pin};
+
+/// The form of records that this build writes and reads.
+const FORMAT: u32 = 1;
+/// Bytes of a part. A Secret takes 1 MiB (`MaxSecretSize` of Kubernetes), and etcd requests of 1.5 MiB.
+const PART: usize = 768 << 10;
+/// Parts of a record at most: 12 MiB of an etcd of 2 GiB.
+const PARTS: usize = 16;
+/// Bytes of the resources at most. Configurations shrink to a tenth, as they repeat themselves.
+const RAW: usize = 128 << 20;
+/// How hard is tried: the level at which zlib begins to take its time is 6.
+const LEVEL: u8 = 6;
+
+/// What a record says of a pin.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    format: u32,
+    version: String,
+    how: How,
+    at: u64,
+    until: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    note: String,
+    schema: u32,
+    compile_revision: u32,
+    /// Where it was decided: a record that is copied elsewhere decides nothing there. Empty: it is not in force yet.
+    pub source: String,
+    /// BLAKE3-128 of the resources' bytes before they were compressed.
+    digest: String,
+    /// Names of the parts, in order.
+    pub parts: Vec<String>,
+}
+
+/// A pin as it goes on record.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Packed {
+    /// What it says; names of parts and source are the writer's to fill in.
+    pub manifest: Manifest,
+    /// The compressed bytes.
+    pub parts: Vec<Vec<u8>>,
+}
+
+/// Why a record decides nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Only a newer build knows what it means.
+    #[error("it has format {format}, and this build reads {FORMAT}: it was made by a newer one")]
+    Later {
+        /// What it says.
+        format: u64,
+    },
+    /// It was decided in another cluster, or of another folder.
+    #[error("it was decided for another cluster or folder, or restored from a copy: pin again, or delete it")]
+    Elsewhere,
+    /// It is being written.
+    #[error("it is not complete yet")]
+    Unfinished,
+    /// A part is not there.
+    #[error("expected its part {name}, got none")]
+    Missing {
+        /// Which.
+        name: String,
+    },
+    /// It is not what was written.
+    #[error("expected {expected}, got something else")]
+    Damaged {
+        /// What.
+        expected: &'static str,
+    },
+}
+
+impl Unreadable {
+    /// Whether it was a record of this source once: who still has its pin writes it again.
+    pub fn may_be_mended(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Damaged { .. })
+    }
+}
+
+/// Packs a pin.
+///
+/// # Errors
+/// Says how large it is, where that is too large for a record.
+pub fn pack(pin: &Pin) -> Result<Packed, String> {
+    let raw = bytes_of(pin);
+    if raw.len() > RAW {
+        return Err(format!(
+            "version {} has {} MiB of resources, and a record holds {}",
+            pin.version.short(),
+            raw.len() >> 20,
+            RAW >> 20
+        ));
+    }
+    let packed = compress_to_vec_zlib(&raw, LEVEL);
+    if packed.len() > PARTS * PART {
+        return Err(format!(
+            "version {} takes {} MiB compressed, and a record holds {}",
+            pin.version.short(),
+            packed.len() >> 20,
+            (PARTS * PART) >> 20
+        ));
+    }
+    let manifest = Manifest {
+        format: FORMAT,
+        version: pin.version.to_string(),
+        how: pin.how,
+        at: pin.at,
+        until: pin.until,
+        note: pin.note.clone(),
+        schema: pin.schema,
+        compile_revision: pin.compile_revision,
+        source: String::new(),
+        digest: digest(&raw),
+        parts: Vec::new(),
+    };
+    Ok(Packed { manifest, parts: packed.chunks(PART).map(<[u8]>::to_vec).collect() })
+}
+
+impl Manifest {
+    /// Reads the manifest of a record.
+    ///
+    /// # Errors
+    /// Where it is none, or one of a later form.
+    pub fn read(text: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Form {
+            format: u64,
+        }
+        let damaged = || Unreadable::Damaged { expected: "a manifest as JSON" };
+        let Form { format } = serde_json::from_str(text).map_err(|_| damaged())?;
+        if format != u64::from(FORMAT) {
+            return Err(Unreadable::Later { format });
+        }
+        serde_json::from_str(text).map_err(|_| damaged())
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> String {
+        // Text keys alone: there is nothing that JSON lacks.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// What it decides, for people: `rollback, version 1f3a92c04d7e`.
+    pub fn line(&self) -> String {
+        let version = &self.version[..self.version.floor_char_boundary(12)];
+        format!("{}, version {version}", self.how.as_str())
+    }
+
+    /// Whether it is of this source.
+    ///
+    /// # Errors
+    /// Where it is of another one, or of none yet.
+    pub fn check_source(&self, source: &str) -> Result<(), Unreadable> {
+        match &*self.source {
+            "" => Err(Unreadable::Unfinished),
+            its if its == source => Ok(()),
+            _ => Err(Unreadable::Elsewhere),
+        }
+    }
+}
+
+/// The pin of a record whose parts are `packed`, one after another.
+///
+/// # Errors
+/// Where that is not what was written.
+pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result<Pin, Unreadable> {
+    let damaged = |expected| Unreadable::Damaged { expected };
+    if packed.len() > PARTS * PART {
+        return Err(damaged("a record of 12 MiB at most"));
+    }
+    let raw = decompress_to_vec_zlib_with_limit(packed, RAW).map_err(|_| damaged("compressed resources"))?;
+    if digest(&raw) != manifest.digest {
+        return Err(damaged("resources with the digest of the manifest"));
+    }
+    let config = resources(raw).ok_or_else(|| damaged("resources of CONFIG"))?;
+    let version = config.root();
+    if version.to_string() != manifest.version {
+        return Err(damaged("resources with the root of the manifest"));
+    }
+    Ok(Pin {
+        version,
+        how: manifest.how,
+        at: manifest.at,
+        until: manifest.until,
+        note: manifest.note.chars().take(super::NOTE_MAX).collect(),
+        schema: manifest.schema,
+        compile_revision: manifest.compile_revision,
+        needs: Needs::of(&config),
+        config,
+        revision: Arc::clone(revision),
+    })
+}
+
+fn bytes_of(pin: &Pin) -> Vec<u8> {
+    let mut entries: Vec<_> = pin.config.iter().collect();
+    // In the order of keys what is alike stands together.
+    entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let batch = config::Batch {
+        lane: Lane::Config.to_wire(),
+        up: entries.into_iter().map(|entry| entry.to_wire()).collect(),
+        root_after: pin.version.to_bytes(),
+        ..config::Batch::default()
+    };
+    batch.encode_to_vec()
+}
+
+fn resources(raw: Vec<u8>) -> Option<Snapshot> {
+    let batch = config::Batch::decode(Bytes::from(raw)).ok()?;
+    let mut config = Snapshot::default();
+    let entries = batch.up.into_iter().map(|up| {
+        // A kind of a later build is kept as it is.
+        let kind = Kind::any_from_wire(up.kind).filter(|kind| kind.lane() == Lane::Config)?;
+        // Not the buffer of the whole record: what few bytes of it are used would keep all of it.
+        let body = Bytes::copy_from_slice(&up.body);
+        Some(Arc::new(Entry::from_body(ResourceKey::new(kind, up.key), up.min_schema, body)))
+    });
+    config.extend(entries.collect::<Option<Vec<_>>>()?);
+    let is_whole = Root::from_slice(&batch.root_after) == Some(config.root());
+    is_whole.then_some(config)
+}
+
+fn digest(raw: &[u8]) -> String {
+    blake3::hash(raw).to_hex()[..32].to_owned()
+}

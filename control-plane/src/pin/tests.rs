@@ -1,0 +1,147 @@
+use proptest::prelude::*;
+use shared::entry::Entry;
+use shared::kind::ResourceKey;
+use shared::policy::{BasicAuth, LocationPolicy};
+use shared::resource::{Backend, Host, Route, Settings, Tls};
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn pin_of(config: Snapshot) -> Pin {
+    Pin::new(How::Rollback, config.root(), config, UNIX_EPOCH + HOUR, 24 * HOUR, "bad\ncanary")
+}
+
+fn config(resources: Vec<(&str, Resource)>) -> Snapshot {
+    let mut config = Snapshot::default();
+    config.extend(resources.into_iter().map(|(key, it)| Arc::new(Entry::encode(key, &it))));
+    config
+}
+
+fn read(packed: &Packed) -> Result<Pin, Unreadable> {
+    let manifest = Manifest::read(&packed.manifest.text())?;
+    unpack(&manifest, &packed.parts.concat(), &"7".into())
+}
+
+#[test]
+fn a_pin_is_one_line_for_people() {
+    let pin = pin_of(Snapshot::default());
+    let expected = format!("rollback to {}, until 1970-01-02T01:00:00Z: bad canary", pin.version.short());
+    assert_eq!(pin.to_string(), expected);
+    let mut for_ever = pin;
+    for_ever.until = u64::MAX;
+    assert!(for_ever.to_string().contains("for ever") && for_ever.until() > clock_of(9_000));
+}
+
+fn clock_of(year: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs((year - 1970) * 365 * 86_400)
+}
+
+#[test]
+fn it_says_what_it_needs_of_live() {
+    let basic_auth = |users: &str| LocationPolicy {
+        basic_auth: Some(BasicAuth { users: users.to_owned(), realm: String::new() }),
+        ..LocationPolicy::default()
+    };
+    let tls = Some(Tls { certificates: vec!["a/cert".to_owned()] });
+    let settings = Settings {
+        default_certificate: "f/default".to_owned(),
+        defaults: basic_auth("f/all/auth-map"),
+        ..Settings::default()
+    };
+    let mut config = config(vec![
+        ("default", Resource::Settings(settings)),
+        ("a.test", Resource::Host(Host { tls, ..Host::default() })),
+        (
+            "ingress/a/web/a.test",
+            Resource::Route(Route { policy: basic_auth("a/users/auth-file"), ..Route::default() }),
+        ),
+        ("a/web/80", Resource::Backend(Backend::default())),
+        ("a/web/http", Resource::Backend(Backend::default())),
+    ]);
+    config.insert(Arc::new(Entry::from_body(
+        ResourceKey::new(shared::kind::Kind::Later(9), "x"),
+        9,
+        "?".into(),
+    )));
+    let needs = pin_of(config).needs;
+    let reference = |what, namespace, name| Reference::new(what, ObjectName::new(namespace, name));
+    let secrets = [
+        reference(Use::Certificate, "a", "cert"),
+        reference(Use::DefaultCertificate, "f", "default"),
+        reference(Use::UsersFile, "a", "users"),
+        reference(Use::UsersMap, "f", "all"),
+    ];
+    assert_eq!(needs.secrets, secrets.into());
+    assert_eq!(needs.services, [ObjectName::new("a", "web")].into());
+    assert_eq!(needs.unknown, 1);
+}
+
+#[test]
+fn a_record_of_a_later_form_is_not_a_damaged_one() {
+    let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
+    let text = packed.manifest.text().replace("\"format\": 1", "\"format\": 2, \"else\": []");
+    let error = Manifest::read(&text).unwrap_err();
+    assert_eq!(error, Unreadable::Later { format: 2 });
+    assert!(!error.may_be_mended());
+    assert!(Manifest::read("{").unwrap_err().may_be_mended());
+
+    assert_eq!(packed.manifest.check_source("here"), Err(Unreadable::Unfinished));
+    packed.manifest.source = "there".to_owned();
+    assert_eq!(packed.manifest.check_source("here"), Err(Unreadable::Elsewhere));
+    assert_eq!(packed.manifest.check_source("there"), Ok(()));
+}
+
+#[test]
+fn a_record_that_swells_is_not_read() {
+    let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
+    packed.parts = vec![compress(&vec![0; 200 << 20])];
+    assert!(packed.parts[0].len() < 1 << 20, "it cost its writer little");
+    assert_eq!(read(&packed).unwrap_err(), Unreadable::Damaged { expected: "compressed resources" });
+}
+
+fn compress(raw: &[u8]) -> Vec<u8> {
+    miniz_oxide::deflate::compress_to_vec_zlib(raw, 1)
+}
+
+#[test]
+fn one_that_is_too_large_is_refused_with_its_size() {
+    let mut config = Snapshot::default();
+    let mut random = fastrand::Rng::with_seed(7);
+    config.extend((0..20).map(|i| {
+        let body: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(1 << 20).collect();
+        Arc::new(Entry::from_body(
+            ResourceKey::new(shared::kind::Kind::Route, format!("{i}")),
+            1,
+            body.into(),
+        ))
+    }));
+    let error = pack(&pin_of(config)).unwrap_err();
+    assert!(error.contains("20 MiB") && error.contains("12"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_packed_is_unpacked_and_nothing_else_is(
+        bodies in prop::collection::vec((0..6_u8, "[a-z]{1,6}", prop::collection::vec(any::<u8>(), 0..200), 1..9_u32), 0..20),
+        flip in any::<prop::sample::Index>(),
+    ) {
+        let mut config = Snapshot::default();
+        config.extend(bodies.into_iter().map(|(kind, key, body, schema)| {
+            let kind = shared::kind::Kind::any_from_wire(i32::from(kind) + 1).unwrap();
+            Arc::new(Entry::from_body(ResourceKey::new(kind, key), schema, body.into()))
+        }));
+        let pin = pin_of(config);
+        let mut packed = pack(&pin).unwrap();
+        let back = read(&packed).unwrap();
+        prop_assert_eq!(&back, &Pin { revision: "7".into(), ..pin.clone() });
+        prop_assert_eq!(back.config.root(), pin.version);
+        for (a, b) in back.config.iter().zip(pin.config.iter()) {
+            prop_assert_eq!((&a.key, a.min_schema, &a.body), (&b.key, b.min_schema, &b.body));
+        }
+        // Any octet that is another one is noticed.
+        let place = flip.index(packed.parts[0].len());
+        packed.parts[0][place] ^= 1;
+        prop_assert!(read(&packed).map_or(true, |it| it == back));
+    }
+}
