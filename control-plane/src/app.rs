@@ -39,6 +39,8 @@ use crate::store::{Bounds, Journal, Store};
 const INPUTS: usize = 256;
 /// Decisions that the pipeline may be ahead of the source.
 const HOLDS: usize = 64;
+/// Decisions about the pin that may wait for the source.
+const PINS: usize = 16;
 /// How long streams may take to end on the way out.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -150,12 +152,13 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (inputs, receivers) = Inputs::channel(INPUTS);
     let (wants, wanted) = watch::channel(Wants::default());
     let (holds, asked) = mpsc::channel(HOLDS);
+    let (pins, decided) = mpsc::channel(PINS);
     let (problems, known) = watch::channel(Problems::default());
     let source = match manifests {
         Some(dir) => {
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
             let freshness = source.freshness();
-            tasks.spawn("manifests", source.run(inputs, asked));
+            tasks.spawn("manifests", source.run(inputs, asked, decided));
             freshness
         }
         None => {
@@ -171,12 +174,12 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             };
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             let freshness = source.freshness();
-            tasks.spawn("kube", source.run(inputs, wanted, asked));
+            tasks.spawn("kube", source.run(inputs, wanted, asked, decided));
             freshness
         }
     };
     let (awaited, awaits) = watch::channel(None);
-    let outputs = Outputs { wants, awaited, holds, problems };
+    let outputs = Outputs { wants, awaited, holds, pins, problems };
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 

@@ -2,14 +2,17 @@
 //! behind it knows which it was.
 
 mod inputs;
+mod pins;
 
 use std::sync::Arc;
 
 use imbl::OrdSet;
 
 use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::pin::{Pin, Unreadable};
 use crate::problem::Problem;
 pub use inputs::{Inputs, Receivers};
+pub use pins::{PinChange, PinRefused, PinRequest};
 
 /// One thing that happened to an object or a decision.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,10 +62,16 @@ pub enum Event {
     Held(Hold),
     /// No hold of this object is on record any more.
     Released(ObjectRef),
+    /// A pin is on record, and what it needs was read with it.
+    Pinned(Arc<Pin>),
+    /// No pin is on record any more.
+    Unpinned,
+    /// There is a record of a pin, and it cannot be read.
+    PinUnreadable(Unreadable),
 }
 
 impl Event {
-    /// The object that it is about; `None`: a file.
+    /// The object that it is about; `None`: a file, or the pin.
     pub fn object(&self) -> Option<ObjectRef> {
         match self {
             Self::Applied { object, .. } | Self::Held(Hold { object }) => Some(object.reference()),
@@ -72,7 +81,7 @@ impl Event {
             | Self::Unreadable { object, .. }
             | Self::Dropped(object)
             | Self::Released(object) => Some(object.clone()),
-            Self::Noted { .. } => None,
+            Self::Noted { .. } | Self::Pinned(_) | Self::Unpinned | Self::PinUnreadable(_) => None,
         }
     }
 }

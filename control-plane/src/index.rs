@@ -17,6 +17,7 @@ mod dirty;
 mod hosts;
 mod ingresses;
 mod objects;
+mod pinned;
 mod problems;
 mod published;
 mod refs;
@@ -39,6 +40,7 @@ use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
 use self::objects::Objects;
+use self::pinned::Pinned;
 use self::published::Published;
 use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
@@ -51,6 +53,7 @@ use crate::compile::claim::BackendKey;
 use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
+use crate::pin::Pin;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
 
@@ -103,6 +106,10 @@ pub struct Commit {
     pub cause: String,
     /// The object that it names first.
     pub origin: Origin,
+    /// The pin that is in force.
+    pub pin: Option<Arc<Pin>>,
+    /// A pin whose record is damaged and is to be written again. Said once.
+    pub mend: Option<Arc<Pin>>,
     /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
     pub holds: Vec<HoldRequest>,
     /// Whether [`Index::problems`] changed.
@@ -140,6 +147,7 @@ pub struct Index {
     /// What annotations may be.
     allowed: Allowed,
     published: Published,
+    pinned: Pinned,
     problems: Problems,
     problems_changed: bool,
     /// What [`Index::wants`] was after the last commit.
@@ -172,6 +180,7 @@ impl Index {
             allows_snippets,
             allowed: Allowed::default(),
             published: Published::default(),
+            pinned: Pinned::default(),
             problems: Problems::new(),
             problems_changed: false,
             wanted: Wants::new(),
@@ -194,6 +203,9 @@ impl Index {
         match &event {
             Event::Moved { object, location } => return self.note_place(object, location),
             Event::Noted { file, problems } => return self.note_file(file, problems),
+            Event::Pinned(pin) => return self.note_pin(Some(Arc::clone(pin))),
+            Event::Unpinned => return self.note_pin(None),
+            Event::PinUnreadable(why) => return self.note_unreadable_pin(why.clone()),
             _ => {}
         }
         let Some(reference) = event.object() else {
@@ -210,7 +222,7 @@ impl Index {
             Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(),
             Event::Held(hold) => slot.held(hold.object, &self.allowed),
             Event::Released(_) => slot.released(),
-            Event::Moved { .. } | Event::Noted { .. } => false,
+            _ => false,
         };
         if !is_news {
             self.objects.forget_if_void(&reference);
@@ -230,7 +242,13 @@ impl Index {
     /// What an event means for those who refer to the object. False where it means nothing else.
     fn hear_of(&mut self, object: &ObjectRef, event: &Event) -> bool {
         let sites = match event {
-            Event::Held(_) | Event::Released(_) | Event::Moved { .. } | Event::Noted { .. } => return true,
+            Event::Held(_)
+            | Event::Released(_)
+            | Event::Moved { .. }
+            | Event::Noted { .. }
+            | Event::Pinned(_)
+            | Event::Unpinned
+            | Event::PinUnreadable(_) => return true,
             // Asked for again meanwhile: the source reads it again, and until then what was read counts.
             Event::Dropped(_) => return !self.refs.wants().contains(object),
             Event::Unreadable { reason, .. } => self.refs.failed(object, reason),
@@ -252,6 +270,7 @@ impl Index {
                 self.dirty.ingresses.insert(name);
             }
             User::Fleet => self.dirty.settings = true,
+            User::Pin => self.dirty.pin = true,
         }
     }
 
@@ -278,6 +297,8 @@ impl Index {
     /// Compiles what is left to compile, and gives all that the events since the last commit changed.
     pub fn commit(&mut self) -> Commit {
         self.compile(|| false);
+        let is_pin_news = self.settle_pin();
+        self.compile(|| false);
         let holds = self.hold_requests();
         let (config, live, compiled) = self.published.take();
         self.dirty.heard.clear();
@@ -285,6 +306,8 @@ impl Index {
         let touched = std::mem::take(&mut self.touched);
         let (cause, origin) = match config.is_empty() && live.is_empty() {
             true => Default::default(),
+            // What comes of a pin alone is told by who offers it.
+            false if is_pin_news && touched.relevant().len() == 0 => Default::default(),
             false => self.cause(&touched),
         };
         for object in touched.all() {
@@ -299,6 +322,8 @@ impl Index {
             live,
             cause,
             origin,
+            pin: self.pinned.in_force.clone(),
+            mend: self.take_mend(),
             holds,
             problems_changed: std::mem::take(&mut self.problems_changed),
             wants_changed,
@@ -336,7 +361,8 @@ impl Index {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);
-        Commit { live, cause, origin, compiled: early, looked_at, ..Commit::default() }
+        let pin = self.pinned.in_force.clone();
+        Commit { live, cause, origin, pin, compiled: early, looked_at, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

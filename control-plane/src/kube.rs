@@ -2,11 +2,12 @@
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
 //! what is asked, `wire` what is answered, `sink` what the index hears. Secrets and ConfigMaps are read where
-//! somebody refers to them (`demand`); `decisions` are ConfigMaps and Secrets of our own.
+//! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -19,9 +20,10 @@ use self::collection::Collection;
 use self::decisions::Records;
 use self::demand::{Metadata, Scope};
 use self::follow::{Follow, Sink};
+use self::pins::Pins;
 use self::sink::{Objects, Sender};
 use self::wire::{Decode, MetadataOnly, Whole};
-use crate::event::{HoldRequest, Inputs, Wants};
+use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 
@@ -31,6 +33,7 @@ mod demand;
 mod follow;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod pins;
 mod sink;
 mod watch;
 mod wire;
@@ -138,6 +141,7 @@ impl KubeSource {
         inputs: Inputs,
         wants: channel::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
+        pins: mpsc::Receiver<PinRequest>,
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness } = self;
         let sender = Sender::new(inputs, freshness.clone());
@@ -156,7 +160,7 @@ impl KubeSource {
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
-        let configmaps = Objects::new(sender.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 2);
+        let configmaps = Objects::new(sender.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 3);
         for name in &options.configmaps {
             let collection = Collection::all(ObjectKind::ConfigMap, Some(&name.namespace))
                 .fields(format!("metadata.name={}", name.name));
@@ -168,6 +172,10 @@ impl KubeSource {
                 Collection::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
             follower.follow("decisions", collection, Whole(kind), Records::new(configmaps.clone()), false);
         }
+        let (key, value) = pins::LABEL;
+        let record = Collection::all(ObjectKind::Secret, Some(&options.decisions_namespace));
+        let record = record.labels(format!("{key}={value}"));
+        follower.follow("pins", record, Whole(ObjectKind::Secret), Pins::new(configmaps), false);
 
         let (to, seen) = mpsc::channel(64);
         for (kind, name) in
@@ -184,7 +192,9 @@ impl KubeSource {
         let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
         let mut tasks = follower.tasks;
         tasks.spawn("demand", demand::run(client.clone(), sender, scope, seen, wants));
-        tasks.spawn("holds", decisions::write(client, options.decisions_namespace.into(), holds));
+        let namespace: Arc<str> = options.decisions_namespace.into();
+        tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), holds));
+        tasks.spawn("pin", pins::write(client, namespace, pins));
 
         match tasks.failed().await {
             Err(ended) => Err(KubeError::Task(ended)),

@@ -1,7 +1,7 @@
 //! The source that reads a folder of manifests, for who has no cluster.
 //!
 //! Owns the folder: what is in it (`folder`), how its files are read (`document`, `legacy`, `defaults`), when (`notice`,
-//! `watches`, `tree`, `disk`, `backlog`, `reader`), and the holds on record beside it (`record`). Every `*.yaml`, `*.yml`
+//! `watches`, `tree`, `disk`, `backlog`, `reader`), and the decisions on record beside it (`record`, `pins`). Every `*.yaml`, `*.yml`
 //! and `*.json` below the folder counts, sub-folders and what links lead to included, dot-files not. A file that parses replaces its objects whole; an empty one has none; what a bad one had
 //! stays, as broken. Files deleted or rewritten are announcements; files that are merely absent when the whole folder is
 //! read again are not, and obey [`crate::removal`].
@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 use self::disk::Disk;
 use self::folder::Folder;
 use self::notice::Notice;
+use self::pins::PinFile;
 use self::reader::Reader;
 use self::record::Records;
-use crate::event::{Event, HoldRequest, Inputs};
+use crate::event::{Event, HoldRequest, Inputs, PinRequest};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 
@@ -32,6 +33,7 @@ mod folder;
 pub(crate) mod fuzz;
 mod legacy;
 mod notice;
+mod pins;
 mod reader;
 mod record;
 mod tree;
@@ -84,6 +86,7 @@ pub struct FolderSource {
     disk: Disk,
     notice: Notice,
     records: Records,
+    pin: PinFile,
     folder: Folder,
     on_record: Vec<Event>,
     companion: Option<Companion>,
@@ -108,14 +111,17 @@ impl FolderSource {
             tracing::warn!("the kernel tells of no changes, they are found a few seconds later: {error}");
         }
         let records = Records::new(state_dir.as_deref());
-        let loaded = records
-            .look()
-            .map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
+        let mut pin = PinFile::new(&dir, state_dir.as_deref());
+        let read = records.look().and_then(|loaded| Ok((loaded, pin.look()?)));
+        let (mut loaded, pinned) =
+            read.map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
+        loaded.events.extend(pinned);
         Ok(Self {
             disk: Disk::new(dir.clone(), watcher.ok()),
             dir,
             notice,
             records,
+            pin,
             folder: Folder::new(loaded.by_file),
             on_record: loaded.events,
             companion: None,
@@ -140,17 +146,23 @@ impl FolderSource {
     ///
     /// # Errors
     /// Where the folder cannot be read at the start, or nobody reads the events any more.
-    pub async fn run(self, inputs: Inputs, holds: mpsc::Receiver<HoldRequest>) -> Result<(), FolderError> {
-        let Self { dir, disk, notice, records, folder, on_record, companion, pace, freshness } = self;
+    pub async fn run(
+        self,
+        inputs: Inputs,
+        holds: mpsc::Receiver<HoldRequest>,
+        pins: mpsc::Receiver<PinRequest>,
+    ) -> Result<(), FolderError> {
+        let Self { dir, disk, notice, records, pin, folder, on_record, companion, pace, freshness } = self;
         if !records.are_kept() {
             tracing::info!(
-                "without a state folder holds end with the process: a restart starts from what is on disk"
+                "without a state folder holds and pins end with the process: a restart starts from what is on disk"
             );
         }
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
         reader.set_companion(companion);
+        reader.set_pin(pin);
         reader.start(on_record).await?;
-        reader.follow(holds, pace).await
+        reader.follow(holds, pins, pace).await
     }
 }
 

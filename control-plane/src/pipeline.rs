@@ -8,6 +8,7 @@
 //!
 //! **Invariant:** one writer. Everybody else reads what it publishes: heads, problems, wants.
 
+mod expiry;
 mod holds;
 mod notices;
 
@@ -20,15 +21,16 @@ use shared::clock;
 use shared::delta::Delta;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
-use crate::event::{Event, HoldRequest, Input, Receivers, Wants};
+use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
 use crate::problem::Problems;
-use crate::store::{Changes, Store};
+use crate::store::{Changes, Committed, Store};
+use expiry::{Expiry, Next};
 use holds::Holds;
 pub use notices::PortConfigMaps;
 
@@ -80,6 +82,8 @@ pub struct Outputs {
     pub awaited: watch::Sender<Option<Awaited>>,
     /// Decisions to be put on record.
     pub holds: mpsc::Sender<HoldRequest>,
+    /// A pin that is to end, or to be written again.
+    pub pins: mpsc::Sender<PinRequest>,
     /// What is wrong with objects.
     pub problems: watch::Sender<Problems>,
 }
@@ -102,6 +106,7 @@ pub struct Pipeline {
     outputs: Outputs,
     metrics: Arc<Metrics>,
     holds: Holds,
+    expiry: Expiry,
     ports: PortConfigMaps,
     /// Kinds whose first list is not complete.
     unsynced: Vec<ObjectKind>,
@@ -131,6 +136,7 @@ impl Pipeline {
             outputs,
             metrics,
             holds: Holds::default(),
+            expiry: Expiry::default(),
             ports,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
@@ -151,6 +157,10 @@ impl Pipeline {
                 input = self.inputs.endpoints.recv() => input,
                 input = self.inputs.objects.recv() => input,
                 () = self.holds.room(&self.outputs.holds) => continue,
+                change = due(&mut self.expiry) => {
+                    ask(&self.outputs.pins, change);
+                    continue;
+                }
             };
             let input = input.ok_or(PipelineError::SourceGone)?;
             let begun = clock::now();
@@ -218,11 +228,11 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit { live, cause, origin, compiled, looked_at, .. } = self.index.commit_live();
+        let Commit { live, cause, origin, pin, compiled, looked_at, .. } = self.index.commit_live();
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
-            self.publish(Changes { config, live, cause, origin }, compiled, begun);
+            self.publish(Changes { config, live, cause, origin, pin }, compiled, begun);
         }
     }
 
@@ -261,6 +271,8 @@ impl Pipeline {
             live,
             cause,
             origin,
+            pin,
+            mend,
             holds,
             problems_changed,
             wants_changed,
@@ -275,7 +287,10 @@ impl Pipeline {
             self.outputs.problems.send_replace(self.index.problems().clone());
         }
         self.holds.ask(holds, &self.outputs.holds);
-        let mut changes = Changes { config, live, cause, origin };
+        if let Some(pin) = mend {
+            ask(&self.outputs.pins, PinChange::Mend(pin));
+        }
+        let mut changes = Changes { config, live, cause, origin, pin };
         if let Some(first) = self.first.take() {
             changes = squash(first, changes);
             let awaited = self.awaited();
@@ -306,21 +321,43 @@ impl Pipeline {
     }
 
     fn publish(&mut self, changes: Changes, compiled: usize, begun: Instant) {
-        let (config, live) = (changes.config.len(), changes.live.len());
-        let cause = changes.cause.clone();
-        let changed = self.store.commit(changes, clock::now(), clock::wall());
+        let told = changes.cause.clone();
+        self.expiry.set(changes.pin.as_ref());
+        let done = self.store.commit(changes, clock::now(), clock::wall());
         let took = begun.elapsed();
-        self.metrics.committed(compiled, config, live, took);
-        if changed > 0 {
-            let version = self.store.version().short();
-            let took_us = took.as_micros() as u64;
-            // Endpoints change with every rollout of anything: what people look for in a log is the configuration.
-            if config > 0 {
-                info!(%version, config, live, compiled, took_us, "{cause}");
-            } else {
-                debug!(%version, live, compiled, took_us, "{cause}");
-            }
+        self.metrics.committed(compiled, done.config, done.live, took);
+        let Committed { config, live, held_back, is_pin_news, cause } = done;
+        let version = self.store.version().short();
+        let took_us = took.as_micros() as u64;
+        // Endpoints change with every rollout of anything: what people look for in a log is the configuration.
+        match (is_pin_news, config, live) {
+            (true, ..) => warn!(%version, config, live, "{cause}"),
+            (_, 0, 0) => {}
+            (_, 0, _) => debug!(%version, live, compiled, took_us, "{cause}"),
+            _ => info!(%version, config, live, compiled, took_us, "{cause}"),
         }
+        if held_back > 0 {
+            info!(%version, held_back, compiled, "not released while the version is pinned: {told}");
+        }
+    }
+}
+
+/// Waits until the pin is to end.
+async fn due(expiry: &mut Expiry) -> PinChange {
+    loop {
+        match expiry.next(clock::now(), clock::wall()) {
+            Next::Nothing => std::future::pending().await,
+            Next::Wait(left) => tokio::time::sleep(left).await,
+            Next::Ask(change) => return change,
+        }
+    }
+}
+
+/// Asks for a change of the record of the pin. Nobody waits for it: whatever comes of it is read back.
+fn ask(pins: &mpsc::Sender<PinRequest>, change: PinChange) {
+    let (request, _) = PinRequest::new(change);
+    if pins.try_send(request).is_err() {
+        warn!("the record of the pin cannot be changed now: too many decisions wait");
     }
 }
 
@@ -330,7 +367,8 @@ fn squash(first: Changes, then: Changes) -> Changes {
         true => (first.cause, first.origin),
         false => (then.cause, then.origin),
     };
-    Changes { config: first.config.squash(then.config), live: first.live.squash(then.live), cause, origin }
+    let (config, live) = (first.config.squash(then.config), first.live.squash(then.live));
+    Changes { config, live, cause, origin, pin: then.pin }
 }
 
 #[cfg(test)]

@@ -59,6 +59,8 @@ impl Fault {
 pub enum Subject {
     /// An object.
     Object(ObjectRef),
+    /// The pin: a decision of an operator.
+    Pin,
     /// A file of a folder, by its path in there, of which nobody can tell what objects it should have.
     File(Arc<str>),
 }
@@ -74,6 +76,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object(object) => object.fmt(f),
+            Self::Pin => f.write_str("pin"),
             Self::File(path) => write!(f, "file {}", path.escape_debug()),
         }
     }

@@ -3,18 +3,22 @@
 //! One writer (the pipeline) commits; everybody else takes the newest [`Head`] from a watch channel, in O(1), and may
 //! keep it as long as it likes.
 //!
+//! What is offered of CONFIG is all that is compiled, or the version of a pin: see `view`.
+//!
 //! **Invariant:** a head is one moment of both lanes, and its CONFIG says which LIVE state it relies on.
 
 mod frame;
 mod history;
 mod journal;
 mod lane;
+mod view;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use shared::delta::Delta;
 use shared::kind::Lane;
+use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Root, Seq};
 use tokio::sync::{broadcast, watch};
 
@@ -23,8 +27,10 @@ pub use history::{Bounds, History, NotOne, PastVersion};
 pub use journal::Journal;
 use lane::LaneLog;
 pub use lane::LaneState;
+use view::{Step, View};
 
 use crate::origin::Origin;
+use crate::pin::Pin;
 
 /// Notes that a slow watcher may lag behind before it loses some.
 const NOTES: usize = 1_024;
@@ -40,9 +46,21 @@ pub struct Head {
     pub live: LaneState,
     /// Versions of the configuration that were.
     pub history: History,
+    /// CONFIG as it is compiled: what is offered where no pin is in force.
+    pub compiled: Snapshot,
+    /// The pin that is in force.
+    pub pin: Option<Arc<Pin>>,
 }
 
 impl Head {
+    /// Resources in which what is compiled differs from what is offered.
+    pub fn unreleased(&self) -> usize {
+        match self.pin {
+            Some(_) => Delta::between(&self.config.snapshot, &self.compiled).len(),
+            None => 0,
+        }
+    }
+
     /// One of the lanes.
     pub fn lane(&self, lane: Lane) -> &LaneState {
         match lane {
@@ -87,6 +105,23 @@ pub struct Changes {
     pub cause: String,
     /// The object that it names first.
     pub origin: Origin,
+    /// The pin that is in force from now on.
+    pub pin: Option<Arc<Pin>>,
+}
+
+/// What became of changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// Resources of CONFIG that are offered now and were not before, or the other way round.
+    pub config: usize,
+    /// The same of LIVE.
+    pub live: usize,
+    /// Resources of CONFIG that were compiled and are not released.
+    pub held_back: usize,
+    /// Whether a pin came, went, or is another one.
+    pub is_pin_news: bool,
+    /// What changed, one line.
+    pub cause: Arc<str>,
 }
 
 /// The reading side. A clone is cheap.
@@ -119,6 +154,7 @@ pub struct Store {
     lineage: Lineage,
     config: LaneLog,
     live: LaneLog,
+    view: View,
     history: History,
     journal: Option<Journal>,
     heads: watch::Sender<Arc<Head>>,
@@ -136,9 +172,12 @@ impl Store {
             config: config.state.clone(),
             live: live.state.clone(),
             history: History::default(),
+            compiled: Snapshot::default(),
+            pin: None,
         }));
         let published = Published { heads: receiver, notes: notes.clone() };
-        let store = Self { lineage, config, live, history: History::default(), journal: None, heads, notes };
+        let (view, history) = (View::default(), History::default());
+        let store = Self { lineage, config, live, view, history, journal: None, heads, notes };
         (store, published)
     }
 
@@ -153,36 +192,53 @@ impl Store {
         self.history = history;
     }
 
-    /// Makes the next state of each lane that changes and publishes both as one head. Returns how many resources
-    /// changed; with 0 nothing was published.
+    /// Makes the next state of each lane that changes and publishes both as one head, where anything is different.
     ///
     /// The first commit is one of both lanes even where LIVE has nothing: "has everything" and "has nothing yet" differ.
-    pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> usize {
+    pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> Committed {
         let first = self.config.state.seq == Seq::default();
-        let Changes { config, live, cause, origin } = changes;
-        let config = self.config.effective(config);
-        let live = self.live.effective(live);
-        let changed = config.len() + live.len();
-        let config_changes = first || !config.is_empty();
-        if first || !live.is_empty() {
-            self.live.commit(live, now);
-        } else if !config_changes {
-            return 0;
-        }
+        let Changes { config, live, cause, origin, pin } = changes;
+        let Step { offered, held_back, is_pin_news } =
+            self.view.step(&self.config.state.snapshot, config, pin);
+        let live = view::effective(&self.live.state.snapshot, live);
         let cause: Arc<str> = cause.into();
-        if config_changes {
-            self.commit_config(config, &cause, origin, now, time);
+        let mut done = Committed {
+            config: offered.len(),
+            live: live.len(),
+            held_back: held_back.len(),
+            is_pin_news,
+            cause: Arc::clone(&cause),
+        };
+        let live_changes = first || !live.is_empty();
+        if live_changes {
+            self.live.commit(live, now);
         }
-        self.publish(Note {
-            config_seq: self.config.state.seq,
-            live_seq: self.live.state.seq,
-            version: self.config.state.root,
-            config: config_changes,
-            cause,
-            changed,
-            at: now,
-        });
-        changed
+        if !held_back.is_empty() {
+            self.remember_held_back(&held_back, cause, origin.clone(), time);
+        }
+        let config_changes = first || !offered.is_empty();
+        if is_pin_news {
+            done.cause = self.told(&offered);
+        }
+        if config_changes {
+            let origin = if is_pin_news { Origin::default() } else { origin };
+            self.commit_config(offered, &done.cause, origin, now, time);
+        }
+        if config_changes || live_changes || is_pin_news || done.held_back > 0 {
+            self.publish();
+        }
+        if config_changes || live_changes {
+            self.note(config_changes, &done, now);
+        }
+        done
+    }
+
+    /// What a pin that came or went means.
+    fn told(&self, offered: &Delta) -> Arc<str> {
+        match &self.view.pin {
+            Some(pin) => pin.to_string().into(),
+            None => format!("unpin: {} resources released", offered.len()).into(),
+        }
     }
 
     /// The newest version: the CONFIG root.
@@ -199,86 +255,81 @@ impl Store {
         time: SystemTime,
     ) {
         let first = self.config.state.seq == Seq::default();
-        let mut changed = delta.len();
-        let bytes = delta.up.iter().map(|entry| entry.wire_size()).sum();
-        self.config.commit(delta, now);
-        self.config.state.relies_on = self.live.state.seq;
-        let state = &self.config.state;
-        let before = self.history.newest().map(|newest| newest.snapshot.clone());
-        if first && let Some(before) = &before {
-            if before.root() == state.root {
-                self.history.adopt(state.seq);
-                return;
-            }
-            changed = Delta::between(before, &state.snapshot).len();
-        }
-        self.history.push(PastVersion {
-            seq: state.seq,
-            root: state.root,
-            snapshot: state.snapshot.clone(),
+        let version = PastVersion {
+            seq: self.config.state.seq.next(),
+            changed: delta.len(),
+            bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
             time,
             cause: Arc::clone(cause),
             origin,
-            changed,
-            bytes,
-        });
+            released: true,
+            root: Root::default(),
+            snapshot: Snapshot::default(),
+        };
+        self.config.commit(delta, now);
+        self.config.state.relies_on = self.live.state.seq;
+        let state = &self.config.state;
+        let version = PastVersion { root: state.root, snapshot: state.snapshot.clone(), ..version };
+        self.remember_version(version, first);
+    }
+
+    /// What is compiled while a pin is in force can be looked at, and pinned itself.
+    fn remember_held_back(&mut self, delta: &Delta, cause: Arc<str>, origin: Origin, time: SystemTime) {
+        let first = self.config.state.seq == Seq::default();
+        let compiled = &self.view.compiled;
+        let version = PastVersion {
+            seq: Seq::default(),
+            root: compiled.root(),
+            snapshot: compiled.clone(),
+            time,
+            cause,
+            origin,
+            changed: delta.len(),
+            bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+            released: false,
+        };
+        self.remember_version(version, first);
+    }
+
+    /// `first`: where a process before left off with this version, it is that one.
+    fn remember_version(&mut self, mut version: PastVersion, first: bool) {
+        let before = self.history.newest().map(|newest| newest.snapshot.clone());
+        if first && self.history.adopt(&version) {
+            return;
+        }
+        if first && let Some(before) = &before {
+            version.changed = Delta::between(before, &version.snapshot).len();
+        }
+        self.history.push(version);
         if let Some(journal) = &self.journal {
             journal.note(before, &self.history);
         }
     }
 
-    fn publish(&self, note: Note) {
+    fn note(&self, config: bool, done: &Committed, now: Instant) {
+        // Nobody listening is fine.
+        let _ = self.notes.send(Arc::new(Note {
+            config_seq: self.config.state.seq,
+            live_seq: self.live.state.seq,
+            version: self.config.state.root,
+            config,
+            cause: Arc::clone(&done.cause),
+            changed: done.config + done.live,
+            at: now,
+        }));
+    }
+
+    fn publish(&self) {
         self.heads.send_replace(Arc::new(Head {
             lineage: self.lineage,
             config: self.config.state.clone(),
             live: self.live.state.clone(),
             history: self.history.clone(),
+            compiled: self.view.compiled.clone(),
+            pin: self.view.pin.clone(),
         }));
-        // Nobody listening is fine.
-        let _ = self.notes.send(Arc::new(note));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use shared::entry::Entry;
-    use shared::kind::{Kind, ResourceKey};
-
-    fn up(kind: Kind, key: &str, body: &'static str) -> Delta {
-        Delta {
-            up: vec![Arc::new(Entry::from_body(ResourceKey::new(kind, key), 1, body.into()))],
-            removed: Vec::new(),
-        }
-    }
-
-    fn commit(store: &mut Store, config: Delta, live: Delta) -> usize {
-        let changes = Changes { config, live, cause: "test".to_owned(), ..Changes::default() };
-        store.commit(changes, shared::clock::now(), shared::clock::wall())
-    }
-
-    #[test]
-    fn lanes_count_apart_and_config_says_what_it_relies_on() {
-        let (mut store, published) = Store::new(Lineage([1; 16]), shared::clock::now());
-        let mut notes = published.notes();
-        assert!(!published.head().is_ready());
-
-        commit(&mut store, up(Kind::Host, "_", "a"), Delta::default());
-        let head = published.head();
-        assert!(head.is_ready());
-        assert_eq!((head.config.seq, head.live.seq), (Seq(1), Seq(1)));
-
-        commit(&mut store, Delta::default(), up(Kind::Endpoints, "a/b", "1"));
-        commit(&mut store, Delta::default(), up(Kind::Endpoints, "a/b", "2"));
-        commit(&mut store, up(Kind::Host, "_", "b"), Delta::default());
-        let head = published.head();
-        assert_eq!((head.config.seq, head.live.seq), (Seq(2), Seq(3)));
-        assert_eq!(head.config.relies_on, Seq(3));
-        assert_eq!(head.history.len(), 2);
-
-        assert_eq!(commit(&mut store, up(Kind::Host, "_", "b"), Delta::default()), 0);
-        assert_eq!(published.head().config.seq, Seq(2));
-        let configs: Vec<_> = std::iter::from_fn(|| notes.try_recv().ok()).map(|note| note.config).collect();
-        assert_eq!(configs, [true, false, false, true]);
-    }
-}
+mod tests;

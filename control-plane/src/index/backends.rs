@@ -51,6 +51,8 @@ pub(super) struct ServiceState {
     keys: BTreeSet<BackendKey>,
     /// How many of them are resources.
     published: usize,
+    /// A pin needs it.
+    pub(super) is_pinned: bool,
     /// Its EndpointSlices, each with how many of its addresses may get requests.
     pub(super) slices: BTreeMap<ObjectName, usize>,
     /// How many that is of all.
@@ -60,7 +62,7 @@ pub(super) struct ServiceState {
 impl ServiceState {
     /// Whether its endpoints are resources.
     pub(super) fn is_in_use(&self) -> bool {
-        self.published > 0
+        self.published > 0 || self.is_pinned
     }
 
     /// How many addresses may get requests.
@@ -78,7 +80,7 @@ impl ServiceState {
     }
 
     pub(super) fn is_void(&self) -> bool {
-        self.keys.is_empty() && self.slices.is_empty()
+        self.keys.is_empty() && self.slices.is_empty() && !self.is_pinned
     }
 }
 

@@ -43,7 +43,7 @@ impl Index {
         self.problems_changed |= changed;
     }
 
-    fn set_problems(&mut self, subject: Subject, problems: Vec<Problem>) -> bool {
+    pub(super) fn set_problems(&mut self, subject: Subject, problems: Vec<Problem>) -> bool {
         if problems.is_empty() {
             return self.problems.remove(&subject).is_some();
         }

@@ -23,6 +23,8 @@ pub(super) enum User {
     Ingress(ObjectName),
     /// All proxies: a flag, or a key of the fleet's ConfigMap.
     Fleet,
+    /// The pin.
+    Pin,
 }
 
 /// One user with one purpose.

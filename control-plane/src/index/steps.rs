@@ -41,6 +41,8 @@ impl Index {
             self.compile_chain(key, chain);
         } else if std::mem::take(&mut self.dirty.settings) {
             self.compile_settings();
+        } else if std::mem::take(&mut self.dirty.pin) {
+            self.problems_changed |= self.refresh_pin_problems();
         } else if let Some(object) = self.dirty.problems.pop_first() {
             self.problems_changed |= self.refresh_problems(&object);
         } else {
@@ -57,8 +59,12 @@ impl Index {
                 self.dirty.ingresses.insert(name.clone());
             }
             ObjectKind::IngressClass => self.refresh_class(name),
-            ObjectKind::Service => self.refresh_service(name),
+            ObjectKind::Service => {
+                self.refresh_service(name);
+                self.tell_pin(&object);
+            }
             ObjectKind::Secret => {
+                self.tell_pin(&object);
                 self.dirty.secrets.insert(name.clone());
                 self.tell_users(&object);
             }

@@ -13,6 +13,7 @@ mod holds;
 mod interrupted;
 mod names;
 mod original;
+mod pins;
 mod price;
 mod properties;
 mod references;

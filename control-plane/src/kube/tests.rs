@@ -46,8 +46,9 @@ async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
     let (objects_to, mut objects) = mpsc::channel(8);
     let (_wants, wanted) = channel::channel(Wants::default());
     let (_holds, held) = mpsc::channel(1);
+    let (_pins, decided) = mpsc::channel(1);
     let inputs = Inputs { endpoints: endpoints_to, objects: objects_to };
-    let mut running = std::pin::pin!(source.run(inputs, wanted, held));
+    let mut running = std::pin::pin!(source.run(inputs, wanted, held, decided));
     let mut synced = Vec::new();
     while synced.len() < ObjectKind::ALL.len() {
         let input = tokio::select! {
@@ -76,7 +77,9 @@ fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
         assert!(of_kind.iter().any(|it| it.query.contains_key("watch")), "{kind:?} are watched");
         assert!(of_kind.iter().any(|it| !it.query.contains_key("watch")), "{kind:?} are listed");
         for it in of_kind {
-            assert_eq!(it.query["labelSelector"], "firth.dev/decision=hold", "{it:?}");
+            let label = it.query["labelSelector"].as_str();
+            let is_pin = kind == ObjectKind::Secret && label == "firth.dev/decision=pin";
+            assert!(is_pin || label == "firth.dev/decision=hold", "{it:?}");
         }
     }
     let secrets = asked.iter().filter(|it| it.path == plural(ObjectKind::Secret));

@@ -15,10 +15,11 @@ use super::disk::{Disk, Found, Raw, Scan, Whole};
 use super::document;
 use super::folder::{self, Folder, Outcome};
 use super::notice::{Notice, Pending, Touched};
+use super::pins::PinFile;
 use super::record::Records;
 use super::{Companion, ESSENTIAL, FolderError};
 use crate::event::Inputs;
-use crate::event::{Event, HoldRequest, Input};
+use crate::event::{Event, HoldRequest, Input, PinRequest};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::removal::SECOND_LOOK;
@@ -52,6 +53,9 @@ pub(super) struct Reader {
     absent: BTreeMap<folder::Path, Instant>,
     backlog: Backlog,
     companion: Option<Companion>,
+    pin: Option<PinFile>,
+    /// It could not be read at the last look.
+    is_pin_lost: bool,
     /// Whether all of the folder could be read.
     is_whole: bool,
     /// When to compare stamps.
@@ -89,6 +93,8 @@ impl Reader {
             absent: BTreeMap::new(),
             backlog: Backlog::default(),
             companion: None,
+            pin: None,
+            is_pin_lost: false,
             is_whole: false,
             poll: None,
             ignored: BTreeSet::new(),
@@ -102,6 +108,11 @@ impl Reader {
     /// Who hears what the folder says from now on.
     pub(super) fn set_companion(&mut self, companion: Option<Companion>) {
         self.companion = companion;
+    }
+
+    /// Where the pin is on record.
+    pub(super) fn set_pin(&mut self, pin: PinFile) {
+        self.pin = Some(pin);
     }
 
     /// Reads everything for the first time.
@@ -143,6 +154,7 @@ impl Reader {
     pub(super) async fn follow(
         &mut self,
         mut holds: mpsc::Receiver<HoldRequest>,
+        mut pins: mpsc::Receiver<PinRequest>,
         pace: Option<Duration>,
     ) -> Result<(), FolderError> {
         let notice = self.notice.clone();
@@ -159,6 +171,7 @@ impl Reader {
                     Some(request) => self.fulfil(request).await?,
                     None => asked = false,
                 },
+                Some(request) = pins.recv() => self.decide(request).await?,
                 () = sleep_until(due) => self.due(Instant::now(), pace).await?,
             }
         }
@@ -194,6 +207,7 @@ impl Reader {
     /// hand.
     async fn compare_stamps(&mut self, now: Instant) -> Result<(), FolderError> {
         self.look_at_decisions().await?;
+        self.look_at_pin().await?;
         match self.disk(Disk::poll).await? {
             Ok(scan) => self.compare(scan, now).await?,
             Err(error) => self.lost_sight(&error),
@@ -368,7 +382,12 @@ impl Reader {
                 | Event::Moved { object, .. }
                 | Event::Dropped(object)
                 | Event::Unreadable { object, .. } => object.kind == ObjectKind::EndpointSlice,
-                Event::Held(_) | Event::Released(_) | Event::Noted { .. } => false,
+                Event::Held(_)
+                | Event::Released(_)
+                | Event::Noted { .. }
+                | Event::Pinned(_)
+                | Event::Unpinned
+                | Event::PinUnreadable(_) => false,
             };
             if slice { endpoints.push(event) } else { objects.push(event) }
         }

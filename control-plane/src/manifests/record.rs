@@ -59,7 +59,7 @@ struct Record {
 impl Records {
     /// Records below a state folder.
     pub(super) fn new(state_dir: Option<&FilePath>) -> Self {
-        Self { folder: state_dir.map(|it| it.join("decisions")), seen: Arc::default() }
+        Self { folder: state_dir.map(folder_of), seen: Arc::default() }
     }
 
     /// Whether records outlive the process.
@@ -143,6 +143,11 @@ impl Records {
     }
 }
 
+/// The folder of decisions below a state folder.
+pub(super) fn folder_of(state_dir: &FilePath) -> PathBuf {
+    state_dir.join("decisions")
+}
+
 impl Record {
     fn text(hold: &Hold, file: Path) -> io::Result<String> {
         let object = RawValue::from_string(json::source(&hold.object))?;
@@ -164,7 +169,9 @@ fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
     for entry in listed {
         let entry = entry?;
         let name = entry.file_name();
-        let is_record = name.to_str().is_some_and(|it| !it.starts_with('.') && it.ends_with(".json"));
+        let is_record = name
+            .to_str()
+            .is_some_and(|it| !it.starts_with('.') && it.ends_with(".json") && it != super::pins::FILE);
         // One that went in between is one that is not there.
         if let Some(meta) = is_record.then(|| fs::metadata(entry.path()).ok()).flatten() {
             stamps.insert(name, Stamp::of(&meta));
@@ -186,7 +193,7 @@ fn read(path: &FilePath) -> Result<(Path, Hold), String> {
 }
 
 /// Writes a whole file or none, and returns when it is on the disk: with its stamp, unless somebody was quicker.
-fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<Option<Stamp>> {
+pub(super) fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<Option<Stamp>> {
     private::folder(folder)?;
     let draft = folder.join(format!(".{name}.tmp"));
     let mut file = private::file(&draft)?;

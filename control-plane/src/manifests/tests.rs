@@ -59,7 +59,8 @@ impl World {
         let (to_objects, objects) = mpsc::channel(8);
         let (holds, asked) = mpsc::channel(8);
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, asked));
+        let (_, decided) = mpsc::channel(1);
+        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, asked, decided));
         Self {
             dir,
             state,
@@ -164,6 +165,7 @@ impl World {
                 self.noted.insert(file.to_string(), problems.iter().map(ToString::to_string).collect());
                 return;
             }
+            Event::Pinned(_) | Event::Unpinned | Event::PinUnreadable(_) => return,
         };
         assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice, "{name}");
     }

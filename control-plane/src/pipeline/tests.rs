@@ -27,6 +27,7 @@ fn bench() -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let (wants, wanted) = watch::channel(Wants::default());
     let (holds, _) = mpsc::channel(4);
+    let (pins, _) = mpsc::channel(4);
     let (problems, _) = watch::channel(Problems::default());
     let index = Index::new(Options {
         ingress_class: "nginx".to_owned(),
@@ -41,7 +42,7 @@ fn bench() -> Bench {
         watch_without_class: false,
     });
     let (awaited, awaits) = watch::channel(None);
-    let outputs = Outputs { wants, awaited, holds, problems };
+    let outputs = Outputs { wants, awaited, holds, pins, problems };
     let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));
     Bench {
         inputs,

@@ -39,7 +39,7 @@ impl Default for Bounds {
 /// One version of the configuration.
 #[derive(Clone, Debug)]
 pub struct PastVersion {
-    /// Its place in the log; 0: a process before made it.
+    /// Its place in the log; 0: a process before made it, or it was not released.
     pub seq: Seq,
     /// What users call the version.
     pub root: Root,
@@ -55,6 +55,8 @@ pub struct PastVersion {
     pub changed: usize,
     /// Bytes of the resources that came with it.
     pub bytes: usize,
+    /// Whether it was offered; else it was compiled while a pin was in force.
+    pub released: bool,
 }
 
 impl PastVersion {
@@ -111,11 +113,18 @@ impl History {
         self.versions.back()
     }
 
-    /// The newest version, from a process before, stands at this place of the present log.
-    pub(super) fn adopt(&mut self, seq: Seq) {
-        if let Some(newest) = self.versions.back_mut() {
-            Arc::make_mut(newest).seq = seq;
+    /// Where a process before left off with this version, that one stands at its place of the present log. False: it did
+    /// not.
+    pub(super) fn adopt(&mut self, version: &PastVersion) -> bool {
+        let place = self.versions.iter().rposition(|it| it.released == version.released);
+        let Some(left) = place.and_then(|place| self.versions.get_mut(place)) else {
+            return false;
+        };
+        let is_same = left.root == version.root;
+        if is_same {
+            Arc::make_mut(left).seq = version.seq;
         }
+        is_same
     }
 
     /// Number of versions.
@@ -176,6 +185,7 @@ mod tests {
             origin: Origin::default(),
             changed: 1,
             bytes,
+            released: true,
         }
     }
 

@@ -153,23 +153,6 @@ impl LaneLog {
         Self { state: LaneState::new(lane, now), newest: HashMap::new(), graves: BTreeMap::new() }
     }
 
-    /// Takes out of a delta what the newest state says already.
-    pub(super) fn effective(&self, delta: Delta) -> Delta {
-        let snapshot = &self.state.snapshot;
-        Delta {
-            up: delta
-                .up
-                .into_iter()
-                .filter(|entry| snapshot.version(&entry.key) != Some(entry.version))
-                .collect(),
-            removed: delta
-                .removed
-                .into_iter()
-                .filter(|removal| snapshot.get(&removal.key).is_some())
-                .collect(),
-        }
-    }
-
     /// The next state.
     pub(super) fn commit(&mut self, delta: Delta, now: Instant) {
         let seq = self.state.seq.next();

@@ -210,7 +210,7 @@ impl Truth {
         requests.into_iter().map(obey).collect()
     }
 
-    fn events(&self) -> Vec<Event> {
+    pub(super) fn events(&self) -> Vec<Event> {
         let holds = self.record.values().cloned().map(Event::Held);
         self.present.values().cloned().chain(holds).collect()
     }

@@ -3,8 +3,9 @@
 use tokio::time::Instant;
 
 use super::{Reader, blocking};
-use crate::event::{Event, HoldRequest};
+use crate::event::{Event, HoldRequest, PinRequest};
 use crate::manifests::FolderError;
+use crate::manifests::pins::PinFile;
 use crate::manifests::record::Loaded;
 use crate::objects::ObjectKind;
 
@@ -61,5 +62,52 @@ impl Reader {
                 Ok(())
             }
         }
+    }
+
+    /// Takes in a pin that somebody else put on record, or took away.
+    pub(super) async fn look_at_pin(&mut self) -> Result<(), FolderError> {
+        match self.pin(PinFile::look).await? {
+            Ok(event) => {
+                self.is_pin_lost = false;
+                self.send(event.into_iter().collect()).await
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_pin_lost, true) {
+                    tracing::error!("the pin cannot be read, what was decided before is in force: {error}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts a pin on record or ends it, reads that back, and says so.
+    pub(super) async fn decide(&mut self, request: PinRequest) -> Result<(), FolderError> {
+        let PinRequest { change, reply } = request;
+        let outcome = match self.pin(move |pin| pin.fulfil(&change)).await? {
+            Ok((event, revision)) => {
+                self.send(vec![event]).await?;
+                Ok(revision)
+            }
+            Err(refused) => Err(refused),
+        };
+        // Who asked may have gone.
+        let _ = reply.send(outcome);
+        Ok(())
+    }
+
+    /// Lets a thread that may block look after the pin.
+    async fn pin<T: Send + 'static>(
+        &mut self,
+        look: impl FnOnce(&mut PinFile) -> T + Send + 'static,
+    ) -> Result<T, FolderError> {
+        // It is away only while this function runs.
+        let mut pin = self.pin.take().ok_or(FolderError::Closed)?;
+        let (pin, found) = blocking(move || {
+            let found = look(&mut pin);
+            (pin, found)
+        })
+        .await?;
+        self.pin = Some(pin);
+        Ok(found)
     }
 }

@@ -23,7 +23,8 @@ fn reader_with(dir: &Path, records: Records) -> (Reader, mpsc::Receiver<Input>, 
     let disk = Disk::new(dir.into(), Some(watcher));
     let folder = Folder::default();
     let inputs = Inputs { endpoints, objects };
-    let reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
+    let mut reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
+    reader.set_pin(PinFile::new(dir, None));
     (reader, heard, slices)
 }
 

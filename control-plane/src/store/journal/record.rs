@@ -23,17 +23,21 @@ const CAUSE_MAX: usize = 4 * 1024;
 
 /// What led to a version.
 #[derive(Serialize, Deserialize)]
-struct Cause {
-    line: Arc<str>,
+pub(super) struct Cause {
+    pub(super) line: Arc<str>,
     #[serde(flatten)]
-    origin: Origin,
+    pub(super) origin: Origin,
+    /// Not said of those that were offered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    held_back: bool,
 }
 
-/// The line and the origin of a cause as it is written.
-pub(super) fn cause(text: &[u8]) -> (Arc<str>, Origin) {
-    match serde_json::from_slice(text) {
-        Ok(Cause { line, origin }) => (line, origin),
-        Err(_) => (String::from_utf8_lossy(text).into(), Origin::default()),
+impl Cause {
+    /// A cause as it is written.
+    pub(super) fn read(text: &[u8]) -> Self {
+        let line = || String::from_utf8_lossy(text).into();
+        let alone = |_| Self { line: line(), origin: Origin::default(), held_back: false };
+        serde_json::from_slice(text).unwrap_or_else(alone)
     }
 }
 
@@ -51,7 +55,7 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
         ..config::Batch::default()
     };
     let line = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
-    let cause = Cause { line: line.into(), origin: version.origin.clone() };
+    let cause = Cause { line: line.into(), origin: version.origin.clone(), held_back: !version.released };
     // Text keys alone, so there is nothing that JSON lacks.
     let cause = serde_json::to_vec(&cause).unwrap_or_default();
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -104,7 +108,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(record.try_get_u64_le().ok()?))?;
     let cause_length = record.try_get_u32_le().ok()? as usize;
     let (cause, batch) = record.split_at_checked(cause_length)?;
-    let (line, origin) = self::cause(cause);
+    let Cause { line, origin, held_back } = Cause::read(cause);
     let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
     let mut snapshot = if batch.from == 0 { Snapshot::default() } else { before.clone() };
     let delta = delta(batch.up, batch.removed)?;
@@ -120,6 +124,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
         origin,
         changed: delta.len(),
         bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+        released: !held_back,
     };
     Some((version, left))
 }

@@ -81,11 +81,9 @@ fn causes_are_read_back_with_their_object_and_those_of_earlier_builds_as_lines()
     let bytes = fs::read(dir.path().join(FILE)).unwrap();
     let version = record::read_all(&bytes, Bounds::default()).0.newest().cloned().unwrap();
     assert_eq!((&*version.cause, &version.origin), ("one", &origin));
-    assert_eq!(
-        record::cause(b"Ingress a/b: rules changed"),
-        ("Ingress a/b: rules changed".into(), Origin::default())
-    );
-    assert_eq!(record::cause(b"7").0, "7".into());
+    let earlier = record::Cause::read(b"Ingress a/b: rules changed");
+    assert_eq!((&*earlier.line, earlier.origin), ("Ingress a/b: rules changed", Origin::default()));
+    assert_eq!(&*record::Cause::read(b"7").line, "7");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::view::effective;
 use proptest::prelude::*;
 use prost::Message as _;
 use shared::proto::config;
@@ -49,7 +50,7 @@ fn log(commits: &[Vec<(u8, Option<u8>)>]) -> (LaneLog, Vec<Snapshot>) {
                 None => delta.removed.push(removal(index)),
             }
         }
-        let delta = log.effective(delta);
+        let delta = effective(&log.state.snapshot, delta);
         log.commit(delta, now);
         states.push(log.state.snapshot.clone());
     }

@@ -1,0 +1,180 @@
+//! The pin: when it comes into force, and what it needs of LIVE meanwhile.
+//!
+//! What is compiled does not depend on it. A pin that is on record is in force once what it needs was read, or cannot be
+//! read for now: nobody who rolls back waits for an API server that answers nothing. What the pin before it needs stays
+//! until then.
+//!
+//! **Invariant:** LIVE has what the pin in force needs, as far as it exists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+
+use super::Index;
+use super::refs::{Site, User};
+use crate::objects::ObjectRef;
+use crate::pin::{Pin, Unreadable};
+use crate::problem::{Fault, Problem, Severity, Subject, bounded};
+use crate::reference::Use;
+
+/// How many problems of the pin are listed.
+const MOST: usize = 20;
+
+/// What a pin refers to Secrets for.
+const USES: [Use; 4] = [Use::Certificate, Use::DefaultCertificate, Use::UsersFile, Use::UsersMap];
+
+/// What is known of the pin.
+#[derive(Debug, Default)]
+pub(super) struct Pinned {
+    /// As it was read last.
+    on_record: Option<Arc<Pin>>,
+    /// As the last commit said.
+    pub(super) in_force: Option<Arc<Pin>>,
+    /// Why the record cannot be read.
+    unreadable: Option<Unreadable>,
+    /// The pin that is to be written again.
+    mend: Option<Arc<Pin>>,
+    /// Services that are in use because of it.
+    services: BTreeSet<ObjectName>,
+}
+
+impl Index {
+    /// A pin is on record, or none is any more.
+    pub(super) fn note_pin(&mut self, pin: Option<Arc<Pin>>) {
+        self.pinned.on_record = pin;
+        self.pinned.unreadable = None;
+        self.pinned.mend = None;
+        self.follow_pin();
+    }
+
+    /// The record of the pin cannot be read. One that was damaged is written again by whoever has its pin, and in force
+    /// until then, as a hold is. What only a newer build understands is left to that. All else decides nothing.
+    pub(super) fn note_unreadable_pin(&mut self, why: Unreadable) {
+        self.pinned.mend = if why.may_be_mended() { self.pinned.on_record.clone() } else { None };
+        if matches!(why, Unreadable::Unfinished | Unreadable::Elsewhere) {
+            self.pinned.on_record = None;
+        }
+        self.pinned.unreadable = Some(why).filter(|why| *why != Unreadable::Unfinished);
+        self.follow_pin();
+    }
+
+    /// The pin that is to be written again; said once.
+    pub(super) fn take_mend(&mut self) -> Option<Arc<Pin>> {
+        self.pinned.mend.take()
+    }
+
+    /// Puts the pin on record into force, or ends the one that was. False where nothing is different, or something that
+    /// it needs is being read.
+    pub(super) fn settle_pin(&mut self) -> bool {
+        let Pinned { on_record, in_force, .. } = &self.pinned;
+        let is_same = match (on_record, in_force) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        if is_same || (on_record.is_some() && self.is_pin_awaiting()) {
+            return false;
+        }
+        self.pinned.in_force.clone_from(&self.pinned.on_record);
+        self.follow_pin();
+        true
+    }
+
+    fn is_pin_awaiting(&self) -> bool {
+        USES.iter().any(|what| self.refs.awaited_by(&pin_site(*what)).any(|(_, failing)| failing.is_none()))
+    }
+
+    /// Follows what the pin on record, and that in force, need from now on.
+    fn follow_pin(&mut self) {
+        let Pinned { on_record, in_force, .. } = &self.pinned;
+        let pins: Vec<_> = on_record.iter().chain(in_force).cloned().collect();
+        let services: BTreeSet<_> = pins.iter().flat_map(|pin| pin.needs.services.iter().cloned()).collect();
+        let before = std::mem::replace(&mut self.pinned.services, services.clone());
+        for service in before.difference(&services) {
+            self.pin_service(service, false);
+        }
+        for service in services.difference(&before) {
+            self.pin_service(service, true);
+        }
+        for what in USES {
+            let needed = pins.iter().flat_map(|pin| pin.needs.secrets.iter()).filter(|it| it.what == what);
+            let needed: BTreeSet<_> = needed.map(|reference| reference.object()).collect();
+            self.refer(&pin_site(what), needed);
+        }
+        self.dirty.pin = true;
+    }
+
+    /// The endpoints of a Service are in use because of a pin, or no longer.
+    fn pin_service(&mut self, name: &ObjectName, is_pinned: bool) {
+        let service = self.services.entry(name.clone()).or_default();
+        let was_in_use = service.is_in_use();
+        service.is_pinned = is_pinned;
+        if was_in_use != service.is_in_use() {
+            self.dirty.turned.entry(name.clone()).or_insert(was_in_use);
+            self.dirty.slices.extend(service.slices.keys().cloned());
+        }
+        self.forget_service_if_void(name);
+    }
+
+    /// Notes that something happened to an object that the pin may need.
+    pub(super) fn tell_pin(&mut self, object: &ObjectRef) {
+        let is_needed = self.refs.sites_of(object).any(|site| site.user == User::Pin);
+        self.dirty.pin |= is_needed || self.pinned.services.contains(&object.name);
+    }
+
+    /// Gathers what operators should know of the pin again.
+    pub(super) fn refresh_pin_problems(&mut self) -> bool {
+        let problem = |Fault { severity, field, reason }| Problem {
+            object: Subject::Pin,
+            field,
+            severity,
+            reason,
+            location: String::new(),
+        };
+        let faults = bounded(self.faults_of_pin(), MOST);
+        self.set_problems(Subject::Pin, faults.into_iter().map(problem).collect())
+    }
+
+    fn faults_of_pin(&self) -> Vec<Fault> {
+        let Pinned { on_record, in_force, unreadable, .. } = &self.pinned;
+        let mut faults = Vec::new();
+        let mut warn = |reason: String| faults.push(Fault::new(Severity::Warning, "", reason));
+        if let Some(pin) = in_force {
+            warn(format!("{pin}: what objects say meanwhile is compiled and not released"));
+        }
+        if let Some(pin) = on_record.as_ref().filter(|_| self.is_pin_awaiting()) {
+            warn(format!("{pin}: not in force before the Secrets that it needs were read"));
+        }
+        if let Some(pin) = in_force.as_ref().filter(|pin| pin.is_of_later_build()) {
+            let unknown = pin.needs.unknown;
+            warn(format!(
+                "it was decided by a newer build: {unknown} of its resources are none that this one knows, and what they need of \
+                 endpoints and Secrets is not seen to"
+            ));
+        }
+        if let Some(pin) = in_force {
+            let is_gone = |name: &&ObjectName| self.objects.service(name).is_none();
+            for service in pin.needs.services.iter().filter(is_gone).take(MOST) {
+                warn(format!("it leads to Service {service}, which does not exist: its paths answer 503"));
+            }
+            for secret in pin.needs.secrets.iter().filter(|it| self.is_deleted(&it.name)).take(MOST) {
+                let then = if secret.what.is_certificate() {
+                    "the default certificate is shown"
+                } else {
+                    "what it guards answers 503"
+                };
+                warn(format!("it needs Secret {}, which does not exist: {then}", secret.name));
+            }
+        }
+        if let Some(why) = unreadable {
+            let reason = format!("the record of a pin cannot be read: {why}");
+            faults.push(Fault::new(Severity::Rejected, "", reason));
+        }
+        faults
+    }
+}
+
+fn pin_site(what: Use) -> Site {
+    Site { user: User::Pin, what }
+}

@@ -1,0 +1,214 @@
+//! What a pin needs of LIVE, when it is in force, and that it changes nothing of what is compiled.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use shared::delta::Delta;
+use shared::kind::Kind;
+use shared::snapshot::Snapshot;
+
+use super::fixture::*;
+use super::properties::{Step, Truth, steps_with};
+use crate::event::Event;
+use crate::index::{Commit, Options};
+use crate::objects::{Object, ObjectKind};
+use crate::pin::{How, Pin, Unreadable};
+use crate::problem::Subject;
+
+fn pin(config: &Snapshot, revision: &str) -> Arc<Pin> {
+    let pin = Pin::new(How::Rollback, config.root(), config.clone(), UNIX_EPOCH, Duration::from_secs(60), "");
+    Arc::new(Pin { revision: revision.into(), ..pin })
+}
+
+fn reasons(world: &World) -> Vec<String> {
+    let problems = world.index.problems().get(&Subject::Pin);
+    problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.reason.clone()).collect()
+}
+
+/// A world that serves a.test over TLS.
+fn before() -> World {
+    let mut world = World::default();
+    world.apply(service("web"));
+    world.apply(slice("web-1", "web", &["10.0.0.1"]));
+    world.apply(secret("cert", 0));
+    world.apply(ingress("web").rule("a.test", &[("/", "web")]).tls(&["a.test"], "cert"));
+    world
+}
+
+#[test]
+fn live_keeps_what_the_pinned_version_needs() {
+    let mut world = before();
+    let (old, live) = (world.config.clone(), world.live.clone());
+    assert_eq!(live.len(), 2);
+    let commit = world.events([Event::Pinned(pin(&old, "1"))]);
+    assert!(commit.config.is_empty() && commit.live.is_empty() && commit.pin.is_some());
+
+    let commit = world.delete(ObjectKind::Ingress, "web");
+    assert!(!commit.config.is_empty() && commit.live.is_empty(), "nothing of LIVE goes");
+    assert_eq!(world.live, live);
+    // Endpoints and certificates go on changing.
+    world.apply(slice("web-1", "web", &["10.0.0.1", "10.0.0.2"]));
+    world.apply(slice("web-2", "web", &["10.0.0.3"]));
+    world.apply(secret("cert", 1));
+    assert_eq!(world.keys(Kind::Endpoints), ["default/web-1", "default/web-2"]);
+    assert_ne!(world.live.version(&key(Kind::Certificate)), live.version(&key(Kind::Certificate)));
+    // What is deleted is gone.
+    let commit = world.delete(ObjectKind::EndpointSlice, "web-2");
+    assert!(commit.live.removed[0].gone);
+    world.delete(ObjectKind::Secret, "cert");
+    world.delete(ObjectKind::Service, "web");
+    assert!(world.keys(Kind::Certificate).is_empty());
+    let told = reasons(&world).join("\n");
+    assert!(told.contains("Secret default/cert") && told.contains("Service default/web"), "{told}");
+
+    let commit = world.events([Event::Unpinned]);
+    assert!(commit.pin.is_none() && commit.config.is_empty());
+    assert!(world.live.is_empty() && reasons(&world).is_empty());
+}
+
+fn key(kind: Kind) -> shared::kind::ResourceKey {
+    shared::kind::ResourceKey::new(kind, "default/cert")
+}
+
+#[test]
+fn a_pin_waits_for_what_it_needs_but_not_for_an_api_server_that_fails() {
+    let old = before().config;
+    let on_demand = || {
+        let mut world = World::with(Options { on_demand: true, ..options() });
+        world.apply(service("web"));
+        world
+    };
+    let cert = reference(ObjectKind::Secret, "cert");
+
+    let mut world = on_demand();
+    let commit = world.events([Event::Pinned(pin(&old, "1"))]);
+    assert!(commit.pin.is_none() && commit.wants_changed && world.index.wants().contains(&cert));
+    assert!(reasons(&world)[0].contains("not in force"), "{:?}", reasons(&world));
+    let commit = world.apply(secret("cert", 0));
+    assert!(commit.pin.is_some());
+    assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
+
+    for answer in [Event::Deleted(cert.clone()), Event::Unreadable { object: cert, reason: "503".into() }] {
+        let mut world = on_demand();
+        assert!(world.events([Event::Pinned(pin(&old, "1"))]).pin.is_none());
+        assert!(world.events([answer]).pin.is_some());
+    }
+}
+
+#[test]
+fn what_the_pin_before_it_needs_stays_until_another_is_in_force() {
+    let mut world = before();
+    let first = world.config.clone();
+    world.events([Event::Pinned(pin(&first, "1"))]);
+    world.apply(service("other"));
+    world.apply(slice("other-1", "other", &["10.0.0.9"]));
+    world.apply(ingress("web").rule("a.test", &[("/", "other")]));
+    let second = world.config.clone();
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(world.keys(Kind::Endpoints), ["default/web-1"]);
+    world.events([Event::Pinned(pin(&second, "2"))]);
+    assert_eq!(world.keys(Kind::Endpoints), ["default/other-1"]);
+}
+
+#[test]
+fn a_damaged_record_is_written_again_by_who_has_its_pin_and_ends_nothing() {
+    let mut world = before();
+    let pinned = pin(&world.config.clone(), "1");
+    world.events([Event::Pinned(Arc::clone(&pinned))]);
+    let missing = || Unreadable::Missing { name: "firth-pin-0".to_owned() };
+    let commit = world.events([Event::PinUnreadable(missing())]);
+    assert_eq!(commit.mend, Some(pinned));
+    assert!(commit.pin.is_some() && reasons(&world).iter().any(|it| it.contains("firth-pin-0")));
+    assert_eq!(world.apply(service("x")).mend, None, "said once");
+    // Copied from elsewhere, or being made: it decides nothing, and nobody writes it.
+    for nothing in [Unreadable::Elsewhere, Unreadable::Unfinished] {
+        let commit = world.events([Event::PinUnreadable(nothing)]);
+        assert_eq!((commit.mend, commit.pin), (None, None));
+    }
+    // Who starts now has nothing to write.
+    let commit = before().events([Event::PinUnreadable(missing())]);
+    assert_eq!((commit.mend, commit.pin), (None, None));
+}
+
+/// What is offered: the store's rule in short.
+fn offered(world: &World, commit: &Commit) -> Snapshot {
+    commit.pin.as_ref().map_or_else(|| world.config.clone(), |pin| pin.config.clone())
+}
+
+/// What exists of all that a pin needs, by key.
+fn needed(pin: &Pin, truth: &Truth) -> BTreeSet<String> {
+    let key = |event: Event| {
+        let Event::Applied { object, .. } = event else { return None };
+        let name = object.metadata().object_name();
+        let is_needed = match &object {
+            Object::EndpointSlice(slice) => {
+                let is_usable = slice.ready().any(|address| address != "127.0.0.1");
+                is_usable && slice.service().is_some_and(|service| pin.needs.services.contains(&service))
+            }
+            Object::Secret(_) => pin.needs.secrets.iter().any(|it| it.name == name),
+            _ => false,
+        };
+        is_needed.then(|| name.to_string())
+    };
+    truth.events().into_iter().filter_map(key).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// pin(v), then anything, then unpin: as if nothing had been pinned. In between what is offered is the pinned version,
+    /// on a replica that followed all of it and on one that starts in the end, and LIVE has what it needs.
+    #[test]
+    fn a_pin_changes_nothing_but_what_is_offered(
+        first in steps_with(false, 3),
+        then in steps_with(false, 3),
+    ) {
+        let (mut truth, mut world, mut free) = (Truth::default(), World::default(), World::default());
+        let feed = |steps: Vec<Step>, truth: &mut Truth, world: &mut World, free: &mut World| {
+            for step in steps {
+                let event = truth.take(step);
+                world.events(event.clone());
+                free.events(event);
+            }
+        };
+        feed(first, &mut truth, &mut world, &mut free);
+        let pinned = pin(&world.config.clone(), "1");
+        let at_pin = world.live.clone();
+        world.events([Event::Pinned(Arc::clone(&pinned))]);
+        prop_assert_eq!(&world.live, &at_pin, "what is offered needs nothing new");
+        feed(then, &mut truth, &mut world, &mut free);
+        prop_assert_eq!(&world.config, &free.config, "what is compiled does not depend on it");
+
+        let mut fresh = World::default();
+        let mut events = vec![Event::Pinned(Arc::clone(&pinned))];
+        events.extend(truth.events());
+        let commit = fresh.events(events.clone());
+        prop_assert_eq!(offered(&fresh, &commit).root(), pinned.version);
+        prop_assert_eq!(&fresh.config, &world.config);
+        prop_assert_eq!(&fresh.live, &world.live, "LIVE is a function of objects and decisions, too");
+        events.reverse();
+        let mut backwards = World::default();
+        backwards.events(events);
+        prop_assert_eq!(&backwards.live, &world.live);
+
+        let there: BTreeSet<_> = world.live.iter().map(|entry| entry.key.key.to_string()).collect();
+        let needed = needed(&pinned, &truth);
+        prop_assert!(needed.is_subset(&there), "{:?} of {:?}", needed, there);
+
+        world.events([Event::Unpinned]);
+        prop_assert_eq!(&world.config, &free.config);
+        prop_assert_eq!(&world.live, &free.live, "and it leaves nothing behind");
+        prop_assert!(reasons(&world).is_empty());
+    }
+}
+
+#[test]
+fn a_pin_costs_what_it_needs_and_nothing_while_it_stays() {
+    let mut world = before();
+    let config = world.config.clone();
+    world.events([Event::Pinned(pin(&config, "1"))]);
+    let commit = world.apply(slice("web-1", "web", &["10.0.0.7"]));
+    assert_eq!((commit.config, commit.live.len(), commit.compiled), (Delta::default(), 1, 1));
+}

@@ -1,0 +1,269 @@
+use std::sync::Mutex;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+use shared::snapshot::Snapshot;
+use tokio::sync::mpsc;
+
+use super::super::sink::Sender;
+use super::super::tests::fake::{Asked, Fake, Reply, status};
+use super::super::wire::{Decode as _, Whole};
+use super::*;
+use crate::event::{Input, Inputs, PinChange, PinRefused, PinRequest};
+use crate::freshness::Freshness;
+use crate::objects::ObjectKind;
+use crate::pin::How;
+
+/// Secrets as an API server keeps them.
+#[derive(Clone, Default)]
+struct Cluster {
+    secrets: Arc<Mutex<BTreeMap<String, Value>>>,
+    count: Arc<Mutex<u64>>,
+}
+
+impl Cluster {
+    fn server(&self) -> Fake {
+        let cluster = self.clone();
+        Fake::new(move |asked| cluster.answer(asked))
+    }
+
+    fn answer(&self, asked: &Asked) -> Reply {
+        let name = match asked.body["metadata"]["name"].as_str() {
+            Some(name) => name.to_owned(),
+            None => asked.path.rsplit('/').next().unwrap_or_default().to_owned(),
+        };
+        let there = self.secrets.lock().unwrap().get(&name).cloned();
+        let version = |value: &Value| value["metadata"]["resourceVersion"].clone();
+        match (asked.method.as_str(), there) {
+            ("GET", Some(there)) => Reply::Text(200, there.to_string()),
+            ("POST", Some(_)) => status(409),
+            ("POST", None) => self.keep(name, asked.body.clone(), None),
+            ("PUT", Some(there)) if version(&there) != version(&asked.body) => status(409),
+            ("PUT", Some(there)) => {
+                self.keep(name, asked.body.clone(), Some(there["metadata"]["uid"].clone()))
+            }
+            ("DELETE", Some(there)) => {
+                let expected = &asked.body["preconditions"]["resourceVersion"];
+                if !expected.is_null() && *expected != version(&there) {
+                    return status(409);
+                }
+                self.secrets.lock().unwrap().remove(&name);
+                Reply::Text(200, json!({"kind": "Status"}).to_string())
+            }
+            _ => status(404),
+        }
+    }
+
+    fn keep(&self, name: String, mut secret: Value, uid: Option<Value>) -> Reply {
+        let mut count = self.count.lock().unwrap();
+        *count += 1;
+        secret["metadata"]["resourceVersion"] = count.to_string().into();
+        secret["metadata"]["uid"] = uid.unwrap_or_else(|| format!("uid-{count}").into());
+        let text = secret.to_string();
+        self.secrets.lock().unwrap().insert(name, secret);
+        Reply::Text(200, text)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.secrets.lock().unwrap().keys().cloned().collect()
+    }
+
+    fn edit(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut secret = self.secrets.lock().unwrap().remove(name).unwrap();
+        change(&mut secret);
+        let uid = secret["metadata"]["uid"].clone();
+        self.keep(name.to_owned(), secret, Some(uid));
+    }
+
+    /// What a watch shows of all that is there, in an order that a list may have.
+    fn shown(&self, before: &[String]) -> Vec<Change<Decoded>> {
+        let secrets = self.secrets.lock().unwrap();
+        let put = secrets
+            .values()
+            .rev()
+            .map(|secret| Whole(ObjectKind::Secret).decode(&secret.to_string()).unwrap());
+        let gone = before.iter().filter(|name| !secrets.contains_key(*name));
+        let gone = gone.map(|name| Change::Gone(shared::name::ObjectName::new("firth", name.as_str())));
+        put.map(Change::Put).chain(gone).collect()
+    }
+}
+
+/// A replica: what it reads back, and what it asks.
+struct Replica {
+    sink: Pins,
+    told: mpsc::Receiver<Input>,
+    asks: mpsc::Sender<PinRequest>,
+    before: Vec<String>,
+    cluster: Cluster,
+}
+
+impl Replica {
+    fn of(cluster: &Cluster) -> Self {
+        let (endpoints, _) = mpsc::channel(1);
+        let (objects, told) = mpsc::channel(8);
+        let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
+        let sink = Pins::new(Objects::new(sender, ObjectKind::ConfigMap, 1));
+        let (asks, requests) = mpsc::channel(8);
+        let writing = write(cluster.server().client(), "firth".into(), requests);
+        #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+        tokio::spawn(writing);
+        Self { sink, told, asks, before: Vec::new(), cluster: cluster.clone() }
+    }
+
+    async fn ask(&self, change: PinChange) -> Result<Arc<str>, PinRefused> {
+        let (request, outcome) = PinRequest::new(change);
+        self.asks.send(request).await.unwrap();
+        outcome.await.unwrap()
+    }
+
+    async fn write(&self, pin: &Arc<Pin>, replaces: Option<&Arc<str>>) -> Result<Arc<str>, PinRefused> {
+        self.ask(PinChange::Write { pin: Arc::clone(pin), replaces: replaces.cloned() }).await
+    }
+
+    /// Reads all that is there; what that says, if it is news.
+    async fn read(&mut self) -> Option<Event> {
+        let changes = self.cluster.shown(&self.before);
+        self.before = self.cluster.names();
+        self.sink.changes(changes, false).await.unwrap();
+        match self.told.try_recv() {
+            Ok(Input::Events(mut events)) => {
+                assert_eq!(events.len(), 1);
+                events.pop()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A pin whose resources take two parts.
+fn a_pin(seed: u64) -> Arc<Pin> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut config = Snapshot::default();
+    config.extend((0..10).map(|i| {
+        let body: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(100 << 10).collect();
+        Arc::new(Entry::from_body(ResourceKey::new(Kind::Route, format!("{i}")), 1, body.into()))
+    }));
+    let lasts = Duration::from_secs(60);
+    Arc::new(Pin::new(How::Rollback, config.root(), config, UNIX_EPOCH, lasts, ""))
+}
+
+fn version(event: Option<Event>) -> shared::version::Root {
+    match event {
+        Some(Event::Pinned(pin)) => pin.version,
+        other => panic!("expected a pin, got {other:?}"),
+    }
+}
+
+fn unreadable(event: Option<Event>) -> Unreadable {
+    match event {
+        Some(Event::PinUnreadable(why)) => why,
+        other => panic!("expected a record that cannot be read, got {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_one_replica_writes_every_replica_reads() {
+    let cluster = Cluster::default();
+    let (mut one, mut other) = (Replica::of(&cluster), Replica::of(&cluster));
+    assert_eq!(one.read().await, None);
+    let pin = a_pin(1);
+    let revision = one.write(&pin, None).await.unwrap();
+    assert_eq!(cluster.names().len(), 3, "a manifest and two parts: {:?}", cluster.names());
+    for replica in [&mut one, &mut other] {
+        let Some(Event::Pinned(read)) = replica.read().await else { panic!("it is on record") };
+        assert_eq!((read.version, &read.revision), (pin.version, &revision));
+        assert_eq!(read.config, pin.config);
+        assert_eq!(replica.read().await, None, "once");
+    }
+    other.ask(PinChange::Erase { revision: Some(revision) }).await.unwrap();
+    assert!(cluster.names().is_empty(), "{:?}", cluster.names());
+    for replica in [&mut one, &mut other] {
+        assert_eq!(replica.read().await, Some(Event::Unpinned));
+        assert_eq!(replica.read().await, None);
+    }
+}
+
+#[tokio::test]
+async fn of_two_who_decide_at_once_one_is_told() {
+    let cluster = Cluster::default();
+    let (mut one, other) = (Replica::of(&cluster), Replica::of(&cluster));
+    let (first, second) = (a_pin(1), a_pin(2));
+    let revision = one.write(&first, None).await.unwrap();
+    let refused = other.write(&second, None).await.unwrap_err();
+    assert!(refused.to_string().contains(&first.version.short()), "it says what there is: {refused}");
+    let newer = other.write(&second, Some(&revision)).await.unwrap();
+    let late = one.ask(PinChange::Erase { revision: Some(revision.clone()) }).await;
+    assert!(matches!(late, Err(PinRefused::Overtaken { .. })), "it ends what it has not seen");
+    assert!(one.write(&first, Some(&revision)).await.is_err());
+    assert_eq!(version(one.read().await), second.version);
+    assert_eq!(cluster.names().len(), 3, "nothing is left of the others: {:?}", cluster.names());
+    assert_eq!(other.ask(PinChange::Erase { revision: Some(newer) }).await.unwrap(), "".into());
+    assert!(one.write(&first, Some(&revision)).await.unwrap_err().to_string().contains("nothing is pinned"));
+}
+
+#[tokio::test]
+async fn a_record_that_is_damaged_is_mended_once_and_one_that_is_gone_stays_away() {
+    let cluster = Cluster::default();
+    let mut replica = Replica::of(&cluster);
+    let pin = a_pin(1);
+    replica.write(&pin, None).await.unwrap();
+    let part = cluster.names().into_iter().find(|name| name != NAME).unwrap();
+    assert_eq!(version(replica.read().await), pin.version);
+
+    cluster.secrets.lock().unwrap().remove(&part);
+    assert_eq!(unreadable(replica.read().await), Unreadable::Missing { name: part });
+    let mend = || PinChange::Mend(Arc::clone(&pin));
+    let mended = replica.ask(mend()).await.unwrap();
+    assert_eq!(version(replica.read().await), pin.version);
+    assert_eq!(replica.ask(mend()).await.unwrap(), mended, "another replica was quicker");
+
+    let part = cluster.names().into_iter().find(|name| name != NAME).unwrap();
+    cluster.edit(&part, |it| it["data"][PART] = STANDARD.encode("else").into());
+    assert!(unreadable(replica.read().await).may_be_mended());
+    cluster.edit(NAME, |it| it["data"][MANIFEST] = STANDARD.encode("{").into());
+    assert!(unreadable(replica.read().await).may_be_mended());
+    replica.ask(mend()).await.unwrap();
+    assert_eq!(version(replica.read().await), pin.version);
+
+    cluster.secrets.lock().unwrap().remove(NAME);
+    assert_eq!(replica.read().await, Some(Event::Unpinned), "whoever deletes it unpins");
+    replica.ask(mend()).await.unwrap();
+    assert!(!cluster.names().contains(&NAME.to_owned()));
+}
+
+#[tokio::test]
+async fn a_copy_in_another_cluster_decides_nothing() {
+    let (cluster, other) = (Cluster::default(), Cluster::default());
+    Replica::of(&cluster).write(&a_pin(1), None).await.unwrap();
+    for (name, mut secret) in cluster.secrets.lock().unwrap().clone() {
+        secret["metadata"]["uid"] = "restored".into();
+        other.secrets.lock().unwrap().insert(name, secret);
+    }
+    assert_eq!(unreadable(Replica::of(&other).read().await), Unreadable::Elsewhere);
+}
+
+#[tokio::test]
+async fn a_record_that_is_being_made_decides_nothing_and_who_failed_leaves_no_parts() {
+    let cluster = Cluster::default();
+    let pin = a_pin(1);
+    let keeps = cluster.clone();
+    // The API server goes away between the two writes of the manifest.
+    let server = Fake::new(move |asked| match asked.method.as_str() {
+        "PUT" => status(503),
+        _ => keeps.answer(asked),
+    });
+    let (asks, requests) = mpsc::channel(1);
+    #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+    tokio::spawn(write(server.client(), "firth".into(), requests));
+    let (request, outcome) = PinRequest::new(PinChange::Write { pin: Arc::clone(&pin), replaces: None });
+    asks.send(request).await.unwrap();
+    assert!(matches!(outcome.await.unwrap(), Err(PinRefused::Failed { .. })));
+    assert_eq!(cluster.names(), [NAME]);
+    let mut replica = Replica::of(&cluster);
+    assert_eq!(unreadable(replica.read().await), Unreadable::Unfinished);
+    // The next one takes its place.
+    replica.write(&pin, None).await.unwrap();
+    assert_eq!(version(replica.read().await), pin.version);
+}

@@ -1,0 +1,175 @@
+//! The pin of a folder, on record as a file beside it: `<state-dir>/decisions/firth-pin.json`.
+//!
+//! Without a state folder it ends with the process. Written beside and renamed, so a reader never sees half of one; somebody
+//! else may write or remove it, which is seen by its stamp. It names the folder that it was decided for.
+//!
+//! **Invariant:** a pin is in force only as it is read back.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::record;
+use super::tree::Stamp;
+use crate::event::{Event, PinChange, PinRefused};
+use crate::pin::{self, Manifest, Packed, Pin, Unreadable};
+
+/// Name of the file, which is no hold's.
+pub(super) const FILE: &str = "firth-pin.json";
+/// Bytes of the file that are read: those of the largest record in base64.
+const MOST: u64 = 20 << 20;
+
+/// Where the pin is kept, and what was seen there.
+#[derive(Debug)]
+pub(super) struct PinFile {
+    /// `None`: in the memory of who reads the events.
+    folder: Option<PathBuf>,
+    /// The folder of manifests.
+    source: String,
+    seen: Option<Stamp>,
+    /// The revision in force; `None`: nothing is on record.
+    revision: Option<Arc<str>>,
+}
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    manifest: Box<RawValue>,
+    /// The parts, one after another, in base64.
+    data: String,
+}
+
+impl PinFile {
+    /// The pin of the manifests in `dir`, kept below a state folder.
+    pub(super) fn new(dir: &Path, state_dir: Option<&Path>) -> Self {
+        Self {
+            folder: state_dir.map(record::folder_of),
+            source: dir.display().to_string(),
+            seen: None,
+            revision: None,
+        }
+    }
+
+    /// Reads what is new; `None`: nothing is.
+    ///
+    /// # Errors
+    /// Where the file is there and cannot be read now.
+    pub(super) fn look(&mut self) -> io::Result<Option<Event>> {
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(FILE)) else {
+            return Ok(None);
+        };
+        let stamp = match fs::metadata(&path) {
+            Ok(meta) if meta.len() > MOST => {
+                self.seen = Some(Stamp::of(&meta));
+                return Ok(Some(Event::PinUnreadable(Unreadable::Damaged {
+                    expected: "a file of 20 MiB at most",
+                })));
+            }
+            Ok(meta) => Stamp::of(&meta),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.seen = None;
+                return Ok(self.revision.take().map(|_| Event::Unpinned));
+            }
+            Err(error) => return Err(error),
+        };
+        if self.seen == Some(stamp) {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(&path);
+        let text = match text {
+            Err(error) if error.kind() != ErrorKind::InvalidData => return Err(error),
+            text => text.unwrap_or_default(),
+        };
+        self.seen = Some(stamp);
+        let revision = revision_of(&text);
+        self.revision = Some(Arc::clone(&revision));
+        Ok(Some(match self.read(&text, &revision) {
+            Ok(pin) => Event::Pinned(Arc::new(pin)),
+            Err(why) => Event::PinUnreadable(why),
+        }))
+    }
+
+    fn read(&self, text: &str, revision: &Arc<str>) -> Result<Pin, Unreadable> {
+        let damaged = |expected| Unreadable::Damaged { expected };
+        let record: Record = serde_json::from_str(text).map_err(|_| damaged("a record of a pin"))?;
+        let manifest = Manifest::read(record.manifest.get())?;
+        manifest.check_source(&self.source)?;
+        let packed = STANDARD.decode(record.data).map_err(|_| damaged("base64"))?;
+        pin::unpack(&manifest, &packed, revision)
+    }
+
+    /// Does what is asked, durably where the pin is kept: what was thereby decided, and its revision.
+    ///
+    /// # Errors
+    /// Where somebody else decided meanwhile, or the disk refuses.
+    pub(super) fn fulfil(&mut self, change: &PinChange) -> Result<(Event, Arc<str>), PinRefused> {
+        let there = self.on_record()?;
+        match change {
+            PinChange::Write { pin, replaces } if there == *replaces => self.put(pin),
+            PinChange::Mend(pin) if there.is_some() => self.put(pin),
+            PinChange::Erase { revision } if revision.is_none() || there == *revision => self.erase(),
+            // It was ended meanwhile.
+            PinChange::Mend(_) | PinChange::Erase { .. } if there.is_none() => self.erase(),
+            PinChange::Write { .. } | PinChange::Mend(_) | PinChange::Erase { .. } => {
+                let there = there.map_or("nothing is pinned", |_| "another pin is on record");
+                Err(PinRefused::Overtaken { there: there.to_owned() })
+            }
+        }
+    }
+
+    /// The revision of what is on record now, whoever wrote it.
+    fn on_record(&self) -> Result<Option<Arc<str>>, PinRefused> {
+        let Some(folder) = &self.folder else {
+            return Ok(self.revision.clone());
+        };
+        match fs::read(folder.join(FILE)) {
+            Ok(bytes) => Ok(Some(revision_of(&String::from_utf8_lossy(&bytes)))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn put(&mut self, pin: &Arc<Pin>) -> Result<(Event, Arc<str>), PinRefused> {
+        let Packed { mut manifest, parts } =
+            pin::pack(pin).map_err(|reason| PinRefused::TooLarge { reason })?;
+        manifest.source.clone_from(&self.source);
+        let manifest = RawValue::from_string(manifest.text()).map_err(|error| failed(&error.into()))?;
+        let record = Record { manifest, data: STANDARD.encode(parts.concat()) };
+        let text = serde_json::to_string(&record).map_err(|error| failed(&error.into()))?;
+        let revision = revision_of(&text);
+        if let Some(folder) = &self.folder {
+            self.seen = record::write(folder, FILE, &text).map_err(|error| failed(&error))?;
+        }
+        self.revision = Some(Arc::clone(&revision));
+        let pin = Pin { revision: Arc::clone(&revision), ..Pin::clone(pin) };
+        Ok((Event::Pinned(Arc::new(pin)), revision))
+    }
+
+    fn erase(&mut self) -> Result<(Event, Arc<str>), PinRefused> {
+        if let Some(folder) = &self.folder {
+            match fs::remove_file(folder.join(FILE)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&error)),
+                _ => {}
+            }
+        }
+        (self.seen, self.revision) = (None, None);
+        Ok((Event::Unpinned, "".into()))
+    }
+}
+
+fn revision_of(text: &str) -> Arc<str> {
+    blake3::hash(text.as_bytes()).to_hex()[..32].into()
+}
+
+fn failed(error: &io::Error) -> PinRefused {
+    PinRefused::Failed { reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

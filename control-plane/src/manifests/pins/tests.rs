@@ -1,0 +1,87 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+use shared::snapshot::Snapshot;
+
+use super::*;
+use crate::pin::How;
+
+fn a_pin(body: &'static str) -> Arc<Pin> {
+    let mut config = Snapshot::default();
+    config.insert(Arc::new(Entry::from_body(ResourceKey::new(Kind::Host, "a.test"), 1, body.into())));
+    let root = config.root();
+    Arc::new(Pin::new(How::Pin, root, config, UNIX_EPOCH, Duration::from_secs(60), ""))
+}
+
+fn write(pin: &Arc<Pin>, replaces: Option<&Arc<str>>) -> PinChange {
+    PinChange::Write { pin: Arc::clone(pin), replaces: replaces.cloned() }
+}
+
+fn version(event: Option<Event>) -> Option<shared::version::Root> {
+    match event {
+        Some(Event::Pinned(pin)) => Some(pin.version),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_pin_outlives_the_process_and_two_that_decide_at_once_do_not_both_win() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || PinFile::new(Path::new("/manifests"), Some(dir.path()));
+    let (mut one, mut other) = (open(), open());
+    assert_eq!(one.look().unwrap(), None);
+    let (first, second) = (a_pin("one"), a_pin("two"));
+    let (event, revision) = one.fulfil(&write(&first, None)).unwrap();
+    assert_eq!(version(Some(event)), Some(first.version));
+    assert_eq!(one.look().unwrap(), None, "what it wrote itself it knows");
+
+    assert!(matches!(other.fulfil(&write(&second, None)), Err(PinRefused::Overtaken { .. })));
+    assert_eq!(version(other.look().unwrap()), Some(first.version));
+    assert_eq!(other.look().unwrap(), None, "once");
+    let (_, newer) = other.fulfil(&write(&second, Some(&revision))).unwrap();
+    let late = PinChange::Erase { revision: Some(revision) };
+    assert!(matches!(one.fulfil(&late), Err(PinRefused::Overtaken { .. })), "it ends what it has not seen");
+    assert_eq!(version(one.look().unwrap()), Some(second.version));
+
+    assert_eq!(version(open().look().unwrap()), Some(second.version), "a process that starts");
+    one.fulfil(&PinChange::Erase { revision: Some(newer) }).unwrap();
+    assert_eq!(other.look().unwrap(), Some(Event::Unpinned));
+    assert_eq!(other.look().unwrap(), None);
+    assert_eq!(open().look().unwrap(), None);
+}
+
+#[test]
+fn what_is_damaged_or_of_another_folder_is_told_and_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mine = PinFile::new(Path::new("/manifests"), Some(dir.path()));
+    let pin = a_pin("one");
+    mine.fulfil(&write(&pin, None)).unwrap();
+    let mut elsewhere = PinFile::new(Path::new("/others"), Some(dir.path()));
+    assert_eq!(elsewhere.look().unwrap(), Some(Event::PinUnreadable(Unreadable::Elsewhere)));
+
+    let file = dir.path().join("decisions").join(FILE);
+    let text = fs::read_to_string(&file).unwrap();
+    for damaged in ["", "{", &text[..text.len() / 2], &text.replacen("\"data\":\"eJ", "\"data\":\"eK", 1)] {
+        fs::write(&file, damaged).unwrap();
+        let Some(Event::PinUnreadable(why)) = mine.look().unwrap() else {
+            panic!("{damaged:.40} can be read");
+        };
+        assert!(why.may_be_mended(), "{why}");
+        let (event, _) = mine.fulfil(&PinChange::Mend(Arc::clone(&pin))).unwrap();
+        assert_eq!(version(Some(event)), Some(pin.version));
+    }
+    fs::remove_file(&file).unwrap();
+    let (event, _) = mine.fulfil(&PinChange::Mend(pin)).unwrap();
+    assert_eq!(event, Event::Unpinned, "one that was taken away by hand stays away");
+}
+
+#[test]
+fn without_a_state_folder_it_is_kept_in_memory() {
+    let mut file = PinFile::new(Path::new("/manifests"), None);
+    let pin = a_pin("one");
+    let (_, revision) = file.fulfil(&write(&pin, None)).unwrap();
+    assert_eq!(file.look().unwrap(), None);
+    assert!(file.fulfil(&write(&pin, None)).is_err());
+    assert_eq!(file.fulfil(&PinChange::Erase { revision: Some(revision) }).unwrap().0, Event::Unpinned);
+}

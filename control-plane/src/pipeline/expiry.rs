@@ -1,0 +1,119 @@
+//! The end of a pin: when its time is over, its record is to be taken away.
+//!
+//! No replica ends a pin by its own clock: what all of them offer would differ by how their clocks do. Each asks for the
+//! record's end, the first is heard, and all hear of it. A pin whose time was over before this process began ends the
+//! same way, as the first thing that happens after the start.
+//!
+//! **Invariant:** sans-I/O; times go in, what is to be done comes out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::event::PinChange;
+use crate::pin::Pin;
+
+/// The wall clock may be set: it is looked at this often.
+const LOOK: Duration = Duration::from_secs(60);
+/// A record that is still there is asked about again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The pin in force, and when to do what about it.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    pin: Option<Arc<Pin>>,
+    /// When it was asked for the end of this one.
+    asked: Option<Instant>,
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Next {
+    /// Nothing, until something else happens.
+    Nothing,
+    /// Nothing for so long.
+    Wait(Duration),
+    /// Ask for the end.
+    Ask(PinChange),
+}
+
+impl Expiry {
+    /// The pin that is in force.
+    pub(super) fn set(&mut self, pin: Option<&Arc<Pin>>) {
+        let revision = |pin: Option<&Arc<Pin>>| pin.map(|pin| Arc::clone(&pin.revision));
+        if revision(self.pin.as_ref()) != revision(pin) {
+            self.asked = None;
+        }
+        self.pin = pin.cloned();
+    }
+
+    /// What is due. Asking counts as done.
+    pub(super) fn next(&mut self, now: Instant, time: SystemTime) -> Next {
+        let Some(pin) = &self.pin else {
+            return Next::Nothing;
+        };
+        if let Ok(left) = pin.until().duration_since(time)
+            && !left.is_zero()
+        {
+            return Next::Wait(left.min(LOOK));
+        }
+        if let Some(asked) = self.asked {
+            let since = now.saturating_duration_since(asked);
+            if since < AGAIN {
+                return Next::Wait(AGAIN - since);
+            }
+        }
+        self.asked = Some(now);
+        Next::Ask(PinChange::Erase { revision: Some(Arc::clone(&pin.revision)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use shared::snapshot::Snapshot;
+
+    use super::*;
+    use crate::pin::How;
+
+    fn pin(revision: &str) -> Arc<Pin> {
+        let config = Snapshot::default();
+        let lasts = Duration::from_secs(90);
+        let pin =
+            Pin::new(How::Pin, config.root(), config, UNIX_EPOCH + Duration::from_secs(1000), lasts, "");
+        Arc::new(Pin { revision: revision.into(), ..pin })
+    }
+
+    fn erase(revision: &str) -> Next {
+        Next::Ask(PinChange::Erase { revision: Some(revision.into()) })
+    }
+
+    #[test]
+    fn a_pin_is_ended_when_its_time_is_over_and_asked_about_until_it_is_gone() {
+        let (mut expiry, start) = (Expiry::default(), shared::clock::now());
+        let next = |expiry: &mut Expiry, after: u64, time: u64| {
+            expiry.next(start + Duration::from_secs(after), UNIX_EPOCH + Duration::from_secs(time))
+        };
+        assert_eq!(next(&mut expiry, 0, 1000), Next::Nothing);
+        expiry.set(Some(&pin("7")));
+        assert_eq!(next(&mut expiry, 0, 1000), Next::Wait(LOOK), "somebody may set the clock");
+        assert_eq!(next(&mut expiry, 60, 1060), Next::Wait(Duration::from_secs(30)));
+        assert_eq!(next(&mut expiry, 90, 1090), erase("7"));
+        assert_eq!(next(&mut expiry, 91, 1091), Next::Wait(AGAIN - Duration::from_secs(1)));
+        expiry.set(Some(&pin("7")));
+        assert_eq!(next(&mut expiry, 100, 1100), erase("7"), "the disk is full, perhaps");
+        // Another one, or the same with more time: it is a new decision.
+        expiry.set(Some(&pin("8")));
+        assert_eq!(next(&mut expiry, 101, 1089), Next::Wait(Duration::from_secs(1)));
+        assert_eq!(next(&mut expiry, 102, 1090), erase("8"));
+        expiry.set(None);
+        assert_eq!(next(&mut expiry, 103, 2000), Next::Nothing);
+    }
+
+    #[test]
+    fn one_that_was_over_before_the_start_is_ended_at_once() {
+        let mut expiry = Expiry::default();
+        expiry.set(Some(&pin("7")));
+        assert_eq!(expiry.next(shared::clock::now(), UNIX_EPOCH + Duration::from_secs(9000)), erase("7"));
+    }
+}

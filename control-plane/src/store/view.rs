@@ -1,0 +1,66 @@
+//! What is offered of CONFIG: all that is compiled, or the version that a pin names.
+//!
+//! **Invariant:** what is offered is a function of what is compiled and of the pin, whatever was offered before.
+
+use std::sync::Arc;
+
+use shared::delta::Delta;
+use shared::snapshot::Snapshot;
+
+use crate::pin::Pin;
+
+/// What is compiled, and the pin.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) compiled: Snapshot,
+    pub(super) pin: Option<Arc<Pin>>,
+}
+
+/// What a commit means for what is offered.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// The way from what was offered before.
+    pub(super) offered: Delta,
+    /// What of the commit is not released.
+    pub(super) held_back: Delta,
+    /// Whether a pin came, went, or is another one.
+    pub(super) is_pin_news: bool,
+}
+
+impl View {
+    /// Takes in what was compiled, and the pin that is in force from now on.
+    pub(super) fn step(&mut self, offered: &Snapshot, config: Delta, pin: Option<Arc<Pin>>) -> Step {
+        let config = effective(&self.compiled, config);
+        config.apply(&mut self.compiled);
+        let is_pin_news = !is_same(self.pin.as_ref(), pin.as_ref());
+        self.pin = pin;
+        match (&self.pin, is_pin_news) {
+            (None, false) => Step { offered: config, held_back: Delta::default(), is_pin_news },
+            (None, true) => {
+                let offered = Delta::between(offered, &self.compiled);
+                Step { offered, held_back: Delta::default(), is_pin_news }
+            }
+            (Some(_), false) => Step { offered: Delta::default(), held_back: config, is_pin_news },
+            (Some(pin), true) => {
+                Step { offered: Delta::between(offered, &pin.config), held_back: config, is_pin_news }
+            }
+        }
+    }
+}
+
+/// Whether two are one decision.
+fn is_same(a: Option<&Arc<Pin>>, b: Option<&Arc<Pin>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || (a.version == b.version && a.revision == b.revision),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Takes out of a delta what a state says already.
+pub(super) fn effective(state: &Snapshot, delta: Delta) -> Delta {
+    Delta {
+        up: delta.up.into_iter().filter(|entry| state.version(&entry.key) != Some(entry.version)).collect(),
+        removed: delta.removed.into_iter().filter(|removal| state.get(&removal.key).is_some()).collect(),
+    }
+}
