@@ -179,7 +179,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         }
     };
     let (awaited, awaits) = watch::channel(None);
-    let outputs = Outputs { wants, awaited, holds, pins, problems };
+    let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems };
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
@@ -192,7 +192,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         limits,
         leaves.clone(),
     );
-    let inspect = Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), leaves.clone())?;
+    let inspect =
+        Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), pins, leaves.clone())?;
     let listen = listener.local_addr()?;
     let served =
         spawn_server(&mut tasks, listener, service, Routes::new(inspect.into_server()), leaves.clone());

@@ -1,10 +1,12 @@
-//! `firth.inspect.v1`: what people and tools ask. Reads the newest head, the registry and the problems; changes nothing.
+//! `firth.inspect.v1`: what people and tools ask. Reads the newest head, the registry and the problems; changes nothing but
+//! what operators decide (`decide`).
 //!
 //! **Invariant:** no private key leaves this module, in whatever form.
 
 mod body;
 mod changes;
 mod convert;
+mod decide;
 mod difference;
 mod leaves;
 mod page;
@@ -18,15 +20,18 @@ use std::time::Duration;
 use futures::Stream;
 use shared::kind::Lane;
 use shared::proto::inspect;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
+use crate::event::PinRequest;
+use crate::pin::How;
 use crate::problem::Problems;
 use crate::serve::door::{self, Call};
 use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
 use changes::Changes;
+use decide::{Asked, Decider};
 use difference::Differences;
 use page::Page;
 use terms::Terms;
@@ -48,6 +53,7 @@ pub struct Inspect {
     registry: Arc<Registry>,
     problems: watch::Receiver<Problems>,
     leaving: watch::Receiver<bool>,
+    decider: Decider,
     bodies: Arc<Bodies>,
     /// Made when somebody first asks what differs.
     terms: Arc<OnceLock<Terms>>,
@@ -62,10 +68,12 @@ impl Inspect {
         published: Published,
         registry: Arc<Registry>,
         problems: watch::Receiver<Problems>,
+        pins: mpsc::Sender<PinRequest>,
         leaving: watch::Receiver<bool>,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let bodies = Arc::new(Bodies::new()?);
-        Ok(Self { published, registry, problems, leaving, bodies, terms: Arc::default() })
+        let decider = Decider::new(published.clone(), pins);
+        Ok(Self { published, registry, problems, leaving, decider, bodies, terms: Arc::default() })
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -100,6 +108,7 @@ impl Service for Inspect {
             proxies,
             version: convert::version(&head),
             next_page_token: last.unwrap_or_default(),
+            pin: convert::pin(&head),
         }))
     }
 
@@ -135,6 +144,7 @@ impl Service for Inspect {
             let answer = inspect::WatchProxiesResponse {
                 proxies: it.inspect.proxies(&head),
                 version: convert::version(&head),
+                pin: convert::pin(&head),
             };
             Some((Ok(answer), it))
         });
@@ -199,7 +209,7 @@ impl Service for Inspect {
         self.registry.for_each(|proxy| acked.push(proxy.config.seq));
         let versions = head.history.newest_first().take(limit);
         let entries = versions.map(|version| convert::history(version, &acked)).collect();
-        Ok(Response::new(inspect::HistoryResponse { entries }))
+        Ok(Response::new(inspect::HistoryResponse { entries, pin: convert::pin(&head) }))
     }
 
     async fn diff(
@@ -265,6 +275,35 @@ impl Service for Inspect {
             problems,
             next_page_token: last.unwrap_or_default(),
         }))
+    }
+
+    async fn pin(
+        &self,
+        request: Request<inspect::PinRequest>,
+    ) -> Result<Response<inspect::PinResponse>, Status> {
+        decide::may_decide(&request)?;
+        let inspect::PinRequest { version, lasts, note, replace } = request.into_inner();
+        let pin = self.decider.pin(Asked { how: How::Pin, version, lasts, note, replace }).await?;
+        Ok(Response::new(inspect::PinResponse { pin: Some(pin) }))
+    }
+
+    async fn rollback(
+        &self,
+        request: Request<inspect::RollbackRequest>,
+    ) -> Result<Response<inspect::RollbackResponse>, Status> {
+        decide::may_decide(&request)?;
+        let inspect::RollbackRequest { version, lasts, note, replace } = request.into_inner();
+        let pin = self.decider.pin(Asked { how: How::Rollback, version, lasts, note, replace }).await?;
+        Ok(Response::new(inspect::RollbackResponse { pin: Some(pin) }))
+    }
+
+    async fn unpin(
+        &self,
+        request: Request<inspect::UnpinRequest>,
+    ) -> Result<Response<inspect::UnpinResponse>, Status> {
+        decide::may_decide(&request)?;
+        let head = self.decider.unpin().await?;
+        Ok(Response::new(inspect::UnpinResponse { version: convert::version(&head) }))
     }
 }
 

@@ -96,6 +96,9 @@ pub struct Metrics {
     heard_seconds: Family<KindLabel, Seconds>,
     relists: Family<KindLabel, Gauge>,
     broken: Family<KindLabel, Gauge>,
+    pinned: Gauge,
+    pinned_until: Seconds,
+    unreleased: Gauge,
     history: Gauge,
     history_bytes: Gauge,
     log_lost: Counter,
@@ -135,6 +138,9 @@ impl Metrics {
             heard_seconds: Family::default(),
             relists: Family::default(),
             broken: Family::default(),
+            pinned: Gauge::default(),
+            pinned_until: Seconds::default(),
+            unreleased: Gauge::default(),
             history: Gauge::default(),
             history_bytes: Gauge::default(),
             log_lost: Counter::default(),
@@ -210,6 +216,17 @@ impl Metrics {
         let help = "Log lines lost because standard error was not read fast enough";
         to.register("log_lines_lost", help, self.log_lost.clone());
         to.register("panics", "Panics of tasks and threads", self.panics.clone());
+        to.register("pinned", "Whether a pin keeps the configuration at one version", self.pinned.clone());
+        to.register(
+            "pinned_until_timestamp_seconds",
+            "When the pin ends; 0 where there is none",
+            self.pinned_until.clone(),
+        );
+        to.register(
+            "unreleased_resources",
+            "Resources in which what is compiled differs from what the pin keeps",
+            self.unreleased.clone(),
+        );
         to.register("history_versions", "Versions remembered", self.history.clone());
         to.register(
             "history_bytes",
@@ -282,6 +299,9 @@ impl Metrics {
             let labels = VersionLabels { lane: lane.as_str(), root: state.root.short() };
             self.version.get_or_create(&labels).set(1);
         }
+        self.pinned.set(i64::from(head.pin.is_some()));
+        self.pinned_until.set(head.pin.as_ref().map_or(0.0, |pin| pin.until as f64));
+        self.unreleased.set(head.unreleased() as i64);
         self.history.set(head.history.len() as i64);
         self.history_bytes.set(head.history.bytes() as i64);
     }

@@ -61,20 +61,36 @@ pub(super) fn summary(entry: &Entry) -> inspect::ResourceSummary {
     }
 }
 
+/// The pin in force.
+pub(super) fn pin(head: &Head) -> Option<inspect::Pin> {
+    let pin = head.pin.as_ref()?;
+    Some(inspect::Pin {
+        version: pin.version.short(),
+        how: pin.how.as_str().to_owned(),
+        at: Some(timestamp(pin.at())),
+        until: Some(timestamp(pin.until())),
+        note: pin.note.clone(),
+        compiled: head.compiled.root().short(),
+        unreleased: head.unreleased() as u32,
+    })
+}
+
 /// `acked` are the places in the log that the connected proxies have acknowledged.
 pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryEntry {
+    let has = |acked: &&Seq| version.released && **acked > Seq::default() && **acked >= version.seq;
     inspect::HistoryEntry {
         version: version.root.short(),
         time: Some(timestamp(version.time)),
         cause: version.cause.to_string(),
         changed: version.changed as u32,
-        acked: acked.iter().filter(|acked| **acked > Seq::default() && **acked >= version.seq).count() as u32,
+        acked: acked.iter().filter(has).count() as u32,
         proxies: acked.len() as u32,
         object: version.origin.object.clone(),
         resource_version: version.origin.resource_version.clone(),
         manager: version.origin.manager.clone(),
         bytes: version.bytes as u64,
         resources: version.snapshot.len() as u32,
+        held_back: !version.released,
     }
 }
 

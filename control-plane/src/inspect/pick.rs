@@ -74,8 +74,14 @@ pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, St
     }
 }
 
-/// Two versions to be compared; without digits the newest, and the one before the other one.
+/// Two versions to be compared; without digits the newest, and the one before the other one; while a
+/// version is pinned that, and what is compiled.
 pub(super) fn two<'a>(head: &'a Head, from: &str, to: &str) -> Result<(Picked<'a>, Picked<'a>), Status> {
+    if let (Some(_), true, true) = (&head.pin, from.is_empty(), to.is_empty()) {
+        // What the end of the pin would bring.
+        let compiled = Picked { root: head.compiled.root(), config: &head.compiled, live: None };
+        return Ok((version(head, from)?, compiled));
+    }
     let to = version(head, to)?;
     if !from.is_empty() {
         return Ok((version(head, from)?, to));

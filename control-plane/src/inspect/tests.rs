@@ -8,6 +8,8 @@ use shared::resource::{Certificate, EndpointPort, Endpoints, Host, Resource, Set
 use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
+use crate::event::{PinChange, PinRefused};
+use crate::pin;
 use crate::problem::{Problem, Severity};
 use crate::serve::message::{Hello, Resume};
 use crate::serve::session::Standing;
@@ -18,6 +20,7 @@ struct Bench {
     registry: Arc<Registry>,
     problems: watch::Sender<Problems>,
     leaving: watch::Sender<bool>,
+    decisions: mpsc::Receiver<PinRequest>,
     inspect: Inspect,
 }
 
@@ -26,8 +29,10 @@ fn bench() -> Bench {
     let registry = Arc::new(Registry::default());
     let problems = watch::Sender::new(Problems::default());
     let leaving = watch::Sender::new(false);
-    let inspect = Inspect::new(published, Arc::clone(&registry), problems.subscribe(), leaving.subscribe());
-    Bench { store, registry, problems, leaving, inspect: inspect.unwrap() }
+    let (pins, decisions) = mpsc::channel(4);
+    let inspect =
+        Inspect::new(published, Arc::clone(&registry), problems.subscribe(), pins, leaving.subscribe());
+    Bench { store, registry, problems, leaving, decisions, inspect: inspect.unwrap() }
 }
 
 fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
@@ -42,6 +47,7 @@ impl Bench {
             config: delta(config),
             live: delta(live),
             cause: cause.to_owned(),
+            pin: self.inspect.published.head().pin.clone(),
             ..Changes::default()
         };
         self.store.commit(changes, clock::now(), clock::wall());
@@ -346,4 +352,133 @@ async fn versions_are_compared_page_by_page() {
     assert_eq!((&all.changes[0].change[..], all.changes[0].after.as_deref()), ("added", Some("two")));
     let status = diff(&bench, "0123456789ab", "", "").await.unwrap_err();
     assert!(status.message().contains(oldest), "it says which there are: {}", status.message());
+}
+
+#[allow(clippy::disallowed_methods, reason = "it ends with the test")]
+fn spawn<F: Future<Output: Send> + Send + 'static>(future: F) -> tokio::task::JoinHandle<F::Output> {
+    tokio::spawn(future)
+}
+
+fn asked(version: &str) -> Asked {
+    Asked {
+        how: How::Rollback,
+        version: version.to_owned(),
+        lasts: None,
+        note: "bad canary".to_owned(),
+        replace: false,
+    }
+}
+
+impl Bench {
+    /// Does with the record what was asked, as a source would, and says what that was.
+    async fn obey(&mut self, revision: &str) -> PinChange {
+        let PinRequest { change, reply } = self.decisions.recv().await.unwrap();
+        let pin = match &change {
+            PinChange::Write { pin, .. } => {
+                Some(Arc::new(pin::Pin { revision: revision.into(), ..pin::Pin::clone(pin) }))
+            }
+            PinChange::Mend(_) | PinChange::Erase { .. } => None,
+        };
+        self.store.commit(Changes { pin, ..Changes::default() }, clock::now(), clock::wall());
+        reply.send(Ok(revision.into())).unwrap();
+        change
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_is_on_record_before_it_is_answered_and_shown_everywhere() {
+    let mut bench = bench();
+    bench.host("one");
+    bench.host("two");
+    let versions: Vec<_> = bench.history().await.into_iter().map(|entry| entry.version).collect();
+    let [newest, older] = &versions[..] else { panic!("{versions:?}") };
+
+    let decider = bench.inspect.decider.clone();
+    let older_too = older.clone();
+    let answer = spawn(async move { decider.pin(asked(&older_too)).await });
+    let PinChange::Write { pin, replaces } = bench.obey("7").await else { panic!("it is written") };
+    assert_eq!((replaces, pin.until - pin.at, &*pin.note), (None, 24 * 3600, "bad canary"));
+    let pin = answer.await.unwrap().unwrap();
+    assert_eq!((&pin.version, &pin.compiled, pin.unreleased), (older, newest, 1));
+    assert_eq!(&*pin.how, "rollback");
+
+    bench.host("three");
+    let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest::default()));
+    let answer = answer.await.unwrap().into_inner();
+    assert_eq!((&answer.version, answer.pin.as_ref().map(|pin| &pin.version)), (older, Some(older)));
+    let history = bench.history().await;
+    let told: Vec<_> = history.iter().map(|it| (it.held_back, &it.cause[..8])).collect();
+    assert_eq!(told[..2], [(true, "Ingress "), (false, "rollback")], "{told:?}");
+    let request = Request::new(inspect::DiffRequest::default());
+    let diff = bench.inspect.diff(request).await.unwrap().into_inner();
+    assert_eq!((&diff.from, &diff.to), (older, &history[0].version), "what unpin would bring");
+
+    let decider = bench.inspect.decider.clone();
+    let answer = spawn(async move { decider.unpin().await });
+    assert_eq!(bench.obey("").await, PinChange::Erase { revision: Some("7".into()) });
+    assert_eq!(answer.await.unwrap().unwrap().config.root.short(), history[0].version);
+}
+
+#[tokio::test]
+async fn what_cannot_be_decided_is_said() {
+    use tonic::Code::{Aborted, FailedPrecondition, InvalidArgument, NotFound, Unavailable};
+    let mut bench = bench();
+    let decider = bench.inspect.decider.clone();
+    let refused = async |asked: Asked| decider.pin(asked).await.unwrap_err();
+    assert_eq!(refused(asked("")).await.code(), Unavailable, "nothing is offered yet");
+    bench.host("one");
+    bench.host("two");
+    let history = bench.history().await;
+    let older = &history[1].version;
+
+    assert_eq!(refused(asked("")).await.code(), InvalidArgument);
+    let status = refused(asked("0123456789ab")).await;
+    assert_eq!(status.code(), NotFound);
+    assert!(status.message().contains(older), "it lists what is there: {}", status.message());
+    for seconds in [0, -1, 400 * 86_400] {
+        let lasts = Some(prost_types::Duration { seconds, nanos: 0 });
+        assert_eq!(refused(Asked { lasts, ..asked(older) }).await.code(), InvalidArgument);
+    }
+
+    // Somebody else was quicker.
+    let (decider, version) = (bench.inspect.decider.clone(), older.clone());
+    let answer = spawn(async move { decider.pin(asked(&version)).await });
+    let request = bench.decisions.recv().await.unwrap();
+    let there = "rollback, version 0123456789ab".to_owned();
+    request.reply.send(Err(PinRefused::Overtaken { there: there.clone() })).unwrap();
+    let status = answer.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Aborted);
+    assert!(status.message().contains(&there), "{}", status.message());
+
+    // Another version than the one that is pinned needs a word; the same for longer does not.
+    let pin = bench.inspect.published.head().history.find(older).cloned().unwrap();
+    let pin =
+        pin::Pin::new(How::Pin, pin.root, pin.snapshot.clone(), clock::wall(), Duration::from_secs(60), "");
+    let pin = Some(Arc::new(pin::Pin { revision: "7".into(), ..pin }));
+    bench.store.commit(Changes { pin, ..Changes::default() }, clock::now(), clock::wall());
+    let status = refused(asked(&history[0].version)).await;
+    assert_eq!(status.code(), FailedPrecondition);
+    assert!(status.message().contains(older), "{}", status.message());
+    for (version, replace) in [(older, false), (&history[0].version, true)] {
+        let (decider, version) = (bench.inspect.decider.clone(), version.clone());
+        let answer = spawn(async move { decider.pin(Asked { replace, ..asked(&version) }).await });
+        let revision = bench.inspect.published.head().pin.as_ref().unwrap().revision.clone();
+        let change = bench.obey(&format!("{revision}+")).await;
+        let PinChange::Write { replaces, .. } = change else { panic!("it is written") };
+        assert_eq!(replaces, Some(revision));
+        answer.await.unwrap().unwrap();
+    }
+}
+
+/// Nobody says who they are yet.
+#[tokio::test]
+async fn decisions_are_taken_from_this_machine_alone() {
+    let bench = bench();
+    let pin = bench.inspect.pin(Request::new(inspect::PinRequest::default())).await.unwrap_err();
+    let rollback =
+        bench.inspect.rollback(Request::new(inspect::RollbackRequest::default())).await.unwrap_err();
+    let unpin = bench.inspect.unpin(Request::new(inspect::UnpinRequest {})).await.unwrap_err();
+    for status in [pin, rollback, unpin] {
+        assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    }
 }

@@ -155,6 +155,8 @@ pub struct Welcome {
     pub lanes: Vec<(Lane, Start, Seq)>,
     /// What the proxy shows to take over from this stream.
     pub claim: Claim,
+    /// When the pin ends, in seconds since 1970; 0 where there is none.
+    pub pinned_until: u64,
 }
 
 /// Where a stream is on a lane.

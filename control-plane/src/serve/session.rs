@@ -266,6 +266,7 @@ impl Session {
             heartbeat: HEARTBEAT,
             lanes,
             claim: self.claim,
+            pinned_until: head.pin.as_ref().map_or(0, |pin| pin.until),
         }));
         self.hello = Some(hello);
         self.phase = Phase::Streams;

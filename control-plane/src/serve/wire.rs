@@ -197,6 +197,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         status_interval_ms: 0,
         lanes: welcome.lanes.iter().map(lane).collect(),
         claim: welcome.claim.to_bytes(),
+        pinned_until: welcome.pinned_until,
     }
 }
 

@@ -231,6 +231,12 @@ impl Session {
         let lineage = Lineage::from_slice(&welcome.lineage).ok_or_else(|| {
             protocol(format!("expected a lineage of 16 bytes, got {}", welcome.lineage.len()))
         })?;
+        if welcome.pinned_until > 0 {
+            info!(
+                until = welcome.pinned_until,
+                "the configuration is pinned: changes of it are not released"
+            );
+        }
         for start in &welcome.lanes {
             let lane = wire::lane(start.lane)?;
             let state = self.lane_mut(lane);

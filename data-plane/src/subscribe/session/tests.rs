@@ -108,6 +108,7 @@ impl Model {
             status_interval_ms: 0,
             lanes,
             claim: Bytes::new(),
+            pinned_until: 0,
         }));
         self.stream = Some(stream);
     }

@@ -1,0 +1,146 @@
+//! `Pin`, `Rollback` and `Unpin`: an operator's decisions. They are put on record, and answered once this replica acts on
+//! what it reads back.
+//!
+//! **Invariant:** nothing is in force because somebody asked here: only because it is on record.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost_types::Duration as Span;
+use shared::clock;
+use shared::proto::inspect;
+use tokio::sync::mpsc;
+use tonic::{Request, Status};
+
+use super::{convert, pick};
+use crate::event::{PinChange, PinRefused, PinRequest};
+use crate::pin::{How, Pin};
+use crate::serve::door::Caller;
+use crate::store::{Head, Published};
+
+/// How long a pin holds where nobody says otherwise.
+const USUAL: Duration = Duration::from_secs(24 * 3600);
+/// How long it may hold: who wants it for longer says so again.
+const MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+/// How long a decision may take until it is on record.
+const RECORD: Duration = Duration::from_secs(20);
+/// And then until this replica acts on it.
+const FORCE: Duration = Duration::from_secs(8);
+
+/// Takes decisions.
+#[derive(Clone, Debug)]
+pub(super) struct Decider {
+    published: Published,
+    pins: mpsc::Sender<PinRequest>,
+}
+
+/// What an operator asks for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) how: How,
+    pub(super) version: String,
+    pub(super) lasts: Option<Span>,
+    pub(super) note: String,
+    pub(super) replace: bool,
+}
+
+impl Decider {
+    pub(super) fn new(published: Published, pins: mpsc::Sender<PinRequest>) -> Self {
+        Self { published, pins }
+    }
+
+    /// Pins a version.
+    pub(super) async fn pin(&self, asked: Asked) -> Result<inspect::Pin, Status> {
+        let lasts = span(asked.lasts)?;
+        let head = self.published.head();
+        if !head.is_ready() {
+            return Err(Status::unavailable("nothing is offered yet: this replica is starting"));
+        }
+        if asked.how == How::Rollback && asked.version.is_empty() {
+            return Err(Status::invalid_argument(
+                "expected the version to go back to, as `firth history` lists it",
+            ));
+        }
+        let (version, config) = pick::version(&head, &asked.version)?.into_version();
+        let now = clock::wall();
+        let pin = Arc::new(Pin::new(asked.how, version, config, now, lasts, &asked.note));
+        let replaces = match &head.pin {
+            // The same for longer, or for less, is no other decision.
+            Some(there) if asked.replace || there.version == version => Some(Arc::clone(&there.revision)),
+            Some(there) => {
+                return Err(Status::failed_precondition(format!(
+                    "another version is pinned: {there}; say that it is to be replaced, or unpin it first"
+                )));
+            }
+            None => None,
+        };
+        let revision = self.decide(PinChange::Write { pin, replaces }).await?;
+        let is_it = |head: &Head| head.pin.as_ref().is_some_and(|pin| pin.revision == revision);
+        let head = self.wait(is_it, "the Secrets that it needs are being read").await?;
+        convert::pin(&head).ok_or_else(|| Status::internal("the pin went while it was told of"))
+    }
+
+    /// Ends the pin. The version that was pinned.
+    pub(super) async fn unpin(&self) -> Result<Arc<Head>, Status> {
+        let head = self.published.head();
+        let revision = head.pin.as_ref().map(|pin| Arc::clone(&pin.revision));
+        // Where none is in force a record that cannot be read, or is not in force yet, may be there all the same.
+        self.decide(PinChange::Erase { revision }).await?;
+        self.wait(|head| head.pin.is_none(), "this replica has not heard of its end").await
+    }
+
+    async fn decide(&self, change: PinChange) -> Result<Arc<str>, Status> {
+        let (request, outcome) = PinRequest::new(change);
+        let busy = || Status::unavailable("too many decisions wait to be put on record");
+        self.pins.try_send(request).map_err(|_| busy())?;
+        let late = "the decision is not on record yet; it may be, a little later: ask again";
+        let outcome = tokio::time::timeout(RECORD, outcome).await;
+        let outcome = outcome.map_err(|_| Status::deadline_exceeded(late))?;
+        outcome.map_err(|_| Status::unavailable("this replica is going"))?.map_err(|refused| match refused {
+            PinRefused::Overtaken { .. } => Status::aborted(refused.to_string()),
+            PinRefused::TooLarge { .. } => Status::resource_exhausted(refused.to_string()),
+            PinRefused::Failed { .. } => Status::unavailable(refused.to_string()),
+        })
+    }
+
+    /// Waits until what is offered is as decided.
+    async fn wait(&self, is_so: impl Fn(&Head) -> bool, why: &str) -> Result<Arc<Head>, Status> {
+        let mut heads = self.published.heads();
+        let waited = tokio::time::timeout(FORCE, heads.wait_for(|head| is_so(head))).await;
+        match waited {
+            Ok(Ok(head)) => Ok(Arc::clone(&head)),
+            Ok(Err(_)) => Err(Status::unavailable("this replica is going")),
+            Err(_) => Err(Status::deadline_exceeded(format!("it is on record and not in force yet: {why}"))),
+        }
+    }
+}
+
+/// Whether somebody may decide. As long as nobody says who they are, those of this machine may: whoever reaches a pod by
+/// `kubectl port-forward` is one.
+pub(super) fn may_decide<T>(request: &Request<T>) -> Result<(), Status> {
+    let peer = request.extensions().get::<Caller>().map(Caller::address);
+    if peer.is_some_and(is_of_this_machine) {
+        return Ok(());
+    }
+    let peer = peer.map_or_else(|| "an unknown address".to_owned(), |peer| peer.to_string());
+    Err(Status::permission_denied(format!(
+        "decisions are taken from loopback alone, got {peer}: use kubectl port-forward"
+    )))
+}
+
+fn is_of_this_machine(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
+}
+
+fn span(span: Option<Span>) -> Result<Duration, Status> {
+    let Some(span) = span else {
+        return Ok(USUAL);
+    };
+    let bad = || {
+        Status::invalid_argument(format!("expected a span between 1 s and {} days", MOST.as_secs() / 86_400))
+    };
+    let lasts = Duration::try_from(span).map_err(|_| bad())?;
+    let is_fine = lasts >= Duration::from_secs(1) && lasts <= MOST;
+    is_fine.then_some(lasts).ok_or_else(bad)
+}
