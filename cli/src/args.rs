@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use shared::duration;
 use shared::telemetry::Format as LogFormat;
 
 const EXAMPLES: &str = "\
@@ -17,6 +19,8 @@ Examples:
   firth diff                           what the newest version changed: host, path, annotation
   firth get host a.test --at 1f3a92    as it was in that version
   firth problems                       what is wrong with whose objects
+  firth rollback 1f3a92                go back to that version, for 24 h, on all replicas
+  firth unpin                          release what was held back meanwhile
   firth proxies -o json | jq '.[].acked'
 
 Everything that is asked here is also there for grpcurl:
@@ -33,6 +37,18 @@ Examples:
   firth up my-manifests --no-demo
   firth up . --http 127.0.0.1:8081 --https 127.0.0.1:8444 --listen 127.0.0.1:15011
   firth up manifests --access-log stdout --log info";
+
+const PIN_HELP: &str = "\
+The decision is a Secret `firth-pin` in the control plane's namespace, or a file of --state-dir: all replicas act on it,
+and it outlives them. What objects say meanwhile is compiled, listed as held back and not released. It ends with
+`firth unpin`, or by itself when its time is over. Decisions are taken from loopback: in a cluster use
+`kubectl port-forward`.
+
+Examples:
+  firth rollback 1f3a92c04d7e --note 'canary answers 500'
+  firth pin --for 2h                   keep what is offered
+  firth diff                           what the end of the pin would release
+  firth unpin";
 
 /// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
 #[derive(Debug, Parser)]
@@ -54,7 +70,7 @@ pub(crate) enum Command {
     Ask(Question),
 }
 
-/// What can be asked.
+/// What can be asked, and decided.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Question {
     /// The connected proxies, and which version each one has acknowledged
@@ -69,6 +85,14 @@ pub(crate) enum Question {
     Diff(DiffArgs),
     /// What is wrong with objects: rejected, not supported, overridden by another
     Problems(AskArgs),
+    /// Keep the configuration at a version, on all replicas; endpoints and certificates go on changing
+    #[command(after_help = PIN_HELP)]
+    Pin(PinArgs),
+    /// Go back to a version of the history, and keep the configuration there
+    #[command(after_help = PIN_HELP)]
+    Rollback(RollbackArgs),
+    /// End the pin: what was compiled meanwhile is released in one step (`firth diff` shows it before)
+    Unpin(AskArgs),
 }
 
 /// Flags of every question.
@@ -135,6 +159,43 @@ pub(crate) struct DiffArgs {
     /// The version after; without it the newest
     #[arg(value_name = "TO")]
     pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PinArgs {
+    /// The version: 6 of its hex digits or more; without it the one that is offered
+    #[arg(value_name = "VERSION")]
+    pub(crate) version: Option<String>,
+    #[command(flatten)]
+    pub(crate) decision: DecisionArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RollbackArgs {
+    /// The version, as `firth history` lists it: 6 of its hex digits or more
+    #[arg(value_name = "VERSION")]
+    pub(crate) version: String,
+    #[command(flatten)]
+    pub(crate) decision: DecisionArgs,
+}
+
+/// How long, and why.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DecisionArgs {
+    /// How long it holds: 90s, 15m, 24h, 7d
+    #[arg(long = "for", env = "FIRTH_FOR", value_name = "SPAN", default_value = "24h", value_parser = duration::parse)]
+    pub(crate) lasts: Duration,
+    /// Why, for whoever finds it; at most 200 characters
+    #[arg(long, env = "FIRTH_NOTE", value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) note: String,
+    /// Take the place of another version that is pinned
+    #[arg(
+        long, env = "FIRTH_REPLACE", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }
@@ -251,6 +312,22 @@ mod tests {
         assert_eq!(args.http, "127.0.0.1:8080".parse().unwrap());
         assert_eq!(args.https, "127.0.0.1:8443".parse().unwrap());
         assert_eq!(args.listen, "127.0.0.1:15010".parse().unwrap());
+    }
+
+    #[test]
+    fn decisions_last_a_day_unless_said_otherwise() {
+        let Command::Ask(Question::Pin(args)) = parse("firth pin").unwrap().command else {
+            panic!("expected pin");
+        };
+        assert_eq!((args.version, args.decision.lasts), (None, Duration::from_secs(86_400)));
+        let Command::Ask(Question::Rollback(args)) =
+            parse("firth rollback 1f3a92 --for 90s --replace").unwrap().command
+        else {
+            panic!("expected rollback");
+        };
+        assert_eq!((&*args.version, args.decision.lasts), ("1f3a92", Duration::from_secs(90)));
+        assert!(args.decision.replace);
+        assert!(parse("firth rollback").is_err() && parse("firth pin --for soon").is_err());
     }
 
     #[test]

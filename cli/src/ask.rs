@@ -1,19 +1,22 @@
-//! Questions to a control plane: ask once, print the answer as columns or as JSON.
+//! Questions to a control plane, and decisions: ask once, print the answer as columns or as JSON.
 //!
 //! Each question is a pure pair of functions from the answer to text and to JSON; only [`run`] talks to anybody.
 
 mod diff;
 mod history;
+mod pin;
 mod problems;
 mod proxies;
 mod resource;
 mod resources;
 
+use std::time::Duration;
+
 use serde::Serialize;
 use shared::proto::inspect;
 use tonic::{Response, Status};
 
-use crate::args::{AskArgs, Format, Question};
+use crate::args::{AskArgs, DecisionArgs, Format, Question};
 use crate::client::{self, AskError};
 use crate::{lists, output};
 
@@ -32,8 +35,9 @@ async fn answer(question: Question) -> anyhow::Result<String> {
     match question {
         Question::Proxies(ask) => {
             let asked = lists::proxies(&mut client::connect(&ask.server).await?).await;
-            let views = proxies::views(given(&ask, asked)?);
-            show(&ask, &views, |views| proxies::text(views))
+            let (proxies, pin) = given(&ask, asked)?;
+            let (views, pin) = (proxies::views(proxies), pin.map(pin::view));
+            show(&ask, &views, |views| proxies::text(views) + &pinned(pin.as_ref()))
         }
         Question::Resources(args) => {
             let (kind, version) = (args.kind.unwrap_or_default(), args.at.unwrap_or_default());
@@ -55,8 +59,10 @@ async fn answer(question: Question) -> anyhow::Result<String> {
         Question::History(args) => {
             let request = inspect::HistoryRequest { limit: args.limit };
             let asked = client::connect(&args.ask.server).await?.history(request).await;
-            let views = history::views(body(&args.ask, asked)?);
-            show(&args.ask, &views, |views| history::text(views))
+            let mut answer = body(&args.ask, asked)?;
+            let pin = answer.pin.take().map(pin::view);
+            let views = history::views(answer, pin.as_ref().map(pin::Pin::version));
+            show(&args.ask, &views, |views| pinned(pin.as_ref()) + &history::text(views))
         }
         Question::Diff(args) => {
             let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());
@@ -64,12 +70,42 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let view = diff::view(given(&args.ask, asked)?);
             show(&args.ask, &view, diff::text)
         }
+        Question::Pin(args) => {
+            let DecisionArgs { lasts, note, replace, ask } = args.decision;
+            let version = args.version.unwrap_or_default();
+            let request = inspect::PinRequest { version, lasts: span(lasts), note, replace };
+            let asked = client::connect(&ask.server).await?.pin(request).await;
+            let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
+            show(&ask, &view, pin::text)
+        }
+        Question::Rollback(args) => {
+            let DecisionArgs { lasts, note, replace, ask } = args.decision;
+            let request =
+                inspect::RollbackRequest { version: args.version, lasts: span(lasts), note, replace };
+            let asked = client::connect(&ask.server).await?.rollback(request).await;
+            let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
+            show(&ask, &view, pin::text)
+        }
+        Question::Unpin(ask) => {
+            let asked = client::connect(&ask.server).await?.unpin(inspect::UnpinRequest {}).await;
+            let view = pin::unpinned(body(&ask, asked)?);
+            show(&ask, &view, pin::unpinned_text)
+        }
         Question::Problems(ask) => {
             let asked = lists::problems(&mut client::connect(&ask.server).await?).await;
             let views = problems::views(given(&ask, asked)?);
             show(&ask, &views, |views| problems::text(views))
         }
     }
+}
+
+/// The pin in force as a line; nothing where there is none.
+fn pinned(pin: Option<&pin::Pin>) -> String {
+    pin.map(pin::text).unwrap_or_default()
+}
+
+fn span(lasts: Duration) -> Option<prost_types::Duration> {
+    lasts.try_into().ok()
 }
 
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {

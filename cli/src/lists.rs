@@ -8,11 +8,13 @@ use crate::client::Inspect;
 /// Items of a page: the most that a control plane gives.
 const PAGE: u32 = 10_000;
 
-/// All proxies, by id.
+/// All proxies, by id, and the pin in force.
 ///
 /// # Errors
 /// Where the control plane does not answer each page.
-pub(crate) async fn proxies(from: &mut Inspect) -> Result<Vec<inspect::Proxy>, Status> {
+pub(crate) async fn proxies(
+    from: &mut Inspect,
+) -> Result<(Vec<inspect::Proxy>, Option<inspect::Pin>), Status> {
     let (mut all, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = inspect::ListProxiesRequest { page_size: PAGE, page_token };
@@ -20,7 +22,7 @@ pub(crate) async fn proxies(from: &mut Inspect) -> Result<Vec<inspect::Proxy>, S
         all.extend(answer.proxies);
         page_token = answer.next_page_token;
         if page_token.is_empty() {
-            return Ok(all);
+            return Ok((all, answer.pin));
         }
     }
 }

@@ -181,7 +181,7 @@ async fn connected(server: &str) -> anyhow::Result<Inspect> {
     loop {
         if let Ok(mut inspect) = client::connect(server).await {
             // Before the first lists are complete the control plane may well refuse to answer: asked again.
-            while let Ok(proxies) = lists::proxies(&mut inspect).await {
+            while let Ok((proxies, _)) = lists::proxies(&mut inspect).await {
                 if proxies.iter().any(|proxy| proxy.in_sync) {
                     return Ok(inspect);
                 }

@@ -20,14 +20,18 @@ pub(super) struct Entry {
     manager: String,
     bytes: u64,
     resources: u32,
+    held_back: bool,
+    pinned: bool,
 }
 
-/// The answer as it is printed.
-pub(super) fn views(answer: inspect::HistoryResponse) -> Vec<Entry> {
+/// The answer as it is printed, with the version that is pinned.
+pub(super) fn views(answer: inspect::HistoryResponse, mut pinned: Option<&str>) -> Vec<Entry> {
     let entries = answer.entries.into_iter();
     entries
         .map(|entry| Entry {
             time: moment::rfc3339(entry.time.as_ref()),
+            // The newest of those with this version is the one in force.
+            pinned: pinned.take_if(|version| **version == *entry.version && !entry.held_back).is_some(),
             version: entry.version,
             cause: entry.cause,
             changed: entry.changed,
@@ -38,6 +42,7 @@ pub(super) fn views(answer: inspect::HistoryResponse) -> Vec<Entry> {
             manager: entry.manager,
             bytes: entry.bytes,
             resources: entry.resources,
+            held_back: entry.held_back,
         })
         .collect()
 }
@@ -52,7 +57,10 @@ pub(super) fn text(entries: &[Entry]) -> String {
         columns.push([
             entry.version.clone(),
             entry.time.clone(),
-            format!("{} of {}", entry.acked, entry.proxies),
+            match entry.held_back {
+                true => "held back".to_owned(),
+                false => format!("{} of {}", entry.acked, entry.proxies),
+            },
             entry.changed.to_string(),
             size(entry.bytes),
             entry.manager.clone(),
@@ -89,8 +97,16 @@ mod tests {
             manager: "helm".to_owned(),
             bytes: 214,
             resources: 12,
+            held_back: false,
         };
-        let views = views(inspect::HistoryResponse { entries: vec![entry] });
+        let held_back = inspect::HistoryEntry { held_back: true, ..entry.clone() };
+        let pinned = views(
+            inspect::HistoryResponse { entries: vec![held_back, entry.clone(), entry.clone()], pin: None },
+            Some("1f3a92c04d7e"),
+        );
+        assert_eq!(pinned.iter().map(|entry| entry.pinned).collect::<Vec<_>>(), [false, true, false]);
+        assert!(text(&pinned).contains("  held back  "));
+        let views = views(inspect::HistoryResponse { entries: vec![entry], pin: None }, None);
         let expected = "\
 VERSION       TIME                      ACKED   CHANGED  SIZE   BY    CAUSE
 1f3a92c04d7e  2026-11-21T19:03:58.000Z  1 of 1  1        214 B  helm  Ingress default/web: canary-weight 10 -> 50
