@@ -6,7 +6,7 @@ use std::time::Duration;
 use shared::proto::inspect::{
     GetResourceRequest, GetResourceResponse, HistoryEntry, HistoryRequest, HistoryResponse,
     ListProblemsRequest, ListProblemsResponse, ListProxiesRequest, ListProxiesResponse, ListResourcesRequest,
-    ListResourcesResponse, Problem,
+    ListResourcesResponse, Problem, RollbackRequest, RollbackResponse, UnpinRequest, UnpinResponse,
 };
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -99,6 +99,26 @@ impl Inspect {
             }
             request.page_token = answer.next_page_token;
         }
+    }
+
+    /// Goes back to a version for so long, also in place of another that is pinned.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn rollback(&self, version: &str, lasts: Duration, replace: bool) -> Result<(), Status> {
+        let lasts = lasts.try_into().ok();
+        let request = RollbackRequest { version: version.to_owned(), lasts, note: String::new(), replace };
+        let _: RollbackResponse = self.ask("Rollback", request).await?;
+        Ok(())
+    }
+
+    /// Ends the pin.
+    ///
+    /// # Errors
+    /// What the control plane answers instead.
+    pub async fn unpin(&self) -> Result<(), Status> {
+        let _: UnpinResponse = self.ask("Unpin", UnpinRequest {}).await?;
+        Ok(())
     }
 
     /// Waits until so many proxies are connected and have acknowledged the newest version on both lanes; returns that
