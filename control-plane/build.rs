@@ -1,4 +1,4 @@
-//! Generates the two gRPC services. Their messages come from `shared`, which generates them once for everybody.
+//! Generates the gRPC services. Their messages come from `shared`, which generates them once for everybody.
 //!
 //! `ConfigStream` is described by hand because its output is not a message but bytes that are encoded already: see
 //! `src/serve/codec.rs`.
@@ -7,11 +7,12 @@ use tonic_build::manual;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../proto");
-    let inspect = protox::compile(["firth/inspect/v1/inspect.proto"], ["../proto"])?;
+    let asked = ["firth/inspect/v1/inspect.proto", "firth/identity/v1/identity.proto"];
     tonic_prost_build::configure()
         .build_client(false)
         .extern_path(".firth.inspect.v1", "::shared::proto::inspect")
-        .compile_fds(inspect)?;
+        .extern_path(".firth.identity.v1", "::shared::proto::identity")
+        .compile_fds(protox::compile(asked, ["../proto"])?)?;
 
     let connect = manual::Method::builder()
         .name("connect")

@@ -11,7 +11,7 @@ use protox::Compiler;
 #[path = "build/policies.rs"]
 mod policies;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "firth/config/v1/stream.proto",
     "firth/config/v1/settings.proto",
     "firth/config/v1/route.proto",
@@ -19,6 +19,7 @@ const FILES: [&str; 7] = [
     "firth/config/v1/secret.proto",
     "firth/config/v1/policy.proto",
     "firth/inspect/v1/inspect.proto",
+    "firth/identity/v1/identity.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

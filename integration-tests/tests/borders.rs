@@ -54,6 +54,10 @@ const TABLE: &[(&str, &[Family])] = &[
     ("shared/src/drain.rs", &[Tokio]),
     ("shared/src/tasks.rs", &[Tokio]),
     ("shared/src/telemetry*", &[]),
+    // How the planes know each other is one piece of code for both ends.
+    ("shared/src/tls.rs", &[Rustls]),
+    ("shared/src/tls/pinned.rs", &[Rustls]),
+    ("shared/src/tls/connect.rs", &[Tokio, Http, Hyper, Rustls]),
     // The few pages that every process has are served in one place.
     ("shared/src/admin*", &[Tokio, Http, Hyper]),
     ("shared/src/*", &[]),
@@ -81,6 +85,11 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/pipeline*", &[Tokio]),
     // A commit's frame is encoded once, where it is made.
     ("control-plane/src/store*", &[Tokio, Prost]),
+    ("control-plane/src/enrol/folder.rs", &[]),
+    ("control-plane/src/enrol*", &[Tokio, Rustls]),
+    // A connection is a handshake first.
+    ("control-plane/src/serve/door/line.rs", &[Tokio, Tonic, Rustls]),
+    ("control-plane/src/serve/roles.rs", &[]),
     ("control-plane/src/serve/registry*", &[Prost, Tokio, DashMap]),
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
     ("control-plane/src/inspect*", &[Prost, Tonic, Tokio]),
@@ -193,6 +202,8 @@ const CONTROL_PLANE: &[&str] = &[
     "freshness",
     "hold",
     "removal",
+    // Who is who between the planes.
+    "authority",
     // The sources.
     "kube",
     "manifests",
@@ -204,6 +215,7 @@ const CONTROL_PLANE: &[&str] = &[
     "metrics",
     "pipeline",
     // Who is told.
+    "enrol",
     "serve",
     "admin",
     "inspect",
@@ -238,6 +250,8 @@ const SHARED: &[&str] = &[
     "name",
     "schema",
     "entry",
+    "identity",
+    "tls",
     "snapshot",
     "delta",
     "convert",
@@ -245,7 +259,7 @@ const SHARED: &[&str] = &[
 ];
 
 const CLI: &[&str] =
-    &["args", "client", "lists", "moment", "output", "columns", "value", "ask", "up", "main"];
+    &["args", "client", "lists", "moment", "output", "columns", "value", "ask", "token", "up", "main"];
 
 /// Whether a text fits a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {

@@ -1,12 +1,16 @@
 //! Certificates and keys out of the PEM of a Secret, and what names a certificate is good for.
 
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::secret;
 
@@ -61,6 +65,23 @@ pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
     }
 }
 
+/// PEM (RFC 7468) of DER; wiped when it is no longer needed.
+pub fn write(label: &str, der: &[u8]) -> Zeroizing<String> {
+    let text = Zeroizing::new(STANDARD.encode(der));
+    // The whole room at once: what a string grows out of is not wiped.
+    let mut pem = Zeroizing::new(String::with_capacity(text.len() + text.len() / 64 + 2 * label.len() + 40));
+    // Writing to a string does not fail.
+    let _ = writeln!(pem, "-----BEGIN {label}-----");
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        let _ = writeln!(pem, "{line}");
+        rest = after;
+    }
+    let _ = writeln!(pem, "-----END {label}-----");
+    pem
+}
+
 /// The DNS names that a certificate is good for, lower-case; its common name where it lists none (the original still
 /// looks at it, RFC 9110 no longer does). Empty where the certificate is not X.509.
 pub fn names(der: &[u8]) -> Vec<String> {
@@ -96,7 +117,7 @@ pub fn covers(names: &[String], host: &str) -> bool {
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};
 
-    use super::{PemError, certificates, covers, names, private_key};
+    use super::{PemError, certificates, covers, names, private_key, write};
 
     /// A certificate with alternative names and a common name, and its key; both PEM.
     fn made(listed: &[&str], common: &str) -> (String, String) {
@@ -138,6 +159,15 @@ mod tests {
         let (common, _) = made(&[], "Common.test");
         assert_eq!(names(&der(&common)), ["common.test"]);
         assert_eq!(names(b"not a certificate"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_written_is_what_others_write() {
+        let (pem, key) = made(&["a.test"], "");
+        let der = certificates(pem.as_bytes()).unwrap().remove(0);
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(lines(&write("CERTIFICATE", &der)), lines(&pem));
+        assert_eq!(lines(&write("PRIVATE KEY", &private_key(key.as_bytes()).unwrap())), lines(&key));
     }
 
     #[test]

@@ -13,5 +13,11 @@ pub mod inspect {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }
 
-/// Encoded `FileDescriptorSet` of both packages, for gRPC reflection and for showing bodies as JSON.
+/// `firth.identity.v1`: certificates for those who call.
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
+pub mod identity {
+    include!(concat!(env!("OUT_DIR"), "/firth.identity.v1.rs"));
+}
+
+/// Encoded `FileDescriptorSet` of all packages, for gRPC reflection and for showing bodies as JSON.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
