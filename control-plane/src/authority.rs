@@ -1,0 +1,214 @@
+//! The authority that says who is who between the planes: its roots, what they sign, and how one follows another.
+//!
+//! A root is trusted before it signs and after it has signed. When which one signs stands in the record of the roots
+//! itself, so all replicas that read the same record agree without talking:
+//!
+//! ```text
+//! published ── all who hold a certificate renew it, and learn the new root ──▶ signs ── its successor signs ──▶ dropped
+//!           └──────────── OVERLAP lives of a certificate ───────────┘               └ OVERLAP lives ┘
+//! ```
+//!
+//! **Invariant:** whoever holds a valid certificate that was renewed in time believes whoever else does.
+
+mod leaf;
+mod record;
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256,
+};
+use shared::tls::join::hex;
+use shared::tls::random;
+use shared::{pem, secret};
+use thiserror::Error;
+use zeroize::Zeroize as _;
+
+pub use leaf::{Names, SLACK};
+pub use record::RecordError;
+
+/// A root signs for so long before another takes its place.
+const SIGNS: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A root is good for so long: it is trusted well beyond what it signs.
+const ROOT: Duration = Duration::from_secs(3 * 365 * 24 * 3600);
+/// Lives of a certificate that two roots are trusted side by side: one in which everybody renews, and half a one for
+/// those whose clock or network is late.
+const OVERLAP: f64 = 1.5;
+
+/// Why nothing was issued.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IssueError {
+    /// Keys and certificates could not be made.
+    #[error("signing failed: {0}")]
+    Signing(#[from] rcgen::Error),
+    /// What was asked for is not a request for a certificate.
+    #[error("expected a certificate signing request (PKCS#10) of at most {REQUEST_MAX} bytes")]
+    Request,
+    /// A rotation has not ended.
+    #[error("a rotation is under way: the next root signs in {0:?}")]
+    Rotating(Duration),
+    /// The root that should sign cannot.
+    #[error("the record of the authority has no key for the root that signs now")]
+    NoKey,
+}
+
+/// Bytes of a request at most.
+pub const REQUEST_MAX: usize = 4 * 1024;
+
+/// The roots, the oldest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Authority {
+    roots: Vec<Root>,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq)]
+struct Root {
+    /// DER.
+    certificate: Bytes,
+    /// PKCS#8. `None`: it has signed all that it ever will.
+    key: Option<Bytes>,
+    /// Seconds since 1970.
+    signs_from: u64,
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root").field("signs_from", &self.signs_from).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// A new one, which signs at once.
+    ///
+    /// # Errors
+    /// Where no key can be made.
+    pub fn create(now: SystemTime) -> Result<Self, IssueError> {
+        Ok(Self { roots: vec![Root::create(now, now)?] })
+    }
+
+    /// The certificates of all roots that are believed, DER.
+    pub fn trusted(&self) -> Vec<Bytes> {
+        self.roots.iter().map(|root| root.certificate.clone()).collect()
+    }
+
+    /// The same as text, the one that signs now first.
+    pub fn trusted_pem(&self, now: SystemTime) -> String {
+        let mut roots: Vec<&Root> = self.roots.iter().collect();
+        roots[..=self.position(now)].rotate_right(1);
+        roots.iter().map(|root| pem::write("CERTIFICATE", &root.certificate).to_string()).collect()
+    }
+
+    /// The root that signs now, DER.
+    pub fn signs(&self, now: SystemTime) -> Bytes {
+        self.signer(now).certificate.clone()
+    }
+
+    /// When the last root that was added signs; in the past, unless a rotation is under way.
+    pub fn signs_from(&self) -> SystemTime {
+        let last = self.roots.last().map_or(0, |root| root.signs_from);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(last)
+    }
+
+    /// With a new root, which signs when everybody whose certificates live for `life` has heard of it.
+    ///
+    /// # Errors
+    /// Where a rotation is under way already.
+    pub fn rotate(&self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
+        if let Ok(left) = self.signs_from().duration_since(now)
+            && !left.is_zero()
+        {
+            return Err(IssueError::Rotating(left));
+        }
+        let mut next = self.clone();
+        next.roots.push(Root::create(now, now + life.mul_f64(OVERLAP))?);
+        Ok(next)
+    }
+
+    /// What the record should say by now, where that is something else: an old root goes, or loses its key; where the last
+    /// one has signed for long enough, a new one comes.
+    ///
+    /// # Errors
+    /// Where no key can be made.
+    pub fn due(&self, now: SystemTime, life: Duration) -> Result<Option<Self>, IssueError> {
+        let seconds = unix(now);
+        let overlap = life.mul_f64(OVERLAP).as_secs().max(1);
+        let mut next = self.clone();
+        // Superseded for so long that nothing it signed is good any more.
+        let kept =
+            |at: usize| self.roots.get(at + 1).is_none_or(|after| after.signs_from + overlap > seconds);
+        let first = (0..self.roots.len()).find(|at| kept(*at)).unwrap_or_default();
+        next.roots.drain(..first);
+        let signer = next.position(now);
+        // Whatever is stolen later signs nothing.
+        for root in next.roots.iter_mut().take(signer) {
+            root.key = None;
+        }
+        let signed_long = now.duration_since(self.signs_from()).is_ok_and(|signed| signed > SIGNS);
+        if signed_long {
+            next = next.rotate(now, life)?;
+        }
+        Ok((next != *self).then_some(next))
+    }
+
+    fn signer(&self, now: SystemTime) -> &Root {
+        &self.roots[self.position(now)]
+    }
+
+    /// The last root that signs already. Where there is none with a key, because this clock is behind the one of whoever
+    /// wrote the record, the first that can: it is believed as well. There is always a root: a record without one is refused.
+    fn position(&self, now: SystemTime) -> usize {
+        let seconds = unix(now);
+        let signs = self.roots.iter().rposition(|root| root.signs_from <= seconds && root.key.is_some());
+        signs.or_else(|| self.roots.iter().position(|root| root.key.is_some())).unwrap_or_default()
+    }
+}
+
+impl Root {
+    fn create(now: SystemTime, signs_from: SystemTime) -> Result<Self, IssueError> {
+        let mut name = DistinguishedName::new();
+        // Each has a name of its own, lest one is looked for by the name of another.
+        name.push(DnType::CommonName, format!("Firth {}", *hex(random::<8>().as_ref())));
+        let mut params = CertificateParams::default();
+        params.distinguished_name = name;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.not_before = (now - SLACK).into();
+        params.not_after = (now + ROOT).into();
+        let key = Key(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
+        let certificate = Bytes::copy_from_slice(params.self_signed(&key.0)?.der());
+        let signs_from = unix(signs_from);
+        Ok(Self { certificate, key: Some(secret::kept(key.0.serialized_der())), signs_from })
+    }
+
+    /// Signs with it.
+    fn sign<T>(
+        &self,
+        with: impl FnOnce(&Issuer<'_, &KeyPair>) -> Result<T, rcgen::Error>,
+    ) -> Result<T, IssueError> {
+        let key = self.key.as_ref().ok_or(IssueError::NoKey)?;
+        let key = Key(KeyPair::try_from(&key[..])?);
+        let certificate = rustls_pki_types::CertificateDer::from_slice(&self.certificate);
+        Ok(with(&Issuer::from_ca_cert_der(&certificate, &key.0)?)?)
+    }
+}
+
+/// A key that is wiped when it has been used.
+pub(crate) struct Key(pub(crate) KeyPair);
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

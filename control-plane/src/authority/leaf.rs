@@ -1,0 +1,110 @@
+//! Certificates of those who are no authority.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rcgen::{
+    CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
+};
+use rustls_pki_types::CertificateSigningRequestDer;
+use shared::identity::{Identity, Role};
+use shared::secret;
+use shared::tls::{Credentials, SERVER_NAME};
+
+use super::{Authority, IssueError, Key, REQUEST_MAX};
+
+/// Clocks may differ by so much: a certificate is good before it was made.
+pub const SLACK: Duration = Duration::from_secs(5 * 60);
+
+/// What a control plane is called beside the name that all of them have, for clients who are not ours.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Names {
+    /// Host names.
+    pub hosts: Vec<String>,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Authority {
+    /// A certificate for whoever has the key of a request, with what leads to the root; DER. Of the request nothing counts
+    /// but its key: who the holder is was found out otherwise.
+    ///
+    /// # Errors
+    /// Where it is no request, or signing fails.
+    pub fn issue(
+        &self,
+        request: &[u8],
+        identity: &Identity,
+        now: SystemTime,
+        life: Duration,
+    ) -> Result<Vec<Bytes>, IssueError> {
+        let mut request = read(request)?;
+        request.params = params(identity, now, life, &Names::default())?;
+        let root = self.signer(now);
+        let leaf = root.sign(|issuer| request.signed_by(issuer))?;
+        Ok(vec![Bytes::copy_from_slice(leaf.der()), root.certificate.clone()])
+    }
+
+    /// The digest of the key in a request, whose holder has shown that it has the key.
+    ///
+    /// # Errors
+    /// Where it is no request.
+    pub fn holder(request: &[u8]) -> Result<[u8; 32], IssueError> {
+        Ok(*blake3::hash(read(request)?.public_key.der_bytes()).as_bytes())
+    }
+
+    /// A new key and its certificate, for this process.
+    ///
+    /// # Errors
+    /// Where keys or signatures cannot be made.
+    pub fn credentials(
+        &self,
+        identity: &Identity,
+        now: SystemTime,
+        life: Duration,
+        names: &Names,
+    ) -> Result<Credentials, IssueError> {
+        let key = Key(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
+        let params = params(identity, now, life, names)?;
+        let root = self.signer(now);
+        let leaf = root.sign(|issuer| params.signed_by(&key.0, issuer))?;
+        let chain = vec![Bytes::copy_from_slice(leaf.der()), root.certificate.clone()];
+        Ok(Credentials { chain, key: secret::kept(key.0.serialized_der()) })
+    }
+}
+
+fn read(request: &[u8]) -> Result<CertificateSigningRequestParams, IssueError> {
+    if request.len() > REQUEST_MAX {
+        return Err(IssueError::Request);
+    }
+    let request = CertificateSigningRequestDer::from(request);
+    CertificateSigningRequestParams::from_der(&request).map_err(|_| IssueError::Request)
+}
+
+fn params(
+    identity: &Identity,
+    now: SystemTime,
+    life: Duration,
+    names: &Names,
+) -> Result<CertificateParams, IssueError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, &*identity.name);
+    params.subject_alt_names = vec![SanType::URI(identity.to_string().try_into()?)];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_before = (now - SLACK).into();
+    params.not_after = (now + life).into();
+    params.use_authority_key_identifier_extension = true;
+    if identity.role == Role::ControlPlane {
+        // Nobody else may be taken for a server.
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        for name in std::iter::once(SERVER_NAME).chain(names.hosts.iter().map(String::as_str)) {
+            params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
+        }
+        params.subject_alt_names.extend(names.addresses.iter().copied().map(SanType::IpAddress));
+    }
+    Ok(params)
+}

@@ -1,0 +1,206 @@
+//! What the authority signs, held against the library that verifies it in handshakes.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use shared::identity::{Identity, Role};
+use shared::tls::SERVER_NAME;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A moment after which certificates are made, in seconds from a fixed one.
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+fn identity(role: Role) -> Identity {
+    Identity::new("default", role, "one").unwrap()
+}
+
+fn request() -> Vec<u8> {
+    let params = CertificateParams::new(vec!["stolen.test".to_owned()]).unwrap();
+    params.serialize_request(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+}
+
+fn store(roots: &[Bytes]) -> Arc<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add(CertificateDer::from_slice(root)).unwrap();
+    }
+    Arc::new(store)
+}
+
+fn parts(chain: &[Bytes]) -> (CertificateDer<'_>, Vec<CertificateDer<'_>>) {
+    let mut chain = chain.iter().map(|der| CertificateDer::from_slice(der));
+    (chain.next().unwrap(), chain.collect())
+}
+
+fn when(now: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap())
+}
+
+/// Whether somebody who believes these roots believes a client.
+fn is_client(roots: &[Bytes], chain: &[Bytes], now: SystemTime) -> bool {
+    let provider = Arc::new(default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(store(roots), provider).build().unwrap();
+    let (leaf, rest) = parts(chain);
+    verifier.verify_client_cert(&leaf, &rest, when(now)).is_ok()
+}
+
+/// The same of a server.
+fn is_server(roots: &[Bytes], chain: &[Bytes], now: SystemTime) -> bool {
+    let provider = Arc::new(default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(store(roots), provider).build().unwrap();
+    let (leaf, rest) = parts(chain);
+    let name = ServerName::try_from(SERVER_NAME).unwrap();
+    verifier.verify_server_cert(&leaf, &rest, &name, &[], when(now)).is_ok()
+}
+
+#[test]
+fn a_certificate_says_who_its_holder_is_and_nothing_of_the_request() {
+    let authority = Authority::create(at(0)).unwrap();
+    let chain = authority.issue(&request(), &identity(Role::Proxy), at(0), DAY).unwrap();
+    assert_eq!(Identity::of_certificate(&chain[0]), Ok(identity(Role::Proxy)));
+    assert_eq!(pem::names(&chain[0]), ["one"], "no DNS name is taken over");
+    assert!(is_client(&authority.trusted(), &chain, at(1)));
+    assert!(!is_client(&Authority::create(at(0)).unwrap().trusted(), &chain, at(1)));
+}
+
+#[test]
+fn only_a_control_plane_is_a_server() {
+    let authority = Authority::create(at(0)).unwrap();
+    for role in Role::ALL {
+        let chain = authority.credentials(&identity(role), at(0), DAY, &Names::default()).unwrap().chain;
+        assert_eq!(is_server(&authority.trusted(), &chain, at(1)), role == Role::ControlPlane, "{role}");
+        assert!(is_client(&authority.trusted(), &chain, at(1)), "{role}");
+    }
+}
+
+#[test]
+fn a_certificate_is_good_for_its_life_and_for_clocks_that_are_behind() {
+    let authority = Authority::create(at(10_000)).unwrap();
+    let chain = authority.issue(&request(), &identity(Role::Proxy), at(10_000), DAY).unwrap();
+    let good = |now| is_client(&authority.trusted(), &chain, now);
+    assert!(good(at(10_000)) && good(at(10_000) + DAY));
+    assert!(!good(at(10_001) + DAY), "it lives no longer");
+    assert!(good(at(10_000) - SLACK), "a clock that is five minutes behind");
+    assert!(!good(at(9_990) - SLACK));
+}
+
+#[test]
+fn what_is_no_request_gets_nothing() {
+    let authority = Authority::create(at(0)).unwrap();
+    let mut broken = request();
+    *broken.last_mut().unwrap() ^= 1;
+    for bad in [Vec::new(), b"nothing".to_vec(), broken, vec![0x30; REQUEST_MAX + 1]] {
+        let refused = authority.issue(&bad, &identity(Role::Proxy), at(0), DAY);
+        assert!(matches!(refused, Err(IssueError::Request)), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_record_is_read_as_it_was_written_and_says_what_is_wrong() {
+    let authority = Authority::create(at(0)).unwrap().rotate(at(9), DAY).unwrap();
+    let text = authority.to_record();
+    assert_eq!(Authority::from_record(text.as_bytes()), Ok(authority.clone()));
+    assert_eq!(authority.trusted_pem(at(0)).matches("BEGIN CERTIFICATE").count(), 2);
+    let read = |text: &str| Authority::from_record(text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(read("{\"roots\": []}"), "expected 1 to 8 roots, got 0");
+    assert!(read("{\"roots\": 1}").starts_with("expected JSON with a list of roots: line 1"));
+    let damaged = text.replacen("BEGIN PRIVATE", "BEGIN PUBLIC", 1);
+    assert!(read(&damaged).starts_with("roots[0].key: "), "{}", read(&damaged));
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["roots"].as_array_mut().unwrap().reverse();
+    assert!(read(&value.to_string()).starts_with("roots[1]: "));
+    let key = text.split("PRIVATE KEY").nth(1).unwrap();
+    assert!(!format!("{authority:?}").contains(&key[10..30]));
+}
+
+#[test]
+fn a_root_goes_when_nothing_that_it_signed_is_good() {
+    let first = Authority::create(at(0)).unwrap();
+    let two = first.rotate(at(0), DAY).unwrap();
+    assert!(matches!(two.rotate(at(60), DAY), Err(IssueError::Rotating(_))), "one after the other");
+    assert_eq!((two.signs(at(0)), two.due(at(0), DAY).unwrap()), (first.signs(at(0)), None));
+    let signs = two.signs_from();
+    assert_eq!(signs, at(0) + DAY.mul_f64(1.5));
+    assert_ne!(two.signs(signs), first.signs(at(0)));
+    let second = two.trusted()[1].clone();
+    let first_of = |authority: &Authority, now| {
+        pem::certificates(authority.trusted_pem(now).as_bytes()).unwrap()[0].clone()
+    };
+    assert_eq!((first_of(&two, at(0)), first_of(&two, signs)), (first.trusted()[0].clone(), second));
+    let after = two.due(signs, DAY).unwrap().unwrap();
+    assert_eq!(after.trusted(), two.trusted(), "the old one is believed on");
+    assert_eq!(after.to_record().matches("PRIVATE").count(), 2, "but has no key: BEGIN and END of one");
+    assert_eq!(after.due(signs + DAY, DAY).unwrap(), None);
+    let last = after.due(signs + DAY.mul_f64(1.5), DAY).unwrap().unwrap();
+    assert_eq!(last.trusted(), two.trusted()[1..]);
+}
+
+#[test]
+fn a_root_is_replaced_by_itself_long_before_it_ends() {
+    let authority = Authority::create(at(0)).unwrap();
+    assert_eq!(authority.due(at(0) + SIGNS, DAY).unwrap(), None);
+    let replaced = authority.due(at(1) + SIGNS, DAY).unwrap().unwrap();
+    assert_eq!(replaced.trusted().len(), 2);
+    assert!(ROOT > SIGNS + DAY * 90);
+}
+
+#[test]
+fn a_replica_whose_clock_is_behind_signs_with_what_there_is() {
+    let two = Authority::create(at(0)).unwrap().rotate(at(0), DAY).unwrap();
+    let after = two.due(two.signs_from(), DAY).unwrap().unwrap();
+    let behind = two.signs_from() - Duration::from_secs(240);
+    let chain = after.issue(&request(), &identity(Role::Proxy), behind, DAY).unwrap();
+    assert!(is_client(&two.trusted(), &chain, behind));
+}
+
+/// Somebody with a certificate, and what was believed when it was issued.
+struct Holder {
+    chain: Vec<Bytes>,
+    trusts: Vec<Bytes>,
+    renews: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    /// However rotations and renewals fall, everybody believes everybody at every moment.
+    #[test]
+    fn nobody_is_cut_off_by_a_rotation(
+        rotations in prop::collection::vec(0_u64..9_000, 1..4),
+        parts in prop::collection::vec(0.4_f64..0.6, 1..4),
+    ) {
+        let life = Duration::from_secs(1_000);
+        let mut authority = Authority::create(at(0)).unwrap();
+        let enrol = |authority: &Authority, now: u64, part: f64| {
+            let who = identity(Role::ControlPlane);
+            let chain = authority.credentials(&who, at(now), life, &Names::default()).unwrap().chain;
+            Holder { chain, trusts: authority.trusted(), renews: now + life.mul_f64(part).as_secs() }
+        };
+        let mut holders: Vec<_> = parts.iter().map(|part| enrol(&authority, 0, *part)).collect();
+        for now in (0..9_000).step_by(125) {
+            if rotations.iter().any(|at| (now..now + 125).contains(at)) && let Ok(next) = authority.rotate(at(now), life) {
+                authority = next;
+            }
+            authority = authority.due(at(now), life).unwrap().unwrap_or(authority);
+            for (holder, part) in holders.iter_mut().zip(&parts) {
+                if holder.renews <= now {
+                    *holder = enrol(&authority, now, *part);
+                }
+            }
+            for (one, other) in holders.iter().flat_map(|one| holders.iter().map(move |other| (one, other))) {
+                prop_assert!(is_server(&one.trusts, &other.chain, at(now)), "at {}", now);
+                prop_assert!(is_client(&authority.trusted(), &other.chain, at(now)), "at {}", now);
+            }
+        }
+    }
+}
