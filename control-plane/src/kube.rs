@@ -22,6 +22,7 @@ use self::demand::{Metadata, Scope};
 use self::follow::{Follow, Sink};
 use self::pins::Pins;
 use self::sink::{Objects, Sender};
+use self::trust::Trust;
 use self::wire::{Decode, MetadataOnly, Whole};
 use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
@@ -35,6 +36,7 @@ mod follow;
 pub(crate) mod fuzz;
 mod pins;
 mod sink;
+pub mod trust;
 mod watch;
 mod wire;
 
@@ -130,6 +132,11 @@ impl KubeSource {
     /// Its health, for metrics and readiness.
     pub fn freshness(&self) -> Freshness {
         self.freshness.clone()
+    }
+
+    /// What of the cluster the authority between the planes needs; `name` is that of its Secret.
+    pub fn trust(&self, name: ObjectName) -> Trust {
+        Trust::new(self.client.clone(), name)
     }
 
     /// Watches as long as the process lives.

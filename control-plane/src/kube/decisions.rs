@@ -232,7 +232,7 @@ fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -
     json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": {KEY: value}}).to_string()
 }
 
-async fn find(
+pub(super) async fn find(
     client: &Client,
     kind: ObjectKind,
     namespace: &str,
@@ -246,14 +246,19 @@ async fn find(
     }
 }
 
-enum Answer {
+pub(super) enum Answer {
     Done,
     /// It exists, or is another version than expected.
     Conflict,
     Absent,
 }
 
-async fn ask(client: &Client, method: Method, path: &str, body: Option<String>) -> Result<Answer, String> {
+pub(super) async fn ask(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Option<String>,
+) -> Result<Answer, String> {
     let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     let request = request.body(body.unwrap_or_default().into_bytes()).map_err(|error| error.to_string())?;
     match client.request_text(request).await {
@@ -264,7 +269,7 @@ async fn ask(client: &Client, method: Method, path: &str, body: Option<String>) 
     }
 }
 
-fn said(error: &kube::Error) -> String {
+pub(super) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
         error => chain(error),

@@ -1,0 +1,207 @@
+//! Who gets which certificate: what counts as a proof, and for what.
+//!
+//! A folder of ours vouches for join tokens ([`folder`]), a cluster for service accounts ([`accounts`]); where the authority is kept is [`vault`]'s business, and that it is
+//! fresh [`keeper`]'s.
+//!
+//! **Invariant:** nothing is signed before the proof was found good, and a certificate says what the proof says, never what
+//! was asked for beside it.
+
+pub mod accounts;
+pub mod folder;
+pub mod keeper;
+pub mod vault;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::clock;
+use shared::identity::{Identity, IdentityError, Role};
+use shared::tls::join::JoinToken;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::authority::{Authority, IssueError};
+use accounts::Accounts;
+use folder::{Folder, TokenError};
+use keeper::Current;
+
+/// What somebody who has no certificate shows. Never printed.
+pub enum Proof {
+    /// The text of a join token.
+    Join(String),
+    /// The token of a service account.
+    Account(String),
+    /// Nothing that we know.
+    None,
+}
+
+/// A certificate was not issued.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The proof is no good, or is not good for this.
+    #[error("{0}")]
+    Proof(String),
+    /// Another fleet's.
+    #[error("this control plane serves group {served:?}, not {asked:?}")]
+    Group {
+        /// Ours.
+        served: Box<str>,
+        /// The one that was asked for.
+        asked: String,
+    },
+    /// The request itself.
+    #[error(transparent)]
+    Issue(#[from] IssueError),
+    /// A name that cannot stand in a certificate.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// Nobody could say yet.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// What was issued.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// To whom.
+    pub identity: Identity,
+    /// The certificate first; DER.
+    pub chain: Vec<Bytes>,
+    /// All roots that are believed; DER.
+    pub roots: Vec<Bytes>,
+    /// It is good for so long.
+    pub life: Duration,
+}
+
+/// Somebody who asks for a new root, and hears when it signs.
+pub type Rotation = oneshot::Sender<Result<Duration, String>>;
+
+/// Issues. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct Registrar(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    group: Box<str>,
+    life: Duration,
+    current: watch::Receiver<Option<Arc<Current>>>,
+    tokens: Option<Folder>,
+    accounts: Option<Accounts>,
+    rotations: mpsc::Sender<Rotation>,
+}
+
+impl Registrar {
+    /// Of one group, whose certificates live for `life`. `tokens` is the folder that vouches for join tokens, and
+    /// `accounts` the cluster that does for service accounts.
+    pub fn new(
+        group: &str,
+        life: Duration,
+        current: watch::Receiver<Option<Arc<Current>>>,
+        tokens: Option<Folder>,
+        accounts: Option<Accounts>,
+        rotations: mpsc::Sender<Rotation>,
+    ) -> Self {
+        Self(Arc::new(Inner { group: group.into(), life, current, tokens, accounts, rotations }))
+    }
+
+    /// The group that is served.
+    pub fn group(&self) -> &str {
+        &self.0.group
+    }
+
+    /// What handshakes are made with, and when it changes.
+    pub fn current(&self) -> watch::Receiver<Option<Arc<Current>>> {
+        self.0.current.clone()
+    }
+
+    /// A first certificate for whoever has the key of `request`. `name` is what it wants to be called.
+    ///
+    /// # Errors
+    /// Where the proof is none.
+    pub async fn enrol(
+        &self,
+        proof: Proof,
+        group: &str,
+        name: &str,
+        request: &[u8],
+    ) -> Result<Issued, Refused> {
+        let it = &*self.0;
+        if group != &*it.group {
+            return Err(Refused::Group { served: it.group.clone(), asked: group.chars().take(64).collect() });
+        }
+        let identity = match proof {
+            Proof::Join(text) => {
+                let unknown = || Refused::Proof(TokenError::Unknown.to_string());
+                let tokens = it.tokens.as_ref().ok_or_else(unknown)?;
+                let token = JoinToken::parse(&text).map_err(|error| Refused::Proof(error.to_string()))?;
+                let holder = Authority::holder(request)?;
+                // What cannot be issued uses no token up.
+                Identity::new(&it.group, Role::Proxy, name)?;
+                let role =
+                    tokens.redeem(&token, &it.group, &holder, clock::wall()).map_err(
+                        |error| match error {
+                            TokenError::Io(error) => Refused::Unavailable(format!("cannot look: {error}")),
+                            other => Refused::Proof(other.to_string()),
+                        },
+                    )?;
+                Identity::new(&it.group, role, name)?
+            }
+            Proof::Account(token) => {
+                let (role, name) = self.look(&token).await?;
+                Identity::new(&it.group, role, &name)?
+            }
+            Proof::None => {
+                return Err(Refused::Proof("expected a join token or a service account's token".into()));
+            }
+        };
+        self.issue(identity, request)
+    }
+
+    /// The next certificate of somebody who has one.
+    ///
+    /// # Errors
+    /// Where it is nobody who is renewed.
+    pub async fn renew(&self, identity: &Identity, token: &str, request: &[u8]) -> Result<Issued, Refused> {
+        if identity.role != Role::Proxy {
+            return Err(Refused::Proof(format!("a {} is not renewed: log in again", identity.role)));
+        }
+        // Whoever vouched for it is asked again: a pod that is gone, or an account, is renewed no longer.
+        if self.0.accounts.is_some() {
+            let (role, name) = self.look(token).await?;
+            if (role, name.as_str()) != (identity.role, &*identity.name) {
+                return Err(Refused::Proof(format!(
+                    "the token is of {role} {name}, and the certificate of {identity}"
+                )));
+            }
+        }
+        self.issue(identity.clone(), request)
+    }
+
+    /// Adds a root. Returns in which time it signs.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub async fn rotate(&self) -> Result<Duration, String> {
+        let (done, told) = oneshot::channel();
+        let over = || "this control plane is ending".to_owned();
+        self.0.rotations.send(done).await.map_err(|_| over())?;
+        told.await.map_err(|_| over())?
+    }
+
+    async fn look(&self, token: &str) -> Result<(Role, String), Refused> {
+        let none = || {
+            Refused::Proof("this control plane is in no cluster, and knows no service accounts".to_owned())
+        };
+        self.0.accounts.as_ref().ok_or_else(none)?.look(token).await
+    }
+
+    fn issue(&self, identity: Identity, request: &[u8]) -> Result<Issued, Refused> {
+        let current = self.0.current.borrow().clone();
+        let current = current.ok_or_else(|| Refused::Unavailable("the authority is not read yet".into()))?;
+        let life = self.0.life;
+        let chain = current.authority.issue(request, &identity, clock::wall(), life)?;
+        Ok(Issued { identity, chain, roots: current.authority.trusted(), life })
+    }
+}

@@ -1,0 +1,248 @@
+//! Keeps the authority fresh in this process: reads its record again and again, writes what is due, renews the certificate of
+//! the control plane itself, and hands all of it to the handshakes.
+//!
+//! **Invariant:** a record that cannot be read changes nothing, and one that is gone is written again: a new authority would
+//! cut off everybody whose certificate is good.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::ServerConfig;
+use shared::clock;
+use shared::identity::{self, Identity, IdentityError, Role};
+use shared::telemetry::Seldom;
+use shared::tls::{self, TlsError};
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
+
+use super::Rotation;
+use super::vault::{Revision, Vault, VaultError};
+use crate::authority::{Authority, IssueError, Names, RecordError};
+
+/// The record is read this often, and more often where certificates live shortly.
+const READ: Duration = Duration::from_secs(30);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(30);
+/// Others may be quicker so often before it is left for the next time.
+const TRIES: usize = 4;
+
+/// What handshakes are made with.
+#[derive(Debug)]
+pub struct Current {
+    /// The roots.
+    pub authority: Arc<Authority>,
+    /// For whoever has a certificate.
+    pub calls: Arc<ServerConfig>,
+    /// For whoever has none yet.
+    pub enrolment: Arc<ServerConfig>,
+}
+
+/// Why the authority cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeepError {
+    /// Its place.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// What stands there.
+    #[error("the record of the authority cannot be used: {0}")]
+    Record(#[from] RecordError),
+    /// Keys or signatures.
+    #[error(transparent)]
+    Issue(#[from] IssueError),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The group or the host cannot stand in a certificate.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// Somebody else writes all the time.
+    #[error("the record of the authority is written by others all the time")]
+    Contended,
+}
+
+/// The authority of one process.
+#[derive(Debug)]
+pub struct Keeper {
+    vault: Vault,
+    identity: Identity,
+    names: Names,
+    life: Duration,
+    authority: Option<(Authority, Option<Revision>)>,
+    /// When the certificate of this process is to be renewed, and under which root it stands.
+    renew: Option<(SystemTime, bytes::Bytes)>,
+    current: watch::Sender<Option<Arc<Current>>>,
+}
+
+impl Keeper {
+    /// Of a control plane of `group`, which is reached at `addresses` beside loopback.
+    ///
+    /// # Errors
+    /// Where the group cannot stand in a certificate.
+    pub fn new(vault: Vault, group: &str, life: Duration, addresses: &[IpAddr]) -> Result<Self, KeepError> {
+        let host = std::env::var("POD_NAME").ok().map(|name| identity::fit(&name));
+        let name = host.filter(|name| !name.is_empty()).unwrap_or_else(|| "control-plane".to_owned());
+        let loopback = [IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+        let mut addresses: Vec<IpAddr> = addresses.iter().copied().chain(loopback).collect();
+        addresses.retain(|address| !address.is_unspecified());
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(Self {
+            vault,
+            identity: Identity::new(group, Role::ControlPlane, &name)?,
+            names: Names { hosts: vec!["localhost".to_owned()], addresses },
+            life,
+            authority: None,
+            renew: None,
+            current: watch::Sender::new(None),
+        })
+    }
+
+    /// What handshakes are made with; nothing before the record was read.
+    pub fn current(&self) -> watch::Receiver<Option<Arc<Current>>> {
+        self.current.subscribe()
+    }
+
+    /// Where the record is.
+    pub fn vault(&self) -> &Vault {
+        &self.vault
+    }
+
+    /// Looks after it for ever, and rotates when somebody asks.
+    ///
+    /// # Errors
+    /// None: what fails is tried again.
+    pub async fn run(mut self, mut rotations: mpsc::Receiver<Rotation>) -> Result<(), KeepError> {
+        let mut warning = Seldom::new(WARNINGS);
+        let mut asked = true;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause()) => {
+                    if let Err(error) = self.look(clock::wall()).await
+                        && let Some(before) = warning.now(clock::now())
+                    {
+                        warn!(before, "the authority between the planes is not looked after: {error}");
+                    }
+                }
+                rotation = rotations.recv(), if asked => match rotation {
+                    Some(told) => {
+                        let done = self.rotate(clock::wall()).await.map_err(|error| error.to_string());
+                        // Who asked may be gone.
+                        let _ = told.send(done);
+                    }
+                    // Nobody can ask any more; the task is as long as the process.
+                    None => asked = false,
+                },
+            }
+        }
+    }
+
+    /// Reads, writes and renews what is due.
+    ///
+    /// # Errors
+    /// Where something of it fails; what was good before stays in use.
+    pub async fn look(&mut self, now: SystemTime) -> Result<(), KeepError> {
+        self.change(now, |authority, life| authority.due(now, life)).await?;
+        self.renew(now)?;
+        self.publish(now).await
+    }
+
+    async fn rotate(&mut self, now: SystemTime) -> Result<Duration, KeepError> {
+        self.change(now, |authority, life| authority.rotate(now, life).map(Some)).await?;
+        self.renew(now)?;
+        self.publish(now).await?;
+        let signs = self.authority.as_ref().map_or(now, |(authority, _)| authority.signs_from());
+        let left = signs.duration_since(now).unwrap_or_default();
+        info!(
+            seconds = left.as_secs(),
+            "a new root of the authority is believed from now on, and signs later"
+        );
+        Ok(left)
+    }
+
+    /// Reads the record, makes a change of it and writes that, until nobody was quicker.
+    async fn change(
+        &mut self,
+        now: SystemTime,
+        change: impl Fn(&Authority, Duration) -> Result<Option<Authority>, IssueError>,
+    ) -> Result<(), KeepError> {
+        for _ in 0..TRIES {
+            let (next, over) = match self.vault.load().await? {
+                Some((text, revision)) => {
+                    let known = self.authority.as_ref().filter(|known| known.1.as_ref() == Some(&revision));
+                    let authority = match known {
+                        Some((authority, _)) => authority.clone(),
+                        None => Authority::from_record(&text)?,
+                    };
+                    let changed = change(&authority, self.life)?;
+                    self.authority = Some((authority, Some(revision.clone())));
+                    let Some(changed) = changed else { return Ok(()) };
+                    (changed, Some(revision))
+                }
+                // Gone, or the first of all. What this process has is written again as it is.
+                None => match &self.authority {
+                    Some((authority, _)) => {
+                        warn!("the record of the authority between the planes is gone, and written again");
+                        (authority.clone(), None)
+                    }
+                    None => (Authority::create(now)?, None),
+                },
+            };
+            // Kept where it can be read back, or not used: what is written may be what another one wrote.
+            if !self.vault.store(&next.to_record(), over.as_ref()).await? {
+                continue;
+            }
+            if over.is_some() {
+                // Read back with its revision the next time; the change is made.
+                self.authority = Some((next, None));
+                return Ok(());
+            }
+        }
+        Err(KeepError::Contended)
+    }
+
+    /// Makes handshakes with the roots as they are now, and with a certificate that is young enough.
+    fn renew(&mut self, now: SystemTime) -> Result<(), KeepError> {
+        let Some((authority, _)) = &self.authority else { return Ok(()) };
+        let signs = authority.signs(now);
+        let is_young = self.renew.as_ref().is_some_and(|(at, root)| now < *at && *root == signs);
+        let before = self.current.borrow().clone();
+        if is_young && before.is_some_and(|before| *before.authority == *authority) {
+            return Ok(());
+        }
+        let own = authority.credentials(&self.identity, now, self.life, &self.names)?;
+        let roots = authority.trusted();
+        let current = Current {
+            authority: Arc::new(authority.clone()),
+            calls: Arc::new(tls::server(&own, Some(&roots))?),
+            enrolment: Arc::new(tls::server(&own, None)?),
+        };
+        self.renew = Some((now + self.life.mul_f64(0.4 + 0.2 * fastrand::f64()), signs));
+        self.current.send_replace(Some(Arc::new(current)));
+        Ok(())
+    }
+
+    /// Each time: what others read may have been taken away.
+    async fn publish(&self, now: SystemTime) -> Result<(), KeepError> {
+        if let Some((authority, _)) = &self.authority {
+            self.vault.publish(&authority.trusted_pem(now)).await?;
+        }
+        if let Some(folder) = self.vault.folder() {
+            folder
+                .sweep(now)
+                .map_err(|source| VaultError::File { path: folder.path().to_owned(), source })?;
+        }
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        // Before there is an authority nobody is served.
+        let most = if self.authority.is_none() { Duration::from_secs(1) } else { READ };
+        (self.life / 32).clamp(Duration::from_millis(100), most)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! The keeper over a folder that several processes share.
+
+use super::*;
+use crate::enrol::folder::Folder;
+
+const LIFE: Duration = Duration::from_secs(1_000);
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+fn keeper(dir: &std::path::Path) -> Keeper {
+    let vault = Vault::Folder(Folder::open(dir).unwrap());
+    Keeper::new(vault, "default", LIFE, &["0.0.0.0".parse().unwrap()]).unwrap()
+}
+
+fn roots(keeper: &Keeper) -> Vec<bytes::Bytes> {
+    keeper.current.borrow().as_ref().unwrap().authority.trusted()
+}
+
+#[tokio::test]
+async fn replicas_agree_on_one_authority_and_on_its_rotation() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut one, mut other) = (keeper(dir.path()), keeper(dir.path()));
+    for keeper in [&mut one, &mut other] {
+        keeper.look(at(0)).await.unwrap();
+    }
+    assert_eq!(roots(&one), roots(&other));
+    assert_eq!(one.rotate(at(10)).await.unwrap(), LIFE.mul_f64(1.5));
+    assert!(matches!(other.rotate(at(10)).await, Err(KeepError::Issue(IssueError::Rotating(_)))));
+    other.look(at(11)).await.unwrap();
+    assert_eq!((roots(&one).len(), roots(&one)), (2, roots(&other)));
+    for (now, count) in [(1_511, 2), (3_011, 1)] {
+        for keeper in [&mut one, &mut other] {
+            keeper.look(at(now)).await.unwrap();
+            keeper.look(at(now)).await.unwrap();
+        }
+        assert_eq!((roots(&one).len(), roots(&one)), (count, roots(&other)), "{now}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_gone_is_written_again_and_a_broken_one_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    let before = roots(&one);
+    let file = dir.path().join("authority-1");
+    let text = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "{}").unwrap();
+    // As read: it knows the revision. Another process does not.
+    assert!(matches!(keeper(dir.path()).look(at(1)).await, Err(KeepError::Record(_))));
+    std::fs::remove_file(&file).unwrap();
+    one.look(at(2)).await.unwrap();
+    assert_eq!(roots(&one), before);
+    assert_eq!(std::fs::read(&file).unwrap(), text, "the same authority is there again");
+}
+
+#[tokio::test]
+async fn the_certificate_of_the_control_plane_is_renewed_at_half_its_life() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    let mut seen = one.current();
+    seen.mark_unchanged();
+    one.look(at(390)).await.unwrap();
+    assert!(!seen.has_changed().unwrap(), "it is young");
+    one.look(at(610)).await.unwrap();
+    assert!(seen.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn roots_that_were_taken_away_are_published_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    let file = dir.path().join("ca.pem");
+    let before = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    one.look(at(30)).await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn a_group_that_cannot_stand_in_a_certificate_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let vault = Vault::Folder(Folder::open(dir.path()).unwrap());
+    let refused = Keeper::new(vault, "a/b", LIFE, &[]).unwrap_err().to_string();
+    assert!(refused.starts_with("group: expected"), "{refused}");
+}

@@ -1,0 +1,194 @@
+//! Where the record of the authority is kept, by compare-and-swap: who writes says over which revision, and whoever is second
+//! reads what the first one wrote.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use shared::private;
+use shared::tls::join::hex;
+use shared::tls::random;
+use std::io::Write as _;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::folder::{Folder, read};
+use crate::kube::trust::Trust;
+
+/// What the files are called, before their number.
+const FILE: &str = "authority-";
+
+/// Which state of a record somebody has read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Revision(pub String);
+
+/// The record cannot be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum VaultError {
+    /// The API server.
+    #[error("{0}")]
+    Cluster(String),
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// A record's place.
+#[derive(Debug)]
+pub enum Vault {
+    /// This process. The folder has tokens and roots alone.
+    Memory(Folder, Option<Zeroizing<Vec<u8>>>),
+    /// Files in a folder, each revision one; the greatest number counts.
+    Folder(Folder),
+    /// A Secret.
+    Cluster(Trust),
+}
+
+/// A record and its revision.
+pub type Stored = (Zeroizing<Vec<u8>>, Revision);
+
+impl Vault {
+    /// What is there; `None`: nothing yet.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    pub async fn load(&self) -> Result<Option<Stored>, VaultError> {
+        match self {
+            Self::Memory(_, kept) => Ok(kept.clone().map(|text| (text, Revision(String::new())))),
+            Self::Folder(folder) => {
+                let Some(number) = newest(folder.path()).map_err(|source| failed(folder.path(), source))?
+                else {
+                    return Ok(None);
+                };
+                let path = file(folder.path(), number);
+                let text = read(&path).map_err(|source| failed(&path, source))?;
+                Ok(Some((Zeroizing::new(text), Revision(number.to_string()))))
+            }
+            Self::Cluster(trust) => {
+                let found = trust.record().await.map_err(VaultError::Cluster)?;
+                Ok(found.map(|(text, revision)| (text, Revision(revision))))
+            }
+        }
+    }
+
+    /// Writes a record over a revision, or the first one. False: somebody else was quicker.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub async fn store(&mut self, text: &str, over: Option<&Revision>) -> Result<bool, VaultError> {
+        match self {
+            Self::Memory(_, kept) => {
+                *kept = Some(Zeroizing::new(text.as_bytes().to_vec()));
+                Ok(true)
+            }
+            Self::Folder(folder) => {
+                let number = over.map_or(0, |over| over.0.parse::<u64>().unwrap_or(0)) + 1;
+                let dir = folder.path();
+                write(dir, number, text).map_err(|source| failed(&file(dir, number), source))
+            }
+            Self::Cluster(trust) => {
+                let over = over.map(|over| over.0.as_str());
+                trust.write(text, over).await.map_err(VaultError::Cluster)
+            }
+        }
+    }
+
+    /// Tells everybody which roots are believed.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub async fn publish(&self, roots: &str) -> Result<(), VaultError> {
+        match self {
+            Self::Memory(folder, _) | Self::Folder(folder) => {
+                folder.publish(roots).map_err(|source| failed(&folder.roots(), source))
+            }
+            Self::Cluster(trust) => trust.publish(roots).await.map_err(VaultError::Cluster),
+        }
+    }
+
+    /// The folder that vouches for join tokens.
+    pub fn folder(&self) -> Option<&Folder> {
+        match self {
+            Self::Memory(folder, _) | Self::Folder(folder) => Some(folder),
+            Self::Cluster(_) => None,
+        }
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> VaultError {
+    VaultError::File { path: path.to_owned(), source }
+}
+
+fn file(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{FILE}{number}"))
+}
+
+fn newest(dir: &Path) -> io::Result<Option<u64>> {
+    let mut newest = None;
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(FILE)).and_then(|it| it.parse().ok());
+        newest = newest.max(number);
+    }
+    Ok(newest)
+}
+
+fn write(dir: &Path, number: u64, text: &str) -> io::Result<bool> {
+    let draft = dir.join(format!("{}.draft", *hex(random::<8>().as_ref())));
+    let mut file_ = private::file(&draft)?;
+    file_.write_all(text.as_bytes())?;
+    file_.sync_all()?;
+    // A link is made once: who is second finds the number taken.
+    let linked = fs::hard_link(&draft, file(dir, number));
+    fs::remove_file(&draft)?;
+    match linked {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    // The number stays taken, lest somebody who read it long ago writes it anew; its keys go.
+    for old in (1..number).rev() {
+        match fs::metadata(file(dir, old)) {
+            Ok(there) if there.len() > 0 => _ = private::file(&file(dir, old))?,
+            _ => break,
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_two_who_write_over_one_revision_one_is_told_to_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Vault::Folder(Folder::open(dir.path()).unwrap());
+        let (mut one, mut other) = (open(), open());
+        assert!(one.load().await.unwrap().is_none());
+        assert!(one.store("first", None).await.unwrap());
+        assert!(!other.store("second", None).await.unwrap());
+        let (text, revision) = other.load().await.unwrap().unwrap();
+        assert_eq!(text.as_slice(), b"first");
+        assert!(other.store("third", Some(&revision)).await.unwrap());
+        assert!(!one.store("fourth", Some(&revision)).await.unwrap(), "over what was read long ago");
+        assert!(!one.store("fifth", None).await.unwrap());
+        assert_eq!(one.load().await.unwrap().unwrap().0.as_slice(), b"third");
+        let old = fs::read(dir.path().join("authority-1")).unwrap();
+        assert!(old.is_empty(), "keys that sign no more are gone");
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_read_is_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let vault = Vault::Folder(Folder::open(dir.path()).unwrap());
+        drop(dir);
+        assert!(vault.load().await.is_err());
+    }
+}

@@ -1,0 +1,263 @@
+//! What the authority between the planes needs of a cluster: a Secret for its record, a ConfigMap for its roots, and the API
+//! server's word on the tokens of service accounts.
+//!
+//! **Invariant:** a record is written over the revision that was read, or not at all; and a token that was not made for us is
+//! nobody's.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use shared::name::ObjectName;
+use thiserror::Error;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::collection;
+use super::decisions::{Answer, ask, find, said};
+use crate::objects::{Object, ObjectKind};
+
+/// Whom tokens have to be made for.
+pub const AUDIENCE: &str = "firth.dev";
+/// The key of the record.
+const RECORD: &str = "authority.json";
+/// The key of the roots, PEM.
+const ROOTS: &str = "ca.pem";
+/// A request without an answer for so long has none.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Which pod a token was made for (Kubernetes, bound service account tokens).
+const POD: &str = "authentication.kubernetes.io/pod-name";
+
+/// Where the authority is in a cluster.
+#[derive(Clone)]
+pub struct Trust {
+    client: Client,
+    /// Of the Secret, and of the ConfigMap.
+    name: ObjectName,
+}
+
+impl std::fmt::Debug for Trust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trust").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Whose a token is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The service account.
+    pub account: ObjectName,
+    /// The pod that it was made for, if it was for one.
+    pub pod: Option<Box<str>>,
+}
+
+/// A token vouches for nobody.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ReviewError {
+    /// The API server knows it not, or not for us.
+    #[error("the API server does not accept the token for the audience {AUDIENCE:?}: {0}")]
+    Refused(String),
+    /// It is somebody's who is no service account.
+    #[error("the token is not a service account's")]
+    NoAccount,
+    /// The API server does not say.
+    #[error("the API server does not say whose the token is: {0}")]
+    Unavailable(String),
+}
+
+impl Trust {
+    pub(super) fn new(client: Client, name: ObjectName) -> Self {
+        Self { client, name }
+    }
+
+    /// The record and its revision; `None`: there is no such Secret.
+    ///
+    /// # Errors
+    /// Where the API server does not say, or the Secret is something else.
+    pub async fn record(&self) -> Result<Option<(Zeroizing<Vec<u8>>, String)>, String> {
+        let Some(Object::Secret(secret)) = self.find(ObjectKind::Secret).await? else { return Ok(None) };
+        let text = secret
+            .data
+            .get(RECORD)
+            .ok_or_else(|| format!("Secret {}: expected a key {RECORD}", self.name))?;
+        let text =
+            STANDARD.decode(text).map_err(|_| format!("Secret {}: {RECORD} is not base64", self.name))?;
+        Ok(Some((Zeroizing::new(text), secret.metadata.resource_version.to_string())))
+    }
+
+    /// Writes the record over a revision, or the first one. False: somebody else was quicker.
+    ///
+    /// # Errors
+    /// Where the API server refuses it.
+    pub async fn write(&self, text: &str, over: Option<&str>) -> Result<bool, String> {
+        let data = Zeroizing::new(STANDARD.encode(text));
+        self.put(ObjectKind::Secret, json!({RECORD: *data}), over).await
+    }
+
+    /// Says which roots are believed.
+    ///
+    /// # Errors
+    /// Where the API server refuses it.
+    pub async fn publish(&self, roots: &str) -> Result<(), String> {
+        let there = match self.find(ObjectKind::ConfigMap).await? {
+            Some(Object::ConfigMap(there)) => Some(there),
+            _ => None,
+        };
+        if there.as_ref().is_some_and(|there| there.data.get(ROOTS).is_some_and(|it| it == roots)) {
+            return Ok(());
+        }
+        let over = there.map(|there| there.metadata.resource_version.to_string());
+        // Another replica that was quicker wrote the same, or has something newer, which is looked at the next time.
+        self.put(ObjectKind::ConfigMap, json!({ROOTS: roots}), over.as_deref()).await.map(|_| ())
+    }
+
+    /// Whose a token is.
+    ///
+    /// # Errors
+    /// Where it is nobody's.
+    pub async fn review(&self, token: &str) -> Result<Holder, ReviewError> {
+        if token.is_empty() {
+            // Not a question that the API server takes.
+            return Err(ReviewError::Refused("there is none".to_owned()));
+        }
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [AUDIENCE]},
+        });
+        let mut body = review.to_string();
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let request = http::Request::builder().method(Method::POST).uri(path);
+        let request = request.header("content-type", "application/json").body(body.clone().into_bytes());
+        body.zeroize();
+        let request = request.map_err(|error| ReviewError::Unavailable(error.to_string()))?;
+        let asked = tokio::time::timeout(ANSWER, self.client.request::<Value>(request)).await;
+        let unanswered = || ReviewError::Unavailable(format!("no answer for {} s", ANSWER.as_secs()));
+        let answer = asked.map_err(|_| unanswered())?;
+        holder(&answer.map_err(|error| ReviewError::Unavailable(said(&error)))?)
+    }
+
+    async fn find(&self, kind: ObjectKind) -> Result<Option<Object>, String> {
+        let asked = find(&self.client, kind, &self.name.namespace, &self.name.name);
+        let asked = tokio::time::timeout(ANSWER, asked).await;
+        asked.map_err(|_| format!("no answer for {} s", ANSWER.as_secs()))?
+    }
+
+    async fn put(&self, kind: ObjectKind, data: Value, over: Option<&str>) -> Result<bool, String> {
+        let ObjectName { namespace, name } = &self.name;
+        let mut metadata = json!({"namespace": &**namespace, "name": &**name});
+        let collection = collection::path(kind, Some(namespace));
+        let (method, path) = match over {
+            Some(revision) => {
+                metadata["resourceVersion"] = revision.into();
+                (Method::PUT, format!("{collection}/{name}"))
+            }
+            None => (Method::POST, collection),
+        };
+        let body = json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": data});
+        let asked = ask(&self.client, method, &path, Some(body.to_string()));
+        match tokio::time::timeout(ANSWER, asked)
+            .await
+            .map_err(|_| format!("no answer for {} s", ANSWER.as_secs()))??
+        {
+            Answer::Done => Ok(true),
+            Answer::Conflict => Ok(false),
+            // Created: there is no such namespace. Replaced: it went meanwhile, and is looked for again.
+            Answer::Absent if over.is_none() => Err(format!("there is no namespace {namespace}")),
+            Answer::Absent => Ok(false),
+        }
+    }
+}
+
+/// What an answered TokenReview says.
+fn holder(review: &Value) -> Result<Holder, ReviewError> {
+    let status = &review["status"];
+    if status["authenticated"] != true {
+        let why = status["error"].as_str().unwrap_or("no reason is given");
+        return Err(ReviewError::Refused(why.chars().take(200).collect()));
+    }
+    // A server that does not know audiences says none; its word would be about any token for anybody (TokenReview,
+    // `status.audiences`).
+    let audiences = status["audiences"].as_array();
+    if !audiences.is_some_and(|all| all.iter().any(|it| it == AUDIENCE)) {
+        return Err(ReviewError::Refused("it was made for somebody else".to_owned()));
+    }
+    let user = status["user"]["username"].as_str().unwrap_or_default();
+    let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    let (namespace, name) = account.ok_or(ReviewError::NoAccount)?;
+    let pod = status["user"]["extra"][POD][0].as_str().map(Into::into);
+    Ok(Holder { account: ObjectName::new(namespace, name), pod })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::tests::fake::{Fake, Reply};
+
+    fn trust(fake: &Fake) -> Trust {
+        Trust::new(fake.client(), ObjectName::new("firth", "firth-ca"))
+    }
+
+    fn review(status: &Value) -> Result<Holder, ReviewError> {
+        holder(&json!({"kind": "TokenReview", "status": status}))
+    }
+
+    #[test]
+    fn a_token_is_an_account_s_that_was_made_for_us() {
+        let user = json!({"username": "system:serviceaccount:firth:edge", "extra": {POD: ["edge-x7"]}});
+        let good = json!({"authenticated": true, "audiences": [AUDIENCE], "user": user});
+        let account = ObjectName::new("firth", "edge");
+        assert_eq!(review(&good), Ok(Holder { account, pod: Some("edge-x7".into()) }));
+        for (field, value) in [
+            ("authenticated", json!(false)),
+            ("authenticated", json!("true")),
+            ("audiences", json!([])),
+            ("audiences", json!(["https://kubernetes.default.svc"])),
+            ("audiences", Value::Null),
+        ] {
+            let mut bad = good.clone();
+            bad[field] = value;
+            assert!(matches!(review(&bad), Err(ReviewError::Refused(_))), "{bad}");
+        }
+        for name in ["admin", "system:serviceaccount:x", "system:node:serviceaccount:a:b", ""] {
+            let mut bad = good.clone();
+            bad["user"]["username"] = name.into();
+            assert_eq!(review(&bad), Err(ReviewError::NoAccount), "{name}");
+        }
+        assert!(review(&Value::Null).is_err());
+    }
+
+    #[tokio::test]
+    async fn without_a_token_nobody_is_asked() {
+        let fake = Fake::new(|_| Reply::Text(500, "{}".to_owned()));
+        assert!(matches!(trust(&fake).review("").await, Err(ReviewError::Refused(_))));
+        assert!(matches!(trust(&fake).review("x").await, Err(ReviewError::Unavailable(_))));
+        assert_eq!(fake.asked().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_is_second_is_told_and_what_is_not_said_is_no_absence() {
+        for (status, expected) in [(201, Ok(true)), (409, Ok(false))] {
+            let fake = Fake::new(move |_| Reply::Text(status, "{}".to_owned()));
+            assert_eq!(trust(&fake).write("{}", None).await, expected);
+            let asked = fake.asked().remove(0);
+            assert_eq!(
+                (asked.method, asked.path.as_str()),
+                (Method::POST, "/api/v1/namespaces/firth/secrets")
+            );
+        }
+        let fake = Fake::new(|_| Reply::Text(409, "{}".to_owned()));
+        assert_eq!(trust(&fake).write("{}", Some("7")).await, Ok(false));
+        let asked = fake.asked().remove(0);
+        assert_eq!(
+            (asked.method, asked.body["metadata"]["resourceVersion"].as_str()),
+            (Method::PUT, Some("7"))
+        );
+        for (status, absent) in [(404, true), (403, false), (500, false)] {
+            let fake = Fake::new(move |_| Reply::Text(status, "{}".to_owned()));
+            assert_eq!(trust(&fake).record().await.is_ok_and(|found| found.is_none()), absent, "{status}");
+        }
+    }
+}
