@@ -2,6 +2,8 @@
 //!
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
+mod identity;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,6 +15,7 @@ use anyhow::{Context as _, bail};
 use shared::admin;
 use shared::budget;
 use shared::clock;
+use shared::name::ObjectName;
 use shared::tasks::Supervisor;
 use shared::version::Lineage;
 use tokio::net::TcpListener;
@@ -22,6 +25,7 @@ use tracing::{info, warn};
 
 use crate::admin::ControlPages;
 use crate::args::Args;
+use crate::enrol::Registrar;
 use crate::event::{Inputs, Wants};
 use crate::index::{self, Index};
 use crate::inspect::Inspect;
@@ -86,7 +90,10 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref kubeconfig,
         listen,
         insecure,
-        insecure_anywhere,
+        ca_dir: _,
+        ref ca_secret,
+        account: _,
+        certificate_life,
         admin,
         max_connections,
         max_connections_per_peer,
@@ -110,7 +117,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         pod_namespace: _,
         log: _,
     } = args;
-    check_plaintext(listen, insecure, insecure_anywhere)?;
+    if insecure {
+        check_plaintext(listen)?;
+    }
     let listener = bind("--listen", listen).await?;
     let admin = match admin {
         Some(address) => Some(bind("--admin", address).await?),
@@ -154,6 +163,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (holds, asked) = mpsc::channel(HOLDS);
     let (pins, decided) = mpsc::channel(PINS);
     let (problems, known) = watch::channel(Problems::default());
+    let mut cluster = None;
     let source = match manifests {
         Some(dir) => {
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
@@ -173,6 +183,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
                 decisions_namespace: args.decisions_namespace(),
             };
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
+            cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
             let freshness = source.freshness();
             tasks.spawn("kube", source.run(inputs, wanted, asked, decided));
             freshness
@@ -195,8 +206,15 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let inspect =
         Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), pins, leaves.clone())?;
     let listen = listener.local_addr()?;
-    let served =
-        spawn_server(&mut tasks, listener, service, Routes::new(inspect.into_server()), leaves.clone());
+    let inspect = Routes::new(inspect.into_server());
+    let registrar = match insecure {
+        true => None,
+        false => {
+            let opened = identity::open(&args, cluster).await?;
+            Some(identity::spawn(&mut tasks, opened, group, certificate_life))
+        }
+    };
+    let served = spawn_server(&mut tasks, listener, service, inspect, registrar, leaves.clone());
     let pages = ControlPages {
         published,
         registry,
@@ -252,21 +270,12 @@ fn stream_limits(memory: Option<u64>, connections: Option<NonZeroUsize>, per_pee
     limits
 }
 
-fn check_plaintext(listen: SocketAddr, insecure: bool, anywhere: bool) -> anyhow::Result<()> {
-    if !insecure {
-        bail!(
-            "encryption between the planes is not built yet: say --insecure to serve plaintext, on loopback or with \
-             --insecure-anywhere"
-        );
-    }
+fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {
     if !listen.ip().is_loopback() {
-        if !anywhere {
-            bail!(
-                "--insecure is refused on {listen}, which is not loopback: private keys would cross the network in \
-                 the clear; say --insecure-anywhere too if that is meant"
-            );
-        }
-        warn!(%listen, "plaintext between the planes: private keys cross the network in the clear");
+        bail!(
+            "--insecure is refused on {listen}, which is not loopback: private keys would cross the network in the \
+             clear, to whoever asks"
+        );
     }
     Ok(())
 }
@@ -286,11 +295,12 @@ fn spawn_server(
     listener: TcpListener,
     service: Service,
     inspect: Routes,
+    registrar: Option<Registrar>,
     leaves: watch::Receiver<bool>,
 ) -> oneshot::Receiver<()> {
     let (done, served) = oneshot::channel();
     tasks.spawn("serve", async move {
-        serve::run(listener, service, inspect).await?;
+        serve::run(listener, service, inspect, registrar).await?;
         if *leaves.borrow() {
             // Nobody waits any more when the patience is over.
             let _ = done.send(());
@@ -319,13 +329,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plaintext_is_said_aloud() {
-        let loopback = "127.0.0.1:1".parse().unwrap();
-        let anywhere = "0.0.0.0:1".parse().unwrap();
-        assert!(check_plaintext(loopback, false, false).is_err());
-        assert!(check_plaintext(loopback, false, true).is_err());
-        assert!(check_plaintext(loopback, true, false).is_ok());
-        assert!(check_plaintext(anywhere, true, false).is_err());
-        assert!(check_plaintext(anywhere, true, true).is_ok());
+    fn plaintext_stays_on_loopback() {
+        for (address, allowed) in [
+            ("127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("192.0.2.1:1", false),
+        ] {
+            assert_eq!(check_plaintext(address.parse().unwrap()).is_ok(), allowed, "{address}");
+        }
     }
 }

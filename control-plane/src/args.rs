@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Parser;
 use shared::budget::parse_bytes;
 use shared::duration;
+use shared::identity::Role;
 use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
 
@@ -29,18 +30,24 @@ pub struct Args {
     /// Address for proxies, grpcurl and the CLI; port 0 takes a free one
     #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// Speak plaintext with proxies; needed as long as encryption between the planes is not built
+    /// Speak plaintext and ask nobody who it is: whoever reaches the address may do everything. On loopback only
     #[arg(
         long, env = "FIRTH_INSECURE", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub insecure: bool,
-    /// Allow --insecure on an address that is not loopback: private keys cross the network in the clear
-    #[arg(
-        long, env = "FIRTH_INSECURE_ANYWHERE", value_name = "BOOL",
-        num_args = 0..=1, default_value = "false", default_missing_value = "true"
-    )]
-    pub insecure_anywhere: bool,
+    /// Private folder of the authority that the planes know each other by, and of join tokens; without it `authority` in --state-dir, else the authority ends with the process
+    #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR")]
+    pub ca_dir: Option<PathBuf>,
+    /// In a cluster: Secret, and ConfigMap for its public part, of that authority, in the namespace of the pod; made when missing
+    #[arg(long, env = "FIRTH_CA_SECRET", value_name = "NAME", default_value = "firth-ca")]
+    pub ca_secret: String,
+    /// In a cluster: a service account, and what holders of its tokens (for the audience firth.dev) may do: proxy, reader or operator; several with commas
+    #[arg(long, env = "FIRTH_ACCOUNT", value_name = "ROLE=NS/NAME", value_delimiter = ',', value_parser = account)]
+    pub account: Vec<(Role, ObjectName)>,
+    /// How long certificates between the planes live, such as 24h; they are renewed at half of it
+    #[arg(long, env = "FIRTH_CERTIFICATE_LIFE", value_name = "TIME", default_value = "24h", value_parser = life)]
+    pub certificate_life: Duration,
     /// Address for /metrics, /healthz, /readyz and /livez; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
@@ -148,6 +155,21 @@ impl Args {
     }
 }
 
+/// A certificate's life: long enough to be renewed before it ends, short enough to be no harm for long.
+fn life(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_secs(4), Duration::from_secs(365 * 24 * 3600));
+    let life = duration::parse(text)?;
+    if (least..=most).contains(&life) { Ok(life) } else { Err(format!("expected 4s to 365d, got {text:?}")) }
+}
+
+fn account(text: &str) -> Result<(Role, ObjectName), String> {
+    let read = text
+        .split_once('=')
+        .and_then(|(role, account)| Some((Role::parse(role)?, ObjectName::parse(account)?)));
+    let read = read.filter(|(role, _)| *role != Role::ControlPlane);
+    read.ok_or_else(|| format!("expected ROLE=NAMESPACE/NAME with proxy, reader or operator, got {text:?}"))
+}
+
 fn object_or_none(text: &str) -> Result<OrNone<ObjectName>, String> {
     text_or_none(text)?.as_deref().map(object).transpose()
 }
@@ -209,6 +231,27 @@ mod tests {
         assert_eq!((args.history_count, args.history_bytes), (5, 1 << 20));
         assert_eq!(args.history_age, Duration::from_secs(36 * 3600));
         assert!(parse(&["--history-age", "soon"]).is_err());
+    }
+
+    #[test]
+    fn accounts_have_roles() {
+        let args =
+            parse(&["--account=proxy=firth/edge,reader=firth/r", "--account", "operator=firth/o"]).unwrap();
+        let roles: Vec<Role> = args.account.iter().map(|(role, _)| *role).collect();
+        assert_eq!(roles, [Role::Proxy, Role::Reader, Role::Operator]);
+        assert_eq!(args.account[0].1, ObjectName::new("firth", "edge"));
+        for bad in ["proxy", "proxy=edge", "admin=a/b", "control-plane=a/b", "=a/b"] {
+            assert!(account(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_life_has_a_unit_and_bounds() {
+        assert_eq!(parse(&[]).unwrap().certificate_life, Duration::from_secs(86_400));
+        assert_eq!(life("90m"), Ok(Duration::from_secs(5_400)));
+        for bad in ["", "24", "1s", "366d", "-1h"] {
+            assert!(life(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -19,9 +19,11 @@ mod admin;
 mod annotations;
 pub mod app;
 pub mod args;
+mod authority;
 #[cfg(test)]
 mod compatibility_page;
 mod compile;
+mod enrol;
 pub mod event;
 mod freshness;
 #[cfg(any(test, feature = "fuzz"))]
@@ -43,6 +45,7 @@ mod serve;
 mod store;
 
 pub use compile::certificate;
+pub use enrol::folder::{Folder, TokenError};
 pub use manifests::{Companion, ESSENTIAL};
 pub use pin::{How, Needs, Pin, Unreadable};
 pub use reference::{Reference, Use};

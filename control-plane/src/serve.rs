@@ -1,18 +1,24 @@
 //! The gRPC server: `ConfigStream` for proxies, `Inspect` for people and tools, reflection for grpcurl, on one address.
+//! Behind the door there are two servers that share nothing: one for calls, and one where certificates are asked for.
 //!
 //! **Invariant:** nothing here decides what is served. Streams read the newest head; what they say goes to the registry.
 
+mod admit;
 pub mod codec;
 pub mod door;
+mod guard;
+mod identity;
 pub mod limits;
 pub mod message;
 pub mod refusals;
 pub mod registry;
+mod roles;
 pub mod session;
 mod shape;
 mod stream;
 mod wire;
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +28,19 @@ use shared::proto::{DESCRIPTORS, config::ProxyMessage};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::{InterceptorLayer, Routes};
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::enrol::Registrar;
 use crate::metrics::Metrics;
 use crate::store::Published;
-use door::{Call, Caller, Door};
+use admit::admit;
+use door::{Call, Caller, Door, Line};
+use guard::Guard;
+use identity::Certificates;
 use limits::Limits;
 use registry::Registry;
 use stream::{Item, Stream};
@@ -47,6 +58,8 @@ const AHEAD: usize = 4;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// It has so long to answer.
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
+/// Connections whose handshake is over, and which a server has not taken yet.
+const ADMITTED: usize = 16;
 
 /// Hands out configuration. A clone is the same service.
 #[derive(Clone, Debug)]
@@ -133,7 +146,8 @@ impl ConfigStream for Service {
         let address = caller.map_or_else(|| "unknown".into(), |caller| caller.address().to_string().into());
         let place = self.place(caller, door::call(&request))?;
         let (out, frames) = mpsc::channel(AHEAD);
-        let stream = Stream::new(self.clone(), head, address, place, out);
+        let caller = caller.cloned();
+        let stream = Stream::new(self.clone(), head, address, caller, place, out);
         tokio::spawn(stream.run(request.into_inner(), heads));
         Ok(Response::new(Box::pin(ReceiverStream::new(frames))))
     }
@@ -151,32 +165,56 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves until `service` is told to leave, then until its streams have left. `also` is served on the same address.
+/// Serves until `service` is told to leave, then until its streams have left. `also` is served on the same address. Without a
+/// `registrar` in plaintext, where everybody may do everything.
 ///
 /// # Errors
 /// Where the transport fails.
-pub async fn run(listener: TcpListener, service: Service, also: Routes) -> Result<(), ServeError> {
+pub async fn run(
+    listener: TcpListener,
+    service: Service,
+    also: Routes,
+    registrar: Option<Registrar>,
+) -> Result<(), ServeError> {
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
-    let mut leaving = service.leaving.clone();
+    let leaving = service.leaving.clone();
     let limits = *service.door.limits();
-    let guests = service.door.clone().guests(listener);
-    Server::builder()
-        .layer(InterceptorLayer::new(door::begin))
+    let (calls, called) = mpsc::channel(ADMITTED);
+    let (enrolments, enrolled) = mpsc::channel(ADMITTED);
+    let admitting =
+        admit(service.door.clone(), listener, registrar.clone(), calls, enrolments, leaving.clone());
+    let certificates = registrar.map(Certificates::new);
+    let server = Server::builder()
+        .layer(Guard)
         .max_concurrent_streams(limits.calls)
         .http2_max_header_list_size(limits.header_list)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_ANSWER))
         .add_routes(also)
         .add_service(ConfigStreamServer::new(service).max_decoding_message_size(Limits::MESSAGE))
+        .add_optional_service(certificates.clone().map(Certificates::into_identity))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(guests, async move {
-            // An error means that the process is over anyway.
-            let _ = leaving.wait_for(|leaving| *leaving).await;
-        })
-        .await?;
-    Ok(())
+        .serve_with_incoming_shutdown(incoming(called), leave(leaving.clone()));
+    // Nothing here begins a call of the door's: a connection has the time until a first one, and no more.
+    let enrolment = Server::builder()
+        .max_concurrent_streams(1)
+        .http2_max_header_list_size(limits.header_list)
+        .timeout(limits.first_call)
+        .add_optional_service(certificates.map(Certificates::into_enrolment))
+        .serve_with_incoming_shutdown(incoming(enrolled), leave(leaving));
+    let ((), server, enrolment) = tokio::join!(admitting, server, enrolment);
+    Ok(server.and(enrolment)?)
+}
+
+async fn leave(mut leaving: watch::Receiver<bool>) {
+    // An error means that the process is over anyway.
+    let _ = leaving.wait_for(|leaving| *leaving).await;
+}
+
+fn incoming(lines: mpsc::Receiver<Line>) -> impl tokio_stream::Stream<Item = Result<Line, Infallible>> {
+    ReceiverStream::new(lines).map(Ok)
 }
 
 #[cfg(test)]

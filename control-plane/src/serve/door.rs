@@ -4,6 +4,7 @@
 //! longest goes. No error of accept ends the server, and none makes it spin.
 
 mod guest;
+mod line;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,10 +20,11 @@ use shared::clock;
 use shared::telemetry::Seldom;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
-use tonic::{Request, Status};
+use tonic::Request;
 use tracing::warn;
 
 pub use guest::{Call, Caller, Guest};
+pub(crate) use line::{Line, Wants, secure};
 
 use super::limits::Limits;
 use guest::State;
@@ -44,15 +46,6 @@ struct Inner {
     numbers: AtomicU64,
     /// Those without a call, by since when (and a number, where two came at once).
     waiting: Mutex<BTreeMap<(Instant, u64), Arc<State>>>,
-}
-
-/// Notes that a call begins on its connection; goes before every service.
-#[allow(clippy::result_large_err, clippy::unnecessary_wraps, reason = "the shape of an interceptor")]
-pub(super) fn begin(mut request: Request<()>) -> Result<Request<()>, Status> {
-    if let Some(call) = request.extensions().get::<Caller>().map(Caller::call) {
-        request.extensions_mut().insert(Arc::new(call));
-    }
-    Ok(request)
 }
 
 /// The call that a request is: who answers for longer than one message keeps it for so long.

@@ -181,6 +181,13 @@ pub enum End {
     Replaced,
     /// There is a stream with this id, and this one could not show that it is the same proxy's.
     Taken,
+    /// The id is not one of whoever the certificate names.
+    Stranger {
+        /// Whom it names.
+        name: Box<str>,
+        /// What the proxy calls itself.
+        id: Arc<str>,
+    },
     /// No Hello came in time.
     Silent,
     /// The proxy belongs to another group.

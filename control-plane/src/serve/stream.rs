@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 
 use super::Service;
 use super::StreamPlace;
+use super::door::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::Seat;
 use super::session::{Actions, Event, Out, Report, Session, Slot};
@@ -35,6 +36,7 @@ pub(super) struct Stream {
     service: Service,
     session: Session,
     address: Arc<str>,
+    caller: Option<Caller>,
     seat: Option<Seat>,
     claim: Claim,
     _place: StreamPlace,
@@ -50,6 +52,7 @@ impl Stream {
         service: Service,
         head: Arc<Head>,
         address: Arc<str>,
+        caller: Option<Caller>,
         place: StreamPlace,
         out: mpsc::Sender<Item>,
     ) -> Self {
@@ -59,6 +62,7 @@ impl Stream {
             service,
             session,
             address,
+            caller,
             claim,
             _place: place,
             seat: None,
@@ -143,6 +147,11 @@ impl Stream {
     /// The place of a proxy in the registry. Where another stream has the id and this one cannot show that it is the same
     /// proxy's, that stream may be on its way out: a cut connection is seen by its two ends at different times.
     async fn enter(&self, hello: &Hello) -> Result<Seat, End> {
+        if let Some(identity) = self.caller.as_ref().and_then(Caller::identity)
+            && !identity.covers_proxy(&hello.id)
+        {
+            return Err(End::Stranger { name: identity.name.clone(), id: Arc::clone(&hello.id) });
+        }
         let mut changes = self.service.registry.changes();
         let mut patience = pin!(tokio::time::sleep(TAKEN));
         loop {
@@ -267,6 +276,9 @@ fn status(end: &End) -> Option<Status> {
         End::Taken => Status::already_exists(
             "another proxy is connected with this id; a proxy that comes back shows the claim of its last welcome",
         ),
+        End::Stranger { name, id } => Status::permission_denied(format!(
+            "expected an id that is {name:?}, a hyphen and hex digits, as the certificate says, got {id:?}"
+        )),
         End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
         End::WrongGroup { served, asked } => {
             Status::failed_precondition(format!("this control plane serves group {served:?}, not {asked:?}"))

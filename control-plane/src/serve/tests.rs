@@ -41,7 +41,7 @@ async fn bench_within(limits: Limits) -> Bench {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
-    server.spawn(run(listener, service, Routes::default()));
+    server.spawn(run(listener, service, Routes::default(), None));
     Bench { store, registry, leaving, address, _server: server }
 }
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use shared::budget::{Held, Place};
+use shared::identity::Identity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
-use tonic::transport::server::Connected;
 
 use super::Door;
 
@@ -30,6 +30,7 @@ pub struct Guest {
 #[derive(Clone, Debug)]
 pub struct Caller {
     state: Arc<State>,
+    identity: Option<Arc<Identity>>,
 }
 
 /// A call under way. As long as one is, its connection is not idle.
@@ -60,11 +61,19 @@ struct Calls {
     patience: Duration,
     /// The connection is no more; handlers of its calls may live on for a moment.
     gone: bool,
+    /// When the certificate of whoever calls is over, and the connection with it.
+    ends: Option<Instant>,
 }
 
 impl State {
     pub(super) fn new(door: Door, number: u64, peer: SocketAddr, place: Held) -> Arc<Self> {
-        let calls = Calls { open: 0, since: Instant::now(), patience: door.0.limits.first_call, gone: false };
+        let calls = Calls {
+            open: 0,
+            since: Instant::now(),
+            patience: door.0.limits.first_call,
+            gone: false,
+            ends: None,
+        };
         let since = calls.since;
         let state = Arc::new(Self {
             number,
@@ -113,14 +122,21 @@ impl Guest {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         while self.timer.as_mut().poll(cx).is_ready() {
-            let next = match self.state.deadline() {
-                Some(deadline) if deadline <= Instant::now() => return Err(io::ErrorKind::TimedOut.into()),
-                Some(deadline) => deadline,
-                None => Instant::now() + self.state.door.0.limits.idle,
-            };
-            self.timer.as_mut().reset(next);
+            let now = Instant::now();
+            let deadline = self.state.deadline();
+            let ends = self.state.calls().ends;
+            if deadline.into_iter().chain(ends).any(|end| end <= now) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let next = deadline.unwrap_or_else(|| now + self.state.door.0.limits.idle);
+            self.timer.as_mut().reset(ends.map_or(next, |ends| next.min(ends)));
         }
         Ok(())
+    }
+
+    /// Whoever calls on it; `None`: nobody has asked who that is.
+    pub(crate) fn caller(&self, identity: Option<Arc<Identity>>) -> Caller {
+        Caller { state: Arc::clone(&self.state), identity }
     }
 }
 
@@ -139,6 +155,16 @@ impl Caller {
     /// Where it calls from.
     pub fn address(&self) -> SocketAddr {
         self.state.peer
+    }
+
+    /// Who it is; `None`: nobody asks on this address, and everybody may do everything.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
+    }
+
+    /// Its certificate is good for so long from now on, and so is the connection.
+    pub fn lasts(&self, time: Duration) {
+        self.state.calls().ends = Some(Instant::now() + time);
     }
 
     /// Begins a call.
@@ -164,14 +190,6 @@ impl Drop for Call {
             calls.patience = state.door.0.limits.idle;
             state.door.waiting().insert((calls.since, state.number), Arc::clone(state));
         }
-    }
-}
-
-impl Connected for Guest {
-    type ConnectInfo = Caller;
-
-    fn connect_info(&self) -> Caller {
-        Caller { state: Arc::clone(&self.state) }
     }
 }
 

@@ -2,7 +2,6 @@ use std::pin::pin;
 
 use futures::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tonic::transport::server::Connected as _;
 
 use super::*;
 
@@ -32,13 +31,13 @@ async fn who_has_waited_longest_without_a_call_makes_room() {
         guests.next().await.unwrap().unwrap()
     };
     let (mut first, mut second) = (next().await, next().await);
-    let call = first.connect_info().call();
+    let call = first.caller(None).call();
     // The second is the only one without a call.
     let third = next().await;
     assert_eq!(ends(&mut second).await, io::ErrorKind::ConnectionAborted);
     drop(second);
     assert_eq!(door.open(), 2);
-    let other_call = third.connect_info().call();
+    let other_call = third.caller(None).call();
     // Nobody waits any more: whoever comes is refused, and takes nothing.
     clients.push(TcpStream::connect(address).await.unwrap());
     let mut refused = clients.pop().unwrap();
@@ -64,7 +63,7 @@ async fn a_call_that_outlives_its_connection_leaves_nothing_behind() {
     let mut guests = pin!(door.clone().guests(listener));
     let _client = TcpStream::connect(address).await.unwrap();
     let guest = guests.next().await.unwrap().unwrap();
-    let call = guest.connect_info().call();
+    let call = guest.caller(None).call();
     drop(guest);
     assert_eq!(door.open(), 0);
     drop(call);
@@ -88,7 +87,7 @@ async fn a_connection_without_a_call_has_its_time() {
 
     let mut client = TcpStream::connect(address).await.unwrap();
     let mut guest = guests.next().await.unwrap().unwrap();
-    let call = guest.connect_info().call();
+    let call = guest.caller(None).call();
     tokio::time::sleep(10 * limits.idle).await;
     client.write_u8(7).await.unwrap();
     assert_eq!(guest.read_u8().await.unwrap(), 7, "with a call there is no limit");
@@ -142,4 +141,28 @@ async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
         let waited = begun.elapsed();
         assert!(waited >= pauses * PAUSE && waited < (pauses + 1) * PAUSE, "{number}: {waited:?}");
     }
+}
+
+/// As long as it has calls: a stream is one, and goes on for days.
+#[tokio::test(start_paused = true)]
+async fn a_connection_lasts_as_long_as_the_certificate_that_it_was_opened_with_or_the_next_one() {
+    let (listener, address) = listener().await;
+    let door = Door::new(limits());
+    let mut guests = pin!(door.clone().guests(listener));
+    let _client = TcpStream::connect(address).await.unwrap();
+    let mut guest = guests.next().await.unwrap().unwrap();
+    let caller = guest.caller(None);
+    caller.lasts(Duration::from_secs(100));
+    let (begun, _call) = (Instant::now(), caller.call());
+    let renewal = async {
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        caller.lasts(Duration::from_secs(100));
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = ends(&mut guest) => ended,
+        () = renewal => unreachable!(),
+    };
+    assert_eq!(ended, io::ErrorKind::TimedOut);
+    assert_eq!(begun.elapsed().as_secs(), 150);
 }

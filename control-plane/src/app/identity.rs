@@ -1,0 +1,72 @@
+//! Where the authority between the planes is, by the flags, and the task that looks after it.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use shared::clock;
+use shared::tasks::Supervisor;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::args::Args;
+use crate::enrol::Registrar;
+use crate::enrol::accounts::Accounts;
+use crate::enrol::folder::Folder;
+use crate::enrol::keeper::Keeper;
+use crate::enrol::vault::Vault;
+use crate::kube::trust::Trust;
+
+/// Rotations that may be asked for at once.
+const ROTATIONS: usize = 4;
+
+/// An authority, and the folder that goes with the process where nobody named one.
+pub(super) struct Opened {
+    keeper: Keeper,
+    accounts: Option<Accounts>,
+    passing: Option<TempDir>,
+}
+
+/// Opens or makes the authority: in the cluster, which need not answer yet, or in a folder.
+///
+/// # Errors
+/// Where the folder or what is in it cannot be used.
+pub(super) async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
+    let keeper = |vault| Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()]);
+    if let Some(trust) = cluster {
+        let accounts = Some(Accounts::new(trust.clone(), args.account.clone()));
+        return Ok(Opened { keeper: keeper(Vault::Cluster(trust))?, accounts, passing: None });
+    }
+    let (vault, passing) = vault(args)?;
+    let mut keeper = keeper(vault)?;
+    // A folder answers at once: what is wrong with it is said now.
+    keeper.look(clock::wall()).await.context("the authority between the planes cannot be used")?;
+    Ok(Opened { keeper, accounts: None, passing })
+}
+
+fn vault(args: &Args) -> anyhow::Result<(Vault, Option<TempDir>)> {
+    let named = args.ca_dir.clone().or_else(|| args.state_dir.as_ref().map(|dir| dir.join("authority")));
+    let Some(dir) = named else {
+        let passing = tempfile::Builder::new().prefix("firth-authority-").tempdir()?;
+        let dir = passing.path().display();
+        warn!(%dir, "the authority between the planes ends with this process, and every proxy has to join again then: name \
+            a --ca-dir or a --state-dir");
+        return Ok((Vault::Memory(Folder::open(passing.path())?, None), Some(passing)));
+    };
+    let folder = Folder::open(&dir);
+    let folder = folder.with_context(|| format!("--ca-dir {}: it cannot be used", dir.display()))?;
+    Ok((Vault::Folder(folder), None))
+}
+
+/// Starts what looks after it.
+pub(super) fn spawn(tasks: &mut Supervisor, opened: Opened, group: &str, life: Duration) -> Registrar {
+    let Opened { keeper, accounts, passing } = opened;
+    let (rotations, asked) = mpsc::channel(ROTATIONS);
+    let tokens = keeper.vault().folder().cloned();
+    let registrar = Registrar::new(group, life, keeper.current(), tokens, accounts, rotations);
+    tasks.spawn("authority", async move {
+        let _passing = passing;
+        keeper.run(asked).await
+    });
+    registrar
+}

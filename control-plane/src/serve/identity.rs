@@ -1,0 +1,130 @@
+//! `firth.identity.v1`: certificates over gRPC. What they are given for is decided in [`crate::enrol`].
+//!
+//! **Invariant:** no proof is logged, and none is repeated in an answer.
+
+use std::time::Duration;
+
+use shared::clock;
+use shared::proto::identity;
+use shared::proto::identity::enrol_request::Proof as Shown;
+use shared::telemetry::Seldom;
+use std::sync::{Arc, Mutex, PoisonError};
+use tonic::{Request, Response, Status};
+use tracing::{info, warn};
+
+use super::door::Caller;
+use crate::enrol::{Issued, Proof, Refused, Registrar};
+
+/// Generated services of `firth.identity.v1`.
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/firth.identity.v1.rs"));
+}
+use generated::enrolment_server::{Enrolment, EnrolmentServer};
+use generated::identity_server::{Identity, IdentityServer};
+
+/// Bytes of a message at most: a request has less than one KiB, a token a few.
+const MESSAGE: usize = 32 * 1024;
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(1);
+
+/// Both services. A clone is the same.
+#[derive(Clone, Debug)]
+pub(super) struct Certificates {
+    registrar: Registrar,
+    warning: Arc<Mutex<Seldom>>,
+}
+
+impl Certificates {
+    pub(super) fn new(registrar: Registrar) -> Self {
+        Self { registrar, warning: Arc::new(Mutex::new(Seldom::new(WARNINGS))) }
+    }
+
+    pub(super) fn into_enrolment(self) -> EnrolmentServer<Self> {
+        EnrolmentServer::new(self).max_decoding_message_size(MESSAGE)
+    }
+
+    pub(super) fn into_identity(self) -> IdentityServer<Self> {
+        IdentityServer::new(self).max_decoding_message_size(MESSAGE)
+    }
+
+    fn answer(
+        &self,
+        issued: Result<Issued, Refused>,
+        caller: Option<&Caller>,
+    ) -> Result<identity::Issued, Status> {
+        let address = caller.map_or_else(String::new, |caller| caller.address().to_string());
+        match issued {
+            Ok(issued) => {
+                info!(identity = %issued.identity, %address, "a certificate is issued");
+                let (chain, roots, seconds) = (issued.chain, issued.roots, issued.life.as_secs().max(1));
+                Ok(identity::Issued { chain, roots, seconds })
+            }
+            Err(refused) => {
+                let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(before) = warning.now(clock::now()) {
+                    warn!(%address, before, "a certificate is refused: {refused}");
+                }
+                Err(status(&refused))
+            }
+        }
+    }
+}
+
+fn status(refused: &Refused) -> Status {
+    let text = refused.to_string();
+    match refused {
+        Refused::Proof(_) | Refused::Group { .. } => Status::permission_denied(text),
+        Refused::Unavailable(_) => Status::unavailable(text),
+        Refused::Issue(crate::authority::IssueError::Request) | Refused::Name(_) => {
+            Status::invalid_argument(text)
+        }
+        Refused::Issue(_) => Status::internal(text),
+    }
+}
+
+#[tonic::async_trait]
+impl Enrolment for Certificates {
+    async fn enrol(
+        &self,
+        request: Request<identity::EnrolRequest>,
+    ) -> Result<Response<identity::Issued>, Status> {
+        let caller = request.extensions().get::<Caller>().cloned();
+        let asked = request.into_inner();
+        let proof = match asked.proof {
+            Some(Shown::JoinToken(text)) => Proof::Join(text),
+            Some(Shown::AccountToken(token)) => Proof::Account(token),
+            None => Proof::None,
+        };
+        let issued = self.registrar.enrol(proof, &asked.group, &asked.name, &asked.request).await;
+        self.answer(issued, caller.as_ref()).map(Response::new)
+    }
+}
+
+#[tonic::async_trait]
+impl Identity for Certificates {
+    async fn renew(
+        &self,
+        request: Request<identity::RenewRequest>,
+    ) -> Result<Response<identity::Issued>, Status> {
+        let caller = request.extensions().get::<Caller>().cloned();
+        let asked = request.into_inner();
+        let Some((caller, holder)) = caller.as_ref().and_then(|it| Some((it, it.identity()?))) else {
+            return Err(Status::failed_precondition("who calls in plaintext has no certificate to renew"));
+        };
+        let issued = self.registrar.renew(holder, &asked.account_token, &asked.request).await;
+        if let Ok(issued) = &issued {
+            caller.lasts(issued.life);
+        }
+        self.answer(issued, Some(caller)).map(Response::new)
+    }
+
+    async fn rotate_authority(
+        &self,
+        _: Request<identity::RotateAuthorityRequest>,
+    ) -> Result<Response<identity::RotateAuthorityResponse>, Status> {
+        let signs = self.registrar.rotate().await.map_err(Status::failed_precondition)?;
+        let signs_in_seconds = signs.as_secs() + u64::from(signs.subsec_nanos() > 0);
+        Ok(Response::new(identity::RotateAuthorityResponse { signs_in_seconds }))
+    }
+}

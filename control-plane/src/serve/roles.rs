@@ -1,0 +1,85 @@
+//! Which role may call which method.
+//!
+//! **Invariant:** what is not listed here is an operator's. A method that somebody adds and forgets here is closed to all
+//! others, and a test that reads the descriptors asks for its line.
+
+use shared::identity::Role;
+
+/// The stream.
+const STREAM: &str = "/firth.config.v1.ConfigStream/";
+/// Questions and commands.
+const INSPECT: &str = "/firth.inspect.v1.Inspect/";
+/// The next certificate.
+const RENEW: &str = "/firth.identity.v1.Identity/Renew";
+/// What there is to call: the same for everybody, and in the repository.
+const REFLECTION: &str = "/grpc.reflection.";
+
+/// Methods of [`INSPECT`] that change nothing.
+const QUESTIONS: &[&str] = &[
+    "ListProxies",
+    "WatchProxies",
+    "ListResources",
+    "GetResource",
+    "History",
+    "Diff",
+    "WatchChanges",
+    "ListProblems",
+];
+
+/// Who may call the method at this path.
+pub(super) fn allowed(role: Role, path: &str) -> bool {
+    let is_question = path.strip_prefix(INSPECT).is_some_and(|method| QUESTIONS.contains(&method));
+    match role {
+        Role::Proxy => path.starts_with(STREAM) || path == RENEW,
+        Role::Reader => is_question || path.starts_with(REFLECTION),
+        // Not the stream: whoever asks and commands has no use for private keys.
+        Role::Operator => !path.starts_with(STREAM) && path != RENEW,
+        // Replicas do not call each other yet.
+        Role::ControlPlane => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+    use shared::proto::DESCRIPTORS;
+
+    use super::*;
+
+    /// Methods that change what is served, or who is believed.
+    const COMMANDS: &[&str] = &["/firth.identity.v1.Identity/RotateAuthority"];
+
+    #[test]
+    fn every_method_is_somebody_s_on_purpose() {
+        let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+        let mut count = 0;
+        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+            count += 1;
+            let may: Vec<Role> = Role::ALL.into_iter().filter(|role| allowed(*role, &path)).collect();
+            let expected: &[Role] = if path.starts_with(STREAM) || path == RENEW {
+                &[Role::Proxy]
+            } else if COMMANDS.contains(&path.as_str()) || path.contains(".Enrolment/") {
+                // Enrolment is not served where roles are asked for.
+                &[Role::Operator]
+            } else {
+                &[Role::Reader, Role::Operator]
+            };
+            assert_eq!(may, expected, "{path}: list it among QUESTIONS, or among the COMMANDS of this test");
+        }
+        assert!(count > 10, "{count}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_operator_s() {
+        for path in [
+            "/firth.inspect.v1.Inspect/Listen",
+            "/firth.inspect.v1.Inspect/ListProxies/",
+            "/other.Service/Any",
+            "",
+        ] {
+            let may: Vec<Role> = Role::ALL.into_iter().filter(|role| allowed(*role, path)).collect();
+            assert_eq!(may, [Role::Operator], "{path}");
+        }
+    }
+}
