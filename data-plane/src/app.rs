@@ -96,6 +96,9 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let Args {
         control_plane,
         insecure,
+        join,
+        token_file,
+        ca,
         http,
         https,
         public_http_port,
@@ -120,8 +123,10 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         bail!("nothing to serve on: expected --http ADDR, --https ADDR or both");
     }
     let identity = identity::of_process(node, zone, group);
+    let enrolment =
+        identity::enrolment(&identity, identity::proof(join, token_file.zip(ca)), state_dir.as_deref());
     let (subscription, view) =
-        Subscription::new(&control_plane, insecure, identity).context("--control-plane")?;
+        Subscription::new(&control_plane, insecure, identity, enrolment).context("--control-plane")?;
     for (flag, dir) in [("--state-dir", &state_dir), ("--spill-dir", &spill_dir)] {
         if let Some(dir) = dir {
             prepare(dir).with_context(|| format!("{flag} {}", dir.display()))?;

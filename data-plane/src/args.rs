@@ -10,6 +10,7 @@ use clap::Parser;
 use shared::admin::Local;
 use shared::budget::parse_bytes;
 use shared::telemetry::LogArgs;
+use shared::tls::join::JoinToken;
 
 use crate::access_log::Target;
 
@@ -17,15 +18,24 @@ use crate::access_log::Target;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-data-plane", version, max_term_width = 110)]
 pub struct Args {
-    /// URL of the control plane, such as http://firth-control-plane:15010; tried again for ever while it is absent
+    /// URL of the control plane, such as https://firth-control-plane:15010; tried again for ever while it is absent
     #[arg(long, env = "FIRTH_CONTROL_PLANE", value_name = "URL")]
     pub control_plane: String,
-    /// Allow a plain connection to the control plane; needed as long as encryption between the planes is not built
+    /// Allow a URL that begins with http://: a connection that is not encrypted, to a control plane with --insecure
     #[arg(
         long, env = "FIRTH_INSECURE", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub insecure: bool,
+    /// One-time token that `firth token` printed, to join a control plane outside Kubernetes; with --state-dir it is needed once
+    #[arg(long, env = "FIRTH_JOIN", value_name = "TOKEN", hide_env_values = true, value_parser = JoinToken::parse)]
+    pub join: Option<JoinToken>,
+    /// In a cluster: file with a token of this pod's service account for the audience firth.dev, in place of --join
+    #[arg(long, env = "FIRTH_TOKEN_FILE", value_name = "FILE", requires = "ca", conflicts_with = "join")]
+    pub token_file: Option<PathBuf>,
+    /// File with the certificates of the control plane's authority, PEM: whom the token is shown to
+    #[arg(long, env = "FIRTH_CA", value_name = "FILE", requires = "token_file")]
+    pub ca: Option<PathBuf>,
     /// Address for plain HTTP; may be given several times; port 0 takes a free one
     #[arg(long, env = "FIRTH_HTTP", value_name = "ADDR", value_delimiter = ',')]
     pub http: Vec<SocketAddr>,

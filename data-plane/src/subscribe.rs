@@ -5,15 +5,17 @@
 //!
 //! **Invariant:** reading never waits for writing, so the two ends cannot wait for each other.
 
+pub(crate) mod certificate;
 pub(crate) mod session;
 
 mod retry;
 mod throttle;
 
-/// Generated client of `firth.config.v1.ConfigStream`; its messages are `shared`'s.
+/// Generated clients; their messages are `shared`'s.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod client {
     tonic::include_proto!("firth.config.v1");
+    tonic::include_proto!("firth.identity.v1");
 }
 
 use std::cell::RefCell;
@@ -34,6 +36,7 @@ use tracing::info;
 
 use crate::resolve::Names;
 use crate::table::Writer;
+use certificate::{CertificateError, Enrolment, Holder};
 use client::config_stream_client::ConfigStreamClient;
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
@@ -58,7 +61,7 @@ const ANSWERS: usize = 1024;
 #[non_exhaustive]
 pub(crate) enum AddressError {
     /// It cannot be read.
-    #[error("expected a URL such as http://firth-control-plane:15010, got {url:?}: {reason}")]
+    #[error("expected a URL such as https://firth-control-plane:15010, got {url:?}: {reason}")]
     Malformed {
         /// What was given.
         url: String,
@@ -70,11 +73,14 @@ pub(crate) enum AddressError {
         "{0:?} is a plain connection: certificates' keys would cross the network readable; say --insecure to allow it"
     )]
     Plain(String),
-    /// Encryption is not there yet.
-    #[error(
-        "expected a URL that begins with http://, got {0:?}: encryption between the planes is not built yet"
-    )]
-    Encrypted(String),
+    /// An encrypted one without anything to show.
+    #[error("{url:?} asks who calls: {reason}")]
+    Nobody {
+        /// What was given.
+        url: String,
+        /// What is missing.
+        reason: String,
+    },
 }
 
 /// What the subscription has got to, for readiness and metrics.
@@ -109,6 +115,8 @@ pub(crate) struct Standing {
 #[derive(Debug)]
 pub(crate) struct Subscription {
     endpoint: Endpoint,
+    /// `None`: plaintext.
+    certificate: Option<Holder>,
     session: Session,
     view: watch::Sender<View>,
     throttle: LogThrottle,
@@ -121,6 +129,8 @@ pub(crate) struct Subscription {
 enum Ended {
     #[error("cannot connect: {}", chain(.0))]
     Connect(#[from] tonic::transport::Error),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     #[error("{}: {}", .0.code(), .0.message())]
     Status(Box<tonic::Status>),
     #[error("the control plane ended the stream")]
@@ -138,7 +148,7 @@ impl From<tonic::Status> for Ended {
 }
 
 impl Subscription {
-    /// To the control plane at a URL. `insecure` allows a plain connection.
+    /// To the control plane at a URL. `insecure` allows a plain connection; on another one the proxy shows a certificate.
     ///
     /// # Errors
     /// Where the URL cannot be used.
@@ -146,18 +156,22 @@ impl Subscription {
         url: &str,
         insecure: bool,
         identity: Identity,
+        enrolment: Enrolment,
     ) -> Result<(Self, watch::Receiver<View>), AddressError> {
-        if url.starts_with("https://") {
-            return Err(AddressError::Encrypted(url.to_owned()));
-        }
         let malformed = |reason: String| AddressError::Malformed { url: url.to_owned(), reason };
-        if !url.starts_with("http://") {
-            return Err(malformed("it does not begin with http://".to_owned()));
+        let is_plain = url.starts_with("http://");
+        if !is_plain && !url.starts_with("https://") {
+            return Err(malformed("it does not begin with https:// or http://".to_owned()));
         }
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| malformed(chain(&error)))?;
-        if !insecure {
+        if is_plain && !insecure {
             return Err(AddressError::Plain(url.to_owned()));
         }
+        let nobody = |reason: CertificateError| AddressError::Nobody {
+            url: url.to_owned(),
+            reason: reason.to_string(),
+        };
+        let certificate = if is_plain { None } else { Some(Holder::new(enrolment).map_err(nobody)?) };
         let endpoint = endpoint
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
@@ -167,6 +181,7 @@ impl Subscription {
         let (view, watcher) = watch::channel(View::default());
         let subscription = Self {
             endpoint,
+            certificate,
             session: Session::new(identity, clock::now),
             view,
             throttle: LogThrottle::default(),
@@ -188,8 +203,16 @@ impl Subscription {
                 writer.borrow_mut().collect();
             }
         };
-        let (never, ..): (Infallible, Infallible, Infallible) =
-            futures::join!(self.follow(&writer, &names, &mut complete), collect, names.keep(&writer));
+        let certificate = self.certificate.take();
+        let renew = async {
+            match &certificate {
+                Some(certificate) => certificate.keep().await,
+                None => std::future::pending().await,
+            }
+        };
+        let follow = self.follow(&writer, &names, certificate.as_ref(), &mut complete);
+        let (never, ..): (Infallible, Infallible, Infallible, Infallible) =
+            futures::join!(follow, collect, names.keep(&writer), renew);
         never
     }
 
@@ -197,12 +220,16 @@ impl Subscription {
         &mut self,
         writer: &RefCell<Writer>,
         names: &Names,
+        certificate: Option<&Holder>,
         complete: &mut Option<impl FnOnce()>,
     ) -> Infallible {
         let mut retry = Retry::default();
         loop {
-            let Err(ended) = self.stream(writer, names, complete).await;
+            let Err(ended) = self.stream(writer, names, certificate, complete).await;
             let held = self.welcome.take().map(|welcome| welcome.elapsed());
+            if let Some(certificate) = certificate {
+                certificate.ended(held.is_some());
+            }
             self.view.send_modify(|view| view.connected = false);
             let end = match &ended {
                 Ended::Close(Close::Diverged { .. } | Close::Protocol(_)) => End::Wrong,
@@ -223,17 +250,28 @@ impl Subscription {
         &mut self,
         writer: &RefCell<Writer>,
         names: &Names,
+        certificate: Option<&Holder>,
         complete: &mut Option<impl FnOnce()>,
     ) -> Result<Infallible, Ended> {
         let (answers, outbound) = mpsc::channel(16);
+        let channel = match certificate {
+            Some(certificate) => {
+                let connector = certificate.connector(&self.endpoint).await?;
+                if let Some(name) = certificate.name() {
+                    self.session.called(&name);
+                }
+                self.endpoint.connect_with_connector(connector).await?
+            }
+            None => self.endpoint.connect().await?,
+        };
+        let opened = channel.clone();
         let mut pending = VecDeque::from([self.session.hello(&writer.borrow())]);
-        let channel = self.endpoint.connect().await?;
         let mut client = ConfigStreamClient::new(channel).max_decoding_message_size(MESSAGE);
         // The Hello goes with the request: the control plane may wait for it before it answers at all.
         push(&answers, &mut pending);
         let mut deadline = Instant::now() + WELCOME;
-        let opened = time::timeout_at(deadline, client.connect(ReceiverStream::new(outbound))).await;
-        let mut inbound = opened.map_err(|_| Ended::Silent(WELCOME))??.into_inner();
+        let answered = time::timeout_at(deadline, client.connect(ReceiverStream::new(outbound))).await;
+        let mut inbound = answered.map_err(|_| Ended::Silent(WELCOME))??.into_inner();
         loop {
             tokio::select! {
                 biased;
@@ -254,6 +292,9 @@ impl Subscription {
                         self.throttle.over();
                         self.welcome = Some(Instant::now());
                         info!(control_plane = %self.endpoint.uri(), "connected to the control plane");
+                        if let Some(certificate) = certificate {
+                            certificate.connected(Some(opened.clone()));
+                        }
                         self.view.send_modify(|view| view.streams += 1);
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);

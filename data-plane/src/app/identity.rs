@@ -1,23 +1,50 @@
 //! Who this process says it is.
 
 use std::env;
+use std::path::{Path, PathBuf};
 
+use shared::identity;
+use shared::tls::join::JoinToken;
+
+use crate::subscribe::certificate::{Enrolment, Proof};
 use crate::subscribe::session::Identity;
 
 /// Longest name that the stream allows, in bytes.
 const LONGEST: usize = 253;
+/// Bytes of what tells processes of one name apart, with its hyphen.
+const SUFFIX: usize = 17;
 
 /// The identity of a new process: pod or host name and 64 random bits.
 pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> Identity {
     let host = host_name();
     let pod = env::var("POD_NAME").ok().filter(|name| !name.is_empty());
-    let name = fit(pod.as_deref().unwrap_or(&host), LONGEST - 17);
+    // It stands in the certificate, too.
+    let name = match identity::fit(pod.as_deref().unwrap_or(&host)) {
+        name if name.is_empty() => "unknown".to_owned(),
+        name => name.chars().take(LONGEST - SUFFIX).collect(),
+    };
     let node = node.or_else(|| env::var("NODE_NAME").ok()).filter(|name| !name.is_empty());
     Identity {
         proxy_id: format!("{name}-{:016x}", fastrand::u64(..)),
         node: fit(node.as_deref().unwrap_or(&host), LONGEST),
         zone: fit(&zone, LONGEST),
         group,
+    }
+}
+
+/// What it shows: a token to join with, or files with that of its account and with whom it is shown to.
+pub(super) fn proof(join: Option<JoinToken>, files: Option<(PathBuf, PathBuf)>) -> Option<Proof> {
+    let account = files.map(|(token, roots)| Proof::Account { token, roots });
+    join.map(Proof::Join).or(account)
+}
+
+/// How it comes to a certificate in which it has its name.
+pub(super) fn enrolment(identity: &Identity, proof: Option<Proof>, state_dir: Option<&Path>) -> Enrolment {
+    Enrolment {
+        proof,
+        group: identity.group.clone(),
+        name: identity.proxy_id[..identity.proxy_id.len() - SUFFIX].to_owned(),
+        folder: state_dir.map(|dir| dir.join("identity")),
     }
 }
 
@@ -46,6 +73,9 @@ mod tests {
         assert_ne!(one.proxy_id, two.proxy_id);
         assert_eq!(one.node, "node-1");
         assert!(one.proxy_id.len() <= LONGEST);
+        let enrolment = enrolment(&one, None, None);
+        let named = identity::Identity::new("default", identity::Role::Proxy, &enrolment.name).unwrap();
+        assert!(named.covers_proxy(&one.proxy_id), "{named} and {}", one.proxy_id);
     }
 
     #[test]

@@ -170,6 +170,16 @@ impl Session {
         }))
     }
 
+    /// Takes the name that its certificate says, and keeps the number that tells processes of one name apart.
+    pub(crate) fn called(&mut self, name: &str) {
+        let id = &mut self.identity.proxy_id;
+        if let Some((before, number)) = id.rsplit_once('-')
+            && before != name
+        {
+            *id = format!("{name}-{number}");
+        }
+    }
+
     /// Takes in what the control plane says.
     pub(crate) fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
         let mut actions = Actions::default();

@@ -1,0 +1,80 @@
+//! The certificate in a file: its key, it, the root that signed it, and the roots that are believed, as PEM.
+//!
+//! **Invariant:** the file is its owner's alone, and whole or not there.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use shared::identity::{Identity, Role, validity};
+use shared::tls::Credentials;
+use shared::{clock, pem, private};
+use tokio::time::Instant;
+use tracing::warn;
+use zeroize::Zeroizing;
+
+use super::{Enrolment, Held};
+
+const FILE: &str = "certificate.pem";
+/// Bytes of the file at most.
+const FILE_MAX: u64 = 256 * 1024;
+
+/// What was kept, where it is good for this proxy. What is not is said, and left where it is.
+pub(super) fn read(folder: &Path, enrolment: &Enrolment) -> Option<Held> {
+    let path = folder.join(FILE);
+    let mut text = Zeroizing::new(Vec::new());
+    match fs::File::open(&path).and_then(|file| file.take(FILE_MAX).read_to_end(&mut text)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            warn!(path = %path.display(), "the certificate that was kept cannot be read: {error}");
+            return None;
+        }
+    }
+    match parse(&text, enrolment, clock::wall()) {
+        Ok(held) => Some(held),
+        Err(reason) => {
+            warn!(path = %path.display(), "the certificate that was kept is not used: {reason}");
+            None
+        }
+    }
+}
+
+/// Keeps it.
+pub(super) fn write(folder: &Path, held: &Held) -> io::Result<()> {
+    private::folder(folder)?;
+    let mut text = pem::write("PRIVATE KEY", &held.credentials.key);
+    for der in held.credentials.chain.iter().take(2).chain(&held.roots) {
+        text = Zeroizing::new([text.as_str(), &pem::write("CERTIFICATE", der)].concat());
+    }
+    let draft = folder.join(format!("{FILE}.draft"));
+    let mut file = private::file(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(draft, folder.join(FILE))
+}
+
+fn parse(text: &[u8], enrolment: &Enrolment, now: SystemTime) -> Result<Held, String> {
+    let key = pem::private_key(text).map_err(|error| error.to_string())?;
+    let mut chain = pem::certificates(text).map_err(|error| error.to_string())?;
+    if chain.len() < 3 {
+        return Err(format!("expected it, its issuer and the roots, got {} certificates", chain.len()));
+    }
+    let roots = chain.split_off(2);
+    let identity = Identity::of_certificate(&chain[0]).map_err(|error| error.to_string())?;
+    if identity.role != Role::Proxy
+        || *identity.group != *enrolment.group
+        || *identity.name != *enrolment.name
+    {
+        let Enrolment { group, name, .. } = enrolment;
+        return Err(format!("it is {identity}, and this is a proxy {name:?} of group {group:?}"));
+    }
+    let (from, until) = validity(&chain[0]).ok_or("it does not say until when it is good")?;
+    if until <= now {
+        return Err("its time is over".to_owned());
+    }
+    let half = from + until.duration_since(from).unwrap_or_default() / 2;
+    let left = half.duration_since(now).unwrap_or(Duration::ZERO);
+    Ok(Held { credentials: Credentials { chain, key }, roots, until, renew: Instant::now() + left })
+}

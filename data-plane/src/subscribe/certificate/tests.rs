@@ -1,0 +1,66 @@
+//! What is kept of a certificate. Enrolment itself is tested with both planes.
+
+use rcgen::{CertificateParams, Issuer, SanType};
+
+use super::*;
+
+/// A certificate of an authority of its own, in the words of an answer, and its key.
+fn issued(uri: &str) -> (Issued, Bytes) {
+    let root_key = KeyPair::generate().unwrap();
+    let root = CertificateParams::default();
+    let authority = root.self_signed(&root_key).unwrap();
+    let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+    params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
+    let leaf = params.signed_by(&key, &Issuer::new(root, root_key)).unwrap();
+    let [leaf, root] = [leaf.der(), authority.der()].map(|der| Bytes::copy_from_slice(der));
+    let issued = Issued { chain: vec![leaf, root.clone()], roots: vec![root], seconds: 100 };
+    (issued, secret::kept(key.serialized_der()))
+}
+
+fn enrolment(folder: &Path, group: &str) -> Enrolment {
+    let proof = Some(Proof::Join(JoinToken::new([0; 32])));
+    Enrolment { proof, group: group.into(), name: "edge".into(), folder: Some(folder.to_owned()) }
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_with_the_certificate_of_the_process_before() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("identity");
+    let first = Holder::new(enrolment(&folder, "default")).unwrap();
+    assert!(first.held.borrow().is_none());
+    let (answer, key) = issued("spiffe://firth/default/proxy/edge");
+    first.accept(answer, key.clone()).unwrap();
+    let file = folder.join("certificate.pem");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let second = Holder::new(Enrolment { proof: None, ..enrolment(&folder, "default") }).unwrap();
+    let held = second.held.borrow().clone().unwrap();
+    assert_eq!((&held.credentials.key, held.roots.len()), (&key, 1));
+    assert_eq!(held.credentials.chain, first.held.borrow().as_ref().unwrap().credentials.chain);
+
+    let other = Holder::new(enrolment(&folder, "other")).unwrap();
+    assert!(other.held.borrow().is_none(), "that of another group is not used");
+    std::fs::write(&file, "nothing").unwrap();
+    assert!(matches!(
+        Holder::new(Enrolment { proof: None, ..enrolment(&folder, "default") }),
+        Err(CertificateError::Over)
+    ));
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_used_takes_nothing_s_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let holder = Holder::new(enrolment(dir.path(), "default")).unwrap();
+    let (good, key) = issued("spiffe://firth/default/proxy/edge");
+    let (_, other) = issued("spiffe://firth/default/proxy/edge");
+    for bad in [
+        Issued { chain: Vec::new(), ..good.clone() },
+        Issued { roots: Vec::new(), ..good.clone() },
+        Issued { seconds: 0, ..good.clone() },
+    ] {
+        assert!(holder.accept(bad, key.clone()).is_err());
+    }
+    assert!(holder.accept(good, other).is_err(), "another one's key");
+    assert!(holder.held.borrow().is_none());
+}
