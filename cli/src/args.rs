@@ -50,6 +50,15 @@ Examples:
   firth diff                           what the end of the pin would release
   firth unpin";
 
+const TOKEN_EXAMPLES: &str = "\
+The token is a secret until it is used. It has the digest of the control plane's authority, so nothing else has to be
+copied to the proxy's host.
+
+Examples:
+  firth-control-plane --manifests manifests --state-dir state --listen 192.0.2.1:15010
+  firth token --ca-dir state/authority
+  FIRTH_JOIN=firth-join... firth-data-plane --control-plane https://192.0.2.1:15010 --state-dir state --http 0.0.0.0:80";
+
 /// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
 #[derive(Debug, Parser)]
 #[command(name = "firth", version, after_help = EXAMPLES, max_term_width = 100)]
@@ -65,6 +74,9 @@ pub(crate) enum Command {
     /// Run both planes in one process from a folder of manifests, with no cluster
     #[command(after_help = UP_EXAMPLES)]
     Up(UpArgs),
+    /// A token with which one proxy joins a control plane outside Kubernetes, once
+    #[command(after_help = TOKEN_EXAMPLES)]
+    Token(TokenArgs),
     /// A question to a control plane.
     #[command(flatten)]
     Ask(Question),
@@ -104,6 +116,25 @@ pub(crate) struct AskArgs {
     /// Address of the control plane
     #[arg(long, env = "FIRTH_SERVER", default_value = "http://127.0.0.1:15010", value_name = "URL")]
     pub(crate) server: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TokenArgs {
+    /// The folder of the control plane's authority: its --ca-dir, or `authority` in its --state-dir
+    #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR")]
+    pub(crate) ca_dir: PathBuf,
+    /// What whoever joins with it may do: proxy, reader or operator
+    #[arg(long, env = "FIRTH_ROLE", default_value = "proxy", value_name = "ROLE", value_parser = ["proxy", "reader", "operator"])]
+    pub(crate) role: String,
+    /// The fleet that is joined
+    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
+    pub(crate) group: String,
+    /// Minutes that the token is good for
+    #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    pub(crate) minutes: u64,
+    /// How the token is printed: text for people, json for programs
+    #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Format,
 }
 
 /// How an answer is printed.
@@ -328,6 +359,16 @@ mod tests {
         assert_eq!((&*args.version, args.decision.lasts), ("1f3a92", Duration::from_secs(90)));
         assert!(args.decision.replace);
         assert!(parse("firth rollback").is_err() && parse("firth pin --for soon").is_err());
+    }
+
+    #[test]
+    fn a_token_is_a_proxy_s_for_an_hour_unless_told() {
+        let Command::Token(args) = parse("firth token --ca-dir state/authority").unwrap().command else {
+            panic!("expected token");
+        };
+        assert_eq!((args.role.as_str(), args.minutes), ("proxy", 60));
+        assert!(parse("firth token --ca-dir a --role control-plane").is_err());
+        assert!(parse("firth token --ca-dir a --minutes 0").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod flags_page;
 mod lists;
 mod moment;
 mod output;
+mod token;
 mod up;
 mod value;
 
@@ -23,6 +24,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let outcome = match Args::of_process().command {
         Command::Up(args) => up::run(args),
+        Command::Token(args) => token::run(&args),
         Command::Ask(question) => ask::run(question),
     };
     match outcome {

@@ -102,6 +102,23 @@ impl Api {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// A token of a service account for an audience, bound to a pod.
+    ///
+    /// # Panics
+    /// Where the server gives none.
+    pub async fn token(&self, namespace: &str, account: &str, audience: &str, pod: Option<&str>) -> String {
+        let mut spec = serde_json::json!({"audiences": [audience], "expirationSeconds": 600});
+        if let Some(pod) = pod {
+            spec["boundObjectRef"] = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "name": pod});
+        }
+        let request = serde_json::json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec,
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let answer = self.send(Method::POST, &path, Some(&request)).await.expect("a token");
+        answer["status"]["token"].as_str().expect("a token").to_owned()
+    }
+
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, kube::Error> {
         let request = Request::builder()
             .method(method)

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,6 +45,8 @@ struct Counts {
     damages: AtomicU64,
     /// From the program that listens to the one that connects.
     down: AtomicU64,
+    /// What passed in that direction, where somebody wants to look at it.
+    heard: Mutex<Option<Vec<u8>>>,
 }
 
 impl Relay {
@@ -90,6 +92,16 @@ impl Relay {
     /// Damages one bit of each of the next pieces that go to the program that connects.
     pub fn damage(&self, pieces: u64) {
         self.counts.damages.store(pieces, Ordering::Relaxed);
+    }
+
+    /// Keeps what passes from now on to the programs that connect.
+    pub fn listen_in(&self) {
+        *self.counts.heard.lock().expect("nobody panics with it") = Some(Vec::new());
+    }
+
+    /// What passed since [`Self::listen_in`].
+    pub fn heard(&self) -> Vec<u8> {
+        self.counts.heard.lock().expect("nobody panics with it").clone().unwrap_or_default()
     }
 
     /// Connections opened so far.
@@ -166,6 +178,9 @@ async fn pump(
         let passes = weather.wait_for(|weather| !weather.stalled).await;
         passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
         counts.down.fetch_add(read as u64, Ordering::Relaxed);
+        if let Some(heard) = &mut *counts.heard.lock().expect("nobody panics with it") {
+            heard.extend_from_slice(&buffer[..read]);
+        }
         let due = |left: u64| left.checked_sub(1);
         if counts.damages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() {
             // Somewhere in the piece, another place each time.

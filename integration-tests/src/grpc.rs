@@ -38,7 +38,11 @@ impl Inspect {
     /// Of the control plane at an address.
     pub async fn open(address: impl Display) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-        let channel = open(endpoint.timeout(ANSWER)).await;
+        Self::over(open(endpoint.timeout(ANSWER)).await)
+    }
+
+    /// Over a channel that is open.
+    pub fn over(channel: Channel) -> Self {
         Self { grpc: Grpc::new(channel).max_decoding_message_size(64 << 20) }
     }
 
@@ -141,11 +145,21 @@ impl Inspect {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let path = format!("/firth.inspect.v1.Inspect/{method}");
-        let path = PathAndQuery::try_from(path).expect("a path");
-        let mut grpc = self.grpc.clone();
-        grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let answer = grpc.unary(Request::new(question), path, ProstCodec::default()).await?;
-        Ok(answer.into_inner())
+        call(self.grpc.clone(), &format!("firth.inspect.v1.Inspect/{method}"), question).await
     }
+}
+
+/// Calls a method, `PACKAGE.SERVICE/METHOD`.
+///
+/// # Errors
+/// What is answered instead.
+pub async fn call<Q, A>(mut grpc: Grpc<Channel>, method: &str, question: Q) -> Result<A, Status>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let path = PathAndQuery::try_from(format!("/{method}")).expect("a path");
+    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let answer = grpc.unary(Request::new(question), path, ProstCodec::default()).await?;
+    Ok(answer.into_inner())
 }

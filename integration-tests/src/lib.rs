@@ -28,6 +28,7 @@ pub mod folder;
 pub mod grpc;
 pub mod grpcurl;
 pub mod helm;
+pub mod identity;
 pub mod ledger;
 pub mod metrics;
 pub mod model;

@@ -126,7 +126,8 @@ impl ControlPlane {
         Self::start_with(source, &[]).await
     }
 
-    /// Starts one with further flags and waits until it serves proxies.
+    /// Starts one with further flags and waits until it serves proxies: in plaintext, unless they name a `--ca-dir` or an
+    /// `--account`.
     ///
     /// # Panics
     /// When it ends instead.
@@ -160,7 +161,10 @@ impl ControlPlane {
         let folder = TempDir::new().expect("a temporary folder");
         let (listen, admin) = (ports::free(), ports::free());
         let mut flags = source.flags();
-        flags.extend(["--listen".into(), listen.to_string().into(), "--insecure".into()]);
+        flags.extend(["--listen".into(), listen.to_string().into()]);
+        if !further.iter().any(|flag| matches!(*flag, "--ca-dir" | "--account")) {
+            flags.push("--insecure".into());
+        }
         flags.extend(["--admin".into(), admin.to_string().into()]);
         flags.extend(further.iter().map(OsString::from));
         let process = run(log, "firth-control-plane", &flags, folder.path());
@@ -256,7 +260,8 @@ impl DataPlane {
         Self::start_with(control, &[]).await
     }
 
-    /// Starts one with further flags and waits until it is ready.
+    /// Starts one with further flags and waits until it is ready: in plaintext, unless they have a token to
+    /// `--join` with, or a `--token-file`.
     ///
     /// # Panics
     /// When it ends instead.
@@ -289,8 +294,12 @@ impl DataPlane {
     fn spawn_to(log: Log, control: SocketAddr, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let [http, https, admin, health] = [(); 4].map(|()| ports::free());
-        let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("http://{control}").into()];
-        flags.push("--insecure".into());
+        let encrypted = further.iter().any(|flag| matches!(*flag, "--join" | "--token-file"));
+        let scheme = if encrypted { "https" } else { "http" };
+        let mut flags: Vec<OsString> = vec!["--control-plane".into(), format!("{scheme}://{control}").into()];
+        if scheme == "http" {
+            flags.push("--insecure".into());
+        }
         let said = further.iter().position(|flag| *flag == "--http").and_then(|at| further.get(at + 1));
         let http = said.map_or(http, |said| said.parse().expect("an address"));
         let own = |flag: &str| !further.contains(&format!("--{flag}").as_str());

@@ -5,23 +5,35 @@
 use integration_tests::api::Api;
 use integration_tests::client::tls;
 use integration_tests::cluster::{Authorization, Cluster};
+use integration_tests::grpc::{Inspect, call};
+use integration_tests::identity::{self, Peer};
 use integration_tests::objects::{self, Edit};
-use integration_tests::{ClusterSite, Source, eventually, helm};
-use serde_json::json;
+use integration_tests::{ClusterSite, ControlPlane, DataPlane, Source, eventually, helm};
+use serde_json::{Value, json};
+use shared::proto::identity::enrol_request::Proof;
+use shared::proto::identity::{Issued, RenewRequest};
+use shared::tls::Trust;
+use tonic::client::Grpc;
+use tonic::{Code, Status};
 
-#[tokio::test]
-async fn the_control_plane_gets_along_with_the_chart_s_rights() {
+/// A cluster where the chart's rights are what there is, and a client that may do everything.
+async fn with_rights() -> (Cluster, Api) {
     let cluster = Cluster::start(Authorization::Rbac).await;
     let api = cluster.api().await;
     api.apply(&objects::namespace("firth")).await;
     api.apply(&objects::namespace("ingress-nginx")).await;
-    let rendered = helm::render(&["planes.insecure=true"]);
+    let rendered = helm::render(&[]);
     let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
     let rights: Vec<_> =
         rendered.into_iter().filter(|it| rights.contains(&it["kind"].as_str().unwrap())).collect();
     assert!(rights.iter().any(|it| it["kind"] == "ClusterRoleBinding"), "{rights:?}");
     api.apply_all(&rights).await;
+    (cluster, api)
+}
 
+#[tokio::test]
+async fn the_control_plane_gets_along_with_the_chart_s_rights() {
+    let (cluster, api) = with_rights().await;
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let own = ["--pod-namespace", "firth"];
     let site = ClusterSite::start_with(&cluster, "shop", &source, &own).await;
@@ -68,5 +80,92 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     ] {
         let refused = account.text(path).await;
         assert!(refused.is_err(), "the account may read {path}");
+    }
+}
+
+/// Flags of the control plane and volumes of the proxy as the chart has them.
+fn accounts() -> String {
+    let rendered = helm::render(&[]);
+    let deployment = rendered.iter().find(|it| it["kind"] == "Deployment").unwrap();
+    let said = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    let accounts = said.iter().filter_map(|flag| flag.as_str()?.strip_prefix("--account="));
+    accounts.collect::<Vec<_>>().join(",")
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "firth", "name": name},
+        "spec": {"serviceAccountName": "firth-data-plane", "containers": [{"name": "x", "image": "x"}]},
+    })
+}
+
+#[tokio::test]
+async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
+    let (cluster, api) = with_rights().await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let accounts = accounts();
+    let flags = ["--pod-namespace", "firth", "--account", &accounts];
+    // At once, so that both find no authority.
+    let (one, other) =
+        tokio::join!(ControlPlane::start_with(&source, &flags), ControlPlane::start_with(&source, &flags));
+    let published = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "firth", "name": "firth-ca"}});
+    let roots =
+        eventually("the roots are published", || api.read(&published)).await["data"]["ca.pem"].clone();
+    let roots = roots.as_str().unwrap();
+    let trust = Trust::Roots(shared::pem::certificates(roots.as_bytes()).unwrap());
+
+    let dir = tempfile::tempdir().unwrap();
+    let [token, ca] = ["token", "ca.pem"].map(|name| dir.path().join(name));
+    api.apply(&pod("edge-1")).await;
+    let of_pod = api.token("firth", "firth-data-plane", "firth.dev", Some("edge-1")).await;
+    std::fs::write(&token, &of_pod).unwrap();
+    std::fs::write(&ca, roots).unwrap();
+    let flags = ["--token-file", token.to_str().unwrap(), "--ca", ca.to_str().unwrap()];
+    let _proxy = DataPlane::start_with(one.listen(), &flags).await;
+
+    // Who may make tokens for the reader's account may ask, at either replica.
+    let reader = api.token("firth", "firth-reader", "firth.dev", None).await;
+    let reader = Peer::enrol(other.listen(), &trust, Proof::AccountToken(reader), "").await.unwrap();
+    let asked = Inspect::over(reader.channel(one.listen()).await.unwrap());
+    asked.in_sync(1).await;
+    let listed = asked.proxies().await.unwrap().proxies;
+    assert!(listed[0].id.starts_with("edge-1-"), "it is called as its pod is: {listed:?}");
+
+    for (token, why) in [
+        (
+            api.token("firth", "firth-data-plane", "https://kubernetes.default.svc", Some("edge-1")).await,
+            "for the API server",
+        ),
+        (api.token("firth", "firth-control-plane", "firth.dev", None).await, "of an account without a role"),
+        ("nonsense".to_owned(), "made up"),
+        (String::new(), "none"),
+    ] {
+        let refused = Peer::enrol(one.listen(), &trust, Proof::AccountToken(token), "edge-1").await;
+        assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied, "{why}");
+    }
+
+    // A pod that is gone is renewed no longer; while it is there, it is.
+    let peer = Peer::enrol(one.listen(), &trust, Proof::AccountToken(of_pod.clone()), "").await.unwrap();
+    let renew = async |token: &str| {
+        let channel = peer.channel(one.listen()).await.unwrap();
+        let request = identity::request(&rcgen::KeyPair::generate().unwrap());
+        let asked = RenewRequest { request, account_token: token.to_owned() };
+        let renewed: Result<Issued, Status> =
+            call(Grpc::new(channel), "firth.identity.v1.Identity/Renew", asked).await;
+        renewed.map(|_| ()).map_err(|status| status.code())
+    };
+    assert_eq!((renew(&of_pod).await, renew("").await), (Ok(()), Err(Code::PermissionDenied)));
+    api.delete(&pod("edge-1")).await;
+    // The API server remembers for some seconds whose a token was.
+    eventually("the pod is renewed no longer", || async {
+        match renew(&of_pod).await {
+            Err(Code::PermissionDenied) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    for plane in [&one, &other] {
+        let log = plane.log();
+        assert!(!log.contains("orbidden") && !log.contains(&of_pod), "{log}");
     }
 }

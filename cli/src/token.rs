@@ -1,0 +1,27 @@
+//! `firth token`: vouches for somebody who will join.
+
+use std::time::Duration;
+
+use control_plane::Folder;
+use serde_json::json;
+use shared::clock;
+use shared::identity::Role;
+
+use crate::args::{Format, TokenArgs};
+use crate::output;
+
+/// Makes a token and prints it.
+///
+/// # Errors
+/// Where there is no authority in the folder, or it is not ours to write.
+pub(crate) fn run(args: &TokenArgs) -> anyhow::Result<()> {
+    let life = Duration::from_secs(args.minutes * 60);
+    // Checked by the command line.
+    let role = Role::parse(&args.role).unwrap_or(Role::Proxy);
+    let token = Folder::at(&args.ca_dir).token(role, &args.group, life, clock::wall())?.text();
+    output::print(&match args.output {
+        Format::Text => format!("{}\n", *token),
+        Format::Json => format!("{}\n", json!({"token": *token, "role": args.role, "group": args.group})),
+    })?;
+    Ok(())
+}
