@@ -11,7 +11,6 @@ import yaml
 CHART = Path(__file__).resolve().parent / "firth"
 ROOT = CHART.parent.parent
 HELM = os.environ["HELM"]
-INSECURE = ("planes.insecure=true",)
 PLANES = ("control-plane", "data-plane")
 
 
@@ -26,7 +25,7 @@ def template(*values, release="firth", namespace="shore"):
 
 def render(*values, **how):
     """The rendered objects by kind and name."""
-    done = template(*INSECURE, *values, **how)
+    done = template(*values, **how)
     assert done.returncode == 0, done.stderr
     objects = {}
     for it in yaml.safe_load_all(done.stdout):
@@ -53,7 +52,7 @@ def flags(objects, plane):
 
 class Lint(unittest.TestCase):
     def test_lint_is_clean(self):
-        done = helm("lint", "--strict", str(CHART), "--set", INSECURE[0])
+        done = helm("lint", "--strict", str(CHART))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
@@ -63,24 +62,21 @@ class Refusals(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(saying, done.stderr)
 
-    def test_plaintext_must_be_said(self):
-        self.refused(saying="planes.insecure=true")
-
     def test_host_network_needs_the_nodes_addresses(self):
-        self.refused(*INSECURE, "dataPlane.expose=hostNetwork", saying="networkPolicy.nodeCidrs")
+        self.refused("dataPlane.expose=hostNetwork", saying="networkPolicy.nodeCidrs")
 
     def test_misspelt_and_misshapen_values_are_refused(self):
-        self.refused(*INSECURE, "controlPlane.replica=3", saying="replica")
-        self.refused(*INSECURE, "configMaps.settings=no-namespace", saying="settings")
-        self.refused(*INSECURE, "dataPlane.ports.http=70000", saying="http")
-        self.refused(*INSECURE, "dataPlane.expose=nodePort", saying="expose")
-        self.refused(*INSECURE, "defaultBackendService=pages", saying="defaultBackendService")
-        self.refused(*INSECURE, "disableCatchAll=maybe", saying="disableCatchAll")
-        self.refused(*INSECURE, "disableSvcExternalName=1", saying="disableSvcExternalName")
+        self.refused("controlPlane.replica=3", saying="replica")
+        self.refused("configMaps.settings=no-namespace", saying="settings")
+        self.refused("dataPlane.ports.http=70000", saying="http")
+        self.refused("dataPlane.expose=nodePort", saying="expose")
+        self.refused("defaultBackendService=pages", saying="defaultBackendService")
+        self.refused("disableCatchAll=maybe", saying="disableCatchAll")
+        self.refused("disableSvcExternalName=1", saying="disableSvcExternalName")
 
     def test_a_default_backend_that_nobody_watches_is_refused(self):
         elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
-        self.refused(*INSECURE, *elsewhere, saying="expected a Service of namespace shop, which alone is watched")
+        self.refused(*elsewhere, saying="expected a Service of namespace shop, which alone is watched")
 
 
 class Planes(unittest.TestCase):
@@ -92,7 +88,31 @@ class Planes(unittest.TestCase):
         self.assertIs(account["automountServiceAccountToken"], False)
         bound = {s["name"] for (kind, _), o in objects.items() if kind.endswith("Binding") for s in o["subjects"]}
         self.assertEqual(bound, {"firth-control-plane"})
-        self.assertNotIn("projected", str(spec["volumes"]))
+        # The only token is for the control plane.
+        identity = {v["name"]: v for v in spec["volumes"]}["identity"]["projected"]["sources"]
+        tokens = [source["serviceAccountToken"] for source in identity if "serviceAccountToken" in source]
+        self.assertEqual([token["audience"] for token in tokens], ["firth.dev"])
+        self.assertEqual(str(spec["volumes"]).count("serviceAccountToken"), 1)
+
+    def test_the_planes_know_each_other_without_a_value(self):
+        for release in ("firth", "other"):
+            objects = render(release=release)
+            control, proxy = (
+                objects["Deployment", f"{release}-control-plane"]["spec"]["template"]["spec"],
+                objects["DaemonSet", f"{release}-data-plane"]["spec"]["template"]["spec"],
+            )
+            said = control["containers"][0]["args"]
+            accounts = dict(a.removeprefix("--account=").split("=") for a in said if a.startswith("--account="))
+            self.assertEqual(accounts["proxy"], f"shore/{proxy['serviceAccountName']}")
+            for role in ("reader", "operator"):
+                account = objects["ServiceAccount", accounts[role].removeprefix("shore/")]
+                self.assertIs(account["automountServiceAccountToken"], False)
+            secret = next(a for a in said if a.startswith("--ca-secret=")).partition("=")[2]
+            volume = {v["name"]: v for v in proxy["volumes"]}["identity"]["projected"]["sources"]
+            self.assertIn(secret, [source.get("configMap", {}).get("name") for source in volume])
+            mount = {m["name"]: m["mountPath"] for m in proxy["containers"][0]["volumeMounts"]}["identity"]
+            self.assertIn(f"--ca={mount}/ca.pem", proxy["containers"][0]["args"])
+            self.assertIn(f"--token-file={mount}/token", proxy["containers"][0]["args"])
 
     def test_pods_are_restricted(self):
         for plane in PLANES:
@@ -116,7 +136,7 @@ class Planes(unittest.TestCase):
 
     def test_bodies_wait_on_disk_and_not_in_the_memory_that_they_are_kept_out_of(self):
         objects = render("dataPlane.spillSize=3Gi")
-        volumes = {v["name"]: v["emptyDir"] for v in pod(objects, "data-plane")["volumes"]}
+        volumes = {v["name"]: v["emptyDir"] for v in pod(objects, "data-plane")["volumes"] if "emptyDir" in v}
         mounts = {m["mountPath"]: m for m in container(objects, "data-plane")["volumeMounts"]}
         mount = mounts[flags(objects, "data-plane")["--spill-dir"]]
         self.assertNotIn("medium", volumes[mount["name"]])
@@ -148,13 +168,14 @@ class Planes(unittest.TestCase):
         objects = render()
         service = objects["Service", "firth-control-plane"]
         url = flags(objects, "data-plane")["--control-plane"]
-        self.assertEqual(url, f"http://firth-control-plane.shore.svc:{service['spec']['ports'][0]['port']}")
+        self.assertEqual(url, f"https://firth-control-plane.shore.svc:{service['spec']['ports'][0]['port']}")
         self.assertEqual(service["spec"]["clusterIP"], "None")
         self.assertNotIn("clusterIP", render("controlPlane.service.headless=false")["Service", "firth-control-plane"]["spec"])
         labels = objects["Deployment", "firth-control-plane"]["spec"]["template"]["metadata"]["labels"]
         self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
         listen = flags(objects, "control-plane")
-        self.assertTrue(listen["--insecure"] and listen["--insecure-anywhere"])
+        self.assertNotIn("--insecure", listen)
+        self.assertNotIn("--insecure", flags(objects, "data-plane"))
 
     def test_replicas_stay_apart_and_up(self):
         objects = render()
@@ -276,10 +297,11 @@ class Rest(unittest.TestCase):
         for (kind, name), it in render().items():
             self.assertEqual(it["metadata"].get("namespace"), None if kind in cluster else "shore", (kind, name))
 
-    def test_notes_say_plaintext_aloud(self):
-        done = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore", "--set", INSECURE[0])
+    def test_notes_say_how_to_ask(self):
+        done = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("PLAINTEXT", done.stdout)
+        self.assertIn("TLS 1.3", done.stdout)
+        self.assertIn("firth login --namespace shore --account firth-reader", done.stdout)
         self.assertIn("where the network of the cluster enforces it", done.stdout)
 
 

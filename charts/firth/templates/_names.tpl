@@ -26,9 +26,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* What cannot be expressed by the schema: said before anything is installed. */}}
 {{- define "firth.check" -}}
-{{- if not .Values.planes.insecure -}}
-{{- fail "planes.insecure: this version has no encryption between the planes yet: configuration and private keys would cross the pod network in plaintext. Set planes.insecure=true where that is acceptable, or wait for the version with mTLS" -}}
-{{- end -}}
 {{- if and .Values.networkPolicy.enabled (eq .Values.dataPlane.expose "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
