@@ -41,8 +41,8 @@ Examples:
 const PIN_HELP: &str = "\
 The decision is a Secret `firth-pin` in the control plane's namespace, or a file of --state-dir: all replicas act on it,
 and it outlives them. What objects say meanwhile is compiled, listed as held back and not released. It ends with
-`firth unpin`, or by itself when its time is over. Decisions are taken from loopback: in a cluster use
-`kubectl port-forward`.
+`firth unpin`, or by itself when its time is over. Decisions are an operator's; without encryption they are taken from
+loopback.
 
 Examples:
   firth rollback 1f3a92c04d7e --note 'canary answers 500'

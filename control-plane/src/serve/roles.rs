@@ -47,7 +47,12 @@ mod tests {
     use super::*;
 
     /// Methods that change what is served, or who is believed.
-    const COMMANDS: &[&str] = &["/firth.identity.v1.Identity/RotateAuthority"];
+    const COMMANDS: &[&str] = &[
+        "/firth.identity.v1.Identity/RotateAuthority",
+        "/firth.inspect.v1.Inspect/Pin",
+        "/firth.inspect.v1.Inspect/Rollback",
+        "/firth.inspect.v1.Inspect/Unpin",
+    ];
 
     #[test]
     fn every_method_is_somebody_s_on_purpose() {
