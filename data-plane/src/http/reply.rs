@@ -41,7 +41,7 @@ pub(crate) enum ReplyBody {
     /// A page of ours.
     Page(Bytes),
     /// What a backend sends.
-    Relay(Relay),
+    Relay(Box<Relay>),
     /// What a backend sends over HTTP/2, while the client may go on sending.
     Call(Box<Call>),
     /// Any of those that has a body, no faster than it may come.

@@ -52,7 +52,10 @@ impl Link {
         stream.set_nodelay(true)?;
         let stream = match tls {
             None => Wire::Plain(stream),
-            Some((tls, over)) => Wire::Tls(Box::new(tls.connect(address.ip(), stream, over).await?)),
+            // Boxed: it is large, and most connections have none.
+            Some((tls, over)) => {
+                Wire::Tls(Box::new(Box::pin(tls.connect(address.ip(), stream, over)).await?))
+            }
         };
         Ok(Self {
             stream,

@@ -71,6 +71,18 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         if !sizes.buffering {
             return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
         }
+        // Boxed, so that a request without a body has no room for one.
+        Box::pin(Self::read(body, sizes, pause, local, timer)).await
+    }
+
+    /// Reads a body to its end, into memory first.
+    async fn read(
+        body: &'b mut B,
+        sizes: Sizes,
+        pause: Duration,
+        local: &Local,
+        timer: &Timer,
+    ) -> Result<(Self, Framing), ProxyError> {
         let share = local.quota.open(sizes.buffer.min(AT_FIRST)).ok_or(Kind::NoRoom)?;
         let mut memory = Memory { share, most: sizes.buffer };
         let mut pieces = Pieces::new();

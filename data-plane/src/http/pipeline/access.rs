@@ -94,7 +94,7 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
     let credentials = Credentials::of(exchange.head);
     exchange.info.user = credentials.as_ref().map(|credentials| credentials.user().to_vec());
     let local = &exchange.call.server.local;
-    let checking = basic::check(local, cell, credentials.as_ref());
+    let checking = Box::pin(basic::check(local, cell, credentials.as_ref()));
     match exchange.call.timer.limit(PATIENCE, checking).await {
         Ok(Some(Verdict::Fits)) => Said::Pass,
         Ok(Some(Verdict::Wrong)) => {

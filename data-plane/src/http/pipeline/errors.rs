@@ -52,7 +52,8 @@ pub(super) async fn replace<B: RequestBody>(
             // Its place is among the endpoints of the location's own; its cookie is issued all the same.
             let session = exchange.session.take();
             exchange.turn = Turn::default();
-            let reply = send::send(exchange, &mut Nothing(body), &upstream.cell).await;
+            // Boxed: few requests get here, and all of them have room for what they wait for.
+            let reply = Box::pin(send::send(exchange, &mut Nothing(body), &upstream.cell)).await;
             exchange.session = session;
             reply
         }

@@ -1,5 +1,6 @@
 //! Sending a request to an endpoint, and to the next one when that fails (balancing.md 7).
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ pub(super) async fn send<B: RequestBody>(
     cell: &Arc<BackendCell>,
 ) -> Reply {
     if matches!(protocol(exchange), Protocol::Grpc | Protocol::Grpcs) {
-        return grpc::send(exchange, body, cell).await;
+        // Boxed, so that a request that is no call has no room for one.
+        return Box::pin(grpc::send(exchange, body, cell)).await;
     }
     let local = &exchange.call.server.local;
     let mut text = local.buffers.text();
@@ -246,8 +248,9 @@ async fn link(
         Protocol::Grpcs => Some((server.backends(), Over::Http2)),
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
-    let connecting = timer.limit(limit, Link::connect(endpoint.address, descriptor, tls));
-    match connecting.await {
+    // Pinned here: what is limited is held once, and not a second time as an argument.
+    let connecting = pin!(Link::connect(endpoint.address, descriptor, tls));
+    match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
             Ok(link)
@@ -289,7 +292,7 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
             && asked.connection != Some(CLOSE)
             && !asked.as_http10
             && protocol != Protocol::Fcgi;
-        ReplyBody::Relay(Relay::new(server, body, link, cell.id, (endpoint, protocol), reusable))
+        ReplyBody::Relay(Box::new(Relay::new(server, body, link, cell.id, (endpoint, protocol), reusable)))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
 }
