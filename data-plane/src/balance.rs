@@ -3,6 +3,12 @@
 //!
 //! Pure: who is to be asked, tried or counted is decided elsewhere.
 
+mod latency;
 mod ring;
+mod sync;
 
+pub use self::latency::{Latency, Moment};
 pub use self::ring::{Member, Ring};
+
+#[cfg(test)]
+mod tests;

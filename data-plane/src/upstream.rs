@@ -14,24 +14,25 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
-use smallvec::SmallVec;
 
 use crate::table::{BackendCell, Endpoint, EndpointSet, Protocol};
-use crate::upstream::balance::Turn;
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::multiplexed::{Multiplexed, Room};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
-pub(crate) mod balance;
+mod balance;
 pub(crate) mod call;
 mod departed;
 pub(crate) mod link;
 pub(crate) mod multiplexed;
+pub(crate) mod observation;
 pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
 pub(crate) mod wire;
+
+pub(crate) use balance::{Tried, Turn};
 
 /// A tick sweeps one part of the backends out of so many: 100,000 of them are not walked ten times a second.
 const PARTS: usize = 16;
@@ -45,37 +46,6 @@ const CLOSED_A_TAKE: usize = 2;
 
 /// Endpoints of changed sets that one tick looks at.
 const SEARCHED_A_TICK: usize = 16 * 1024;
-
-/// The endpoints that one request has tried in vain.
-#[derive(Debug, Default)]
-pub(crate) struct Tried(SmallVec<[u64; 3]>);
-
-impl Tried {
-    /// One more.
-    pub(crate) fn add(&mut self, endpoint: &Endpoint) {
-        self.0.push(endpoint.id);
-    }
-
-    /// Whether none was tried.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// How many were.
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether this one was tried.
-    pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
-        self.0.contains(&endpoint.id)
-    }
-
-    /// Begins a new round.
-    fn forget(&mut self) {
-        self.0.clear();
-    }
-}
 
 /// The backends that one worker has sent requests to.
 pub(crate) struct Upstreams<C = Link> {

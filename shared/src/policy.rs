@@ -7,7 +7,7 @@
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Buffers, Canary, ConnectionHeader,
     ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
-    LocationPolicy, Replacement, SameSite, StatusList, TextList,
+    LoadBalance, LocationPolicy, Replacement, SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -1,5 +1,6 @@
 //! Which endpoint gets a request (annotations.md 5.7, 6.2).
 
+use shared::policy::LoadBalance;
 use shared::template::{Template, Variable};
 
 use super::draft::Draft;
@@ -13,7 +14,7 @@ pub(crate) static LOAD_BALANCE: Row = Row {
     scope: Scope::Backend,
     value: &Of(
         one_of!("round_robin" | "chash" | "chashsubset" | "sticky_balanced" | "sticky_persistent" | "ewma"),
-        Act::Differs { unless: |it| *it == "round_robin", without: "endpoints take turns" },
+        Act::Sets(load_balance),
     ),
     bad: Bad::Reject,
     on_canary: true,
@@ -21,6 +22,33 @@ pub(crate) static LOAD_BALANCE: Row = Row {
     doc: "How endpoints are chosen",
     ..Row::NEW
 };
+
+/// `load-balance` of the ConfigMap. What the original does not know is `round_robin` there (balancing.md 4); with one of the
+/// names that need more than themselves it serves nobody.
+pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
+    name: "load-balance",
+    scope: Scope::Backend,
+    value: &Of(one_of!("round_robin" | "ewma"), Act::Sets(load_balance)),
+    default: "round_robin",
+    doc: "How endpoints are chosen",
+    ..Row::NEW
+};
+
+/// The names that say how a key or affinity is served say nothing by themselves. In the original such a Backend ends the
+/// taking in of all that come after it (balancing.md 4).
+fn load_balance(to: &mut Draft<'_>, name: &'static str) {
+    let needed = match name {
+        "chash" | "chashsubset" => Some(HASH_BY),
+        // A canary has the affinity of the main Ingress.
+        "sticky_balanced" | "sticky_persistent" if !to.is_on("canary") => Some("affinity"),
+        _ => None,
+    };
+    if let Some(needed) = needed.filter(|needed| !to.is_on(needed)) {
+        to.fault(Severity::Rejected, format!("expected the annotation {needed} beside {name}"));
+    }
+    let load_balance = if name == "ewma" { LoadBalance::Ewma } else { LoadBalance::RoundRobin };
+    to.backend.load_balance = Some(load_balance.into());
+}
 
 /// `service-upstream`.
 pub(crate) static SERVICE_UPSTREAM: Row = Row {
@@ -191,6 +219,7 @@ fn is_known_to_nginx(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use shared::name::ObjectName;
+    use shared::policy::LoadBalance;
 
     use crate::annotations::{PREFIX, Parsed, read};
     use crate::problem::Severity::{self, Rejected, Unsupported, Warning};
@@ -231,6 +260,33 @@ mod tests {
         }
         assert_eq!(severities(&[("upstream-hash-by", "$1")]), [Unsupported]);
         assert_eq!(severities(&[("upstream-hash-by", "$1"), ("rewrite-target", "/$1")]), []);
+    }
+
+    #[test]
+    fn an_algorithm_that_needs_more_is_rejected_without() {
+        let load_balance = |said: &[(&str, &str)]| {
+            let it = parsed(said);
+            assert_eq!(it.faults.len(), 0, "{said:?}: {:?}", it.faults);
+            LoadBalance::try_from(it.backend.load_balance.unwrap()).unwrap()
+        };
+        assert_eq!(load_balance(&[("load-balance", "ewma")]), LoadBalance::Ewma);
+        assert_eq!(load_balance(&[("load-balance", "round_robin")]), LoadBalance::RoundRobin);
+        for (name, needed, text) in [
+            ("chash", "upstream-hash-by", "$uri"),
+            ("chashsubset", "upstream-hash-by", "$uri"),
+            ("sticky_balanced", "affinity", "cookie"),
+            ("sticky_persistent", "affinity", "cookie"),
+        ] {
+            assert_eq!(severities(&[("load-balance", name)]), [Rejected], "{name}");
+            assert_eq!(load_balance(&[("load-balance", name), (needed, text)]), LoadBalance::RoundRobin);
+        }
+        assert_eq!(
+            load_balance(&[("load-balance", "sticky_balanced"), ("canary", "true")]),
+            LoadBalance::RoundRobin
+        );
+        for name in ["least_conn", "random", "Ewma", "ewma "] {
+            assert_eq!(severities(&[("load-balance", name)]), [Rejected], "{name}");
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn canaries_read_what_their_rows_say() {
         assert_eq!(is_ignored, !row.on_canary, "{}: {:?}", row.name, parsed.faults);
         assert!(!denies(&parsed), "{}", row.name);
     }
-    assert_eq!(severities(&all(&[("canary", "true"), ("load-balance", "ewma")])), [Severity::Unsupported]);
+    assert_eq!(severities(&all(&[("canary", "true"), ("load-balance", "ewma")])), []);
 }
 
 /// Over the whole table: every value of every annotation acts, or is reported, or asks for what happens anyway. One

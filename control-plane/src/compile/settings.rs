@@ -166,7 +166,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use shared::policy::LocationPolicy;
+    use shared::policy::{LoadBalance, LocationPolicy};
 
     use super::*;
 
@@ -194,6 +194,23 @@ mod tests {
         assert_eq!(settings.defaults.ssl_redirect, Some(false));
         assert_eq!(settings.defaults.force_ssl_redirect, None);
         assert_eq!(faults.len(), 1);
+    }
+
+    #[test]
+    fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
+        let load_balance = |text| {
+            let (settings, faults) = compiled(&[("load-balance", text)]);
+            (
+                settings.backend_defaults.load_balance,
+                faults.iter().map(|fault| fault.severity).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(load_balance("ewma"), (Some(LoadBalance::Ewma.into()), vec![]));
+        assert_eq!(load_balance("round_robin"), (Some(LoadBalance::RoundRobin.into()), vec![]));
+        assert_eq!(load_balance(""), (None, vec![]));
+        for text in ["least_conn", "chash", "sticky_balanced", "EWMA"] {
+            assert_eq!(load_balance(text), (None, vec![Severity::Warning]), "{text}");
+        }
     }
 
     #[test]

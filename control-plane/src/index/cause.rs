@@ -83,6 +83,8 @@ const HARMLESS: &[&str] = &[
     "ssl-protocols",
     "ssl-redirect",
     "temporal-redirect-code",
+    "upstream-hash-by-subset",
+    "upstream-hash-by-subset-size",
     "upstream-keepalive-connections",
     "upstream-keepalive-requests",
     "upstream-keepalive-timeout",

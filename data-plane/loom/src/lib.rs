@@ -1,12 +1,15 @@
-//! `reader.rs` and `retire.rs` of the proxy's tables under every interleaving of a writer and its readers.
+//! `reader.rs` and `retire.rs` of the proxy's tables under every interleaving of a writer and its readers, and the averages of
+//! endpoints (`balance/latency.rs`) under that of workers.
 //!
-//! The files are the product's own. What they share memory by (`table/sync.rs`) is loom's here, and a table is a
-//! generation that knows who may free it.
+//! The files are the product's own. What they share memory by (`table/sync.rs`, `balance/sync.rs`) is loom's here, and a table
+//! is a generation that knows who may free it.
 //!
 //! `cargo test --manifest-path data-plane/loom/Cargo.toml`
 
 #![allow(dead_code, missing_docs, reason = "the included files are linted where they belong")]
 
+#[path = "../../src/balance/latency.rs"]
+pub mod latency;
 #[path = "../../src/table/reader.rs"]
 pub mod reader;
 #[path = "../../src/table/retire.rs"]
@@ -33,6 +36,9 @@ impl Drop for HostTable {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::latency::{Latency, Moment};
     use super::retire::Retired;
     use super::*;
 
@@ -63,6 +69,32 @@ mod tests {
             worker.join().unwrap();
             retired.collect(&tables);
             assert_eq!(retired.len(), 0, "nobody looks any more");
+        });
+    }
+
+    /// Two workers that add to an average, and one that reads it.
+    #[test]
+    fn an_average_is_one_of_those_that_there_can_be() {
+        loom::model(|| {
+            let latency = sync::Arc::new(Latency::default());
+            let at = |seconds| Moment::after_origin(Duration::from_secs(seconds));
+            let observe = |took, now| {
+                let latency = sync::Arc::clone(&latency);
+                thread::spawn(move || latency.observe(Duration::from_secs(took), at(now)))
+            };
+            let workers = [observe(1, 100), observe(3, 110)];
+            let score = latency.score(at(110));
+            // Nothing yet, or one of them, or both of them, as old as it is or a moment ago.
+            assert!((0.0..=3.0).contains(&score), "{score}");
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            let both = 3.0 - 2.0 * (-1.0_f64).exp();
+            let known = latency.known().unwrap();
+            assert!([1.0, 3.0, both].iter().any(|it| (it - known).abs() < 1e-9), "{known}");
+            // Whoever came to nothing left it to the others.
+            latency.observe(Duration::from_secs(9), at(1_000_000));
+            assert!(latency.known().unwrap() > 8.9);
         });
     }
 

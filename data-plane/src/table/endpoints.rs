@@ -9,7 +9,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use super::lookup::{Lookup, Subsets};
-use crate::balance::Ring;
+use crate::balance::{Latency, Ring};
 
 /// Throws before the open endpoints of a list are counted.
 const THROWS: usize = 8;
@@ -39,6 +39,11 @@ impl EndpointSet {
         self.lookup.subsets(&self.list, size)
     }
 
+    /// Has all that come after it be measured.
+    pub(super) fn measure(&self) {
+        self.lookup.measure();
+    }
+
     /// The same with groups of this size, where it has others. Made here where it has none.
     pub(super) fn regrouped(&self, size: usize) -> Option<Self> {
         let lookup = self.lookup.regrouped(&self.list, size)?;
@@ -54,12 +59,14 @@ pub struct Endpoint {
     pub id: u64,
     /// Where it listens.
     pub address: SocketAddr,
+    /// How long it takes, where a balancer goes by that.
+    pub latency: Latency,
 }
 
 impl Endpoint {
     /// A new endpoint under an id that no other has.
     pub fn new(id: u64, address: SocketAddr) -> Self {
-        Self { id, address }
+        Self { id, address, latency: Latency::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use imbl::HashMap;
 
 use super::endpoints::{Endpoint, EndpointSet, List};
 use crate::affinity::endpoint_key;
-use crate::balance::{Member, Ring};
+use crate::balance::{Member, Moment, Ring};
 
 /// What was asked for in one set of endpoints, each made when it is first asked for.
 #[derive(Debug, Default)]
@@ -19,7 +19,12 @@ pub(super) struct Lookup {
     /// By the endpoints' keys. The name of the backend is the same for all who ask: a set is one backend's.
     seats: OnceLock<Seats>,
     subsets: OnceLock<Subsets>,
+    /// Set where it is known how long they take, or will be.
+    measured: OnceLock<()>,
 }
+
+/// Endpoints of a set whose averages are looked at for those that come.
+const SAMPLE: usize = 1024;
 
 /// Endpoints by what cookies call them.
 pub(super) type Seats = HashMap<Box<[u8]>, Arc<Endpoint>>;
@@ -76,11 +81,21 @@ impl Lookup {
         if let Some(subsets) = before.subsets.get() {
             self.subsets.get_or_init(|| subsets.of(subsets.size, list.len()));
         }
+        if before.measured.get().is_some() {
+            self.measure();
+            lend(list, &changes.came);
+        }
+    }
+
+    /// Endpoints that come after these begin with the average of the others.
+    pub(super) fn measure(&self) {
+        self.measured.get_or_init(|| ());
     }
 
     /// Whether nobody has asked for anything.
     fn is_void(&self) -> bool {
-        self.ring.get().is_none() && self.seats.get().is_none() && self.subsets.get().is_none()
+        let Self { ring, seats, subsets, measured } = self;
+        ring.get().is_none() && seats.get().is_none() && subsets.get().is_none() && measured.get().is_none()
     }
 
     /// The same, with groups of this size; `None` where that is what it has, or it is made here.
@@ -90,6 +105,7 @@ impl Lookup {
             ring: self.ring.clone(),
             seats: self.seats.clone(),
             subsets: OnceLock::from(subsets.of(size, list.len())),
+            measured: self.measured.clone(),
         };
         (subsets.size != size).then(regroup)
     }
@@ -147,6 +163,18 @@ impl Member for Subset {
 
     fn name(&self) -> String {
         format!("set{}", self.0)
+    }
+}
+
+/// Has endpoints that came begin with the average of those that something is known of: not all requests rush to who is known
+/// to take no time (balancing.md 5.7). Of many endpoints a sample says as much.
+fn lend(list: &List, came: &[Arc<Endpoint>]) {
+    let places = (0..list.len()).step_by(list.len().div_ceil(SAMPLE).max(1));
+    let known = places.filter_map(|place| list.get(place)?.latency.known());
+    let (sum, count) = known.fold((0.0, 0_u32), |(sum, count), average| (sum + average, count + 1));
+    if count > 0 {
+        let now = Moment::of(shared::clock::now());
+        came.iter().for_each(|endpoint| endpoint.latency.lend(sum / f64::from(count), now));
     }
 }
 
@@ -237,6 +265,32 @@ mod tests {
             assert_eq!(ring.find(hash).unwrap().id, made.find(hash).unwrap().id);
         }
         assert_eq!(after.lookup.subsets.get().unwrap().size, 3);
+    }
+
+    #[test]
+    fn who_comes_begins_with_the_average_of_the_others() {
+        let now = Moment::of(shared::clock::now());
+        let averages = [(1, 0.2), (2, 0.3), (3, 1.2)];
+        let endpoints: Vec<_> = list([1, 2, 3, 4, 5]).iter().map(Arc::clone).collect();
+        for (id, average) in averages {
+            endpoints[id - 1].latency.lend(average, now);
+        }
+        let of =
+            |ids: &[usize]| EndpointSet::new(ids.iter().map(|id| Arc::clone(&endpoints[id - 1])).collect());
+        let known = || endpoints.iter().map(|endpoint| endpoint.latency.known()).collect::<Vec<_>>();
+        let before = of(&[1, 2, 3]);
+        let after = of(&[1, 4, 3, 5]);
+        after.lookup.prepare_as(&before, &after.list, "a-b-80");
+        assert_eq!(known(), [Some(0.2), Some(0.3), Some(1.2), None, None], "nobody goes by it");
+        before.measure();
+        let after = of(&[1, 4, 3, 5]);
+        after.lookup.prepare_as(&before, &after.list, "a-b-80");
+        assert_eq!(known(), [Some(0.2), Some(0.3), Some(1.2), Some(0.7), Some(0.7)]);
+        // Of nobody anything is known: nothing is lent.
+        let (none, more) = (EndpointSet::new(list([8])), EndpointSet::new(list([8, 9])));
+        none.measure();
+        more.lookup.prepare_as(&none, &more.list, "a-b-80");
+        assert!(more.list.iter().all(|endpoint| endpoint.latency.known().is_none()));
     }
 
     #[test]

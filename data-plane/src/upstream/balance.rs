@@ -5,11 +5,44 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::table::{Endpoint, EndpointSet};
-use crate::upstream::Tried;
 
 mod hashed;
+mod latency;
 mod rotation;
+
+/// The endpoints that one request has tried in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(SmallVec<[u64; 3]>);
+
+impl Tried {
+    /// One more.
+    pub(crate) fn add(&mut self, endpoint: &Endpoint) {
+        self.0.push(endpoint.id);
+    }
+
+    /// Whether none was tried.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many were.
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this one was tried.
+    pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
+        self.0.contains(&endpoint.id)
+    }
+
+    /// Begins a new round.
+    fn forget(&mut self) {
+        self.0.clear();
+    }
+}
 
 /// How the endpoint of one request is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +50,8 @@ pub(crate) enum Turn {
     /// One endpoint after the other.
     #[default]
     Rotation,
+    /// The quicker one of two.
+    Latency,
     /// By the hash of the request's key.
     Key(u32),
     /// One of the group that the hash leads to, of so many.
@@ -45,6 +80,7 @@ impl Turn {
     fn untried(self, set: &EndpointSet, next: &mut usize, tried: &Tried) -> Option<Arc<Endpoint>> {
         match self {
             Self::Rotation => rotation::untried(set, next, tried),
+            Self::Latency => latency::untried(set, tried),
             Self::Key(hash) => hashed::untried(set, hash, tried),
             Self::Group(hash, size) => hashed::untried_of_group(set, hash, size, tried),
         }

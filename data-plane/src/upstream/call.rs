@@ -13,6 +13,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request, Response};
 
 use super::multiplexed::Place;
+use super::observation::Observation;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::timer::Timer;
@@ -25,6 +26,8 @@ const KEPT: usize = 64 * 1024;
 pub(crate) struct Call {
     sending: Sending,
     answer: Answer,
+    /// Its time, where somebody goes by it.
+    observed: Option<Box<Observation>>,
     // After what is dropped with it: the place is free when the stream is.
     place: Place,
 }
@@ -101,7 +104,12 @@ impl Call {
         let kept = Some(VecDeque::new());
         let sending =
             Sending { out, body, kept, sizes, held: Bytes::new(), read: 0, done: ended, broken: None };
-        Ok(Self { place, sending, answer: Answer::Awaited(response) })
+        Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None })
+    }
+
+    /// Ends this with the call.
+    pub(crate) fn observe(&mut self, observed: Option<Box<Observation>>) {
+        self.observed = observed;
     }
 
     /// Waits for the head of the answer, and sends the body meanwhile. As in nginx the answer has its time from the end of

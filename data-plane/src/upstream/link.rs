@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use shared::budget::Held;
 use tokio::net::TcpStream;
 
+use super::observation::Observation;
 use super::pool::Reusable;
 use super::wire::Wire;
 use crate::codec::stream::ROOM;
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) input: BytesMut,
     /// Whether it has served a request before.
     pub(crate) reused: bool,
+    /// The time of the request that it serves, where somebody goes by it. It ends with the connection at the latest.
+    pub(crate) observed: Option<Box<Observation>>,
     room: usize,
     usage: Usage,
     descriptor: Held,
@@ -61,6 +64,7 @@ impl Link {
             stream,
             input: BytesMut::new(),
             reused: false,
+            observed: None,
             room: ROOM,
             usage: Usage::new(shared::clock::now()),
             descriptor,

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use data_plane::balance::{Member, Ring};
 use data_plane::local::Limits;
-use shared::policy::{Affinity, BackendPolicy, Canary, LocationPolicy};
-use shared::resource::{Backend, Host, PathType, Resource, Route};
+use shared::policy::{Affinity, BackendPolicy, Canary, LoadBalance, LocationPolicy};
+use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -233,4 +235,115 @@ fn without_endpoints_a_key_leads_nowhere_and_with_one_always_there() {
     assert_eq!(spread(&mut client, 10, |number| format!("/k{number}")).len(), 1);
     proxy.remove_endpoint("echo", 0);
     assert_eq!(client.get("/").status, 503);
+}
+
+/// Five origins, of which the first takes its time, behind a Service with this policy.
+fn one_of_them_slow(policy: BackendPolicy, slow: Duration) -> (Proxy, Vec<Origin>) {
+    let mut proxy = Proxy::with(Limits::default());
+    let mut origins = vec![Origin::new(move |_| {
+        std::thread::sleep(slow);
+        (ok("slow"), true)
+    })];
+    origins.extend(["1", "2", "3", "4"].map(Origin::says));
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.service("echo", Backend { policy, ..Backend::default() });
+    proxy.endpoints("echo", &origins.iter().map(|origin| origin.address).collect::<Vec<_>>());
+    (proxy, origins)
+}
+
+fn ewma() -> BackendPolicy {
+    BackendPolicy { load_balance: Some(LoadBalance::Ewma.into()), ..BackendPolicy::default() }
+}
+
+const SLOW: Duration = Duration::from_millis(150);
+
+#[test]
+fn who_is_slow_is_left_alone_and_the_others_share() {
+    let (proxy, _origins) = one_of_them_slow(ewma(), SLOW);
+    let mut client = Client::new(proxy.http);
+    let met = spread(&mut client, 100, |_| "/".into());
+    assert!(met.get("slow").copied().unwrap_or_default() <= 8, "{met:?}");
+    assert!(met.len() >= 4, "{met:?}");
+}
+
+#[test]
+fn a_body_that_comes_slowly_counts() {
+    let mut proxy = Proxy::with(Limits::default());
+    let slow = Origin::raw(|mut stream, number, seen| {
+        while let Some(request) = read_request(&mut stream, number) {
+            seen.lock().unwrap().push(request);
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsl";
+            let rest = stream.write_all(head).and_then(|()| {
+                std::thread::sleep(SLOW);
+                stream.write_all(b"ow")
+            });
+            if rest.is_err() {
+                break;
+            }
+        }
+    });
+    let quick = ["1", "2"].map(Origin::says);
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.service("echo", Backend { policy: ewma(), ..Backend::default() });
+    proxy.endpoints("echo", &[slow.address, quick[0].address, quick[1].address]);
+    let met = spread(&mut Client::new(proxy.http), 60, |_| "/".into());
+    assert!(met.get("slow").copied().unwrap_or_default() <= 8, "{met:?}");
+}
+
+#[test]
+fn what_the_fleet_says_holds_until_an_ingress_says_otherwise() {
+    let (mut proxy, _origins) = one_of_them_slow(BackendPolicy::default(), SLOW / 2);
+    let mut client = Client::new(proxy.http);
+    let of_slow = |client: &mut Client| {
+        let met = spread(client, 50, |_| "/".into());
+        met.get("slow").copied().unwrap_or_default()
+    };
+    assert_eq!(of_slow(&mut client), 10);
+    let fleet = |backend_defaults| Resource::Settings(Settings { backend_defaults, ..Settings::default() });
+    proxy.config(vec![("default", fleet(ewma()))]);
+    assert!(of_slow(&mut client) <= 4);
+    let policy =
+        BackendPolicy { load_balance: Some(LoadBalance::RoundRobin.into()), ..BackendPolicy::default() };
+    proxy.service("echo", Backend { policy, ..Backend::default() });
+    assert_eq!(of_slow(&mut client), 10);
+    proxy.service("echo", Backend::default());
+    assert!(of_slow(&mut client) <= 4);
+    proxy.config(vec![("default", fleet(BackendPolicy::default()))]);
+    assert_eq!(of_slow(&mut client), 10);
+}
+
+#[test]
+fn what_is_known_of_endpoints_stays_while_others_come_and_go() {
+    let (mut proxy, origins) = one_of_them_slow(ewma(), SLOW);
+    let mut client = Client::new(proxy.http);
+    // Until it was met once, nothing speaks against it.
+    let met = (0..200).any(|_| client.get("/").text() == "slow");
+    assert!(met);
+    let more = Origin::says("more");
+    let mut addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
+    addresses.push(more.address);
+    let mut slow = 0;
+    for change in 0..4 {
+        match change % 2 {
+            0 => proxy.endpoints("echo", &addresses),
+            _ => proxy.remove_endpoint("echo", addresses.len() - 1),
+        }
+        let met = spread(&mut client, 10, |_| "/".into());
+        slow += met.get("slow").copied().unwrap_or_default();
+    }
+    assert!(slow <= 2, "{slow}");
+}
+
+#[test]
+fn with_ewma_a_request_leaves_who_fails() {
+    let mut proxy = Proxy::with(Limits::default());
+    let alive = Origin::says("alive");
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.service("echo", Backend { policy: ewma(), ..Backend::default() });
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/").status, 503);
+    proxy.endpoints("echo", &[refusing(), alive.address, refusing()]);
+    assert_eq!(spread(&mut client, 30, |_| "/".into()), BTreeMap::from([("alive".to_owned(), 30)]));
+    proxy.endpoints("echo", &[refusing(), refusing(), refusing()]);
+    assert_eq!(client.get("/").status, 502);
 }

@@ -150,7 +150,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("limit-rate", Default(&limits::LIMIT_RATE)),
     ("limit-rate-after", Default(&limits::LIMIT_RATE_AFTER)),
     ("limit-req-status-code", Default(&limits::LIMIT_REQ_STATUS_CODE)),
-    ("load-balance", Default(&balancing::LOAD_BALANCE)),
+    ("load-balance", Default(&balancing::LOAD_BALANCE_OF_ALL)),
     ("location-snippet", Snippet),
     ("log-format-escape-json", Unsupported),
     ("log-format-escape-none", Unsupported),

@@ -13,7 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::upstream::balance::Turn;
+use crate::upstream::Turn;
 
 /// The answer that the client gets in place of this one, where another one is asked for.
 pub(super) async fn replace<B: RequestBody>(

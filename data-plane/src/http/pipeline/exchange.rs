@@ -17,7 +17,7 @@ use crate::local::timer::Timer;
 use crate::local::verdicts::Verdict;
 use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
-use crate::upstream::balance::Turn;
+use crate::upstream::Turn;
 
 /// Where a request came from, and what it may use.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use shared::template::Variable;
 use super::{Exchange, basic, forwarded, variables};
 use crate::codec::path;
 use crate::table::policy::balancing::Hashing;
-use crate::upstream::balance::Turn;
+use crate::upstream::Turn;
 
 /// How a request that has this key finds its endpoint. An empty key is one, too.
 pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {

@@ -11,6 +11,7 @@ use crate::codec::head::{Known, RequestHead};
 use crate::http::reply::Reply;
 use crate::table::policy::balancing::Balancing;
 use crate::table::{Action, Alternative, BackendCell};
+use crate::upstream::Turn;
 
 /// Chooses; `None` is the default backend. Answers where there is nobody to choose.
 pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>> {
@@ -46,14 +47,13 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     };
     let cell = Arc::clone(cell);
     // A client that stays with its endpoint is not balanced (balancing.md 4).
-    let hashing = match balancing {
-        Balancing::Hash(hashing) if session.is_none() => Some(Arc::clone(hashing)),
-        Balancing::Hash(_) | Balancing::RoundRobin => None,
-    };
+    let balancing = if session.is_some() { Balancing::RoundRobin } else { balancing.clone() };
     exchange.session = session;
-    if let Some(hashing) = hashing {
-        exchange.turn = hash::turn(exchange, &hashing);
-    }
+    exchange.turn = match balancing {
+        Balancing::RoundRobin => Turn::Rotation,
+        Balancing::Ewma => Turn::Latency,
+        Balancing::Hash(hashing) => hash::turn(exchange, &hashing),
+    };
     local.metrics.routed.add(1);
     Continue(Some(cell))
 }

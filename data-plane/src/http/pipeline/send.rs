@@ -18,11 +18,11 @@ use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::tls::backends::Over;
 use crate::upstream;
-use crate::upstream::Tried;
-use crate::upstream::balance::Turn;
 use crate::upstream::link::Link;
+use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
+use crate::upstream::{Tried, Turn};
 
 mod fcgi;
 mod grpc;
@@ -118,10 +118,15 @@ async fn attempt<B: RequestBody>(
             return Err(kind.into());
         };
         info.asked(&endpoint);
+        let mut observed = Observation::begin(*turn, &endpoint);
         let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, protocol), fresh, once)
             .await
         {
             Ok(mut link) => {
+                if let Some(observed) = observed.as_mut().filter(|_| !link.reused) {
+                    observed.connected();
+                }
+                link.observed = observed.take();
                 match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
                     Ok(answered) => {
                         let status = answered.head.status;
@@ -131,6 +136,7 @@ async fn attempt<B: RequestBody>(
                             && payload.is_kept()
                             && in_time()
                         {
+                            Observation::forget(&mut link.observed);
                             // What follows this head is not read: the connection ends with it.
                             link.rest(&server.local.buffers);
                             info.answered(status, true);
@@ -144,6 +150,7 @@ async fn attempt<B: RequestBody>(
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
+                        observed = link.observed.take();
                         (failed, link.reused)
                     }
                 }
@@ -151,6 +158,10 @@ async fn attempt<B: RequestBody>(
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
         let kind = failed.error.kind;
+        if kind == Kind::NoRoom {
+            // The endpoint was not even asked.
+            Observation::forget(&mut observed);
+        }
         server.local.metrics.failed(kind);
         info.answered(kind.status(), true);
         // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
@@ -163,6 +174,7 @@ async fn attempt<B: RequestBody>(
         if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
         }
+        Observation::forget(&mut observed);
         fresh |= dead;
         server.local.metrics.retries.add(1);
     }

@@ -99,6 +99,7 @@ impl Relay {
     /// there that belongs to no answer.
     fn end(&mut self) {
         let Some(mut link) = self.link.take() else { return };
+        link.observed = None;
         let clean = self.reusable && link.input.is_empty();
         link.rest(&self.server.local.buffers);
         if clean {

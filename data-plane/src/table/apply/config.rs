@@ -238,7 +238,10 @@ impl Config {
             }
         }
         if *backend_defaults != old.backend_defaults {
-            self.touched.backends.extend(self.backends.keys().chain(self.kept.keys()).cloned());
+            let is_compiled_in = backend_defaults.load_balance != old.backend_defaults.load_balance;
+            let all: Vec<_> = self.backends.keys().chain(self.kept.keys()).cloned().collect();
+            all.iter().filter(|_| is_compiled_in).for_each(|key| self.touch_users(key));
+            self.touched.backends.extend(all);
         }
         self.settings = settings;
         self.settings_unreadable = unreadable;

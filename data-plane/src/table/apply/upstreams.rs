@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
+use shared::policy::BackendPolicy;
 use shared::resource::Backend;
 
 use super::cells::Cells;
@@ -30,6 +31,8 @@ struct Known {
     /// What it was made of.
     backend: Arc<Backend>,
     alternative: Option<Arc<Backend>>,
+    /// The fleet's algorithm.
+    load_balance: Option<i32>,
 }
 
 impl Upstreams {
@@ -45,13 +48,16 @@ impl Upstreams {
         let (key, backend) = used(config, key, uses)?;
         // Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16).
         let other = backend.alternatives.first().and_then(|other| used(config, other, uses));
-        if let Some(known) = self.known.get(&key).filter(|known| known.is_of(backend, other.as_ref()))
+        let defaults = &config.settings().backend_defaults;
+        let is_same = |known: &&Known| {
+            known.load_balance == defaults.load_balance && known.is_of(backend, other.as_ref())
+        };
+        if let Some(known) = self.known.get(&key).filter(is_same)
             && let Some(upstream) = known.upstream.upgrade()
         {
             return Some(upstream);
         }
-        let source = |backend: &Backend| Source::of(backend, &config.settings().backend_defaults);
-        let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells, source));
+        let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells, defaults));
         if self.known.len() >= self.sweep_at.max(64) {
             self.known.retain(|_, known| known.upstream.strong_count() > 0);
             self.sweep_at = self.known.len() * 2;
@@ -60,6 +66,7 @@ impl Upstreams {
             upstream: Arc::downgrade(&upstream),
             backend: Arc::clone(backend),
             alternative: other.map(|(_, other)| Arc::clone(other)),
+            load_balance: defaults.load_balance,
         };
         self.known.insert(key, known);
         Some(upstream)
@@ -94,14 +101,14 @@ fn compile(
     backend: &Backend,
     other: Option<&(Arc<str>, &Arc<Backend>)>,
     cells: &mut Cells,
-    source: impl Fn(&Backend) -> Source,
+    defaults: &BackendPolicy,
 ) -> Upstream {
     // Judged when it was read.
     let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
-    let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, &source));
-    let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
+    let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, defaults));
+    let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
     let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
-    let balancing = balancing(backend, &cell);
+    let balancing = balancing(backend, defaults, &cell);
     Upstream { name, cell, sticky, balancing, alternative }
 }
 
@@ -111,19 +118,19 @@ fn alternative(
     backend: &Backend,
     main: Option<&Arc<Rules>>,
     cells: &mut Cells,
-    source: impl Fn(&Backend) -> Source,
+    defaults: &BackendPolicy,
 ) -> Arc<Alternative> {
-    let (name, cell) = (name_of(key), cells.cell(key, source(backend)));
+    let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
     let sticky = main.map(|rules| sticky(rules, &name, &cell));
-    let balancing = balancing(backend, &cell);
+    let balancing = balancing(backend, defaults, &cell);
     let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
     Arc::new(Alternative { name, cell, sticky, balancing, canary })
 }
 
 /// How endpoints of a backend are chosen, ready for its present ones.
-fn balancing(backend: &Backend, cell: &BackendCell) -> Balancing {
-    let balancing = Balancing::compile(&backend.policy);
+fn balancing(backend: &Backend, defaults: &BackendPolicy, cell: &BackendCell) -> Balancing {
+    let balancing = Balancing::compile(&backend.policy, defaults);
     balancing.prepare(cell);
     balancing
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shared::policy::BackendPolicy;
+use shared::policy::{BackendPolicy, LoadBalance};
 use shared::template::{Template, Variable};
 
 use crate::table::BackendCell;
@@ -17,6 +17,8 @@ pub enum Balancing {
     /// In turn.
     #[default]
     RoundRobin,
+    /// The one of two that took less time of late.
+    Ewma,
     /// By a key that each request has.
     Hash(Arc<Hashing>),
 }
@@ -33,10 +35,13 @@ pub struct Hashing {
 }
 
 impl Balancing {
-    /// Compiles what is said.
-    pub fn compile(said: &BackendPolicy) -> Self {
+    /// Compiles what is said of a backend, over what the fleet says of all.
+    pub fn compile(said: &BackendPolicy, defaults: &BackendPolicy) -> Self {
         let Some(text) = said.hash_by.as_deref().filter(|text| !text.is_empty()) else {
-            return Self::RoundRobin;
+            return match said.load_balance.or(defaults.load_balance) {
+                Some(it) if it == i32::from(LoadBalance::Ewma) => Self::Ewma,
+                _ => Self::RoundRobin,
+            };
         };
         let key = Template::parse(text);
         let asks_id = key.variables().any(|variable| *variable == Variable::RequestId);
@@ -47,16 +52,68 @@ impl Balancing {
 
     /// Makes what it asks a cell's endpoints for, where it is not made yet. For the control thread.
     pub fn prepare(&self, cell: &BackendCell) {
-        let Self::Hash(hashing) = self else { return };
         let set = cell.endpoints();
-        match hashing.subset {
-            None => {
-                set.ring();
-            }
-            Some(size) => {
-                let regrouped = set.regrouped(size);
-                regrouped.map(|set| cell.store(set));
-            }
+        match self {
+            Self::RoundRobin => {}
+            Self::Ewma => set.measure(),
+            Self::Hash(hashing) => match hashing.subset {
+                None => {
+                    set.ring();
+                }
+                Some(size) => {
+                    let regrouped = set.regrouped(size);
+                    regrouped.map(|set| cell.store(set));
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(load_balance: Option<LoadBalance>, hash_by: Option<&str>) -> BackendPolicy {
+        BackendPolicy {
+            load_balance: load_balance.map(Into::into),
+            hash_by: hash_by.map(str::to_owned),
+            ..BackendPolicy::default()
+        }
+    }
+
+    fn compiled(said: &BackendPolicy, fleet: Option<LoadBalance>) -> &'static str {
+        let defaults = BackendPolicy { load_balance: fleet.map(Into::into), ..BackendPolicy::default() };
+        match Balancing::compile(said, &defaults) {
+            Balancing::RoundRobin => "round_robin",
+            Balancing::Ewma => "ewma",
+            Balancing::Hash(it) if it.subset.is_some() => "chashsubset",
+            Balancing::Hash(_) => "chash",
+        }
+    }
+
+    #[test]
+    fn a_key_comes_before_an_algorithm_and_both_before_the_fleet_s() {
+        use LoadBalance::{Ewma, RoundRobin};
+        assert_eq!(compiled(&said(None, None), None), "round_robin");
+        assert_eq!(compiled(&said(Some(Ewma), None), None), "ewma");
+        assert_eq!(compiled(&said(None, None), Some(Ewma)), "ewma");
+        assert_eq!(compiled(&said(Some(RoundRobin), None), Some(Ewma)), "round_robin");
+        assert_eq!(compiled(&said(Some(Ewma), Some("$request_uri")), Some(Ewma)), "chash");
+        let subset = BackendPolicy { hash_subset: Some(true), ..said(None, Some("$request_uri")) };
+        assert_eq!(compiled(&subset, None), "chashsubset");
+        assert_eq!(compiled(&BackendPolicy { hash_by: None, ..subset }, None), "round_robin");
+    }
+
+    #[test]
+    fn a_group_has_three_unless_somebody_says_more_or_less() {
+        for (size, expected) in [(None, 3), (Some(0), 3), (Some(1), 1), (Some(7), 7)] {
+            let said = BackendPolicy {
+                hash_subset: Some(true),
+                hash_subset_size: size,
+                ..said(None, Some("$request_id"))
+            };
+            let Balancing::Hash(it) = Balancing::compile(&said, &BackendPolicy::default()) else { panic!() };
+            assert_eq!((it.subset, it.asks_id), (Some(expected), true));
         }
     }
 }

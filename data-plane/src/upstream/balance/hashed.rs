@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::Tried;
 use crate::table::{Endpoint, EndpointSet};
-use crate::upstream::Tried;
 
 /// The endpoint that the key of a request leads to.
 pub(super) fn untried<'a>(set: &'a EndpointSet, hash: u32, tried: &Tried) -> Option<&'a Arc<Endpoint>> {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::Tried;
 use crate::table::{Endpoint, EndpointSet};
-use crate::upstream::Tried;
 
 /// The endpoint whose turn it is among those that were not tried. Each step passes one that was tried, so there are few,
 /// however many endpoints there are.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::*;
+use crate::balance::Moment;
 
 fn endpoint(id: u8) -> Arc<Endpoint> {
     Arc::new(Endpoint::new(u64::from(id), SocketAddr::from(([10, 184, 7, id], 8080))))
@@ -19,7 +20,7 @@ fn hash(key: &str) -> u32 {
 
 /// All of them, for a request with this key.
 fn turns(key: &str) -> Vec<Turn> {
-    vec![Turn::Rotation, Turn::Key(hash(key)), Turn::Group(hash(key), 3)]
+    vec![Turn::Rotation, Turn::Latency, Turn::Key(hash(key)), Turn::Group(hash(key), 3)]
 }
 
 /// Who a request is given that has failed `times` times before.
@@ -91,6 +92,44 @@ fn a_group_that_is_filled_up_shares_with_the_first() {
     let key = (0..).map(|n| format!("k{n}")).find(of_last).unwrap();
     let met: BTreeSet<u64> = (0..200).map(|_| asked(&set, Turn::Group(hash(&key), 3), 0)[0]).collect();
     assert!(met.iter().eq(&[1, 2, 7]), "{met:?}");
+}
+
+/// Each with what it took.
+fn measured(averages: &[(u8, f64)]) -> EndpointSet {
+    let now = Moment::of(shared::clock::now());
+    let endpoints = averages.iter().map(|(id, average)| {
+        let endpoint = endpoint(*id);
+        endpoint.latency.lend(*average, now);
+        endpoint
+    });
+    EndpointSet::new(endpoints.collect())
+}
+
+#[test]
+fn the_quicker_one_of_two_is_asked_first() {
+    let two = measured(&[(1, 0.2), (3, 0.16)]);
+    for _ in 0..50 {
+        assert_eq!(asked(&two, Turn::Latency, 2), [3, 1, 3]);
+    }
+    // Who was tried is not drawn, however quick it is.
+    let three = measured(&[(1, 0.2), (2, 0.3), (3, 0.1)]);
+    for _ in 0..50 {
+        let asked = asked(&three, Turn::Latency, 2);
+        assert!(asked[0] != 2 && (asked[0] == 3 || asked[1] == 3), "{asked:?}");
+    }
+    // Of whom nothing is known nothing is held against it.
+    let set = EndpointSet::new([measured(&[(1, 0.01)]).list[0].clone(), endpoint(2)].into_iter().collect());
+    assert_eq!(asked(&set, Turn::Latency, 0), [2]);
+}
+
+#[test]
+fn the_slowest_of_many_is_asked_by_nobody_and_the_others_by_chance() {
+    let set = measured(&[(1, 0.1), (2, 0.1), (3, 0.1), (4, 0.9)]);
+    let mut met: BTreeMap<u64, usize> = BTreeMap::new();
+    for _ in 0..600 {
+        *met.entry(asked(&set, Turn::Latency, 0)[0]).or_default() += 1;
+    }
+    assert!(met.keys().eq(&[1, 2, 3]) && met.values().all(|count| *count > 100), "{met:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
 use crate::upstream::call::{Body, Call, Failed};
 use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
+use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 
 /// Sends a request and gives the answer, or the page that stands for none.
@@ -76,7 +77,8 @@ async fn attempt<B: RequestBody>(
         let place = asking.connect(exchange, cell).await?;
         let failed = match Call::begin(place, request.clone(), ended, body, sizes) {
             Ok(call) => match call.head(timer, timeouts).await {
-                Ok((response, call)) => {
+                Ok((response, mut call)) => {
+                    call.observe(asking.observed.take());
                     // What an application answers is passed on (annotations.md 6.14).
                     exchange.head.let_go();
                     exchange.info.answered(response.status().as_u16(), false);
@@ -105,6 +107,8 @@ struct Asking {
     tried: Tried,
     /// The endpoint of the present try.
     endpoint: Option<Arc<Endpoint>>,
+    /// The time of the present try.
+    observed: Option<Box<Observation>>,
     /// Set after a shared connection turned out over.
     fresh: bool,
 }
@@ -122,6 +126,7 @@ impl Asking {
             },
             tried: Tried::default(),
             endpoint: None,
+            observed: None,
             fresh: false,
         }
     }
@@ -140,12 +145,18 @@ impl Asking {
                 return Err(kind.into());
             };
             exchange.info.asked(&endpoint);
+            self.observed = Observation::begin(exchange.turn, &endpoint);
             let limit = exchange.timeouts.connect;
             let connecting = place(exchange.call, limit, cell, (&endpoint, self.protocol), self.fresh);
             let connected = connecting.await;
             self.endpoint = Some(endpoint);
             match connected {
-                Ok(place) => return Ok(place),
+                Ok(place) => {
+                    if let Some(observed) = self.observed.as_mut().filter(|_| !place.reused) {
+                        observed.connected();
+                    }
+                    return Ok(place);
+                }
                 Err(error) => self.failed(exchange, error, true)?,
             }
         }
@@ -183,6 +194,7 @@ impl Asking {
         {
             return Err(error);
         }
+        Observation::forget(&mut self.observed);
         local.metrics.failed(error.kind);
         exchange.info.answered(error.kind.status(), true);
         local.metrics.retries.add(1);
