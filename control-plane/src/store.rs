@@ -223,6 +223,7 @@ impl Store {
         if config_changes {
             let origin = if is_pin_news { Origin::default() } else { origin };
             self.commit_config(offered, &done.cause, origin, now, time);
+            self.view.settle(&self.config.state.snapshot);
         }
         if config_changes || live_changes || is_pin_news || done.held_back > 0 {
             self.publish();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use integration_tests::cluster::Cluster;
 use integration_tests::grpc::Inspect;
+use integration_tests::grpcurl::Grpcurl;
 use integration_tests::objects::Edit;
 use integration_tests::plane::binary;
 use integration_tests::site::ingress;
@@ -120,7 +121,10 @@ async fn a_pin_ends_by_itself_and_nonsense_is_refused() {
     site.route("web", "a.test", &one).await;
     let inspect = site.control.inspect().await;
     let version = inspect.in_sync(1).await;
-    said(server, &["pin", "--for", "3s"]).await;
+    let answer = Grpcurl::new(server)
+        .call("firth.inspect.v1.Inspect/Pin", &json!({"lasts": "3s", "note": "why"}))
+        .await;
+    assert_eq!(answer["pin"]["version"], version, "{answer}");
     site.folder.apply(&ingress("new", "b.test", &[("/", "one")]));
     site.proxy.answers("b.test", "/", 404).await;
     site.proxy.serves("b.test", "/", "one").await;
@@ -152,13 +156,13 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     site.proxy.serves("a.test", "/", "one").await;
     let inspect = site.control.inspect().await;
     let good = inspect.in_sync(1).await;
-    let entry = inspect.history().await.unwrap().remove(0);
-    assert_eq!(entry.object, "Ingress history/web");
-    assert!(!entry.resource_version.is_empty() && !entry.manager.is_empty(), "{entry:?}");
 
     // Nothing that the old version needs is referred to any longer.
     site.api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;
     site.proxy.serves("a.test", "/", "two").await;
+    let entry = inspect.history().await.unwrap().remove(0);
+    assert_eq!(entry.object, "Ingress history/web");
+    assert!(!entry.resource_version.is_empty() && !entry.manager.is_empty(), "{entry:?}");
     let mut second = ControlPlane::start(&Source::namespace(cluster, "history")).await;
     let other = second.inspect().await;
 

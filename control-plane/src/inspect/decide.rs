@@ -64,7 +64,11 @@ impl Decider {
         }
         let (version, config) = pick::version(&head, &asked.version)?.into_version();
         let now = clock::wall();
-        let pin = Arc::new(Pin::new(asked.how, version, config, now, lasts, &asked.note));
+        let (how, note) = (asked.how, asked.note);
+        // It looks at every resource of the version.
+        let pin =
+            tokio::task::spawn_blocking(move || Pin::new(how, version, config, now, lasts, &note)).await;
+        let pin = Arc::new(pin.map_err(|error| Status::internal(error.to_string()))?);
         let replaces = match &head.pin {
             // The same for longer, or for less, is no other decision.
             Some(there) if asked.replace || there.version == version => Some(Arc::clone(&there.revision)),

@@ -31,19 +31,25 @@ impl View {
     /// Takes in what was compiled, and the pin that is in force from now on.
     pub(super) fn step(&mut self, offered: &Snapshot, config: Delta, pin: Option<Arc<Pin>>) -> Step {
         let config = effective(&self.compiled, config);
-        config.apply(&mut self.compiled);
         let is_pin_news = !is_same(self.pin.as_ref(), pin.as_ref());
         self.pin = pin;
-        match (&self.pin, is_pin_news) {
-            (None, false) => Step { offered: config, held_back: Delta::default(), is_pin_news },
-            (None, true) => {
-                let offered = Delta::between(offered, &self.compiled);
-                Step { offered, held_back: Delta::default(), is_pin_news }
-            }
-            (Some(_), false) => Step { offered: Delta::default(), held_back: config, is_pin_news },
-            (Some(pin), true) => {
-                Step { offered: Delta::between(offered, &pin.config), held_back: config, is_pin_news }
-            }
+        if self.pin.is_none() && !is_pin_news {
+            // What is compiled is what is offered: see `settle`.
+            return Step { offered: config, held_back: Delta::default(), is_pin_news };
+        }
+        config.apply(&mut self.compiled);
+        let (offered, held_back) = match &self.pin {
+            None => (Delta::between(offered, &self.compiled), Delta::default()),
+            Some(_) if !is_pin_news => (Delta::default(), config),
+            Some(pin) => (Delta::between(offered, &pin.config), config),
+        };
+        Step { offered, held_back, is_pin_news }
+    }
+
+    /// What is offered after a step. Where no pin is in force it is what is compiled, and both share all that they have.
+    pub(super) fn settle(&mut self, offered: &Snapshot) {
+        if self.pin.is_none() {
+            self.compiled.clone_from(offered);
         }
     }
 }
