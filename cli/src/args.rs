@@ -24,7 +24,8 @@ Examples:
   firth proxies -o json | jq '.[].acked'
 
 Everything that is asked here is also there for grpcurl:
-  grpcurl -plaintext 127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
+  cd ~/.config/firth/127.0.0.1_15010
+  grpcurl -cacert ca.pem -cert cert.pem -key key.pem 127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
 
 const UP_EXAMPLES: &str = "\
 A Service that an Ingress leads to and that has no EndpointSlice is played by a built-in demo backend, on
@@ -59,6 +60,15 @@ Examples:
   firth token --ca-dir state/authority
   FIRTH_JOIN=firth-join... firth-data-plane --control-plane https://192.0.2.1:15010 --state-dir state --http 0.0.0.0:80";
 
+const LOGIN_EXAMPLES: &str = "\
+In a cluster the kubeconfig says who you are, and whoever may make tokens for the account gets its role: no credential of yours
+leaves for the control plane. Outside one, whoever may write the folder of its authority may log in.
+
+Examples:
+  kubectl -n firth port-forward deploy/firth-control-plane 15010 &
+  firth login --namespace firth --account firth-reader
+  firth login --server https://192.0.2.1:15010 --ca-dir state/authority";
+
 /// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
 #[derive(Debug, Parser)]
 #[command(name = "firth", version, after_help = EXAMPLES, max_term_width = 100)]
@@ -77,6 +87,9 @@ pub(crate) enum Command {
     /// A token with which one proxy joins a control plane outside Kubernetes, once
     #[command(after_help = TOKEN_EXAMPLES)]
     Token(TokenArgs),
+    /// Get a certificate to ask a control plane with, for firth and for grpcurl
+    #[command(after_help = LOGIN_EXAMPLES)]
+    Login(LoginArgs),
     /// A question to a control plane.
     #[command(flatten)]
     Ask(Question),
@@ -113,9 +126,12 @@ pub(crate) struct AskArgs {
     /// How the answer is printed: text for people, json for programs
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
-    /// Address of the control plane
-    #[arg(long, env = "FIRTH_SERVER", default_value = "http://127.0.0.1:15010", value_name = "URL")]
+    /// Address of the control plane; http:// for one with --insecure
+    #[arg(long, env = "FIRTH_SERVER", default_value = "https://127.0.0.1:15010", value_name = "URL")]
     pub(crate) server: String,
+    /// Folder that `firth login` or `firth up` wrote; without it the one for that address below ~/.config/firth
+    #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -133,6 +149,40 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_080))]
     pub(crate) minutes: u64,
     /// How the token is printed: text for people, json for programs
+    #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoginArgs {
+    /// Address of the control plane
+    #[arg(long, env = "FIRTH_SERVER", default_value = "https://127.0.0.1:15010", value_name = "URL")]
+    pub(crate) server: String,
+    /// Kubeconfig that says who you are; without it what kubectl would take
+    #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Namespace that Firth is installed in
+    #[arg(long, env = "FIRTH_NAMESPACE", default_value = "firth", value_name = "NS")]
+    pub(crate) namespace: String,
+    /// Service account that stands for a role: the chart makes RELEASE-reader and RELEASE-operator
+    #[arg(long, env = "FIRTH_LOGIN_ACCOUNT", default_value = "firth-reader", value_name = "NAME")]
+    pub(crate) account: String,
+    /// ConfigMap with the certificates of the control plane's authority: its --ca-secret
+    #[arg(long, env = "FIRTH_CA_SECRET", default_value = "firth-ca", value_name = "NAME")]
+    pub(crate) ca_secret: String,
+    /// In place of a cluster: the folder of the control plane's authority
+    #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR", conflicts_with = "kubeconfig")]
+    pub(crate) ca_dir: Option<PathBuf>,
+    /// With --ca-dir: reader or operator
+    #[arg(long, env = "FIRTH_ROLE", default_value = "operator", value_name = "ROLE", value_parser = ["reader", "operator"])]
+    pub(crate) role: String,
+    /// The fleet that the control plane serves
+    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
+    pub(crate) group: String,
+    /// Folder to write; without it the one for that address below ~/.config/firth
+    #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    /// How the outcome is printed: text for people, json for programs
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
 }
@@ -242,7 +292,7 @@ pub(crate) struct UpArgs {
     /// Where HTTPS is served
     #[arg(long, env = "FIRTH_HTTPS", default_value = "127.0.0.1:8443", value_name = "ADDR")]
     pub(crate) https: SocketAddr,
-    /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only, it is not encrypted
+    /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only
     #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
     /// Play nothing: Services without EndpointSlices answer 503, and so do endpoints that are marked as demos
@@ -263,7 +313,7 @@ pub(crate) struct UpArgs {
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
     pub(crate) access_log: String,
-    /// Folder for what outlives the process; without it nothing does
+    /// Folder for what outlives the process; without it the authority between the planes does, in a private folder below ~/.local/state/firth
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// What is logged: error, warn, info, debug, trace, or targets such as `warn,data_plane=debug`

@@ -13,11 +13,13 @@ mod resources;
 use std::time::Duration;
 
 use serde::Serialize;
+use shared::clock;
 use shared::proto::inspect;
 use tonic::{Response, Status};
 
 use crate::args::{AskArgs, DecisionArgs, Format, Question};
-use crate::client::{self, AskError};
+use crate::client::{self, AskError, Inspect};
+use crate::identity::{self, Somebody};
 use crate::{lists, output};
 
 /// Asks and prints.
@@ -34,14 +36,14 @@ pub(crate) fn run(question: Question) -> anyhow::Result<()> {
 async fn answer(question: Question) -> anyhow::Result<String> {
     match question {
         Question::Proxies(ask) => {
-            let asked = lists::proxies(&mut client::connect(&ask.server).await?).await;
+            let asked = lists::proxies(&mut connect(&ask).await?).await;
             let (proxies, pin) = given(&ask, asked)?;
             let (views, pin) = (proxies::views(proxies), pin.map(pin::view));
             show(&ask, &views, |views| proxies::text(views) + &pinned(pin.as_ref()))
         }
         Question::Resources(args) => {
             let (kind, version) = (args.kind.unwrap_or_default(), args.at.unwrap_or_default());
-            let mut inspect = client::connect(&args.ask.server).await?;
+            let mut inspect = connect(&args.ask).await?;
             let asked = lists::resources(&mut inspect, &kind, &version).await;
             let views = resources::views(given(&args.ask, asked)?.0);
             show(&args.ask, &views, |views| resources::text(views))
@@ -52,13 +54,13 @@ async fn answer(question: Question) -> anyhow::Result<String> {
                 key: args.key,
                 version: args.at.unwrap_or_default(),
             };
-            let asked = client::connect(&args.ask.server).await?.get_resource(request).await;
+            let asked = connect(&args.ask).await?.get_resource(request).await;
             let view = resource::view(body(&args.ask, asked)?);
             show(&args.ask, &view, resource::text)
         }
         Question::History(args) => {
             let request = inspect::HistoryRequest { limit: args.limit };
-            let asked = client::connect(&args.ask.server).await?.history(request).await;
+            let asked = connect(&args.ask).await?.history(request).await;
             let mut answer = body(&args.ask, asked)?;
             let pin = answer.pin.take().map(pin::view);
             let views = history::views(answer, pin.as_ref().map(pin::Pin::version));
@@ -66,7 +68,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
         }
         Question::Diff(args) => {
             let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());
-            let asked = lists::differences(&mut client::connect(&args.ask.server).await?, from, to).await;
+            let asked = lists::differences(&mut connect(&args.ask).await?, from, to).await;
             let view = diff::view(given(&args.ask, asked)?);
             show(&args.ask, &view, diff::text)
         }
@@ -74,7 +76,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let DecisionArgs { lasts, note, replace, ask } = args.decision;
             let version = args.version.unwrap_or_default();
             let request = inspect::PinRequest { version, lasts: span(lasts), note, replace };
-            let asked = client::connect(&ask.server).await?.pin(request).await;
+            let asked = connect(&ask).await?.pin(request).await;
             let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
             show(&ask, &view, pin::text)
         }
@@ -82,17 +84,17 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let DecisionArgs { lasts, note, replace, ask } = args.decision;
             let request =
                 inspect::RollbackRequest { version: args.version, lasts: span(lasts), note, replace };
-            let asked = client::connect(&ask.server).await?.rollback(request).await;
+            let asked = connect(&ask).await?.rollback(request).await;
             let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
             show(&ask, &view, pin::text)
         }
         Question::Unpin(ask) => {
-            let asked = client::connect(&ask.server).await?.unpin(inspect::UnpinRequest {}).await;
+            let asked = connect(&ask).await?.unpin(inspect::UnpinRequest {}).await;
             let view = pin::unpinned(body(&ask, asked)?);
             show(&ask, &view, pin::unpinned_text)
         }
         Question::Problems(ask) => {
-            let asked = lists::problems(&mut client::connect(&ask.server).await?).await;
+            let asked = lists::problems(&mut connect(&ask).await?).await;
             let views = problems::views(given(&ask, asked)?);
             show(&ask, &views, |views| problems::text(views))
         }
@@ -106,6 +108,18 @@ fn pinned(pin: Option<&pin::Pin>) -> String {
 
 fn span(lasts: Duration) -> Option<prost_types::Duration> {
     lasts.try_into().ok()
+}
+
+/// With who this person is, unless the control plane does not ask.
+async fn connect(ask: &AskArgs) -> anyhow::Result<Inspect> {
+    let connector = match client::is_plain(&ask.server) {
+        true => None,
+        false => {
+            let folder = identity::folder(ask.identity.as_deref(), &ask.server)?;
+            Some(Somebody::read(&folder, clock::wall())?.connector()?)
+        }
+    };
+    Ok(client::connect(&ask.server, connector).await?)
 }
 
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {

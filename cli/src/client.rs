@@ -4,12 +4,14 @@ use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
+use shared::tls::connect::Connector;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
-mod generated {
+pub(crate) mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
+    include!(concat!(env!("OUT_DIR"), "/firth.identity.v1.rs"));
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -26,7 +28,7 @@ pub(crate) type Inspect = generated::inspect_client::InspectClient<Channel>;
 #[non_exhaustive]
 pub(crate) enum AskError {
     /// The address is none.
-    #[error("--server: expected http://HOST:PORT, got {server:?}")]
+    #[error("--server: expected https://HOST:PORT, or http:// for one with --insecure, got {server:?}")]
     Address {
         /// What was given.
         server: String,
@@ -59,22 +61,44 @@ pub(crate) enum AskError {
     },
 }
 
-/// Connects to a control plane; `http://` may be left out.
+/// Connects to a control plane: over `https://`, which may be left out, with what `connector` is made of; over `http://` without
+/// encryption.
 ///
 /// # Errors
 /// Where the address is none, and where nobody answers there within five seconds.
-pub(crate) async fn connect(server: &str) -> Result<Inspect, AskError> {
+pub(crate) async fn connect(server: &str, connector: Option<Connector>) -> Result<Inspect, AskError> {
+    let endpoint = endpoint(server)?;
+    let channel = match connector {
+        Some(connector) => endpoint.connect_with_connector(connector).await,
+        None => endpoint.connect().await,
+    };
+    let channel = channel.map_err(|error| unreachable(server, &error))?;
+    Ok(Inspect::new(channel).max_decoding_message_size(ANSWER))
+}
+
+/// Whether a server is asked without encryption.
+pub(crate) fn is_plain(server: &str) -> bool {
+    server.starts_with("http://")
+}
+
+/// The way to a server.
+///
+/// # Errors
+/// Where the address is none.
+pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
     let bad = || AskError::Address { server: server.to_owned() };
     let url = match server.split_once("://") {
-        None => format!("http://{server}"),
-        Some(("http", _)) => server.to_owned(),
+        None => format!("https://{server}"),
+        Some(("http" | "https", _)) => server.to_owned(),
         Some(_) => return Err(bad()),
     };
     let endpoint = Endpoint::from_shared(url).map_err(|_| bad())?;
-    let channel = endpoint.connect_timeout(CONNECT).timeout(PATIENCE).connect().await;
-    let channel = channel
-        .map_err(|error| AskError::Unreachable { server: server.to_owned(), reason: reason(&error) })?;
-    Ok(Inspect::new(channel).max_decoding_message_size(ANSWER))
+    Ok(endpoint.connect_timeout(CONNECT).timeout(PATIENCE))
+}
+
+/// Nobody is there.
+pub(crate) fn unreachable(server: &str, error: &tonic::transport::Error) -> AskError {
+    AskError::Unreachable { server: server.to_owned(), reason: reason(error) }
 }
 
 /// What a failed call means to the person who asked.
@@ -123,7 +147,7 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = format!("http://{}", free.local_addr().unwrap());
         drop(free);
-        let error = wait(connect(&server)).unwrap_err().to_string();
+        let error = wait(connect(&server, None)).unwrap_err().to_string();
         let expected = format!(
             "cannot reach the control plane at {server}: connection refused; is it running? (firth up DIR, or --server)"
         );
@@ -132,8 +156,8 @@ mod tests {
 
     #[test]
     fn an_address_that_is_none_is_said() {
-        for server in ["https://127.0.0.1:1", "ftp://x", "http://", "a b"] {
-            let error = wait(connect(server)).unwrap_err();
+        for server in ["ftp://x", "http://", "https://", "a b"] {
+            let error = wait(connect(server, None)).unwrap_err();
             assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
         }
     }

@@ -6,7 +6,9 @@ mod client;
 mod columns;
 #[cfg(test)]
 mod flags_page;
+mod identity;
 mod lists;
+mod login;
 mod moment;
 mod output;
 mod token;
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = match Args::of_process().command {
         Command::Up(args) => up::run(args),
         Command::Token(args) => token::run(&args),
+        Command::Login(args) => login::run(&args),
         Command::Ask(question) => ask::run(question),
     };
     match outcome {

@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** nothing here is needed by either plane; without it they behave the same.
 
+mod authority;
 mod backends;
 mod demo;
 mod news;
@@ -21,9 +22,12 @@ use control_plane::Companion;
 use data_plane::local::KnownNames;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
+use shared::identity::Role;
 use shared::telemetry::{self, LogArgs};
+use shared::tls::join::JoinToken;
 use tempfile::TempDir;
 
+use self::authority::Authority;
 use self::backends::Backends;
 use self::news::News;
 use self::plane::Plane;
@@ -31,6 +35,7 @@ use self::ports::Ports;
 use self::served::Served;
 use crate::args::UpArgs;
 use crate::client::{self, Inspect};
+use crate::identity::Somebody;
 use crate::{lists, output};
 
 /// How long the planes may take until the proxy serves. A folder of 10,000 Services takes a few seconds.
@@ -62,9 +67,16 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let state = State::new(args.state_dir.as_deref())?;
     let (mut backends, companion) = Backends::new(!args.no_demo)?;
 
-    let mut control = start_control(&args, &ports, companion)?;
-    let mut data = start_data(&args, &ports, state.path(), backends.names())?;
-    let server = format!("http://{}", ports.listen);
+    let server = format!("https://{}", ports.listen);
+    let authority = Authority::of(&args)?;
+    let mut control = start_control(&args, &ports, companion, authority.path())?;
+    let me = tokio::select! {
+        me = tokio::time::timeout(START, authority.operator(&server)) => me.context("the control plane knows nobody yet")??,
+        ended = control.ended() => return Err(ended),
+        () = signals.next() => return control.stop().await,
+    };
+    let identity = authority.keep(&me, &server)?;
+    let mut data = start_data(&args, &ports, state.path(), &authority.token(Role::Proxy)?, backends.names())?;
     let dir = output::printable(&args.dir.display().to_string());
     let starting = async {
         if let Some(missing) = backends.first().await {
@@ -80,7 +92,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
                 ))?;
             }
         }
-        tokio::time::timeout(START, started(&server, &mut backends)).await.map_err(anyhow::Error::from)
+        tokio::time::timeout(START, started(&server, &me, &mut backends)).await.map_err(anyhow::Error::from)
     };
     let started = tokio::select! {
         started = starting => started,
@@ -97,7 +109,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let failed = |status| client::failed(&server, &status);
     let mut news = News::listen(inspect.clone()).await.map_err(failed)?;
     let served = Served::ask(&mut inspect).await.map_err(failed)?;
-    output::print(&served.render(&args.dir, &ports, &program()))?;
+    output::print(&served.render(&args.dir, &ports, &program(), &identity))?;
     output::print(&backends.render())?;
     output::print(&format!("edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"))?;
     loop {
@@ -131,10 +143,17 @@ async fn stop(data: Plane, control: Plane) -> anyhow::Result<()> {
     control.stop().await
 }
 
-fn start_control(args: &UpArgs, ports: &Ports, companion: Companion) -> anyhow::Result<Plane> {
+fn start_control(
+    args: &UpArgs,
+    ports: &Ports,
+    companion: Companion,
+    authority: &Path,
+) -> anyhow::Result<Plane> {
     let mut words =
         vec!["firth-control-plane".into(), "--manifests".into(), args.dir.clone().into_os_string()];
-    words.extend(["--insecure".into(), "--listen".into(), ports.listen.to_string().into()]);
+    words.extend(["--listen".into(), ports.listen.to_string().into()]);
+    // Whoever runs this is its operator for as long as it runs, and nobody renews a person's certificate.
+    words.extend(["--ca-dir".into(), authority.into(), "--certificate-life".into(), "365d".into()]);
     words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
     words.extend(["--ingress-class".into(), args.ingress_class.clone().into()]);
     if let Some(dir) = &args.state_dir {
@@ -144,10 +163,16 @@ fn start_control(args: &UpArgs, ports: &Ports, companion: Companion) -> anyhow::
     Plane::start("control plane", move |stop| control_plane::app::run_beside(args, companion, stop))
 }
 
-fn start_data(args: &UpArgs, ports: &Ports, state: &Path, names: KnownNames) -> anyhow::Result<Plane> {
-    let mut words = vec!["firth-data-plane".into(), "--insecure".into()];
+fn start_data(
+    args: &UpArgs,
+    ports: &Ports,
+    state: &Path,
+    token: &JoinToken,
+    names: KnownNames,
+) -> anyhow::Result<Plane> {
+    let mut words = vec!["firth-data-plane".into(), "--join".into(), token.text().as_str().into()];
     for (flag, value) in [
-        ("--control-plane", format!("http://{}", ports.listen)),
+        ("--control-plane", format!("https://{}", ports.listen)),
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
         // Nothing maps ports in front of it.
@@ -166,9 +191,9 @@ fn start_data(args: &UpArgs, ports: &Ports, state: &Path, names: KnownNames) -> 
 }
 
 /// Returns when a proxy is connected and serves the newest version. Meanwhile the backends go on.
-async fn started(server: &str, backends: &mut Backends) -> anyhow::Result<Inspect> {
+async fn started(server: &str, me: &Somebody, backends: &mut Backends) -> anyhow::Result<Inspect> {
     tokio::select! {
-        inspect = connected(server) => inspect,
+        inspect = connected(server, me) => inspect,
         never = async {
             loop {
                 backends.work().await;
@@ -177,9 +202,9 @@ async fn started(server: &str, backends: &mut Backends) -> anyhow::Result<Inspec
     }
 }
 
-async fn connected(server: &str) -> anyhow::Result<Inspect> {
+async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
     loop {
-        if let Ok(mut inspect) = client::connect(server).await {
+        if let Ok(mut inspect) = client::connect(server, Some(me.connector()?)).await {
             // Before the first lists are complete the control plane may well refuse to answer: asked again.
             while let Ok((proxies, _)) = lists::proxies(&mut inspect).await {
                 if proxies.iter().any(|proxy| proxy.in_sync) {

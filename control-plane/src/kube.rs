@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ mod demand;
 mod follow;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+pub mod login;
 mod pins;
 mod sink;
 pub mod trust;
@@ -113,19 +114,7 @@ impl KubeSource {
     /// # Errors
     /// Where the configuration is missing or cannot be used.
     pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
-        let mut config = match &options.kubeconfig {
-            Some(path) => {
-                let unusable =
-                    |source| KubeError::Kubeconfig { path: path.clone(), source: Box::new(source) };
-                let file = Kubeconfig::read_from(path).map_err(unusable)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(unusable)?
-            }
-            None => Config::infer().await.map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
-        };
-        // Tries again are the watches' own business: they know what is urgent.
-        config.default_retry = false;
-        config.connect_timeout = Some(Duration::from_secs(5));
-        let client = Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
+        let client = client(options.kubeconfig.as_deref()).await?;
         Ok(Self { client, options, freshness: Freshness::default() })
     }
 
@@ -208,6 +197,22 @@ impl KubeSource {
             Ok(never) => match never {},
         }
     }
+}
+
+/// A client for the cluster that a kubeconfig names; `None`: what the environment says, else the account of this pod.
+async fn client(kubeconfig: Option<&Path>) -> Result<Client, KubeError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let unusable = |source| KubeError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+            let file = Kubeconfig::read_from(path).map_err(unusable)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(unusable)?
+        }
+        None => Config::infer().await.map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
+    };
+    // Tries again are the watches' own business: they know what is urgent.
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))
 }
 
 /// Starts one task for each watch.

@@ -44,6 +44,8 @@ mod removal;
 mod serve;
 mod store;
 
+pub use crate::kube::KubeError;
+pub use crate::kube::login::{GrantError, Granted, grant};
 pub use compile::certificate;
 pub use enrol::folder::{Folder, TokenError};
 pub use manifests::{Companion, ESSENTIAL};

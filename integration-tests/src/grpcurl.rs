@@ -12,21 +12,30 @@ use serde_json::Value;
 
 use crate::cache;
 
-/// `grpcurl` against one address, in plaintext.
+/// `grpcurl` against one address.
 #[derive(Clone, Debug)]
 pub struct Grpcurl {
     binary: PathBuf,
     address: SocketAddr,
+    plaintext: bool,
 }
 
 impl Grpcurl {
-    /// For a control plane at an address.
+    /// For a control plane in plaintext at an address.
     ///
     /// # Panics
     /// When there is no `grpcurl` and none can be fetched.
     pub fn new(address: SocketAddr) -> Self {
         let binary = obtain().unwrap_or_else(|error| panic!("grpcurl: {error}"));
-        Self { binary, address }
+        Self { binary, address, plaintext: true }
+    }
+
+    /// For one that asks who calls: its options say whom it believes and who it is.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn encrypted(address: SocketAddr) -> Self {
+        Self { plaintext: false, ..Self::new(address) }
     }
 
     /// Runs it with arguments after the address; returns what it prints.
@@ -56,7 +65,10 @@ impl Grpcurl {
     /// When it cannot be started.
     pub async fn output(&self, options: &[&str], arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.binary);
-        command.args(["-plaintext", "-max-time", "20"]).args(options);
+        if self.plaintext {
+            command.arg("-plaintext");
+        }
+        command.args(["-max-time", "20"]).args(options);
         command.arg(self.address.to_string()).args(arguments);
         let done = tokio::task::spawn_blocking(move || command.output()).await;
         done.expect("no panic").expect("grpcurl starts")

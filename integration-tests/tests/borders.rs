@@ -258,8 +258,10 @@ const SHARED: &[&str] = &[
     "lib",
 ];
 
-const CLI: &[&str] =
-    &["args", "client", "lists", "moment", "output", "columns", "value", "ask", "token", "up", "main"];
+const CLI: &[&str] = &[
+    "args", "client", "identity", "lists", "moment", "output", "columns", "value", "ask", "token", "login",
+    "up", "main",
+];
 
 /// Whether a text fits a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {

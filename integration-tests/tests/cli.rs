@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use integration_tests::grpcurl::Grpcurl;
 use integration_tests::objects::Edit;
 use integration_tests::plane::binary;
 use integration_tests::process::{Process, Signal};
@@ -100,7 +101,9 @@ async fn up_serves_a_folder_says_what_changes_and_ends() {
     let logs = tempfile::tempdir().unwrap();
     let [http, https, listen] = [(); 3].map(|()| ports::free());
     let mut command = Command::new(binary("firth"));
-    command.arg("up").arg(folder.path());
+    // Its authority and who runs it stand below the home folder.
+    command.arg("up").arg(folder.path()).env("HOME", logs.path());
+    command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
     for (flag, address) in [("--http", http), ("--https", https), ("--listen", listen)] {
         command.arg(flag).arg(address.to_string());
     }
@@ -117,6 +120,20 @@ async fn up_serves_a_folder_says_what_changes_and_ends() {
         if said.contains("curl") && said.contains("canary.test.com") { Ok(()) } else { Err(said) }
     })
     .await;
+
+    // Whoever has that home folder may ask, by firth and by grpcurl; nobody else may.
+    for (home, may) in [(logs.path(), true), (folder.path(), false)] {
+        let mut ask = Command::new(binary("firth"));
+        ask.args(["proxies", "--server", &format!("https://{listen}")]);
+        ask.env("HOME", home).env_remove("XDG_CONFIG_HOME").env_remove("FIRTH_IDENTITY");
+        let output = tokio::task::spawn_blocking(move || ask.output()).await.unwrap().unwrap();
+        assert_eq!(output.status.success(), may, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let said = up.output();
+    let line = said.lines().find(|line| line.contains("grpcurl -cacert")).unwrap().trim().to_owned();
+    let files: Vec<&str> = line.split_whitespace().skip(1).take(6).collect();
+    let listed = Grpcurl::encrypted(listen).run(&files, &["list"]).await;
+    assert!(listed.contains("firth.inspect.v1.Inspect"), "{listed}");
 
     // Whatever file of the example holds the weight, it is edited as a user edits it.
     for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -20,7 +20,9 @@ pub(super) enum PortError {
     InUse { flag: &'static str, addr: SocketAddr, other: SocketAddr },
     #[error("{flag} {addr}: cannot be bound")]
     Bind { flag: &'static str, addr: SocketAddr, source: io::Error },
-    #[error("--listen {addr}: expected a loopback address, the stream between the planes is not encrypted")]
+    #[error(
+        "--listen {addr}: expected a loopback address: both planes are in this process, and whoever runs it is its operator"
+    )]
     Exposed { addr: SocketAddr },
 }
 

@@ -17,6 +17,7 @@ use self::canary::Canary;
 use super::ports::{Ports, reachable};
 use crate::client::Inspect;
 use crate::columns::Columns;
+use crate::identity;
 use crate::lists;
 use crate::output::printable;
 use crate::value::{self, field, strings};
@@ -75,7 +76,7 @@ impl Served {
     }
 
     /// The text for the terminal. `program` is what this one was called by.
-    pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str) -> String {
+    pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str, identity: &Path) -> String {
         let mut text = String::new();
         let dir = printable(&dir.display().to_string());
         let proxies = if self.proxies == 1 { "proxy" } else { "proxies" };
@@ -109,13 +110,14 @@ impl Served {
         let server = if ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
             String::new()
         } else {
-            format!(" --server http://{}", ports.listen)
+            format!(" --server https://{}", ports.listen)
         };
         let _ = writeln!(text, "ask it:");
         for question in ["proxies", "history", "problems"] {
             let _ = writeln!(text, "  {program} {question}{server}");
         }
-        let _ = writeln!(text, "  grpcurl -plaintext {} list\n", ports.listen);
+        let grpcurl = identity::grpcurl(identity, &ports.listen.to_string());
+        let _ = writeln!(text, "  {} list\n", printable(&grpcurl));
         text
     }
 }

@@ -24,7 +24,7 @@ pub const AUDIENCE: &str = "firth.dev";
 /// The key of the record.
 const RECORD: &str = "authority.json";
 /// The key of the roots, PEM.
-const ROOTS: &str = "ca.pem";
+pub(super) const ROOTS: &str = "ca.pem";
 /// A request without an answer for so long has none.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Which pod a token was made for (Kubernetes, bound service account tokens).

@@ -48,20 +48,26 @@ ask it:
   target/debug/firth proxies
   target/debug/firth history
   target/debug/firth problems
-  grpcurl -plaintext 127.0.0.1:15010 list
+  grpcurl -cacert /me/ca.pem -cert /me/cert.pem -key /me/key.pem 127.0.0.1:15010 list
 
 ";
     assert_eq!(
-        served.render(Path::new("examples/canary"), &ports("127.0.0.1:15010"), "target/debug/firth"),
+        served.render(
+            Path::new("examples/canary"),
+            &ports("127.0.0.1:15010"),
+            "target/debug/firth",
+            Path::new("/me")
+        ),
         expected
     );
 }
 
 #[test]
 fn an_empty_folder_is_said_in_words() {
-    let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth");
+    let text =
+        Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth", Path::new("/me"));
     assert!(text.contains("nothing to serve yet"), "{text}");
-    assert!(text.contains("firth proxies --server http://127.0.0.1:15011\n"), "{text}");
+    assert!(text.contains("firth proxies --server https://127.0.0.1:15011\n"), "{text}");
 }
 
 #[test]
@@ -73,7 +79,7 @@ fn rows_say_what_happens_to_requests() {
     let denied = Row { failure: Some("auth-type: digest".to_owned()), ..row() };
     assert_eq!(denied.backend_shown(), "503: auth-type: digest");
     let served = Served { rows: vec![denied], ..Served::default() };
-    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth");
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth", Path::new("/me"));
     assert!(!text.contains("canary default"), "{text}");
     let exact = Row { exact: true, tls: true, ..row() };
     assert_eq!(exact.path_shown(), "/ (exact)");

@@ -1,0 +1,211 @@
+//! Who this person is to a control plane: a certificate, its key and the roots, in a private folder.
+//!
+//! ```text
+//! ca.pem   whom we believe       cert.pem   who we are       key.pem   that we are it
+//! ```
+//!
+//! Each control plane has a folder of its own, by its address, so that what one said is not shown to another.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use rcgen::{CertificateParams, KeyPair};
+use shared::identity::{Identity, IdentityError, validity};
+use shared::proto::identity::EnrolRequest;
+use shared::proto::identity::enrol_request::Proof;
+use shared::tls::connect::Connector;
+use shared::tls::{self, Credentials, TlsError, Trust};
+use shared::{pem, private, secret};
+
+use crate::client::{AskError, failed, generated};
+
+/// The files of a folder.
+const FILES: [&str; 3] = ["ca.pem", "cert.pem", "key.pem"];
+
+/// Why nobody can be named.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum NobodyError {
+    /// A file.
+    #[error("{}: {reason}; `firth login` writes it, and `firth up` does for the control plane that it runs", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No place for files.
+    #[error("there is no home folder to keep an identity in: say --identity DIR")]
+    Homeless,
+    /// It is over.
+    #[error("the certificate in {} is over: `firth login` again", .0.display())]
+    Over(PathBuf),
+    /// Keys.
+    #[error("no key can be made: {0}")]
+    Key(#[from] rcgen::Error),
+    /// TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// What was issued.
+    #[error("the control plane sent a certificate that cannot be used: {0}")]
+    Issued(#[from] IdentityError),
+    /// It was refused, or nobody answers.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// Somebody.
+#[derive(Clone, Debug)]
+pub(crate) struct Somebody {
+    credentials: Credentials,
+    roots: Vec<Bytes>,
+}
+
+/// The folder for a control plane at an address: the one that was named, else one below the home folder.
+///
+/// # Errors
+/// Where there is no home.
+pub(crate) fn folder(named: Option<&Path>, server: &str) -> Result<PathBuf, NobodyError> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let address = server.split_once("://").map_or(server, |(_, address)| address);
+    // Of an address of IPv6 the colons stand in no file name everywhere.
+    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
+    Ok(home("XDG_CONFIG_HOME", ".config")?
+        .join(address.trim_end_matches('/').chars().map(fits).collect::<String>()))
+}
+
+/// Firth's folder of a kind below the home folder (XDG Base Directory).
+///
+/// # Errors
+/// Where there is no home.
+pub(crate) fn home(variable: &str, otherwise: &str) -> Result<PathBuf, NobodyError> {
+    let named = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = named(variable).or_else(|| named("HOME").map(|home| home.join(otherwise)));
+    Ok(base.ok_or(NobodyError::Homeless)?.join("firth"))
+}
+
+impl Somebody {
+    /// Asks a control plane for a certificate with a proof.
+    ///
+    /// # Errors
+    /// Where it gives none.
+    pub(crate) async fn enrol(
+        server: &str,
+        trust: &Trust,
+        group: &str,
+        proof: Proof,
+    ) -> Result<Self, NobodyError> {
+        let key = KeyPair::generate()?;
+        let request = CertificateParams::default().serialize_request(&key)?;
+        let name = env::var("USER").map(|user| shared::identity::fit(&user)).unwrap_or_default();
+        let asked = EnrolRequest {
+            request: Bytes::copy_from_slice(request.der()),
+            group: group.to_owned(),
+            name: if name.is_empty() { "somebody".to_owned() } else { name },
+            proof: Some(proof),
+        };
+        let endpoint = crate::client::endpoint(server)?;
+        let connector = Connector::from(tls::client(trust, None)?);
+        let channel = endpoint.connect_with_connector(connector).await;
+        let channel = channel.map_err(|error| crate::client::unreachable(server, &error))?;
+        let issued = generated::enrolment_client::EnrolmentClient::new(channel).enrol(asked).await;
+        let issued = issued.map_err(|status| failed(server, &status))?.into_inner();
+        let credentials = Credentials { chain: issued.chain, key: secret::kept(key.serialized_der()) };
+        let it = Self { credentials, roots: issued.roots };
+        it.identity()?;
+        Ok(it)
+    }
+
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// Where nobody is in it, or nobody any more.
+    pub(crate) fn read(folder: &Path, now: SystemTime) -> Result<Self, NobodyError> {
+        let [roots, chain, key] = FILES.map(|name| folder.join(name));
+        let bad = |path: &Path, reason: String| NobodyError::File { path: path.to_owned(), reason };
+        let bytes = |path: &Path| fs::read(path).map_err(|error| bad(path, error.to_string()));
+        let certificates =
+            |path: &Path| pem::certificates(&bytes(path)?).map_err(|error| bad(path, error.to_string()));
+        let (roots, chain) = (certificates(&roots)?, certificates(&chain)?);
+        let key = pem::private_key(&bytes(&key)?).map_err(|error| bad(&key, error.to_string()))?;
+        if validity(&chain[0]).is_none_or(|(_, until)| until <= now) {
+            return Err(NobodyError::Over(folder.to_owned()));
+        }
+        Ok(Self { credentials: Credentials { chain, key }, roots })
+    }
+
+    /// Writes a folder, for the next question and for grpcurl.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        private::folder(folder)?;
+        let pem = |all: &[Bytes]| {
+            all.iter().map(|der| pem::write("CERTIFICATE", der).to_string()).collect::<String>()
+        };
+        let key = pem::write("PRIVATE KEY", &self.credentials.key);
+        // The key last: what is read meanwhile fails, and is no other identity.
+        for (name, text) in FILES.into_iter().zip([&pem(&self.roots), &pem(&self.credentials.chain), &*key]) {
+            let draft = folder.join(format!("{name}.draft"));
+            private::file(&draft)?.write_all(text.as_bytes())?;
+            fs::rename(draft, folder.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Who it is.
+    ///
+    /// # Errors
+    /// Where the certificate does not say.
+    pub(crate) fn identity(&self) -> Result<Identity, IdentityError> {
+        Identity::of_certificate(self.credentials.chain.first().map(|der| &der[..]).unwrap_or_default())
+    }
+
+    /// Until when.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        Some(validity(self.credentials.chain.first()?)?.1)
+    }
+
+    /// What connections are made with.
+    ///
+    /// # Errors
+    /// Where the certificate cannot be used.
+    pub(crate) fn connector(&self) -> Result<Connector, NobodyError> {
+        Ok(tls::client(&Trust::Roots(self.roots.clone()), Some(&self.credentials))?.into())
+    }
+}
+
+/// What to type for grpcurl.
+pub(crate) fn grpcurl(folder: &Path, address: &str) -> String {
+    let [roots, chain, key] = FILES.map(|name| folder.join(name).display().to_string());
+    format!("grpcurl -cacert {roots} -cert {chain} -key {key} {address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_control_plane_has_a_folder_of_its_own() {
+        let named = folder(Some(Path::new("here")), "https://a:1").unwrap();
+        assert_eq!(named, Path::new("here"));
+        let name = |server| folder(None, server).unwrap().file_name().unwrap().to_owned();
+        assert_eq!(name("https://127.0.0.1:15010"), "127.0.0.1_15010");
+        assert_eq!(name("https://127.0.0.1:15010/"), name("127.0.0.1:15010"));
+        assert_eq!(name("https://[::1]:15010"), "___1__15010");
+        assert_eq!(name("https://../../etc"), ".._.._etc");
+    }
+
+    #[test]
+    fn nobody_is_said_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Somebody::read(dir.path(), SystemTime::UNIX_EPOCH).unwrap_err().to_string();
+        assert!(error.contains("ca.pem") && error.contains("firth login"), "{error}");
+    }
+}

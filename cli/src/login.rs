@@ -1,0 +1,66 @@
+//! `firth login`: a certificate for a person, by what the cluster or the owner of the authority's folder says of them.
+
+use std::time::Duration;
+
+use control_plane::{Folder, Granted, grant};
+use serde_json::json;
+use shared::identity::Role;
+use shared::name::ObjectName;
+use shared::proto::identity::enrol_request::Proof;
+use shared::tls::Trust;
+use shared::{clock, pem};
+
+use crate::args::{Format, LoginArgs};
+use crate::identity::{self, Somebody};
+use crate::output;
+
+/// A token that is used at once lives so long.
+const TOKEN: Duration = Duration::from_secs(60);
+
+/// Gets a certificate, writes it and says so.
+///
+/// # Errors
+/// Where there is none to be had, or it cannot be written.
+pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let folder = identity::folder(args.identity.as_deref(), &args.server)?;
+    let somebody = runtime.block_on(async {
+        let (trust, proof) = proof(args).await?;
+        anyhow::Ok(Somebody::enrol(&args.server, &trust, &args.group, proof).await?)
+    })?;
+    somebody.write(&folder)?;
+    let who = somebody.identity()?;
+    let hours = somebody.until().and_then(|until| until.duration_since(clock::wall()).ok());
+    let hours = hours.map_or(0, |left| left.as_secs().div_ceil(3600));
+    let shown = output::printable(&folder.display().to_string());
+    output::print(&match args.output {
+        Format::Text => {
+            let address = args.server.split_once("://").map_or(args.server.as_str(), |(_, address)| address);
+            let grpcurl = identity::grpcurl(&folder, address);
+            format!(
+                "{} {}, for {hours} h, in {shown}\n  {} list\n",
+                who.role,
+                who.name,
+                output::printable(&grpcurl)
+            )
+        }
+        Format::Json => {
+            let told = json!({"role": who.role.as_str(), "name": &*who.name, "group": &*who.group, "folder": shown, "hours": hours});
+            format!("{told}\n")
+        }
+    })?;
+    Ok(())
+}
+
+async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
+    if let Some(dir) = &args.ca_dir {
+        // Checked by the command line.
+        let role = Role::parse(&args.role).unwrap_or(Role::Reader);
+        let token = Folder::at(dir).token(role, &args.group, TOKEN, clock::wall())?;
+        return Ok((Trust::Pinned(token.pin), Proof::JoinToken(token.text().to_string())));
+    }
+    let named = |name: &str| ObjectName::new(args.namespace.as_str(), name);
+    let Granted { token, roots } =
+        grant(args.kubeconfig.as_deref(), named(&args.account), named(&args.ca_secret)).await?;
+    Ok((Trust::Roots(pem::certificates(roots.as_bytes())?), Proof::AccountToken(token)))
+}

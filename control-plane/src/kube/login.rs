@@ -1,0 +1,85 @@
+//! What somebody needs of a cluster to ask its control plane: a token of the account that stands for a role, and the roots.
+//!
+//! Who somebody is is between them and the API server, by whatever their kubeconfig says; whether they get the token is decided
+//! by its rules (create `serviceaccounts/token`), and stands in its audit log. No credential of theirs reaches us.
+
+use std::path::Path;
+
+use http::Method;
+use http::Request;
+use serde_json::{Value, json};
+use shared::name::ObjectName;
+
+use super::decisions::said;
+use super::trust::{AUDIENCE, ROOTS};
+use super::{KubeError, client};
+
+/// Seconds that a token is good for, the least that the API server makes; it is used at once.
+const SECONDS: u64 = 600;
+
+/// What the API server gave. Not for printing.
+#[allow(missing_debug_implementations, reason = "a token is in it")]
+pub struct Granted {
+    /// Of the account, for us.
+    pub token: String,
+    /// The roots of the authority between the planes, PEM.
+    pub roots: String,
+}
+
+/// Why it gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantError {
+    /// The kubeconfig.
+    #[error(transparent)]
+    Cluster(#[from] KubeError),
+    /// No token.
+    #[error("the API server gives no token for the service account {account}: {reason}")]
+    Token {
+        /// The account.
+        account: ObjectName,
+        /// In its words.
+        reason: String,
+    },
+    /// No roots.
+    #[error("the ConfigMap {name} with the roots of the control plane cannot be read: {reason}")]
+    Roots {
+        /// Its name.
+        name: ObjectName,
+        /// In the API server's words.
+        reason: String,
+    },
+}
+
+/// Asks the API server for a token of an account, and for the roots in a ConfigMap.
+///
+/// # Errors
+/// Where one of them is not to be had.
+pub async fn grant(
+    kubeconfig: Option<&Path>,
+    account: ObjectName,
+    roots: ObjectName,
+) -> Result<Granted, GrantError> {
+    let client = client(kubeconfig).await?;
+    let ask = async |method: Method, path: String, body: Option<Value>| {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default());
+        let request = request.map_err(|error| error.to_string())?;
+        client.request::<Value>(request).await.map_err(|error| said(&error))
+    };
+    let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", account.namespace, account.name);
+    let asked = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": SECONDS},
+    });
+    let token = ask(Method::POST, path, Some(asked)).await.and_then(|answer| {
+        answer["status"]["token"].as_str().map(str::to_owned).ok_or_else(|| "its answer has none".to_owned())
+    });
+    let token = token.map_err(|reason| GrantError::Token { account, reason })?;
+    let path = format!("/api/v1/namespaces/{}/configmaps/{}", roots.namespace, roots.name);
+    let found = ask(Method::GET, path, None).await.and_then(|answer| {
+        answer["data"][ROOTS].as_str().map(str::to_owned).ok_or_else(|| format!("expected a key {ROOTS}"))
+    });
+    let roots = found.map_err(|reason| GrantError::Roots { name: roots, reason })?;
+    Ok(Granted { token, roots })
+}
