@@ -15,6 +15,7 @@ pub(crate) mod auth;
 pub(crate) mod balancing;
 pub(crate) mod buffering;
 mod canary;
+mod ciphers;
 mod client_certs;
 pub(crate) mod clients;
 mod cors;

@@ -19,3 +19,4 @@ pub mod rejection;
 pub mod settings;
 pub mod size;
 pub mod snippets;
+mod trust;

@@ -49,7 +49,7 @@ use self::slot::Slot;
 use crate::annotations::errors::FIRST_PORT;
 use crate::compile::allowed::Allowed;
 use crate::compile::backend;
-use crate::compile::claim::BackendKey;
+use crate::compile::claim::{BackendKey, OfFleet};
 use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
@@ -143,7 +143,7 @@ pub struct Index {
     /// Whether annotations may refer to objects of other namespaces.
     crosses_namespaces: bool,
     /// Whether snippets act.
-    allows_snippets: bool,
+    of_fleet: OfFleet,
     /// What annotations may be.
     allowed: Allowed,
     published: Published,
@@ -161,7 +161,7 @@ pub struct Index {
 impl Index {
     /// One that knows no objects yet. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
-        let allows_snippets = options.folder;
+        let of_fleet = OfFleet { allows_snippets: options.folder, shares_backend_tls: true };
         let mut index = Self {
             options,
             objects: Objects::default(),
@@ -177,7 +177,7 @@ impl Index {
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,
-            allows_snippets,
+            of_fleet,
             allowed: Allowed::default(),
             published: Published::default(),
             pinned: Pinned::default(),

@@ -9,6 +9,9 @@ use shared::name::ObjectName;
 
 use crate::objects::{ObjectKind, ObjectRef};
 
+/// What a Secret of clients' authorities that is not there means (annotations.md 2.4).
+pub const FORBIDDEN: &str = "all requests of its hosts are answered 403";
+
 /// What an object is referred to for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Use {
@@ -20,6 +23,10 @@ pub enum Use {
     UsersFile,
     /// A Secret with a password hash for each user name: `auth-secret` with `auth-secret-type: auth-map`.
     UsersMap,
+    /// A Secret with the authorities of backends' certificates, and with the proxy's own: `proxy-ssl-secret`.
+    BackendTls,
+    /// A Secret with the authorities of clients' certificates: `auth-tls-secret`.
+    ClientAuthorities,
     /// A ConfigMap of response headers: `custom-headers`.
     CustomHeaders,
     /// A ConfigMap of headers of the authentication request: `auth-proxy-set-headers`.
@@ -36,9 +43,12 @@ impl Use {
     /// The kind of object that it is a use of.
     pub fn kind(self) -> ObjectKind {
         match self {
-            Self::Certificate | Self::DefaultCertificate | Self::UsersFile | Self::UsersMap => {
-                ObjectKind::Secret
-            }
+            Self::Certificate
+            | Self::DefaultCertificate
+            | Self::UsersFile
+            | Self::UsersMap
+            | Self::BackendTls
+            | Self::ClientAuthorities => ObjectKind::Secret,
             Self::CustomHeaders
             | Self::AuthProxySetHeaders
             | Self::FastCgiParams
@@ -58,16 +68,18 @@ impl Use {
         let what = match self {
             Self::UsersFile => "auth-file",
             Self::UsersMap => "auth-map",
+            Self::BackendTls => "proxy-ssl",
+            Self::ClientAuthorities => "auth-tls",
             _ => return None,
         };
         Some(format!("{secret}/{what}"))
     }
 
-    /// Whether it keeps somebody out, or says which script is run: what is to be guarded answers 503 while what is used is
-    /// not there.
+    /// Whether it keeps somebody out, or says which script is run, or whom a backend must be: what is to be guarded answers
+    /// 503 while what is used is not there.
     pub fn guards(self) -> bool {
         let is_of_users = matches!(self, Self::UsersFile | Self::UsersMap);
-        is_of_users || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams)
+        is_of_users || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)
     }
 
     /// Whether what is used is a certificate with its key.

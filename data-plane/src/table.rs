@@ -13,13 +13,16 @@
 
 pub mod aliases;
 pub mod apply;
+pub mod backend_tls;
 pub mod canary;
 pub mod cell;
 pub mod certified;
+pub mod client_auth;
 pub mod directory;
 pub mod endpoints;
 pub mod host;
 pub mod lookup;
+pub mod material;
 pub mod paths;
 pub mod patterns;
 pub mod policy;
@@ -29,6 +32,7 @@ pub mod sizes;
 pub mod sticky;
 mod sync;
 pub mod timeouts;
+pub mod trust;
 pub mod users;
 
 use std::sync::Arc;
@@ -36,10 +40,13 @@ use std::sync::Arc;
 use certified::Certified;
 
 pub use apply::Writer;
+pub use backend_tls::BackendTls;
 pub use canary::CompiledCanary;
 pub use cell::{BackendCell, CertificateCell};
+pub use client_auth::ClientAuth;
 pub use endpoints::{Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
+pub use material::MaterialCell;
 pub use policy::Policy;
 pub use policy::protocol::Protocol;
 pub use reader::{TableReader, Tables};

@@ -3,14 +3,18 @@
 //! **Invariant:** a private key is read on the control thread, once, and never reaches a disk or a log.
 
 pub mod backends;
+pub mod clients;
+mod names;
+pub(crate) mod negotiated;
 pub mod own;
 pub mod resolver;
 pub mod sessions;
+mod verifiers;
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use thiserror::Error;
 
 use crate::table::Tables;
@@ -29,6 +33,9 @@ pub enum TlsError {
     Own(#[from] own::OwnError),
 }
 
+/// The versions that are spoken.
+const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+
 /// Settings of every handshake: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by server name.
 ///
 /// Sessions are resumed from this process' memory and tickets hold no state, as in ingress-nginx (`ssl-session-cache`
@@ -39,7 +46,7 @@ pub enum TlsError {
 pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
     let own = own::generate()?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .with_protocol_versions(&VERSIONS)
         .map_err(TlsError::Versions)?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Resolver::new(tables, own)));

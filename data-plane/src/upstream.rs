@@ -4,8 +4,8 @@
 //! the connections that nobody will use are closed there, a few at a time.
 //!
 //! **Invariant:** no connection is handed out to an endpoint that has left its backend, and none that has something to
-//! read: it would be an answer to nobody's question. None is handed out for another protocol than its own: what is to go
-//! over TLS never goes in plain.
+//! read: it would be an answer to nobody's question. None is handed out for another manner than its own: what is to go
+//! over TLS never goes in plain, nor over TLS that asked for something else.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
 
-use crate::table::{BackendCell, Endpoint, EndpointSet, Protocol};
+use crate::table::{BackendCell, Endpoint, EndpointSet};
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
+use crate::upstream::manner::{Manner, Ways};
 use crate::upstream::multiplexed::{Multiplexed, Room};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
@@ -25,6 +26,7 @@ mod balance;
 pub(crate) mod call;
 mod departed;
 pub(crate) mod link;
+pub(crate) mod manner;
 pub(crate) mod multiplexed;
 pub(crate) mod observation;
 pub(crate) mod payload;
@@ -61,6 +63,8 @@ pub(crate) struct Upstreams<C = Link> {
     kept: usize,
     /// How long they are kept.
     idle: Duration,
+    /// The ways to speak TLS in which connections were made.
+    pub(crate) ways: Ways,
 }
 
 type Backends<C> = HashMap<u64, Backend<C>, RandomState>;
@@ -72,9 +76,9 @@ struct Backend<C> {
     set: Arc<EndpointSet>,
     /// Place of the endpoint whose turn it is.
     next: usize,
-    idle: HashMap<(u64, Protocol), Idle<C>, RandomState>,
+    idle: HashMap<(u64, Manner), Idle<C>, RandomState>,
     /// Connections that carry many calls, idle or not.
-    shared: HashMap<(u64, Protocol), Vec<Rc<Multiplexed>>, RandomState>,
+    shared: HashMap<(u64, Manner), Vec<Rc<Multiplexed>>, RandomState>,
     /// Whether the set has changed since the last search began.
     changed: bool,
     /// The search for endpoints that have left.
@@ -98,6 +102,7 @@ impl<C: Reusable> Upstreams<C> {
             closing: VecDeque::new(),
             kept,
             idle,
+            ways: Ways::default(),
         }
     }
 
@@ -134,13 +139,13 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: &BackendCell,
         endpoint: &Endpoint,
-        protocol: Protocol,
+        manner: Manner,
         sure: bool,
     ) -> Option<C> {
         let backend = self.backends[part_of(cell.id)].get_mut(&cell.id)?;
         // Made here, for an endpoint that has just been picked: so only those have pools that have not left, or that the
         // next search will find.
-        let pool = backend.idle.entry((endpoint.id, protocol)).or_default();
+        let pool = backend.idle.entry((endpoint.id, manner)).or_default();
         let mut closed = 0;
         while let Some(mut connection) = pool.take(&mut self.order) {
             if connection.is_quiet() && (!sure || connection.is_quiet_now()) {
@@ -160,11 +165,11 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        protocol: Protocol,
+        manner: Manner,
         now: Instant,
     ) -> Option<(Rc<Multiplexed>, Room)> {
         let backend = self.backends[part_of(cell)].get_mut(&cell)?;
-        let shared = backend.shared.get_mut(&(endpoint.id, protocol))?;
+        let shared = backend.shared.get_mut(&(endpoint.id, manner))?;
         shared.retain(|it| {
             let lasts = it.room(now) != Room::Never;
             if !lasts {
@@ -184,13 +189,13 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        protocol: Protocol,
+        manner: Manner,
         shared: &Rc<Multiplexed>,
     ) -> bool {
         let Some(backend) = self.backends[part_of(cell)].get_mut(&cell).filter(|_| self.kept > 0) else {
             return false;
         };
-        backend.shared.entry((endpoint.id, protocol)).or_default().push(Rc::clone(shared));
+        backend.shared.entry((endpoint.id, manner)).or_default().push(Rc::clone(shared));
         true
     }
 
@@ -200,7 +205,7 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        protocol: Protocol,
+        manner: Manner,
         mut connection: C,
         now: Instant,
     ) {
@@ -211,10 +216,10 @@ impl<C: Reusable> Upstreams<C> {
             return;
         };
         // Without a pool its endpoint has left.
-        let Some(pool) = backend.idle.get_mut(&(endpoint.id, protocol)) else {
+        let Some(pool) = backend.idle.get_mut(&(endpoint.id, manner)) else {
             return;
         };
-        let place = Place { backend: cell, endpoint: endpoint.id, protocol };
+        let place = Place { backend: cell, endpoint: endpoint.id, manner };
         pool.give(connection, place, now, &mut self.order);
         self.close_down_to(self.kept);
     }
@@ -222,7 +227,8 @@ impl<C: Reusable> Upstreams<C> {
     /// Puts aside what nobody will use, and closes some of it. Called on every tick: the turn of a backend comes with its
     /// part.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        let Self { order, closing, idle, .. } = self;
+        let Self { order, closing, idle, ways, .. } = self;
+        ways.sweep();
         let mut look = SEARCHED_A_TICK;
         self.backends[self.part].retain(|_, backend| {
             let Some(cell) = backend.cell.upgrade() else {
@@ -236,6 +242,7 @@ impl<C: Reusable> Upstreams<C> {
                 pool.sweep(order, closing);
             }
             backend.close_shared(|it| it.is_done(now, *idle));
+            backend.part_with(|manner| ways.has(manner), |pool| closing.extend(pool.drain(order)));
             true
         });
         self.part = (self.part + 1) % PARTS;
@@ -275,7 +282,7 @@ impl<C: Reusable> Upstreams<C> {
     /// Closes the oldest connection of all, which is at this place: in its pool it is the oldest, too.
     fn close_oldest(&mut self, place: Place) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
-        let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.protocol)));
+        let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.manner)));
         match pool {
             Some(pool) => pool.close_oldest(&mut self.order),
             None => self.order.forget_oldest(),
@@ -347,6 +354,24 @@ impl<C> Backend<C> {
         // Calls that are on them go on.
         self.shared.retain(|(endpoint, _), all| {
             let stays = !departed.contains(endpoint);
+            if !stays {
+                all.iter().for_each(|it| it.end());
+            }
+            stays
+        });
+    }
+
+    /// Lets go of connections that were made in a way in which nobody speaks any more. Calls that are on them go on.
+    fn part_with(&mut self, stays: impl Fn(Manner) -> bool, mut close: impl FnMut(&mut Idle<C>)) {
+        self.idle.retain(|(_, manner), pool| {
+            let stays = stays(*manner);
+            if !stays {
+                close(pool);
+            }
+            stays
+        });
+        self.shared.retain(|(_, manner), all| {
+            let stays = stays(*manner);
             if !stays {
                 all.iter().for_each(|it| it.end());
             }

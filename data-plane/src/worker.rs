@@ -255,6 +255,8 @@ async fn tick(server: Rc<Server>) {
         local.timers.tick(now);
         local.date.borrow_mut().update(shared::clock::wall());
         server.upstreams.borrow_mut().sweep(now);
+        server.backends().sweep();
+        server.handshakes().sweep();
         if local.quota.level() >= Level::Tight {
             shed(&server);
         }

@@ -10,6 +10,8 @@ mod affinity;
 mod answers;
 #[path = "traffic/auth.rs"]
 mod auth;
+#[path = "traffic/authority.rs"]
+mod authority;
 #[path = "traffic/backend_tls.rs"]
 mod backend_tls;
 #[path = "traffic/balancing.rs"]
@@ -20,6 +22,8 @@ mod blocks;
 mod bodies;
 #[path = "traffic/calls.rs"]
 mod calls;
+#[path = "traffic/client_certs.rs"]
+mod client_certs;
 #[path = "traffic/clients.rs"]
 mod clients;
 #[path = "traffic/connections.rs"]
@@ -64,5 +68,7 @@ mod sizes;
 mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
+#[path = "traffic/verified_backends.rs"]
+mod verified_backends;
 #[path = "traffic/versions.rs"]
 mod versions;

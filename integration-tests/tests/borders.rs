@@ -102,6 +102,9 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/resolve*", &[Dns, Tokio]),
     // A key and its certificate are made ready for handshakes once, where tables are written.
     ("data-plane/src/table/certified.rs", &[Rustls]),
+    ("data-plane/src/table/backend_tls.rs", &[Rustls]),
+    // Authorities likewise; how signatures are checked is the library's that shakes hands.
+    ("data-plane/src/table/trust.rs", &[Rustls]),
     // Fields are found through their descriptors.
     ("data-plane/src/table/apply/config/tests.rs", &[Prost]),
     ("data-plane/src/table*", &[Http]),

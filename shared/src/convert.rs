@@ -1,7 +1,5 @@
 //! Between typed resources and their encoded bodies. An error says which field is wrong and what came.
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use prost::Message;
 use thiserror::Error;
@@ -10,11 +8,12 @@ use crate::kind::Kind;
 use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use crate::proto::config;
 use crate::resource::{
-    Certificate, Chain, Denial, Guard, Host, Listener, Material, Path, PathType, Protocol, Resource, Route,
-    Settings, Tls, User,
+    Certificate, Chain, Denial, Guard, Host, Listener, Path, PathType, Protocol, Resource, Route, Settings,
+    Tls,
 };
 
 mod backends;
+mod materials;
 mod wire;
 
 /// Why bytes are no resource.
@@ -337,33 +336,5 @@ impl From<&Chain> for config::Chain {
 impl From<config::Chain> for Chain {
     fn from(it: config::Chain) -> Self {
         Self { certificates: it.certificates }
-    }
-}
-
-// --- material ----------------------------------------------------------------------------------------------------
-
-impl From<&Material> for config::Material {
-    fn from(it: &Material) -> Self {
-        let Material::Users(users) = it;
-        let user = |User { name, hash }: &User| config::User { name: name.clone(), hash: hash.clone() };
-        Self { users: Some(config::Users { users: users.iter().map(user).collect() }) }
-    }
-}
-
-impl TryFrom<config::Material> for Material {
-    type Error = ConvertError;
-
-    fn try_from(it: config::Material) -> Result<Self, ConvertError> {
-        let Some(config::Users { users }) = it.users else {
-            return Err(invalid("users", "expected a use that this build knows, got none"));
-        };
-        let mut names = HashSet::new();
-        for (i, user) in users.iter().enumerate() {
-            if user.name.is_empty() || user.name.contains(':') || !names.insert(user.name.as_str()) {
-                let field = format!("users[{i}].name");
-                return Err(invalid(field, "expected a name without a colon that stands there once"));
-            }
-        }
-        Ok(Self::Users(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect()))
     }
 }

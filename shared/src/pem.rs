@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::secret;
@@ -21,6 +21,15 @@ pub enum PemError {
     /// No certificate in it.
     #[error("no certificate found")]
     NoCertificate,
+    /// No list of revoked certificates in it.
+    #[error("no list of revoked certificates found")]
+    NoRevocations,
+    /// A list of revoked certificates that is none.
+    #[error("list {index} of revoked certificates is not X.509")]
+    NotRevocations {
+        /// Which, counted from 0.
+        index: usize,
+    },
     /// No private key in it.
     #[error("no private key found")]
     NoKey,
@@ -47,6 +56,20 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
         found.push(Bytes::copy_from_slice(&der));
     }
     if found.is_empty() { Err(PemError::NoCertificate) } else { Ok(found) }
+}
+
+/// The lists of revoked certificates of a PEM text, in order, DER.
+///
+/// # Errors
+/// Where it is not PEM, holds none, or one that is none.
+pub fn revocations(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
+    let mut found = Vec::new();
+    for (index, der) in CertificateRevocationListDer::pem_slice_iter(pem).enumerate() {
+        let der = der.map_err(|_| PemError::Malformed)?;
+        CertificateRevocationList::from_der(&der).map_err(|_| PemError::NotRevocations { index })?;
+        found.push(Bytes::copy_from_slice(&der));
+    }
+    if found.is_empty() { Err(PemError::NoRevocations) } else { Ok(found) }
 }
 
 /// The first private key of a PEM text, DER; wiped with the last who holds it.

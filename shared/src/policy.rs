@@ -5,9 +5,10 @@
 //! A policy that came over the wire has no enum number without a meaning; all else is judged where it is compiled.
 
 pub use crate::proto::config::{
-    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BasicAuth, Buffers, Canary, ConnectionHeader,
-    ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
-    LoadBalance, LocationPolicy, Replacement, SameSite, StatusList, TextList,
+    Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
+    ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
+    HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, Replacement,
+    SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -245,6 +245,41 @@ impl Chain {
 pub enum Material {
     /// Who may pass.
     Users(Vec<User>),
+    /// Who signs clients' certificates.
+    Authorities(Authorities),
+    /// Who signs backends' certificates, and the proxy's own for them.
+    BackendIdentity(BackendIdentity),
+}
+
+/// Certificates that others are verified by.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Authorities {
+    /// X.509, DER; at least one.
+    pub certificates: Vec<Bytes>,
+    /// Lists of certificates that are revoked, DER.
+    pub revocations: Vec<Bytes>,
+}
+
+/// What a Secret gives for TLS towards backends.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct BackendIdentity {
+    /// `None`: nothing can be verified.
+    pub authorities: Option<Authorities>,
+    /// The proxy's own certificate and those that it was signed by, DER; empty: it shows none.
+    pub certificates: Vec<Bytes>,
+    /// The private key of the first of them, DER; empty without one.
+    pub key: Bytes,
+}
+
+/// Says nothing of the key.
+impl std::fmt::Debug for BackendIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { authorities, certificates, key: _ } = self;
+        f.debug_struct("BackendIdentity")
+            .field("authorities", authorities)
+            .field("certificates", &certificates.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A user and what the password hashes to.

@@ -22,8 +22,9 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::proto::DESCRIPTORS;
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName, Guard, Host, Listener,
-    Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
+    Authorities, Backend, BackendIdentity, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName,
+    Guard, Host, Listener, Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
+    User,
 };
 use shared::schema::COMPILE_REVISION;
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
@@ -153,7 +154,23 @@ fn samples() -> Vec<(&'static str, Resource)> {
             "default/users/auth-file",
             Resource::Material(Material::Users(vec![User { name: text("ann"), hash: text("{SHA}x") }])),
         ),
+        ("default/ca/auth-tls", Resource::Material(Material::Authorities(authorities()))),
+        (
+            "default/backend/proxy-ssl",
+            Resource::Material(Material::BackendIdentity(BackendIdentity {
+                authorities: Some(authorities()),
+                certificates: vec![Bytes::from_static(b"leaf")],
+                key: Bytes::from_static(b"key"),
+            })),
+        ),
     ]
+}
+
+fn authorities() -> Authorities {
+    Authorities {
+        certificates: vec![Bytes::from_static(b"root")],
+        revocations: vec![Bytes::from_static(b"list")],
+    }
 }
 
 fn folder() -> PathBuf {

@@ -13,8 +13,9 @@ use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
-    Backend, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName, Guard, Host, Listener,
-    Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls, User,
+    Authorities, Backend, BackendIdentity, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName,
+    Guard, Host, Listener, Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
+    User,
 };
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
 use shared::{proto, schema};
@@ -137,10 +138,21 @@ fn chain() -> impl Strategy<Value = Resource> {
 }
 
 fn material() -> impl Strategy<Value = Resource> {
-    collection::btree_map("[a-z]{1,4}", text(), 0..4).prop_map(|users| {
+    let users = collection::btree_map("[a-z]{1,4}", text(), 0..4).prop_map(|users| {
         let users = users.into_iter().map(|(name, hash)| User { name, hash });
-        Resource::Material(Material::Users(users.collect()))
-    })
+        Material::Users(users.collect())
+    });
+    let identity =
+        (option::of(authorities()), option::of((bytes(0), bytes(1)))).prop_map(|(authorities, own)| {
+            let (certificates, key) = own.map_or_else(Default::default, |(leaf, key)| (vec![leaf], key));
+            Material::BackendIdentity(BackendIdentity { authorities, certificates, key })
+        });
+    prop_oneof![users, authorities().prop_map(Material::Authorities), identity].prop_map(Resource::Material)
+}
+
+fn authorities() -> impl Strategy<Value = Authorities> {
+    (collection::vec(bytes(1), 1..4), collection::vec(bytes(0), 0..3))
+        .prop_map(|(certificates, revocations)| Authorities { certificates, revocations })
 }
 
 fn resource() -> impl Strategy<Value = Resource> {

@@ -1,15 +1,22 @@
 //! Certificates of clients (annotations.md 5.2, 6.8). They are of the whole host.
 
+use shared::name::ObjectName;
+use shared::pattern::Pattern;
+use shared::policy::{ClientCertificates, ClientVerification};
+
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Reach, Risk, Row, Scope};
+use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::upstream_tls::depth;
 use super::value::{BASIC, BOOL, Grammar, INT, one_of};
+use crate::problem::{Severity, shown};
+use crate::reference::{FORBIDDEN, Use};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-error-page",
         scope: Scope::Host,
         risk: Risk::High,
-        value: &Of(ERROR_PAGE, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(ERROR_PAGE, Act::Sets(set_page)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         doc: "Where clients without a good certificate are sent",
@@ -19,7 +26,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-tls-match-cn",
         scope: Scope::Host,
         risk: Risk::High,
-        value: &Of(MATCH_CN, Act::Denies { unless: |_| false, reach: Reach::Hosts }),
+        value: &Of(MATCH_CN, Act::Sets(|to, it| certificates(to).match_cn = it)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         doc: "Pattern that the name in the certificate must match",
@@ -28,7 +35,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-pass-certificate-to-upstream",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(BOOL, Act::Sets(|to, it| certificates(to).tells_certificate = Some(it))),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         default: "false",
@@ -39,19 +46,16 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-tls-secret",
         scope: Scope::Host,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Deferred(secret, Reach::Hosts)),
+        value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Reject,
-        doc: "Secret with the CA of clients' certificates",
+        doc: "Secret with the CA of clients' certificates, and with a list of those that are revoked",
         ..Row::NEW
     },
     &Row {
         name: "auth-tls-verify-client",
         scope: Scope::Host,
         risk: Risk::Medium,
-        value: &Of(
-            one_of!("on" | "off" | "optional" | "optional_no_ca"),
-            Act::Differs { unless: |_| false, without: "" },
-        ),
+        value: &Of(one_of!("on" | "off" | "optional" | "optional_no_ca"), Act::Sets(set_verification)),
         needs: Some("auth-tls-secret"),
         default: "on",
         doc: "Whether clients must show a certificate",
@@ -60,18 +64,45 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-verify-depth",
         scope: Scope::Host,
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(INT, Act::Sets(|to, it| certificates(to).depth = depth(it))),
         needs: Some("auth-tls-secret"),
         default: "1",
-        doc: "Longest chain",
+        doc: "How many intermediate certificates may stand between a client's and the CA; more than 6 never may",
         ..Row::NEW
     },
 ];
 
-/// Without verification nobody is kept out: `off` is how people switch the feature off for a while.
-fn secret(to: &mut Draft<'_>, _: String) {
-    let is_off = to.said("auth-tls-verify-client") == Some("off") && to.said("auth-tls-match-cn").is_none();
-    if is_off { to.differs("the headers ssl-client-* are not sent") } else { to.not_enforced(Reach::Hosts) }
+fn certificates<'a>(to: &'a mut Draft<'_>) -> &'a mut ClientCertificates {
+    to.host.client_certificates.get_or_insert_default()
+}
+
+/// Which Secret it is, is seen where it is looked for. Without one nobody gets in (annotations.md 2.4).
+fn set_secret(to: &mut Draft<'_>, text: &str) {
+    certificates(to);
+    if ObjectName::parse(text).is_some() {
+        to.refer_anywhere(Use::ClientAuthorities, text);
+    } else {
+        let reason = format!("expected namespace/name, got {}: {FORBIDDEN}", shown(text));
+        to.fault(Severity::Unsupported, reason);
+    }
+}
+
+fn set_page(to: &mut Draft<'_>, page: String) {
+    if page.starts_with('@') {
+        to.differs("there are no named locations: clients without a good certificate are answered 400");
+    } else {
+        certificates(to).error_page = page;
+    }
+}
+
+fn set_verification(to: &mut Draft<'_>, it: &'static str) {
+    let verification = match it {
+        "off" => ClientVerification::Off,
+        "optional" => ClientVerification::Optional,
+        "optional_no_ca" => ClientVerification::OptionalNoCa,
+        _ => ClientVerification::On,
+    };
+    certificates(to).verification = Some(verification.into());
 }
 
 /// `@name`, or a URL or path of harmless characters.
@@ -84,13 +115,62 @@ const ERROR_PAGE: Grammar<String> = Grammar {
         let is_absolute = rest.len() < text.len() || text.starts_with('/');
         (is_absolute && !rest.is_empty() && rest.chars().all(is_plain)).then(|| text.to_owned())
     },
-    good: &["@denied", "https://a.test/denied.html", "/denied"],
+    good: &["https://a.test/denied.html", "/denied"],
     bad: &["ftp://x", "https://a.test/?x", "https://"],
 };
 
-const MATCH_CN: Grammar<regex::Regex> = Grammar {
+const MATCH_CN: Grammar<String> = Grammar {
     words: "CN= and a regular expression",
-    read: |text| text.strip_prefix("CN=").and_then(|_| regex::Regex::new(text).ok()),
+    read: |text| (text.starts_with("CN=") && Pattern::anywhere(text).is_ok()).then(|| text.to_owned()),
     good: &["CN=client", "CN=(a|b)\\.test"],
     bad: &["client", "CN=(", "cn=a"],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PREFIX, Parsed, read};
+    use super::*;
+
+    fn parsed(said: &[(&str, &str)]) -> Parsed {
+        let said = said.iter().map(|(name, text)| (format!("{PREFIX}auth-tls-{name}"), (*text).to_owned()));
+        read(&ObjectName::new("default", "web"), &said.collect())
+    }
+
+    #[test]
+    fn all_of_it_needs_the_secret() {
+        let all = [("verify-client", "optional"), ("verify-depth", "2"), ("match-cn", "CN=a")];
+        let alone = parsed(&all);
+        assert_eq!((alone.serving.host.client_certificates, alone.faults.len()), (None, 3));
+        let whole = parsed(&[&all[..], &[("secret", "default/ca"), ("error-page", "/no")]].concat());
+        let expected = ClientCertificates {
+            verification: Some(ClientVerification::Optional.into()),
+            depth: 2,
+            match_cn: "CN=a".into(),
+            error_page: "/no".into(),
+            ..ClientCertificates::default()
+        };
+        assert_eq!((whole.serving.host.client_certificates, whole.faults), (Some(expected), vec![]));
+        assert_eq!(whole.refs.len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_counts_as_not_said() {
+        for (name, text) in [("verify-client", "maybe"), ("verify-depth", "deep"), ("error-page", "@no")] {
+            let it = parsed(&[("secret", "default/ca"), (name, text)]);
+            assert_eq!(it.serving.host.client_certificates, Some(ClientCertificates::default()), "{name}");
+            assert_eq!(it.faults.len(), 1, "{name}");
+        }
+        let depth = |text| {
+            let it = parsed(&[("secret", "default/ca"), ("verify-depth", text)]);
+            it.serving.host.client_certificates.unwrap().depth
+        };
+        assert_eq!([depth("0"), depth("-1"), depth("3")], [1, 1, 3]);
+    }
+
+    #[test]
+    fn a_secret_that_is_no_name_lets_nobody_in() {
+        let it = parsed(&[("secret", "ca")]);
+        assert_eq!(it.serving.host.client_certificates, Some(ClientCertificates::default()));
+        assert_eq!((it.refs.len(), it.faults.len()), (0, 1));
+    }
+}

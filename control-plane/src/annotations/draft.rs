@@ -186,6 +186,10 @@ impl<'a> Draft<'a> {
         if let Some(external) = &mut location.external_auth {
             external.proxy_set_headers.extend(self.auth_headers);
         }
+        if !refs.keys().any(|reference| reference.what == Use::BackendTls) {
+            // Without a Secret none of it counts; one that is none is denied.
+            location.backend_tls = None;
+        }
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {
             let is_told = is_served && !without.is_empty();

@@ -272,18 +272,6 @@ fn a_name_comes_before_its_alias() {
 }
 
 #[test]
-fn client_certificates_deny_the_hosts_unless_they_are_off() {
-    let ca = ("auth-tls-secret", "default/ca");
-    for mode in ["on", "optional", "optional_no_ca", "of"] {
-        let parsed = all(&[ca, ("auth-tls-verify-client", mode), ("auth-tls-verify-depth", "2")]);
-        assert!(parsed.serving.hosts_denied.is_some(), "{mode}");
-        assert_eq!(parsed.serving.denied, None);
-    }
-    assert!(!denies(&all(&[ca, ("auth-tls-verify-client", "off")])));
-    assert!(denies(&all(&[ca, ("auth-tls-verify-client", "off"), ("auth-tls-match-cn", "CN=a")])));
-}
-
-#[test]
 fn what_happens_anyway_is_not_reported() {
     let parsed = all(&[
         ("use-regex", "false"),

@@ -1,10 +1,15 @@
 //! What is spoken with the backend, and TLS towards it (annotations.md 5.6, 6.11).
 
-use shared::policy::BackendProtocol;
+use rustls_pki_types::ServerName;
+use shared::name::ObjectName;
+use shared::policy::{BackendProtocol, BackendTls};
 
+use super::ciphers;
 use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
-use super::value::{ANY, BASIC, Grammar, INT, PATTERN, SWITCH};
+use super::value::{BASIC, Grammar, INT, PATTERN, SWITCH};
+use crate::problem::{Severity, shown};
+use crate::reference::Use;
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -17,23 +22,23 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-ciphers",
         risk: Risk::Medium,
-        value: &Of(ANY, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(CIPHERS, Act::Sets(set_ciphers)),
         needs: Some("proxy-ssl-secret"),
         default: "DEFAULT",
-        doc: "Ciphers towards the backend",
+        doc: "Ciphers of TLS 1.2 towards the backend, in OpenSSL's words; only those with forward secrecy are known",
         ..Row::NEW
     },
     &Row {
         name: "proxy-ssl-name",
         risk: Risk::High,
-        value: &Of(PATTERN, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(NAME, Act::Sets(set_name)),
         needs: Some("proxy-ssl-secret"),
-        doc: "Name that the backend's certificate must have",
+        doc: "Name that the backend's certificate must have, and that it is told",
         ..Row::NEW
     },
     &Row {
         name: "proxy-ssl-protocols",
-        value: &Of(ANY, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(PROTOCOLS_OF_TLS, Act::Sets(|to, it| backend_tls(to).versions = it)),
         needs: Some("proxy-ssl-secret"),
         default: "TLSv1.2",
         doc: "Versions of TLS towards the backend",
@@ -42,15 +47,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-secret",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Denies { unless: |_| false, reach: Reach::Paths }),
+        value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Deny(Reach::Paths),
-        needs: Some("backend-protocol"),
         doc: "Secret with the CA of the backend's certificate, and with the proxy's own certificate",
         ..Row::NEW
     },
     &Row {
         name: "proxy-ssl-server-name",
-        value: &Of(SWITCH, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(SWITCH, Act::Sets(|to, it| backend_tls(to).tells_name = it)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
         doc: "The backend is told the name",
@@ -58,7 +62,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-verify",
-        value: &Of(SWITCH, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(SWITCH, Act::Sets(set_verify)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
         doc: "The backend's certificate is verified",
@@ -66,10 +70,10 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-verify-depth",
-        value: &Of(INT, Act::Differs { unless: |_| false, without: "" }),
+        value: &Of(INT, Act::Sets(|to, it| backend_tls(to).verify_depth = depth(it))),
         needs: Some("proxy-ssl-secret"),
         default: "1",
-        doc: "Longest chain of the backend",
+        doc: "How many intermediate certificates may stand between the backend's and the CA; more than 6 never may",
         ..Row::NEW
     },
 ];
@@ -85,6 +89,98 @@ fn set_protocol(to: &mut Draft<'_>, it: &'static str) {
     };
     to.location.backend_protocol = Some(protocol.into());
 }
+
+fn backend_tls<'a>(to: &'a mut Draft<'_>) -> &'a mut BackendTls {
+    to.location.backend_tls.get_or_insert_default()
+}
+
+/// Which Secret it is, is seen where it is looked for.
+fn set_secret(to: &mut Draft<'_>, text: &str) {
+    if ObjectName::parse(text).is_none() {
+        let what = Reach::Paths.as_str();
+        to.deny(Reach::Paths, "is no namespace/name");
+        to.fault(Severity::Unsupported, format!("expected namespace/name, got {}: {what}", shown(text)));
+        return;
+    }
+    to.refer_anywhere(Use::BackendTls, text);
+    backend_tls(to);
+}
+
+fn set_name(to: &mut Draft<'_>, text: String) {
+    if text.contains('$') {
+        // What it stands for, nobody knows: nothing is sent to whoever has another name.
+        let what = Reach::Paths.as_str();
+        to.deny(Reach::Paths, "has a variable");
+        to.fault(Severity::Unsupported, format!("expected a name without variables: {what}"));
+    } else {
+        backend_tls(to).name = text;
+    }
+}
+
+fn set_verify(to: &mut Draft<'_>, is_on: bool) {
+    if is_on && to.said("proxy-ssl-name").is_none() {
+        let reason = "expected proxy-ssl-name beside it: as in ingress-nginx no certificate is good without, and all requests to the backend are answered 502";
+        to.fault(Severity::Warning, reason);
+    }
+    backend_tls(to).verify = is_on;
+}
+
+fn set_ciphers(to: &mut Draft<'_>, text: String) {
+    let ciphers = ciphers::chosen(&text);
+    if ciphers.is_empty() {
+        let reason =
+            format!("{} names no cipher of TLS 1.2 that is known here: DEFAULT counts", shown(&text));
+        to.fault(Severity::Warning, reason);
+    }
+    backend_tls(to).ciphers = ciphers;
+}
+
+/// 0 is 1 (annotations.md 5.6), and so is what is less.
+pub(super) fn depth(said: i64) -> u32 {
+    u32::try_from(said).unwrap_or(if said > 0 { u32::MAX } else { 0 }).max(1)
+}
+
+/// A name, or one with variables, which nobody here fills in.
+const NAME: Grammar<String> = Grammar {
+    words: "a DNS name or an address",
+    read: |text| {
+        let is_name = |text: &str| text.contains('$') || ServerName::try_from(text).is_ok();
+        (PATTERN.read)(text).filter(|text| is_name(text))
+    },
+    good: &["internal.test", "10.0.0.1"],
+    bad: &["*.a.test", "a b", "a;b"],
+};
+
+/// A list of versions; those that nobody speaks any more are left out, as where all of them are.
+const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
+    words: "TLSv1.2, TLSv1.3 or both, with a space between",
+    read: |text| {
+        let number = |word: &str| match word {
+            "SSLv2" | "SSLv3" | "TLSv1" | "TLSv1.1" => Some(0),
+            "TLSv1.2" => Some(12),
+            "TLSv1.3" => Some(13),
+            _ => None,
+        };
+        let words = text.split(' ').filter(|word| !word.is_empty());
+        let mut numbers: Vec<_> = words.map(number).collect::<Option<_>>()?;
+        numbers.retain(|number| *number > 0);
+        numbers.sort_unstable();
+        numbers.dedup();
+        (!numbers.is_empty()).then_some(numbers)
+    },
+    good: &["TLSv1.2 TLSv1.3", "TLSv1.3", "TLSv1.1 TLSv1.2"],
+    bad: &["TLSv9", "TLSv1.2,TLSv1.3", "tlsv1.2", "TLSv1"],
+};
+
+const CIPHERS: Grammar<String> = Grammar {
+    words: "an OpenSSL list of ciphers: letters, digits and + : _ - !",
+    read: |text| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "+:_-!".contains(c);
+        text.chars().all(is_allowed).then(|| text.to_owned())
+    },
+    good: &["ECDHE-RSA-AES128-GCM-SHA256:!aNULL", "HIGH"],
+    bad: &["HIGH;x", "A B"],
+};
 
 /// In any case, as the original mostly takes it.
 const PROTOCOL: Grammar<&'static str> = Grammar {
@@ -119,5 +215,57 @@ mod tests {
             assert_eq!(location(&[("backend-protocol", text)]), (expected, 0), "{text}");
         }
         assert_eq!(location(&[("backend-protocol", "SPDY")]), (LocationPolicy::default(), 1));
+    }
+
+    /// What is said beside a Secret, and how many faults.
+    fn said(annotations: &[(&str, &str)]) -> (BackendTls, usize) {
+        let secret = ("proxy-ssl-secret", "default/ca");
+        let all: Vec<_> = annotations.iter().copied().chain([secret]).collect();
+        let (policy, faults) = location(&all);
+        (policy.backend_tls.unwrap(), faults)
+    }
+
+    #[test]
+    fn all_of_it_needs_the_secret() {
+        let all =
+            [("proxy-ssl-name", "a.test"), ("proxy-ssl-verify", "on"), ("proxy-ssl-protocols", "TLSv1.3")];
+        let (policy, faults) = location(&all);
+        assert_eq!((policy.backend_tls, faults), (None, 3));
+        let tls =
+            BackendTls { name: "a.test".into(), verify: true, versions: vec![13], ..BackendTls::default() };
+        assert_eq!(said(&all), (tls, 0));
+    }
+
+    #[test]
+    fn what_is_wrong_counts_as_not_said() {
+        let nothing = BackendTls::default();
+        assert_eq!(said(&[]), (nothing.clone(), 0));
+        for (name, text) in [
+            ("proxy-ssl-verify", "true"),
+            ("proxy-ssl-server-name", "yes"),
+            ("proxy-ssl-protocols", "TLSv9"),
+            ("proxy-ssl-verify-depth", "deep"),
+            ("proxy-ssl-ciphers", "a b"),
+            ("proxy-ssl-ciphers", "AES256-SHA"),
+            ("proxy-ssl-name", "*.a.test"),
+        ] {
+            assert_eq!(said(&[(name, text)]), (nothing.clone(), 1), "{name}: {text}");
+        }
+        let depth = |text| said(&[("proxy-ssl-verify-depth", text)]).0.verify_depth;
+        assert_eq!([depth("0"), depth("-3"), depth("2"), depth("99999999999")], [1, 1, 2, u32::MAX]);
+        assert_eq!(said(&[("proxy-ssl-verify", "on")]).1, 1, "without a name nothing is good");
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_not_served() {
+        for (name, text) in
+            [("proxy-ssl-secret", "ca"), ("proxy-ssl-secret", "a;b"), ("proxy-ssl-name", "$host")]
+        {
+            let annotations = [("proxy-ssl-secret", "default/ca"), (name, text)];
+            let annotations =
+                annotations.map(|(name, text)| (format!("{}{name}", super::super::PREFIX), text.to_owned()));
+            let parsed = super::super::read(&ObjectName::new("default", "web"), &annotations.into());
+            assert!(parsed.serving.denied.is_some(), "{name}: {text}");
+        }
     }
 }

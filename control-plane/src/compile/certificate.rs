@@ -45,7 +45,11 @@ pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     })
 }
 
-fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, Fault> {
+/// What a Secret has under a key.
+///
+/// # Errors
+/// Where it has nothing, or what it has is not base64.
+pub(super) fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, Fault> {
     let text = secret.data.get(key).ok_or_else(|| rejected(key, "missing"))?;
     // Manifests break long lines.
     let mut whole = Zeroizing::new(String::with_capacity(text.len()));

@@ -1,5 +1,7 @@
 //! What one Ingress asks for, read on its own: no other object is looked at.
 
+pub mod backend_tls;
+pub mod client_certificates;
 pub mod difference;
 pub mod tls;
 
@@ -90,6 +92,15 @@ impl ClaimedPath {
     }
 }
 
+/// What the fleet's ConfigMap says of all Ingresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OfFleet {
+    /// Snippets act.
+    pub allows_snippets: bool,
+    /// What an Ingress says of TLS towards backends counts for the whole host (`proxy-ssl-location-only` is not on).
+    pub shares_backend_tls: bool,
+}
+
 /// What one Ingress asks for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Claim {
@@ -111,22 +122,23 @@ pub struct Claim {
     pub parsed: Arc<Parsed>,
     /// What the objects are that its annotations refer to.
     pub referred: AllReferred,
-    /// Whether the fleet allows snippets.
-    pub allows_snippets: bool,
+    /// What the fleet says.
+    pub fleet: OfFleet,
     /// What is wrong with it apart from its annotations, whatever other objects there are.
     pub faults: Vec<Fault>,
 }
 
 impl Claim {
     /// Reads an Ingress that is not rejected.
-    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred, allows_snippets: bool) -> Self {
+    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred, fleet: OfFleet) -> Self {
         let name = ingress.metadata.object_name();
         let spec = &ingress.spec;
         let told = parsed.refs.iter();
         let mut faults: Vec<_> = told
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
             .collect();
-        if !allows_snippets {
+        faults.extend(backend_tls::fault(&parsed, &referred));
+        if !fleet.allows_snippets {
             faults.extend(parsed.snippets.iter().map(|field| not_allowed(field)));
         }
         let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
@@ -168,7 +180,7 @@ impl Claim {
             tls: ClaimedTls::of(&name.namespace, &spec.tls),
             parsed,
             referred,
-            allows_snippets,
+            fleet,
             faults,
             name,
         }

@@ -7,7 +7,9 @@
 //!
 //! **Invariant:** what comes of the claims is a function of the claims: the order in which they came does not show.
 
+mod backend_tls;
 mod canaries;
+mod client_certificates;
 mod denial;
 mod locations;
 mod part;
@@ -92,6 +94,10 @@ struct Deciders {
     guards: BTreeSet<Age>,
     /// Headers of all answers, in a server-snippet.
     headers: BTreeSet<Age>,
+    /// TLS towards backends.
+    backend_tls: BTreeSet<Age>,
+    /// Certificates of clients.
+    client_certificates: BTreeSet<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
     roots: BTreeSet<Age>,
 }
@@ -105,6 +111,9 @@ struct Firsts {
     root: Option<Age>,
     guard: Option<(Age, Denial)>,
     headers: Option<OfHosts>,
+    forbids: Option<Age>,
+    /// Which it is, is the Host's matter.
+    backend_tls: Option<Result<(), Denial>>,
 }
 
 impl Claims {
@@ -207,8 +216,10 @@ impl Claims {
             return;
         }
         self.mains.remove(age);
-        let Deciders { tls, aliases, guards, headers, roots } = &mut self.deciders;
-        for all in [tls, aliases, guards, headers, roots, &mut self.patterns, &mut self.www] {
+        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, roots } =
+            &mut self.deciders;
+        let all = [tls, aliases, guards, headers, backend_tls, client_certificates, roots];
+        for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
             all.remove(age);
         }
         self.locations.take_out(claim, paths);
@@ -224,12 +235,15 @@ impl Claims {
         let serving = &claim.parsed.serving;
         let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         let asks_for_root = self.asks_for_root(claim);
-        let Deciders { tls, aliases, guards, headers, roots } = &mut self.deciders;
+        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, roots } =
+            &mut self.deciders;
         for (all, says) in [
             (tls, claim.tls.is_said()),
             (aliases, says_aliases),
             (guards, serving.hosts_denied.is_some()),
-            (headers, claim.allows_snippets && serving.of_hosts.is_some()),
+            (headers, claim.fleet.allows_snippets && serving.of_hosts.is_some()),
+            (backend_tls, claim.shared_backend_tls().is_some()),
+            (client_certificates, serving.host.client_certificates.is_some()),
             (roots, asks_for_root),
         ] {
             if says {
@@ -268,7 +282,9 @@ impl Claims {
     fn firsts(&self) -> Firsts {
         let root = self.first_at_root().map(|claim| claim.age.clone());
         let guard = self.guard().map(|(claim, why)| (claim.age.clone(), why.clone()));
-        Firsts { root, guard, headers: self.headers().cloned() }
+        let forbids = self.forbids().map(|claim| claim.age.clone());
+        let backend_tls = self.shared_backend_tls().map(|shared| shared.map(|_| ()));
+        Firsts { root, guard, headers: self.headers().cloned(), forbids, backend_tls }
     }
 
     /// Tells those who are told who comes first.
@@ -277,7 +293,11 @@ impl Claims {
         if now.root != before.root {
             self.touch(self.deciders.roots.iter().cloned(), touched);
         }
-        if now.guard != before.guard || now.headers != before.headers {
+        let is_of_all = |it: &Firsts| {
+            let Firsts { root: _, guard, headers, forbids, backend_tls } = it;
+            (guard.clone(), headers.clone(), forbids.clone(), backend_tls.clone())
+        };
+        if is_of_all(&now) != is_of_all(before) {
             self.touch(self.mains.keys().cloned(), touched);
         }
     }
@@ -306,6 +326,8 @@ impl Claims {
                 regex: (!self.patterns.is_empty()).then_some(true),
                 aliases: self.aliases(),
                 www: (!self.www.is_empty()).then_some(true),
+                backend_tls: self.shared_backend_tls().and_then(Result::ok),
+                client_certificates: self.client_certificates(),
             },
         };
         Whole {

@@ -1,4 +1,5 @@
-//! Users and their password hashes out of Secrets (annotations.md 6.7).
+//! What Secrets give for other uses than as certificates of hosts: users and their password hashes (annotations.md 6.7),
+//! and who is trusted (annotations.md 5.6).
 //!
 //! **Invariant:** nothing that a Secret holds gets into a fault.
 
@@ -8,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use shared::resource::{Material, User};
 
-use super::size;
+use super::{size, trust};
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
@@ -26,6 +27,14 @@ pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
     if let Some(fault) = size::of_data(&secret.data) {
         return Err(fault);
     }
+    match what {
+        Use::ClientAuthorities => trust::of_clients(secret).map(Material::Authorities),
+        Use::BackendTls => trust::identity(secret).map(Material::BackendIdentity),
+        _ => users(secret, what).map(Material::Users),
+    }
+}
+
+fn users(secret: &Secret, what: Use) -> Result<Vec<User>, Fault> {
     let mut seen = HashSet::new();
     let mut users = Vec::new();
     let mut add = |name: &str, rest: &str| {
@@ -57,7 +66,7 @@ pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
             }
         }
     }
-    Ok(Material::Users(users))
+    Ok(users)
 }
 
 fn decoded(key: &str, text: &str) -> Result<Vec<u8>, Fault> {
@@ -80,7 +89,7 @@ mod tests {
     }
 
     fn users(secret: &Secret, what: Use) -> Vec<(String, String)> {
-        let Material::Users(users) = compile(secret, what).unwrap();
+        let Material::Users(users) = compile(secret, what).unwrap() else { panic!("users alone") };
         users.into_iter().map(|user| (user.name, user.hash)).collect()
     }
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shared::policy::{HeaderList, LocationPolicy};
+use shared::resource::Material;
 
 use super::{headers, material};
 use crate::annotations::row::Reach;
 use crate::objects::Object;
 use crate::problem::{Fault, Severity};
-use crate::reference::{Reference, Use};
+use crate::reference::{FORBIDDEN, Reference, Use};
 
 /// What one object of an Ingress, or of the fleet, refers to, by what it is for.
 pub type AllReferred = BTreeMap<Use, Referred>;
@@ -27,6 +28,13 @@ pub enum Referred {
     Faulty(String),
     /// The key of a Material. It goes to the proxies before what names it.
     Material(String),
+    /// The key of a Material for TLS towards backends.
+    BackendTls {
+        /// The key.
+        key: String,
+        /// Whether it has authorities to verify by.
+        verifies: bool,
+    },
     /// Headers of a ConfigMap.
     Headers(HeaderList),
     /// The entries of a ConfigMap.
@@ -47,9 +55,12 @@ pub fn referred(
         }
         Some(Object::ConfigMap(map)) => Referred::Entries(Arc::new(map.data.clone())),
         Some(Object::Secret(secret)) => match material::compile(secret, reference.what) {
-            Ok(_) => match reference.what.material(&reference.name) {
-                Some(key) => Referred::Material(key),
-                None => Referred::Faulty("it is not read for that".into()),
+            Ok(material) => match (reference.what.material(&reference.name), material) {
+                (Some(key), Material::BackendIdentity(it)) => {
+                    Referred::BackendTls { key, verifies: it.authorities.is_some() }
+                }
+                (Some(key), _) => Referred::Material(key),
+                (None, _) => Referred::Faulty("it is not read for that".into()),
             },
             Err(Fault { field, reason, .. }) => Referred::Faulty(format!("{field}: {reason}")),
         },
@@ -84,10 +95,19 @@ impl Referred {
             Self::Awaited => format!("{object} was not read yet"),
             Self::Absent => format!("{object} does not exist"),
             Self::Faulty(reason) => format!("{object} cannot be used: {reason}"),
-            Self::Material(_) | Self::Entries(_) | Self::Headers(_) => return None,
+            Self::BackendTls { verifies: false, .. } => {
+                let reason = format!(
+                    "{object} has no ca.crt: nothing is verified by it, and as in ingress-nginx its certificate is not shown"
+                );
+                return Some(Fault::new(Severity::Warning, field, reason));
+            }
+            Self::BackendTls { .. } | Self::Material(_) | Self::Entries(_) | Self::Headers(_) => return None,
         };
-        if reference.what.guards() {
-            let what = Reach::Paths.as_str();
+        let what = match reference.what {
+            Use::ClientAuthorities => Some(FORBIDDEN),
+            what => what.guards().then(|| Reach::Paths.as_str()),
+        };
+        if let Some(what) = what {
             return Some(Fault::new(Severity::Unsupported, field, format!("{reason}: {what}")));
         }
         Some(Fault::new(Severity::Warning, field, reason))
@@ -116,7 +136,37 @@ impl Referred {
             policy.fastcgi_params =
                 Some(params.map_err(|wrong| format!("{field}: {}: {wrong}", reference.object()))?);
         }
+        if reference.what == Use::BackendTls {
+            return self.fill_tls(policy, reference, field);
+        }
         let fault = self.fault(reference, field).filter(|_| reference.what.guards());
         fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))
+    }
+
+    /// Puts in by what TLS towards backends is made. What cannot be verified is not spoken to.
+    fn fill_tls(
+        &self,
+        policy: &mut LocationPolicy,
+        reference: &Reference,
+        field: &str,
+    ) -> Result<(), String> {
+        let Some(tls) = &mut policy.backend_tls else {
+            return Ok(());
+        };
+        match self {
+            Self::BackendTls { verifies: false, .. } if tls.verify => {
+                policy.backend_tls = None;
+                Err(format!("{field}: {} has no ca.crt to verify by", reference.object()))
+            }
+            Self::BackendTls { key, .. } => {
+                tls.material.clone_from(key);
+                Ok(())
+            }
+            _ => {
+                policy.backend_tls = None;
+                let fault = self.fault(reference, field);
+                Err(fault.map_or_else(String::new, |fault| format!("{}: {}", fault.field, fault.reason)))
+            }
+        }
     }
 }

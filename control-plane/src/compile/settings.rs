@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, Status};
+use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, Status};
 use super::referred::Referred;
 use super::{allowed, headers};
 use crate::annotations::row::Row;
@@ -124,6 +124,11 @@ pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
 /// Whether snippets act, as far as they do (annotations.md 1.5).
 pub fn allows_snippets(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, ALLOW_SNIPPETS)
+}
+
+/// Whether what an Ingress says of TLS towards backends counts for its own locations alone (annotations.md 2.4).
+pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
+    is_on(configmap, LOCATION_ONLY)
 }
 
 fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use shared::entry::{Entry, MAX_BODY};
 use shared::resource::{CATCH_ALL, Path, PathType, Resource, Route};
 
-use super::claim::{Claim, ClaimedPath};
+use super::claim::{Claim, ClaimedPath, OfFleet};
 use crate::annotations::Parsed;
 use crate::objects::{EndpointSlice, Ingress, Service};
 use crate::problem::{Fault, Severity};
@@ -19,11 +19,14 @@ use crate::problem::{Fault, Severity};
 /// What a path takes beside its texts at most: tags, lengths and its type.
 const PATH_HEAD: usize = 14;
 
+/// Whatever the fleet says, no more comes of an Ingress.
+const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true };
+
 /// Whether an Ingress would give a Route or a Host that is too large.
 ///
 /// Paths that another Ingress won are counted: what that one does must not decide whether this one is served.
 pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
-    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), true);
+    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), ALL_OF_IT);
     let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
     if names > MAX_BODY {
         return Some(too_large("spec.tls", "the Secrets of a host", names));

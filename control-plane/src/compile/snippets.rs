@@ -9,7 +9,7 @@ use crate::annotations::OfHosts;
 /// kind itself inherits nothing of it.
 pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>) -> LocationPolicy {
     // No annotation but snippets says these.
-    if !claim.allows_snippets {
+    if !claim.fleet.allows_snippets {
         policy.header_changes = None;
         policy.request_headers = None;
         policy.hide_headers = None;

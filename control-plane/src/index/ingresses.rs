@@ -80,8 +80,8 @@ impl Index {
             _ => None,
         };
         let referred = self.follow_references(name, ours.as_ref().map(|(_, parsed)| &**parsed));
-        let after = ours
-            .map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.allows_snippets)));
+        let after =
+            ours.map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.of_fleet)));
         self.ingresses.set_classes(name, classes);
         let before = match &after {
             Some(claim) => self.ingresses.claims.insert(object.clone(), Arc::clone(claim)),

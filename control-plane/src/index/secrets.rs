@@ -38,8 +38,9 @@ pub(super) type Chains = BTreeMap<String, Option<Chain>>;
 impl Index {
     /// Compiles again what a Secret gives to those who refer to it.
     pub(super) fn compile_secret(&mut self, name: &ObjectName) {
-        self.compile_material(name, Use::UsersFile);
-        self.compile_material(name, Use::UsersMap);
+        for what in [Use::UsersFile, Use::UsersMap, Use::BackendTls, Use::ClientAuthorities] {
+            self.compile_material(name, what);
+        }
         self.compile_certificate(name);
     }
 

@@ -8,7 +8,7 @@ use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
 use crate::compile::allowed::Allowed;
-use crate::compile::claim::Claim;
+use crate::compile::claim::{Claim, OfFleet};
 use crate::compile::referred::Referred;
 use crate::compile::settings::{self, Compiled};
 use crate::objects::ObjectKind;
@@ -47,6 +47,7 @@ impl Index {
         let crosses = settings::crosses_namespaces(configmap);
         // A folder without a ConfigMap is somebody's manifests alone, tried as where they came from.
         let allows = configmap.map_or(self.options.folder, |map| settings::allows_snippets(Some(map)));
+        let shares = !settings::is_location_only(configmap);
         let mut compiled = settings::compile(configmap, default_certificate);
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
@@ -71,9 +72,14 @@ impl Index {
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
-        if allows != self.allows_snippets {
-            self.allows_snippets = allows;
-            let claims = self.ingresses.claims.iter().filter(|(_, claim)| !claim.parsed.snippets.is_empty());
+        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares };
+        let before = std::mem::replace(&mut self.of_fleet, of_fleet);
+        if before != of_fleet {
+            let is_touched = |claim: &Claim| {
+                before.allows_snippets != allows && !claim.parsed.snippets.is_empty()
+                    || before.shares_backend_tls != shares && claim.says_backend_tls()
+            };
+            let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_touched(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));

@@ -1,15 +1,19 @@
 //! One connection of a client: TLS where it is spoken, then HTTP/1.1 or HTTP/2.
 
+use std::io;
 use std::rc::Rc;
 
 use bytes::BytesMut;
+use rustls::server::Acceptor;
 use tokio::net::TcpStream;
+use tokio_rustls::LazyConfigAcceptor;
 use tracing::debug;
 
 use super::h2;
 use super::peer::Peer;
 use crate::http::server::Server;
 use crate::listen::Scheme;
+use crate::tls::negotiated::{Asked, Negotiated};
 use session::Session;
 
 mod answer;
@@ -45,10 +49,14 @@ async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
         if stream.peek(&mut first).await? == 1 && first != TLS_HANDSHAKE {
             return Ok(Err(stream));
         }
-        server.tls().accept(stream).await.map(Ok)
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let asked = server.with_table(|table| Asked::of(table, hello.client_hello().server_name()));
+        let config = server.handshakes().config(asked.auth.as_ref()).map_err(io::Error::other)?;
+        let stream = hello.into_stream(config).await?;
+        Ok::<_, io::Error>(Ok((stream, asked)))
     };
-    let stream = match timer.limit(server.local.limits.handshake, Box::pin(handshake)).await {
-        Ok(Ok(Ok(stream))) => stream,
+    let (stream, asked) = match timer.limit(server.local.limits.handshake, Box::pin(handshake)).await {
+        Ok(Ok(Ok(shaken))) => shaken,
         Ok(Ok(Err(plain))) => {
             drop(timer);
             Session::new(server, plain, peer, false).misplaced().run().await;
@@ -65,6 +73,7 @@ async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
         }
     };
     drop(timer);
+    let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         Box::pin(h2::serve(server, peer, Box::new(stream), BytesMut::new())).await;
     } else {

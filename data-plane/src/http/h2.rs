@@ -159,7 +159,7 @@ impl<S: Stream> Serving<S> {
             self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
             return true;
         }
-        if self.server.local.closing() && !self.leaving {
+        if (self.server.local.closing() || self.wire.is_misdirected()) && !self.leaving {
             self.leave();
             return true;
         }

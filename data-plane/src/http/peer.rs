@@ -1,10 +1,12 @@
 //! The other end of a client's connection, as requests tell it on.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use bytes::Bytes;
 
 use crate::listen::Scheme;
+use crate::tls::negotiated::Negotiated;
 
 /// The other end of a client's connection, with the texts that every request needs.
 #[derive(Clone, Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Peer {
     scheme: Scheme,
     port: u16,
     port_text: Bytes,
+    /// What its handshake came to, over TLS.
+    negotiated: Option<Rc<Negotiated>>,
 }
 
 impl Peer {
@@ -26,7 +30,18 @@ impl Peer {
             scheme,
             port: local_port,
             port_text: local_port.to_string().into(),
+            negotiated: None,
         }
+    }
+
+    /// Once its handshake is over.
+    pub(crate) fn with(self, negotiated: Negotiated) -> Self {
+        Self { negotiated: Some(Rc::new(negotiated)), ..self }
+    }
+
+    /// What its handshake came to.
+    pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
+        self.negotiated.as_deref()
     }
 
     /// Where it comes from.

@@ -24,6 +24,7 @@ pub(crate) use respond::{refusal, unrouted};
 mod access;
 mod affinity;
 mod basic;
+mod certificates;
 mod claims;
 mod cors;
 mod elsewhere;
@@ -75,6 +76,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     redirect::elsewhere(exchange)?;
     rewrite::rewrite(exchange)?;
     redirect::to_tls(exchange)?;
+    certificates::over_tls(exchange)?;
     let cell = pick::pick(exchange)?;
     limit::limit(exchange)?;
     access::access(exchange).await?;

@@ -4,13 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tokio_rustls::TlsAcceptor;
-
 use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::policy::clients::Clients;
 use crate::table::{HostTable, TableReader, Tables};
 use crate::tls::backends::Backends;
+use crate::tls::clients::Handshakes;
 use crate::upstream::Upstreams;
 
 /// All that serving a connection takes.
@@ -22,7 +21,7 @@ pub(crate) struct Server {
     /// What redirects name.
     pub(crate) ports: PublicPorts,
     tables: RefCell<TableReader>,
-    tls: TlsAcceptor,
+    handshakes: Handshakes,
     backends: Backends,
 }
 
@@ -41,7 +40,7 @@ impl Server {
             upstreams: RefCell::new(upstreams),
             ports,
             tables: RefCell::new(tables.reader()),
-            tls: tls.into(),
+            handshakes: Handshakes::new(tls),
             backends,
         }
     }
@@ -62,9 +61,9 @@ impl Server {
         self.tables.borrow_mut().load();
     }
 
-    /// Turns plain connections into TLS ones.
-    pub(crate) fn tls(&self) -> &TlsAcceptor {
-        &self.tls
+    /// Settings of handshakes with clients.
+    pub(crate) fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
     }
 
     /// Makes TLS connections to backends.

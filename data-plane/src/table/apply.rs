@@ -280,7 +280,11 @@ impl Writer {
                 }
             }
             Ok(Resource::Chain(chain)) => self.secrets.put_chain(key, chain),
-            Ok(Resource::Material(material)) => self.materials.put(key, material),
+            Ok(Resource::Material(material)) => {
+                if let Err(reason) = self.materials.put(key, material) {
+                    self.note(&entry.key, Refused::new(entry.version, Code::Invalid, reason));
+                }
+            }
             Err(()) if entry.kind() == Kind::Material => self.materials.forget(key),
             // `admit` gives resources of the entry's kind, and these are the kinds of this lane.
             Ok(_) | Err(_) => {}

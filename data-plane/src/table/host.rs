@@ -5,13 +5,17 @@ use std::sync::Arc;
 use shared::pattern::Exhausted;
 
 use super::aliases::Names;
+use super::backend_tls::BackendTls;
 use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
+use super::client_auth::ClientAuth;
+use super::material::MaterialCell;
 use super::paths::{Declared, Router};
 use super::patterns::Patterns;
 use super::policy::Policy;
 use super::policy::balancing::Balancing;
+use super::policy::certificates::Certificates;
 use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::sticky::Sticky;
@@ -30,6 +34,23 @@ pub struct HostEntry {
     names: Option<Arc<Names>>,
     /// The same name with or without `www.` is redirected here.
     www: bool,
+    certificates_of_clients: Option<HostCertificates>,
+}
+
+/// Who of a host's clients must show a certificate, and by whom it is judged.
+#[derive(Clone, Debug)]
+pub struct HostCertificates {
+    /// What is said.
+    pub policy: Arc<Certificates>,
+    /// `None`: what was asked for cannot be told.
+    pub cell: Option<Arc<MaterialCell<ClientAuth>>>,
+}
+
+impl HostCertificates {
+    /// By whom clients are judged now, where that is known.
+    pub fn auth(&self) -> Option<Arc<ClientAuth>> {
+        self.cell.as_ref()?.get()
+    }
 }
 
 /// How a host finds its paths.
@@ -44,7 +65,15 @@ pub enum Routing {
 impl HostEntry {
     /// Without aliases. `certificates` is `None` for a host without TLS.
     pub fn new(name: Arc<str>, certificates: Option<Box<[Arc<CertificateCell>]>>, routing: Routing) -> Self {
-        Self { name, certificates, routing, app_root: None, names: None, www: false }
+        Self {
+            name,
+            certificates,
+            routing,
+            app_root: None,
+            names: None,
+            www: false,
+            certificates_of_clients: None,
+        }
     }
 
     /// Requests for "/" are sent to this path. Of several locations that say so, the first of nginx' list decides,
@@ -58,6 +87,17 @@ impl HostEntry {
     pub fn with_names(mut self, names: Option<Arc<Names>>, www: bool) -> Self {
         (self.names, self.www) = (names, www);
         self
+    }
+
+    /// With clients that are asked for certificates.
+    pub fn with_certificates(mut self, certificates: Option<HostCertificates>) -> Self {
+        self.certificates_of_clients = certificates;
+        self
+    }
+
+    /// Who of its clients must show a certificate, if anybody asks.
+    pub fn certificates(&self) -> Option<&HostCertificates> {
+        self.certificates_of_clients.as_ref()
     }
 
     /// Its aliases, if it has any.
@@ -168,6 +208,8 @@ pub struct PathEntry {
     pub asks_nobody: bool,
     /// Whose passwords it asks for.
     pub users: Option<Arc<UsersCell>>,
+    /// How endpoints are spoken to over TLS. While it is not known how: 503.
+    pub backend_tls: Option<Arc<MaterialCell<BackendTls>>>,
     /// Who answers for errors, and for a backend without endpoints.
     pub errors: Option<Arc<Upstream>>,
     /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).

@@ -8,9 +8,11 @@ pub mod access;
 pub mod affinity;
 pub mod answers;
 pub mod auth;
+pub mod backend_tls;
 pub mod balancing;
 pub mod blocks;
 pub mod bodies;
+pub mod certificates;
 pub mod clients;
 pub mod cors;
 pub mod errors;
@@ -65,6 +67,8 @@ pub struct Policy {
     pub addresses: Addresses,
     /// What is spoken with endpoints.
     pub spoken: Spoken,
+    /// How endpoints are spoken to over TLS, where their host does not say it.
+    pub backend_tls: Option<Box<backend_tls::Said>>,
     /// What is told in FastCGI beside what all are told.
     pub fastcgi: Option<Box<FastCgi>>,
     /// Whether HTTP is HTTP/1.0 there.
@@ -126,6 +130,7 @@ impl Policy {
             clients: Clients::compile(said),
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
+            backend_tls: backend_tls::Said::compile(said.backend_tls.as_ref())?,
             fastcgi: FastCgi::compile(said)?,
             is_http10: protocol::is_http10(said)?,
             auth: Auth::compile(said)?,

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use foldhash::quality::RandomState;
 use shared::resource::User;
+
+use super::material::MaterialCell;
 
 /// Who may pass, by name.
 #[derive(Default)]
@@ -32,27 +33,5 @@ impl fmt::Debug for Users {
     }
 }
 
-/// The users of one Material, while there is one.
-#[derive(Debug)]
-pub struct UsersCell {
-    /// Key of the Material.
-    pub key: Arc<str>,
-    users: ArcSwapOption<Users>,
-}
-
-impl UsersCell {
-    /// Without users: nobody can be asked.
-    pub fn new(key: Arc<str>) -> Self {
-        Self { key, users: ArcSwapOption::empty() }
-    }
-
-    /// The users now; `None` where it is not known who they are.
-    pub fn users(&self) -> Option<Arc<Users>> {
-        self.users.load_full()
-    }
-
-    /// Puts users in place of those it had. For the control thread, and for tests without one.
-    pub fn store(&self, users: Option<Arc<Users>>) {
-        self.users.store(users);
-    }
-}
+/// The users of one Material, while there is one; without them nobody can be asked.
+pub type UsersCell = MaterialCell<Users>;

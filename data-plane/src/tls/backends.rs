@@ -1,30 +1,40 @@
-//! TLS towards backends that nobody is asked to verify: what `backend-protocol: HTTPS` alone means (ingress-nginx
-//! behaviour, annotations.md 6.11). It keeps out who listens on the way, and nobody who stands in it.
+//! TLS towards backends. Where nobody asks for anything, nobody is verified: what `backend-protocol: HTTPS` alone means
+//! (ingress-nginx behaviour, annotations.md 6.11). That keeps out who listens on the way, and nobody who stands in it.
 //!
-//! **Invariant:** `Unverified` is named here alone. Whatever verifies has a configuration of its own, and with it
-//! connections and sessions of its own.
+//! **Invariant:** each way to speak TLS has a configuration of its own, and with it sessions of its own. None is verified
+//! by what another one verified.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, SupportedProtocolVersion};
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::TlsError;
+use super::verifiers::{Unverified, Verified};
+use super::{TlsError, VERSIONS};
+use crate::table::BackendTls;
+
+/// Sessions of one way that can be resumed.
+const SESSIONS: usize = 256;
 
 /// Makes TLS connections to backends. Each worker has its own: sessions that can be resumed stand behind a lock.
-#[derive(Clone)]
+#[derive(Debug)]
 pub struct Backends {
-    unverified: TlsConnector,
-    unverified_h2: TlsConnector,
-    /// As the first, telling the server's name.
-    named: TlsConnector,
+    unverified: Connectors,
+    /// Likewise, telling the server's name.
+    named: Connectors,
+    /// By the number of their way, while somebody may speak so.
+    ways: RefCell<HashMap<u64, (Weak<BackendTls>, Connectors)>>,
 }
 
 /// What is spoken over TLS.
@@ -36,98 +46,130 @@ pub enum Over {
     Http2,
 }
 
+/// Of one way to speak TLS.
+#[derive(Clone)]
+struct Connectors {
+    http1: TlsConnector,
+    http2: TlsConnector,
+}
+
+impl std::fmt::Debug for Connectors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connectors")
+    }
+}
+
 impl Backends {
     /// Without sessions.
     ///
     /// # Errors
     /// When the provider lacks a protocol version.
     pub fn new() -> Result<Self, TlsError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = Unverified(Arc::clone(&provider));
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .map_err(TlsError::Versions)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+        let mut config = unverified(aws_lc_rs::default_provider(), &VERSIONS).map_err(TlsError::Versions)?;
+        let named = Connectors::new(config.clone());
         // As in ingress-nginx: proxy-ssl-server-name is off.
-        let named = Arc::new(config.clone()).into();
         config.enable_sni = false;
-        let mut h2 = config.clone();
-        h2.alpn_protocols = vec![b"h2".to_vec()];
-        // Sessions of the one are none of the other.
-        h2.resumption = Resumption::in_memory_sessions(256);
-        Ok(Self { unverified: Arc::new(config).into(), unverified_h2: Arc::new(h2).into(), named })
+        Ok(Self { unverified: Connectors::new(config), named, ways: RefCell::default() })
     }
 
     /// Shakes hands with whoever answers for a host, which is told its name.
     ///
     /// # Errors
     /// The connection's, and TLS'.
-    pub async fn connect_to(&self, host: &str, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        self.named.connect(server_name(host)?, stream).await
+    pub async fn connect_to(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        self.named.http1.connect(name, stream).await
     }
 
-    /// Shakes hands with whoever answers at an address.
+    /// Shakes hands with whoever answers at an address, in one way; in none: with anybody.
     ///
     /// # Errors
-    /// The connection's, and TLS'.
+    /// The connection's, and TLS': a certificate that is none of those asked for is one.
     pub async fn connect(
         &self,
         address: IpAddr,
         stream: TcpStream,
         over: Over,
-    ) -> std::io::Result<TlsStream<TcpStream>> {
-        let connector = match over {
-            Over::Http1 => &self.unverified,
-            Over::Http2 => &self.unverified_h2,
+        way: Option<&Arc<BackendTls>>,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let (connectors, name) = match way {
+            None => (self.unverified.clone(), ServerName::IpAddress(address.into())),
+            Some(way) => (self.connectors(way).map_err(io::Error::other)?, way.said.name.clone()),
         };
-        connector.connect(ServerName::IpAddress(address.into()), stream).await
+        let connector = match over {
+            Over::Http1 => connectors.http1,
+            Over::Http2 => connectors.http2,
+        };
+        connector.connect(name, stream).await
+    }
+
+    /// Forgets the ways in which nobody will speak again. Called on ticks.
+    pub fn sweep(&self) {
+        self.ways.borrow_mut().retain(|_, (way, _)| way.strong_count() > 0);
+    }
+
+    fn connectors(&self, way: &Arc<BackendTls>) -> Result<Connectors, rustls::Error> {
+        if let Some((_, connectors)) = self.ways.borrow().get(&way.id) {
+            return Ok(connectors.clone());
+        }
+        let made = Connectors::new(config(way)?);
+        self.ways.borrow_mut().insert(way.id, (Arc::downgrade(way), made.clone()));
+        Ok(made)
     }
 }
 
-/// What a name asks for that is told to the server. An address tells none.
-fn server_name(host: &str) -> std::io::Result<ServerName<'static>> {
-    ServerName::try_from(host.to_owned()).map_err(std::io::Error::other)
+impl Connectors {
+    fn new(mut http1: ClientConfig) -> Self {
+        http1.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let mut http2 = http1.clone();
+        http2.alpn_protocols = vec![b"h2".to_vec()];
+        // Sessions of the one are none of the other.
+        http2.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Self { http1: Arc::new(http1).into(), http2: Arc::new(http2).into() }
+    }
 }
 
-/// Takes any certificate, however old, weak or wrong, as nginx does without `proxy_ssl_verify`. The signature of the
-/// handshake is not looked at either: whoever could forge it could show a certificate of its own instead, and it cannot
-/// be checked for the certificates of version 1 that some backends have.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+/// What is asked of connections, in rustls' terms. An error where nothing is left that could be spoken.
+fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
+    let said = &way.said;
+    let versions: Vec<_> = VERSIONS
+        .into_iter()
+        .filter(|version| match version.version {
+            rustls::ProtocolVersion::TLSv1_3 => said.tls13,
+            _ => said.tls12,
+        })
+        .collect();
+    let mut provider = aws_lc_rs::default_provider();
+    if !said.ciphers.is_empty() {
+        let all = std::mem::take(&mut provider.cipher_suites);
+        let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|suite| suite.tls13().is_some());
+        let liked = |number: &u16| old.iter().find(|suite| u16::from(suite.suite()) == *number).copied();
+        // The list is of TLS 1.2 alone, as OpenSSL's.
+        provider.cipher_suites = new.into_iter().chain(said.ciphers.iter().filter_map(liked)).collect();
     }
+    let builder = |verifier: Arc<dyn ServerCertVerifier>, provider: CryptoProvider| {
+        let builder =
+            ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(&versions)?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        Ok::<_, rustls::Error>(match &way.own {
+            None => builder.with_no_client_auth(),
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own)))),
+        })
+    };
+    let verifier: Arc<dyn ServerCertVerifier> = match &way.verified {
+        None => Arc::new(Unverified::new(&provider)),
+        Some((trust, depth)) => Arc::new(Verified::new(trust, *depth, &provider)),
+    };
+    let mut config = builder(verifier, provider)?;
+    config.enable_sni = said.tells_name;
+    Ok(config)
+}
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+fn unverified(
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig, rustls::Error> {
+    let verifier = Unverified::new(&provider);
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions)?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }

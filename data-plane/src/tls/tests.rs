@@ -54,7 +54,7 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-fn client(versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
+fn client(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(versions)
         .unwrap()

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use super::wire::Wire;
 use crate::codec::stream::ROOM;
 use crate::codec::stream::poll_fill;
 use crate::local::buffers::Buffers;
+use crate::table::BackendTls;
 use crate::tls::backends::{Backends, Over};
 
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
@@ -49,15 +51,15 @@ impl Link {
     pub(crate) async fn connect(
         address: SocketAddr,
         descriptor: Held,
-        tls: Option<(&Backends, Over)>,
+        tls: Option<(&Backends, Over, Option<&Arc<BackendTls>>)>,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let stream = match tls {
             None => Wire::Plain(stream),
             // Boxed: it is large, and most connections have none.
-            Some((tls, over)) => {
-                Wire::Tls(Box::new(Box::pin(tls.connect(address.ip(), stream, over)).await?))
+            Some((tls, over, way)) => {
+                Wire::Tls(Box::new(Box::pin(tls.connect(address.ip(), stream, over, way)).await?))
             }
         };
         Ok(Self {

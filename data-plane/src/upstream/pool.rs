@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::table::Protocol;
+use super::manner::Manner;
 
 /// A connection that may serve another request.
 pub(crate) trait Reusable {
@@ -25,8 +25,8 @@ pub(crate) trait Reusable {
 pub(crate) struct Place {
     pub(crate) backend: u64,
     pub(crate) endpoint: u64,
-    /// What is spoken on it.
-    pub(crate) protocol: Protocol,
+    /// How it is spoken on.
+    pub(crate) manner: Manner,
 }
 
 /// All idle connections of a worker by the order in which they were given: numbers, not the connections.

@@ -2,7 +2,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::*;
-use crate::table::Protocol::{Http, Https};
+use crate::table::Protocol;
+
+const HTTP: Manner = Manner::of(Protocol::Http);
+const HTTPS: Manner = Manner::of(Protocol::Https);
 
 /// A connection that is closed by setting its cell.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +58,7 @@ fn keeping(kept: usize) -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake
     let mut upstreams = Upstreams::new(kept, Duration::from_secs(60));
     for _ in 0..3 {
         let endpoint = pick(&mut upstreams, &cell).unwrap();
-        assert!(upstreams.take(&cell, &endpoint, Http, false).is_none());
+        assert!(upstreams.take(&cell, &endpoint, HTTP, false).is_none());
     }
     (cell, endpoints, upstreams)
 }
@@ -99,10 +102,10 @@ fn the_last_one_given_is_taken_first() {
     let (cell, [one, ..], mut upstreams) = backend();
     let now = shared::clock::now();
     for number in 0..3 {
-        upstreams.give(cell.id, &one, Http, Fake::new(number), now);
+        upstreams.give(cell.id, &one, HTTP, Fake::new(number), now);
     }
     let taken: Vec<u32> =
-        std::iter::from_fn(|| upstreams.take(&cell, &one, Http, false).map(|fake| fake.number)).collect();
+        std::iter::from_fn(|| upstreams.take(&cell, &one, HTTP, false).map(|fake| fake.number)).collect();
     assert_eq!(taken, [2, 1], "two are kept");
 }
 
@@ -110,14 +113,14 @@ fn the_last_one_given_is_taken_first() {
 fn a_connection_serves_its_own_protocol_alone() {
     let (cell, [one, two, three], mut upstreams) = keeping(3);
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(1), now);
-    assert!(upstreams.take(&cell, &one, Https, false).is_none(), "what goes over TLS never goes in plain");
-    upstreams.give(cell.id, &one, Https, Fake::new(2), now);
-    assert_eq!(upstreams.take(&cell, &one, Https, false).unwrap().number, 2);
-    assert_eq!(upstreams.take(&cell, &one, Http, false).unwrap().number, 1);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
+    assert!(upstreams.take(&cell, &one, HTTPS, false).is_none(), "what goes over TLS never goes in plain");
+    upstreams.give(cell.id, &one, HTTPS, Fake::new(2), now);
+    assert_eq!(upstreams.take(&cell, &one, HTTPS, false).unwrap().number, 2);
+    assert_eq!(upstreams.take(&cell, &one, HTTP, false).unwrap().number, 1);
     // An endpoint that leaves takes the connections of all its protocols with it.
-    upstreams.give(cell.id, &one, Http, Fake::new(1), now);
-    upstreams.give(cell.id, &one, Https, Fake::new(2), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
+    upstreams.give(cell.id, &one, HTTPS, Fake::new(2), now);
     assert_eq!(upstreams.idle(), 2);
     store(&cell, &[&two, &three]);
     sweep(&mut upstreams, now);
@@ -129,12 +132,12 @@ fn what_has_ended_is_not_handed_out() {
     let (cell, [one, two, _], mut upstreams) = backend();
     let now = shared::clock::now();
     let [first, second] = [Fake::new(1), Fake::new(2)];
-    upstreams.give(cell.id, &one, Http, first.clone(), now);
-    upstreams.give(cell.id, &one, Http, second.clone(), now);
+    upstreams.give(cell.id, &one, HTTP, first.clone(), now);
+    upstreams.give(cell.id, &one, HTTP, second.clone(), now);
     second.closed.set(true);
-    assert_eq!(upstreams.take(&cell, &one, Http, false).unwrap().number, 1);
-    assert!(upstreams.take(&cell, &one, Http, false).is_none());
-    upstreams.give(cell.id, &two, Http, first.clone(), now);
+    assert_eq!(upstreams.take(&cell, &one, HTTP, false).unwrap().number, 1);
+    assert!(upstreams.take(&cell, &one, HTTP, false).is_none());
+    upstreams.give(cell.id, &two, HTTP, first.clone(), now);
     first.closed.set(true);
     sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 0);
@@ -144,8 +147,8 @@ fn what_has_ended_is_not_handed_out() {
 fn the_old_go() {
     let (cell, [one, ..], mut upstreams) = backend();
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(1), now);
-    upstreams.give(cell.id, &one, Http, Fake::new(2), now + Duration::from_secs(30));
+    upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(2), now + Duration::from_secs(30));
     upstreams.sweep(now + Duration::from_secs(60));
     assert_eq!(upstreams.idle(), 1);
 }
@@ -154,15 +157,15 @@ fn the_old_go() {
 fn connections_of_endpoints_that_left_are_closed() {
     let (cell, [one, two, three], mut upstreams) = backend();
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(1), now);
-    upstreams.give(cell.id, &two, Http, Fake::new(2), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
+    upstreams.give(cell.id, &two, HTTP, Fake::new(2), now);
     store(&cell, &[&two, &three]);
     sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 1);
     // One that was busy when its endpoint left is not kept either, before the worker has noticed or after.
-    upstreams.give(cell.id, &one, Http, Fake::new(3), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(3), now);
     assert_eq!(upstreams.idle(), 1);
-    upstreams.give(cell.id, &three, Http, Fake::new(4), now);
+    upstreams.give(cell.id, &three, HTTP, Fake::new(4), now);
     assert_eq!(upstreams.idle(), 2);
 }
 
@@ -170,12 +173,12 @@ fn connections_of_endpoints_that_left_are_closed() {
 fn a_backend_that_is_gone_takes_its_connections_along() {
     let (cell, [one, ..], mut upstreams) = backend();
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(1), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
     let id = cell.id;
     drop(cell);
     sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 0);
-    upstreams.give(id, &one, Http, Fake::new(2), now);
+    upstreams.give(id, &one, HTTP, Fake::new(2), now);
     assert!(upstreams.backends.iter().all(HashMap::is_empty));
 }
 
@@ -184,15 +187,15 @@ fn one_budget_for_all_endpoints() {
     let (cell, [one, two, _], mut upstreams) = keeping(100);
     let now = shared::clock::now();
     for number in 0..99 {
-        upstreams.give(cell.id, &one, Http, Fake::new(number), now);
+        upstreams.give(cell.id, &one, HTTP, Fake::new(number), now);
     }
     assert_eq!(upstreams.idle(), 99, "one endpoint may have them all");
-    upstreams.give(cell.id, &two, Http, Fake::new(99), now);
-    upstreams.give(cell.id, &two, Http, Fake::new(100), now);
-    upstreams.give(cell.id, &one, Http, Fake::new(101), now);
+    upstreams.give(cell.id, &two, HTTP, Fake::new(99), now);
+    upstreams.give(cell.id, &two, HTTP, Fake::new(100), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(101), now);
     assert_eq!(upstreams.idle(), 100);
     let taken: Vec<u32> =
-        std::iter::from_fn(|| upstreams.take(&cell, &one, Http, false)).map(|fake| fake.number).collect();
+        std::iter::from_fn(|| upstreams.take(&cell, &one, HTTP, false)).map(|fake| fake.number).collect();
     assert_eq!((taken.len(), taken[0], taken[97]), (98, 101, 2), "the oldest two made room");
     assert_eq!(upstreams.idle(), 2);
 }
@@ -201,7 +204,7 @@ fn one_budget_for_all_endpoints() {
 fn the_worn_are_not_kept() {
     let (cell, [one, ..], mut upstreams) = backend();
     let worn = Fake { worn: true, ..Fake::default() };
-    upstreams.give(cell.id, &one, Http, worn, shared::clock::now());
+    upstreams.give(cell.id, &one, HTTP, worn, shared::clock::now());
     assert_eq!(upstreams.idle(), 0);
 }
 
@@ -209,13 +212,13 @@ fn the_worn_are_not_kept() {
 fn a_shortage_closes_the_older_half_until_none_is_left() {
     let (cell, [one, two, _], mut upstreams) = keeping(100);
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(0), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(0), now);
     for number in 1..5 {
-        upstreams.give(cell.id, &two, Http, Fake::new(number), now);
+        upstreams.give(cell.id, &two, HTTP, Fake::new(number), now);
     }
     let left: Vec<usize> = std::iter::from_fn(|| upstreams.shed().then(|| upstreams.idle())).collect();
     assert_eq!(left, [2, 1, 0]);
-    assert!(upstreams.take(&cell, &one, Http, false).is_none());
+    assert!(upstreams.take(&cell, &one, HTTP, false).is_none());
 }
 
 #[test]
@@ -266,8 +269,8 @@ fn the_kernel_is_asked_for_who_cannot_ask_twice() {
     let now = shared::clock::now();
     for sure in [true, false] {
         let dead = Fake { number: 7, unnoticed: true, ..Fake::default() };
-        upstreams.give(cell.id, &one, Http, dead, now);
-        let taken = upstreams.take(&cell, &one, Http, sure).map(|fake| fake.number);
+        upstreams.give(cell.id, &one, HTTP, dead, now);
+        let taken = upstreams.take(&cell, &one, HTTP, sure).map(|fake| fake.number);
         assert_eq!(taken, (!sure).then_some(7));
     }
 }
@@ -279,12 +282,12 @@ fn a_change_closes_a_few_a_tick_and_none_on_the_way_of_a_request() {
     let fake = Fake::new(0);
     let open = || Rc::strong_count(&fake.closed) - 1;
     for _ in 0..1_000 {
-        upstreams.give(cell.id, &one, Http, fake.clone(), now);
+        upstreams.give(cell.id, &one, HTTP, fake.clone(), now);
     }
     store(&cell, &[&two]);
     assert_eq!(pick(&mut upstreams, &cell).unwrap().id, 2);
-    assert!(upstreams.take(&cell, &two, Http, false).is_none());
-    upstreams.give(cell.id, &two, Http, Fake::new(1), now);
+    assert!(upstreams.take(&cell, &two, HTTP, false).is_none());
+    upstreams.give(cell.id, &two, HTTP, Fake::new(1), now);
     assert_eq!(open(), 1_000);
     let mut before = open();
     for _ in 0..PARTS + 1_000 / CLOSED_A_TICK + 1 {
@@ -295,12 +298,12 @@ fn a_change_closes_a_few_a_tick_and_none_on_the_way_of_a_request() {
     assert_eq!((open(), upstreams.idle()), (0, 1));
     // Old ones, and those of an endpoint that is no more, go the same way.
     for _ in 0..100 {
-        upstreams.give(cell.id, &two, Http, fake.clone(), now);
+        upstreams.give(cell.id, &two, HTTP, fake.clone(), now);
     }
     upstreams.sweep(now + Duration::from_secs(60));
     assert_eq!(open(), 101 - CLOSED_A_TICK);
     fake.closed.set(true);
-    assert!(upstreams.take(&cell, &two, Http, false).is_none());
+    assert!(upstreams.take(&cell, &two, HTTP, false).is_none());
     assert_eq!(open(), 101 - CLOSED_A_TICK - CLOSED_A_TAKE);
     upstreams.sweep(now);
     assert_eq!(open(), 101 - 2 * CLOSED_A_TICK - CLOSED_A_TAKE);
@@ -312,7 +315,7 @@ fn a_change_closes_a_few_a_tick_and_none_on_the_way_of_a_request() {
 fn a_search_takes_many_ticks_over_many_endpoints() {
     let (cell, [one, ..], mut upstreams) = keeping(10);
     let now = shared::clock::now();
-    upstreams.give(cell.id, &one, Http, Fake::new(0), now);
+    upstreams.give(cell.id, &one, HTTP, Fake::new(0), now);
     let many = || EndpointSet::new((10..100_010).map(endpoint).collect());
     cell.store(many());
     let mut visits = 0;

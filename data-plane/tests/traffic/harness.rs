@@ -122,6 +122,11 @@ impl Proxy {
         self.writer.apply_config(up.collect(), &[]);
     }
 
+    /// Puts a resource into the LIVE lane.
+    pub(crate) fn live(&mut self, key: &str, resource: Resource) {
+        self.writer.apply_live(vec![entry(key, resource)], &[]);
+    }
+
     /// A host with paths to Services of the same names.
     pub(crate) fn host(&mut self, name: &str, tls: bool, paths: &[(&str, PathType, &str)]) {
         let host = Host { tls: tls.then(Tls::default), ..Host::default() };

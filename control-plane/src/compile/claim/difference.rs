@@ -100,7 +100,7 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         tls,
         parsed,
         referred,
-        allows_snippets,
+        fleet,
         faults: _,
     } = before;
     *name == after.name
@@ -112,5 +112,5 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         // As a whole: what a host is not compiled from stands elsewhere in it.
         && parsed.serving == after.parsed.serving
         && *referred == after.referred
-        && *allows_snippets == after.allows_snippets
+        && *fleet == after.fleet
 }

@@ -97,10 +97,12 @@ impl Claims {
             | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
-            let policy = snippets::put(policy.into_owned(), claim, self.headers());
-            part.route = Some(route(claim, policy, won));
+            let mut policy = snippets::put(policy.into_owned(), claim, self.headers());
+            let denied = self.leave_to_host(claim, &mut policy);
+            part.route = Some(route(claim, policy, won, denied));
         }
         part.faults.extend(self.told_of_denial(claim));
+        part.faults.extend(self.told_of_certificates(claim));
         part
     }
 
@@ -165,8 +167,9 @@ fn note(all: &mut BTreeSet<Age>, claim: &Claim, says: bool) -> bool {
     was_said == all.is_empty()
 }
 
-fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>) -> Route {
-    let (mut policy, mut denied) = claim.location(policy);
+fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>, of_host: Option<Denial>) -> Route {
+    let (mut policy, denied) = claim.location(policy);
+    let mut denied = denied.or(of_host);
     match custom_headers(claim) {
         Ok(headers) => policy.custom_headers = headers,
         Err(denial) => denied = denied.or(Some(denial)),

@@ -44,6 +44,9 @@ pub(crate) const ALLOW_SNIPPETS: &str = "allow-snippet-annotations";
 /// `allow-cross-namespace-resources`.
 pub(crate) const CROSS_NAMESPACE: &str = "allow-cross-namespace-resources";
 
+/// `proxy-ssl-location-only`.
+pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
+
 impl Status {
     /// Of a key; `None`: nobody ever knew it. Keys are compared without regard to case (configmap.md 0).
     pub fn of(key: &str) -> Option<Self> {
@@ -203,7 +206,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-request-buffering", Default(&buffering::PROXY_REQUEST_BUFFERING)),
     ("proxy-send-timeout", Default(&timeouts::SEND)),
     ("proxy-set-headers", Default(&forwarding::PROXY_SET_HEADERS)),
-    ("proxy-ssl-location-only", Unsupported),
+    (LOCATION_ONLY, OfIndex),
     ("proxy-stream-next-upstream", Unsupported),
     ("proxy-stream-next-upstream-timeout", Unsupported),
     ("proxy-stream-next-upstream-tries", Unsupported),

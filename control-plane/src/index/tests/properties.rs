@@ -30,6 +30,7 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
                 ("ssl-redirect", "false"),
                 ("auth-url", "https://auth.test"),
                 ("auth-tls-secret", "default/ca"),
+                ("ssl-passthrough", "true"),
                 ("server-alias", "c.test,b.test"),
                 ("from-to-www-redirect", "true"),
                 ("use-regex", "true"),

@@ -1,5 +1,7 @@
 //! Restrictions that are not enforced yet: what they would guard answers 503.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use shared::kind::Kind;
 use shared::resource::Resource;
 
@@ -7,7 +9,7 @@ use super::fixture::*;
 use super::properties::assert_same;
 use crate::annotations::row::{Row, Status};
 use crate::annotations::table;
-use crate::objects::ObjectKind;
+use crate::objects::{Object, ObjectKind, Secret};
 use crate::problem::Severity;
 
 #[test]
@@ -26,10 +28,10 @@ fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
 }
 
 #[test]
-fn client_certificates_deny_the_host_whoever_owns_its_paths() {
+fn what_holds_for_a_host_denies_it_whoever_owns_its_paths() {
     let mut world = World::default();
     world.apply(ingress("open").at(1).rule("a.test", &[("/", "open")]).rule("b.test", &[("/", "open")]));
-    let guard = ingress("guard").at(2).annotation("auth-tls-secret", "default/ca");
+    let guard = ingress("guard").at(2).annotation("ssl-passthrough", "true");
     world.apply(guard.rule("a.test", &[("/", "lost")]));
     let denied = |host: &str| match world.get(Kind::Host, host) {
         Some(Resource::Host(it)) => it.denied.map(|denial| denial.reason),
@@ -37,7 +39,7 @@ fn client_certificates_deny_the_host_whoever_owns_its_paths() {
     };
     assert_eq!(
         denied("a.test").unwrap(),
-        "Ingress default/guard: nginx.ingress.kubernetes.io/auth-tls-secret is not enforced yet"
+        "Ingress default/guard: nginx.ingress.kubernetes.io/ssl-passthrough is not enforced yet"
     );
     assert_eq!(denied("b.test"), None);
     assert_eq!(denied("_"), None);
@@ -47,10 +49,75 @@ fn client_certificates_deny_the_host_whoever_owns_its_paths() {
 fn a_guarded_catch_all_is_denied() {
     let mut world = World::default();
     let guard =
-        ingress("guard").annotation("auth-tls-secret", "default/ca").annotation("enable-modsecurity", "true");
+        ingress("guard").annotation("ssl-passthrough", "true").annotation("enable-modsecurity", "true");
     world.apply(guard.default_backend("rest"));
     assert_eq!(world.routes(), ["ingress/default/guard/_: / -> default/rest/80 (denied)"]);
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
+}
+
+/// A Secret that is not there lets nobody in, on any path of the host; others are told.
+#[test]
+fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_without_its_secret() {
+    let mut world = World::default();
+    let asked = |world: &World, host: &str| match world.get(Kind::Host, host) {
+        Some(Resource::Host(it)) => it.policy.client_certificates.map(|it| (it.authorities, it.depth)),
+        _ => panic!("no host {host}"),
+    };
+    world.apply(ingress("open").at(1).rule("a.test", &[("/", "open")]).rule("b.test", &[("/", "open")]));
+    let guard = |name: &str, at, depth: &str| {
+        let it = ingress(name).at(at).annotation("auth-tls-secret", &format!("default/{name}"));
+        it.annotation("auth-tls-verify-depth", depth).rule("a.test", &[(&format!("/{name}"), "x")])
+    };
+    world.apply(guard("one", 2, "3"));
+    assert_eq!(asked(&world, "a.test"), Some((String::new(), 0)));
+    assert_eq!(asked(&world, "b.test"), None);
+    assert!(world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    world.apply(authorities("one"));
+    assert_eq!(asked(&world, "a.test"), Some(("default/one/auth-tls".into(), 3)));
+    assert!(!world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    world.apply(guard("two", 3, "4"));
+    assert_eq!(asked(&world, "a.test"), Some((String::new(), 0)), "one that is broken breaks the host");
+    world.apply(authorities("two"));
+    assert_eq!(asked(&world, "a.test"), Some(("default/one/auth-tls".into(), 3)), "the first decides");
+    assert_eq!(world.keys(Kind::Material), ["default/one/auth-tls", "default/two/auth-tls"]);
+}
+
+/// What the first Ingress with authorities says of backends holds for the host; while they are not there, nothing is sent
+/// by whoever relies on them.
+#[test]
+fn backends_of_a_host_are_verified_as_its_first_ingress_says() {
+    let mut world = World::default();
+    let tls = |name: &str, at| ingress(name).at(at).annotation("backend-protocol", "HTTPS");
+    let first = tls("first", 1).annotation("proxy-ssl-secret", "default/ca");
+    let first = first.annotation("proxy-ssl-verify", "on").annotation("proxy-ssl-name", "x.test");
+    world.apply(first.rule("a.test", &[("/first", "x")]));
+    world.apply(tls("other", 2).rule("a.test", &[("/other", "y")]));
+    world.apply(ingress("plain").at(3).rule("a.test", &[("/plain", "z")]));
+    let denied = |world: &World| {
+        let routes = world.routes();
+        let denied = routes.iter().filter(|line| line.ends_with("(denied)"));
+        denied.map(|line| line.split('/').nth(2).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let shared = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(it)) => it.policy.backend_tls.map(|it| it.material),
+        _ => panic!("no host"),
+    };
+    assert_eq!((denied(&world), shared(&world)), (vec!["first".into(), "other".into()], None));
+    world.apply(authorities("ca"));
+    assert_eq!((denied(&world), shared(&world)), (vec![], Some("default/ca/proxy-ssl".into())));
+    world.apply(configmap(serde_json::json!({"proxy-ssl-location-only": "true"})));
+    assert_eq!((denied(&world), shared(&world)), (vec![], None));
+}
+
+/// A Secret with the certificate of a root.
+fn authorities(name: &str) -> Object {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let root = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+    let mut secret = Secret::default();
+    secret.metadata.namespace = "default".into();
+    secret.metadata.name = name.into();
+    secret.data.insert("ca.crt".into(), STANDARD.encode(root.pem()));
+    Object::Secret(secret.into())
 }
 
 /// Whether a request for a path of the Ingress `web` on `a.test` is answered with 503, as its proxy is told.

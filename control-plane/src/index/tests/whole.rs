@@ -12,7 +12,7 @@ use shared::resource::{CATCH_ALL, PathType};
 use super::properties::{a_split, an_ingress};
 use crate::annotations;
 use crate::compile::claim::difference::Difference;
-use crate::compile::claim::{BackendKey, Claim};
+use crate::compile::claim::{BackendKey, Claim, OfFleet};
 use crate::compile::host::{Attachment, Claims, Part, Whole};
 use crate::objects::{Object, ObjectRef};
 
@@ -137,6 +137,12 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answer 503");
     }
+    // None of the Secrets is there.
+    let forbids = mains.iter().find(|claim| claim.parsed.serving.host.client_certificates.is_some());
+    for claim in mains.iter().filter(|claim| forbids.is_some_and(|other| other.name != claim.name)) {
+        let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
+        outcome.tell(claim, &format!("spec.rules[{rule}]"), "answered 403");
+    }
     let tls = mains.iter().find(|claim| claim.tls.is_said() && host.as_str() != CATCH_ALL);
     outcome.tls_decided_by = tls.map(|claim| claim.object());
     outcome.tls = tls.map(|claim| claim.tls.secrets_of(host).iter().map(ToString::to_string).collect());
@@ -188,7 +194,9 @@ impl Followed {
             }
             outcome.attachments.extend(part.attachments.iter().cloned());
             for fault in part.faults.iter().map(|fault| fault.place(claim, host)) {
-                let what = ["belongs to", "answer 503"].into_iter().find(|it| fault.reason.contains(it));
+                let what = ["belongs to", "answer 503", "answered 403"]
+                    .into_iter()
+                    .find(|it| fault.reason.contains(it));
                 outcome.tell(claim, &fault.field, what.unwrap_or_default());
             }
         }
@@ -209,7 +217,8 @@ fn claim(object: &Object) -> Option<Arc<Claim>> {
     let Object::Ingress(ingress) = object else { return None };
     let metadata = &ingress.metadata;
     let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
-    Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), true)))
+    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true };
+    Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)))
 }
 
 fn in_order<'a>(all: &'a HashMap<ObjectRef, Arc<Claim>>, host: &HostName) -> Vec<&'a Claim> {

@@ -27,6 +27,9 @@ use crate::http::server::Server;
 use crate::local::Local;
 use crate::local::timer::Timer;
 
+/// The status of a request that should have come on another connection (RFC 9110 section 15.5.20).
+const MISDIRECTED: u16 = 421;
+
 /// Serves a request to its end. A client that is to get no answer, or none that is whole, sees its stream reset.
 pub(super) async fn serve(
     (server, peer, wire): (&Rc<Server>, &Peer, &Wire),
@@ -69,6 +72,9 @@ pub(super) async fn serve(
             wire.reset();
         }
         return respond.send_reset(reason(why));
+    }
+    if reply.head.status == MISDIRECTED && reply.close {
+        wire.misdirected();
     }
     // It was sent, and answered.
     if let Some(head) = record.head.as_deref_mut() {

@@ -19,6 +19,7 @@ pub(super) struct Wire {
     received: Cell<u64>,
     sent: Cell<u64>,
     stuck: Cell<bool>,
+    misdirected: Cell<bool>,
 }
 
 impl Wire {
@@ -30,6 +31,7 @@ impl Wire {
             received: Cell::new(0),
             sent: Cell::new(0),
             stuck: Cell::new(false),
+            misdirected: Cell::new(false),
         })
     }
 
@@ -41,6 +43,16 @@ impl Wire {
     /// We have reset a stream for something that the client did or did not do.
     pub(super) fn reset(&self) {
         self.frames.borrow_mut().reset();
+    }
+
+    /// A request was answered that should have come on another connection: the client is to make a new one.
+    pub(super) fn misdirected(&self) {
+        self.misdirected.set(true);
+    }
+
+    /// Whether there was one.
+    pub(super) fn is_misdirected(&self) -> bool {
+        self.misdirected.get()
     }
 
     /// Bytes that the client has sent.

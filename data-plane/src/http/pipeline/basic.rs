@@ -62,7 +62,7 @@ pub(super) async fn check(
     cell: &UsersCell,
     credentials: Option<&Credentials>,
 ) -> Option<Verdict> {
-    let users = cell.users()?;
+    let users = cell.get()?;
     let Some(credentials) = credentials else { return Some(Verdict::Wrong) };
     let user = str::from_utf8(credentials.user()).ok();
     let Some((user, hash)) = user.and_then(|user| Some((user, Arc::clone(users.hash(user)?)))) else {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::affinity::Session;
+use super::certificates::Passes;
 use super::claims::{self, Claims};
 use super::log::{RequestInfo, RequestRecord};
 use crate::codec::head::RequestHead;
@@ -57,6 +58,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) session: Option<Session>,
     /// How its endpoint is chosen without one, from `pick` on.
     pub(super) turn: Turn,
+    /// What is known of its client by a certificate.
+    pub(super) certificate: Option<Box<Passes>>,
     /// What external authentication said of it.
     pub(super) verdict: Option<Arc<Verdict>>,
     /// Its location's, else the worker's.
@@ -84,6 +87,7 @@ impl<'a> Exchange<'a> {
             normal: None,
             target: None,
             has_tls: false,
+            certificate: None,
             verdict: None,
             session: None,
             turn: Turn::default(),

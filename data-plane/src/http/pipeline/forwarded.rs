@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::template::Template;
 
-use super::{Exchange, claims, variables};
+use super::{Exchange, certificates, claims, variables};
 use crate::codec::head::{Known, RequestHead};
 use crate::table::policy::forwarding::{Forwarding, Names};
 
@@ -31,6 +31,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
             fields.add(name, value);
         }
     }
+    certificates::tell(exchange.certificate.as_deref(), fields);
     if location.rewritten.is_some()
         && let Some(prefix) = &location.policy.rewrite.prefix
     {

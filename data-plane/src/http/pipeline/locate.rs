@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
+use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
 use super::{Call, Exchange, Step, forwarded, redirect};
 use crate::codec::head::{Known, RequestHead};
@@ -38,6 +39,8 @@ enum Found {
     Ambiguous,
     /// Some, which takes too long to find out: nobody gets past a rule that way.
     Unknown,
+    /// Nothing for this client.
+    Refused(Refusal),
     /// The proxy itself is asked how it is.
     HealthCheck,
     /// Nothing is known of anything yet.
@@ -68,14 +71,18 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
+    let mut passes = None;
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
         let is_plain = claims::is_plain(claims.as_deref(), peer);
         names = forwarding.names;
-        let found = find(table, exchange.call, is_plain, exchange.head, &normal);
+        let ask = Ask { call: exchange.call, is_plain, head: exchange.head, raw: exchange.head.path() };
+        let (found, known) = admit(table, &ask, &normal);
+        passes = known;
         (claims, found, table.default_backend().cloned())
     });
+    exchange.certificate = passes;
     if names != Names::Plain {
         forwarded::take_back(exchange.head, names);
     }
@@ -108,6 +115,10 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             local.metrics.refusals.add(1);
             Break(Reply::refusal(local, 400))
         }
+        Found::Refused(why) => {
+            local.metrics.refusals.add(1);
+            Break(certificates::answer(&why, local))
+        }
         Found::Unknown => Break(Reply::page(local, 500)),
         Found::HealthCheck => {
             exchange.info.silent = true;
@@ -125,13 +136,37 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
     *exchange.location = Some(entry);
 }
 
-fn find(
-    table: &HostTable,
-    call: Call<'_>,
+/// A request, as far as its way depends on it.
+struct Ask<'a> {
+    call: Call<'a>,
     is_plain: bool,
-    head: &RequestHead,
-    normal: &Normalised<'_>,
-) -> Found {
+    head: &'a RequestHead,
+    /// The path as it came, or that of what is shown in its place.
+    raw: &'a [u8],
+}
+
+/// Finds the location for a client that may ask for it. What is known of who does.
+fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, Option<Box<Passes>>) {
+    let name = ask.head.host.name();
+    let host = table.host(name).filter(|_| table.www(name).is_none());
+    match host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
+        Judged::NotAsked => (find(table, ask, normal), None),
+        Judged::Passes(passes) => (find(table, ask, normal), Some(passes)),
+        Judged::Page(path) => {
+            let raw = path.as_bytes();
+            let page = Normalised { path: Cow::Borrowed(raw), suspicious: false };
+            let mut found = find(table, &Ask { raw, ..*ask }, &page);
+            if let Found::Location { target, .. } | Found::DefaultBackend { target, .. } = &mut found {
+                *target = Some(raw.to_vec());
+            }
+            (found, None)
+        }
+        Judged::Refused(why) => (Found::Refused(why), None),
+    }
+}
+
+fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
+    let Ask { call, is_plain, head, raw } = *ask;
     let name = head.host.name();
     if let Some(host) = table.www(name) {
         let policy = match host.route(&normal.path) {
@@ -150,7 +185,7 @@ fn find(
     let Some(host) = table.host(name) else {
         return Found::NoTable;
     };
-    let target = match path::forward(head.path(), normal, |path| location(host, path)) {
+    let target = match path::forward(raw, normal, |path| location(host, path)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return Found::Ambiguous,

@@ -19,6 +19,7 @@ use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::tls::backends::Over;
 use crate::upstream;
 use crate::upstream::link::Link;
+use crate::upstream::manner::{Manner, Way};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
@@ -37,13 +38,17 @@ pub(super) async fn send<B: RequestBody>(
     body: &mut B,
     cell: &Arc<BackendCell>,
 ) -> Reply {
-    if matches!(protocol(exchange), Protocol::Grpc | Protocol::Grpcs) {
-        // Boxed, so that a request that is no call has no room for one.
-        return Box::pin(grpc::send(exchange, body, cell)).await;
-    }
     let local = &exchange.call.server.local;
+    let Some(way) = way(exchange) else {
+        // Neither in plain nor with anybody else.
+        return Reply::page(local, 503);
+    };
+    if matches!(way.protocol, Protocol::Grpc | Protocol::Grpcs) {
+        // Boxed, so that a request that is no call has no room for one.
+        return Box::pin(grpc::send(exchange, body, cell, way)).await;
+    }
     let mut text = local.buffers.text();
-    let outcome = attempt(exchange, body, cell, &mut text).await;
+    let outcome = attempt(exchange, body, cell, &way, &mut text).await;
     local.buffers.give_text(text);
     match outcome {
         Ok((reached, answered)) => reply(exchange, cell, reached, answered),
@@ -60,7 +65,7 @@ const CLOSE: &str = Connection::Close.as_str();
 /// An endpoint and the connection that an answer came over.
 struct Reached {
     endpoint: Arc<Endpoint>,
-    protocol: Protocol,
+    manner: Manner,
     link: Link,
 }
 
@@ -68,10 +73,11 @@ async fn attempt<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
+    way: &Way,
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
-    let protocol = protocol(exchange);
+    let protocol = way.protocol;
     let host = forwarded::host(exchange);
     let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
     let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
@@ -119,8 +125,7 @@ async fn attempt<B: RequestBody>(
         };
         info.asked(&endpoint);
         let mut observed = Observation::begin(*turn, &endpoint);
-        let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, protocol), fresh, once)
-            .await
+        let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, way), fresh, once).await
         {
             Ok(mut link) => {
                 if let Some(observed) = observed.as_mut().filter(|_| !link.reused) {
@@ -146,7 +151,8 @@ async fn attempt<B: RequestBody>(
                             continue;
                         }
                         info.answered(status, false);
-                        return Ok((Reached { endpoint, protocol, link }, answered));
+                        let manner = way.manner();
+                        return Ok((Reached { endpoint, manner, link }, answered));
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
@@ -237,12 +243,13 @@ async fn link(
     call: Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    (endpoint, protocol): (&Endpoint, Protocol),
+    (endpoint, way): (&Endpoint, &Way),
     fresh: bool,
     once: bool,
 ) -> Result<Link, ProxyError> {
     let Call { server, timer, .. } = call;
-    let kept = if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, protocol, once) };
+    let kept =
+        if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, way.manner(), once) };
     if let Some(link) = kept {
         server.local.metrics.reused.add(1);
         return Ok(link);
@@ -254,10 +261,11 @@ async fn link(
         descriptors.take(1)
     });
     let descriptor = descriptor.ok_or(Kind::NoRoom)?;
-    let tls = match protocol {
+    server.upstreams.borrow_mut().ways.note(way);
+    let tls = match way.protocol {
         Protocol::Http | Protocol::Grpc | Protocol::Fcgi => None,
-        Protocol::Https => Some((server.backends(), Over::Http1)),
-        Protocol::Grpcs => Some((server.backends(), Over::Http2)),
+        Protocol::Https => Some((server.backends(), Over::Http1, way.tls.as_ref())),
+        Protocol::Grpcs => Some((server.backends(), Over::Http2, way.tls.as_ref())),
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
     // Pinned here: what is limited is held once, and not a second time as an argument.
@@ -280,6 +288,17 @@ fn protocol(exchange: &Exchange<'_>) -> Protocol {
     spoken.with(exchange.call.peer.scheme())
 }
 
+/// How the location's endpoints are spoken to; `None`: over TLS, and it is not known yet how.
+fn way(exchange: &Exchange<'_>) -> Option<Way> {
+    let protocol = protocol(exchange);
+    let location = exchange.location.as_deref().filter(|_| protocol.is_secure());
+    let tls = match location.and_then(|location| location.backend_tls.as_ref()) {
+        Some(cell) => Some(cell.get()?),
+        None => None,
+    };
+    Some(Way { protocol, tls })
+}
+
 /// The target to send where it is not the client's own.
 fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
     let mut target = exchange.target.clone()?;
@@ -292,7 +311,7 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 
 /// A backend's answer as a reply.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
-    let Reached { endpoint, protocol, link } = reached;
+    let Reached { endpoint, manner, link } = reached;
     let Answered { head, body, whole } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(Box::new(link))
@@ -303,8 +322,8 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
             && head.keep_alive
             && asked.connection != Some(CLOSE)
             && !asked.as_http10
-            && protocol != Protocol::Fcgi;
-        ReplyBody::Relay(Box::new(Relay::new(server, body, link, cell.id, (endpoint, protocol), reusable)))
+            && manner.protocol != Protocol::Fcgi;
+        ReplyBody::Relay(Box::new(Relay::new(server, body, link, cell.id, (endpoint, manner), reusable)))
     };
     Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
 }

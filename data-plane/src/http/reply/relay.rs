@@ -10,8 +10,9 @@ use bytes::Bytes;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
 use crate::http::server::Server;
-use crate::table::{Endpoint, Protocol};
+use crate::table::Endpoint;
 use crate::upstream::link::Link;
+use crate::upstream::manner::Manner;
 
 /// An answer's body that is being read.
 pub(crate) struct Relay {
@@ -21,7 +22,7 @@ pub(crate) struct Relay {
     link: Option<Link>,
     cell: u64,
     endpoint: Arc<Endpoint>,
-    protocol: Protocol,
+    manner: Manner,
     /// Whether the connection may serve another request.
     reusable: bool,
 }
@@ -39,10 +40,10 @@ impl Relay {
         reader: BodyReader,
         link: Link,
         cell: u64,
-        (endpoint, protocol): (Arc<Endpoint>, Protocol),
+        (endpoint, manner): (Arc<Endpoint>, Manner),
         reusable: bool,
     ) -> Self {
-        Self { server, reader, link: Some(link), cell, endpoint, protocol, reusable }
+        Self { server, reader, link: Some(link), cell, endpoint, manner, reusable }
     }
 
     /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
@@ -106,7 +107,7 @@ impl Relay {
             link.reused = true;
             let now = self.server.local.timers.now();
             let mut upstreams = self.server.upstreams.borrow_mut();
-            upstreams.give(self.cell, &self.endpoint, self.protocol, link, now);
+            upstreams.give(self.cell, &self.endpoint, self.manner, link, now);
         }
     }
 }

@@ -12,8 +12,13 @@ use super::config::TouchedHost;
 use super::refusal::{name_of, parts, route_parts};
 use crate::rate::Counts;
 use crate::table::aliases::Names;
-use crate::table::host::{Action, DEFAULT_UPSTREAM, HostEntry, PathEntry, Routing, Upstream};
+use crate::table::host::{
+    Action, DEFAULT_UPSTREAM, HostCertificates, HostEntry, PathEntry, Routing, Upstream,
+};
 use crate::table::policy::Policy;
+use crate::table::policy::backend_tls::Said;
+use crate::table::policy::certificates::Certificates;
+use crate::table::{BackendTls, MaterialCell};
 
 /// A compiled Route and the Backends that it names, canaries and missing ones included.
 struct Built {
@@ -32,6 +37,7 @@ struct Common {
     has_host: bool,
     counts: Option<Arc<Counts>>,
     errors: Option<Arc<Upstream>>,
+    backend_tls: Option<Arc<MaterialCell<BackendTls>>>,
 }
 
 impl Writer {
@@ -96,12 +102,19 @@ impl Writer {
         let certificates = tls.map(|tls| tls.certificates.iter().map(|key| self.secrets.cell(key)).collect());
         let entry = HostEntry::new(Arc::clone(name), certificates, routing);
         if let Some(same) = same {
+            let entry = entry.with_certificates(same.certificates().cloned());
             return entry.with_names(same.names().cloned(), same.has_www());
         }
         let policy = host.map(|host| &host.policy);
         // One that does not compile was refused when it came.
         let said = policy.and_then(|policy| policy.aliases.as_ref());
         let names = said.and_then(|said| Names::compile(&said.values).ok()).map(Arc::new);
+        let asked = policy.and_then(|policy| policy.client_certificates.as_ref());
+        let certificates = Certificates::compile(asked).ok().flatten().map(|policy| {
+            let cell = policy.said.as_ref().map(|said| self.materials.client_auth(said));
+            HostCertificates { policy: Arc::new(policy), cell }
+        });
+        let entry = entry.with_certificates(certificates);
         entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
     }
 
@@ -163,7 +176,19 @@ impl Writer {
         let denied = self.denial(route, host).or(failed);
         let object = key.rsplit_once('/').map_or(&**key, |(object, _)| object);
         let counts = policy.limits.is_some().then(|| self.policies.counted.of(object));
-        Common { key: Arc::clone(key), owner, policy, denied, has_host: host.is_some(), counts, errors }
+        let backend_tls = self.backend_tls(&policy, host);
+        let has_host = host.is_some();
+        Common { key: Arc::clone(key), owner, policy, denied, has_host, counts, errors, backend_tls }
+    }
+
+    /// How endpoints are spoken to over TLS: as the location says, else as its host does.
+    fn backend_tls(&mut self, policy: &Policy, host: Option<&Host>) -> Option<Arc<MaterialCell<BackendTls>>> {
+        if let Some(said) = &policy.backend_tls {
+            return Some(self.materials.backend_tls(said));
+        }
+        // One that does not compile was refused when it came.
+        let said = Said::compile(host?.policy.backend_tls.as_ref()).ok()?;
+        said.map(|said| self.materials.backend_tls(&said))
     }
 
     fn path(&mut self, path: &Path, common: &Common, proxied: Option<Option<Arc<Upstream>>>) -> PathEntry {
@@ -202,6 +227,7 @@ impl Writer {
             rewritten,
             asks_nobody,
             users,
+            backend_tls: common.backend_tls.clone(),
             stays_plain: policy.redirect.stays_plain(&path.path),
             route: Arc::clone(&common.key),
             owner: Arc::clone(&common.owner),
@@ -238,6 +264,7 @@ impl Common {
             && Arc::ptr_eq(&self.policy, &entry.policy)
             && same(self.counts.as_ref(), entry.counts.as_ref())
             && same(self.errors.as_ref(), entry.errors.as_ref())
+            && same(self.backend_tls.as_ref(), entry.backend_tls.as_ref())
     }
 }
 

@@ -1,38 +1,213 @@
-//! What Secrets give for other uses than as certificates, by key: users, in the cells that paths name.
+//! What Secrets give for other uses than as certificates, by key: users, authorities, identities, each made into what
+//! tables name, in cells of its own.
+//!
+//! **Invariant:** a version that cannot be read ends the one before it: whoever was taken off a list stays off it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
-use shared::resource::Material;
+use shared::resource::{self, Material};
 
 use super::Leave;
+use crate::table::backend_tls::{BackendTls, Identity};
+use crate::table::client_auth::ClientAuth;
+use crate::table::material::MaterialCell;
+use crate::table::policy::backend_tls::Said;
+use crate::table::policy::certificates;
+use crate::table::trust::Trust;
 use crate::table::users::{Users, UsersCell};
 
+/// What is made of Materials, by what is said of their use.
+trait Made: Sized + Debug {
+    /// A Material, read.
+    type Of: Debug;
+    /// What is said of its use.
+    type Said: Clone + PartialEq + Debug;
+
+    fn make(of: &Self::Of, said: &Self::Said) -> Option<Arc<Self>>;
+
+    /// Whether what was made of one may stay for the other: what hangs on it, as open connections do, stays then, too.
+    fn is_same(_: &Self::Of, _: &Self::Of) -> bool {
+        false
+    }
+}
+
+impl Made for Users {
+    type Of = Arc<Self>;
+    type Said = ();
+
+    fn make(of: &Arc<Self>, (): &()) -> Option<Arc<Self>> {
+        Some(Arc::clone(of))
+    }
+}
+
+impl Made for BackendTls {
+    type Of = Identity;
+    type Said = Said;
+
+    fn make(of: &Identity, said: &Said) -> Option<Arc<Self>> {
+        Self::new(said, of).map(Arc::new)
+    }
+
+    fn is_same(one: &Identity, other: &Identity) -> bool {
+        one.is(other)
+    }
+}
+
+impl Made for ClientAuth {
+    type Of = Authorities;
+    type Said = certificates::Said;
+
+    fn make(of: &Authorities, said: &certificates::Said) -> Option<Arc<Self>> {
+        Some(Arc::new(Self::new(said, &of.trust)))
+    }
+
+    fn is_same(one: &Authorities, other: &Authorities) -> bool {
+        one.source == other.source
+    }
+}
+
+/// Authorities, read.
+#[derive(Debug)]
+struct Authorities {
+    source: resource::Authorities,
+    trust: Arc<Trust>,
+}
+
 /// All Materials and their cells.
-///
-/// A version that cannot be read ends the one before it: whoever was taken off a list stays off it.
 #[derive(Debug, Default)]
 pub(super) struct Materials {
-    known: HashMap<Arc<str>, Arc<Users>>,
-    cells: HashMap<Arc<str>, Weak<UsersCell>>,
+    users: Kept<Users>,
+    identities: Kept<BackendTls>,
+    authorities: Kept<ClientAuth>,
+}
+
+impl Materials {
+    /// In use from now on; what it was before is not, whatever comes of it.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub(super) fn put(&mut self, key: &Arc<str>, material: Material) -> Result<(), String> {
+        let (mut users, mut identity, mut authorities) = (None, None, None);
+        let read = match material {
+            Material::Users(list) => {
+                users = Some(Arc::new(Users::new(list)));
+                Ok(())
+            }
+            Material::BackendIdentity(said) => Identity::new(said)
+                .map(|it| identity = Some(it))
+                .map_err(|it| format!("backend_identity.{it}")),
+            Material::Authorities(source) => match Trust::new(&source) {
+                Ok(trust) => {
+                    authorities = Some(Authorities { source, trust: Arc::new(trust) });
+                    Ok(())
+                }
+                Err(error) => Err(format!("authorities.{error}")),
+            },
+        };
+        self.users.set(key, users);
+        self.identities.set(key, identity);
+        self.authorities.set(key, authorities);
+        read
+    }
+
+    /// It leaves what the proxy has.
+    pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
+        let Self { users, identities, authorities } = self;
+        users.remove(key, leave);
+        identities.remove(key, leave);
+        authorities.remove(key, leave);
+    }
+
+    /// Nothing of it counts any more.
+    pub(super) fn forget(&mut self, key: &Arc<str>) {
+        let Self { users, identities, authorities } = self;
+        users.forget(key);
+        identities.forget(key);
+        authorities.forget(key);
+    }
+
+    /// Those that a full sync lacked are out of use.
+    pub(super) fn settle(&mut self) {
+        let Self { users, identities, authorities } = self;
+        users.settle();
+        identities.settle();
+        authorities.settle();
+    }
+
+    /// Forgets what no table names any more.
+    pub(super) fn sweep(&mut self) {
+        let Self { users, identities, authorities } = self;
+        users.sweep();
+        identities.sweep();
+        authorities.sweep();
+    }
+
+    /// The users of a Material.
+    pub(super) fn users(&mut self, key: &str) -> Arc<UsersCell> {
+        self.users.cell(key, &())
+    }
+
+    /// By whom clients are judged.
+    pub(super) fn client_auth(&mut self, said: &certificates::Said) -> Arc<MaterialCell<ClientAuth>> {
+        self.authorities.cell(&said.authorities, said)
+    }
+
+    /// How endpoints are spoken to.
+    pub(super) fn backend_tls(&mut self, said: &Said) -> Arc<MaterialCell<BackendTls>> {
+        self.identities.cell(&said.material, said)
+    }
+}
+
+/// The Materials of one use.
+#[derive(Debug)]
+struct Kept<T: Made> {
+    known: HashMap<Arc<str>, T::Of>,
+    /// One for each way in which a Material is used, few of each.
+    cells: HashMap<Arc<str>, Vec<Cell<T>>>,
+    /// Keys are looked through for such as no table names any more when there are this many.
+    sweep_at: usize,
     /// Left what the proxy has while a path named them.
     lingering: BTreeSet<Arc<str>>,
     /// Those of them that a full sync lacked.
     absent: BTreeSet<Arc<str>>,
 }
 
-impl Materials {
-    /// In use from now on.
-    pub(super) fn put(&mut self, key: &Arc<str>, material: Material) {
-        let Material::Users(users) = material;
+#[derive(Debug)]
+struct Cell<T: Made> {
+    said: T::Said,
+    cell: Weak<MaterialCell<T>>,
+}
+
+impl<T: Made> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            cells: HashMap::new(),
+            sweep_at: 0,
+            lingering: BTreeSet::new(),
+            absent: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T: Made> Kept<T> {
+    /// It is this from now on, or of another use, or of none.
+    fn set(&mut self, key: &Arc<str>, of: Option<T::Of>) {
+        let Some(of) = of else {
+            return self.forget(key);
+        };
         self.lingering.remove(key);
         self.absent.remove(key);
-        self.known.insert(Arc::clone(key), Arc::new(Users::new(users)));
-        self.fill(key);
+        let is_same = self.known.get(key).is_some_and(|before| T::is_same(before, &of));
+        if !is_same {
+            self.known.insert(Arc::clone(key), of);
+            self.fill(key);
+        }
     }
 
-    /// It leaves what the proxy has.
-    pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
+    fn remove(&mut self, key: &Arc<str>, leave: Leave) {
         if leave == Leave::Gone || !self.in_use(key) {
             self.forget(key);
             return;
@@ -43,23 +218,21 @@ impl Materials {
         self.lingering.insert(Arc::clone(key));
     }
 
-    /// Nothing of it counts any more.
-    pub(super) fn forget(&mut self, key: &Arc<str>) {
+    fn forget(&mut self, key: &Arc<str>) {
         self.lingering.remove(key);
         self.absent.remove(key);
-        self.known.remove(key);
-        self.fill(key);
+        if self.known.remove(key).is_some() {
+            self.fill(key);
+        }
     }
 
-    /// Those that a full sync lacked are out of use.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         for key in std::mem::take(&mut self.absent) {
             self.forget(&key);
         }
     }
 
-    /// Forgets what no table names any more.
-    pub(super) fn sweep(&mut self) {
+    fn sweep(&mut self) {
         let free: Vec<_> = self.lingering.iter().filter(|key| !self.in_use(key)).cloned().collect();
         for key in free {
             self.forget(&key);
@@ -67,28 +240,36 @@ impl Materials {
     }
 
     /// The cell of a Material, filled. The same one as long as a table names it.
-    pub(super) fn users(&mut self, key: &str) -> Arc<UsersCell> {
-        if let Some(cell) = self.cells.get(key).and_then(Weak::upgrade) {
+    fn cell(&mut self, key: &str, said: &T::Said) -> Arc<MaterialCell<T>> {
+        let there = self.cells.get(key).into_iter().flatten().find(|it| it.said == *said);
+        if let Some(cell) = there.and_then(|it| it.cell.upgrade()) {
             return cell;
         }
-        // Cells that are free are forgotten when their number would double, so that each pays for itself.
-        if self.cells.len() == self.cells.capacity() {
-            self.cells.retain(|_, cell| cell.strong_count() > 0);
+        if self.cells.len() >= self.sweep_at.max(64) {
+            self.cells.retain(|_, cells| {
+                cells.retain(|it| it.cell.strong_count() > 0);
+                !cells.is_empty()
+            });
+            self.sweep_at = self.cells.len() * 2;
         }
         let key: Arc<str> = key.into();
-        let cell = Arc::new(UsersCell::new(Arc::clone(&key)));
-        cell.store(self.known.get(&key).cloned());
-        self.cells.insert(key, Arc::downgrade(&cell));
+        let cell = Arc::new(MaterialCell::new(Arc::clone(&key)));
+        cell.store(self.known.get(&key).and_then(|of| T::make(of, said)));
+        let cells = self.cells.entry(key).or_default();
+        cells.retain(|it| it.cell.strong_count() > 0);
+        cells.push(Cell { said: said.clone(), cell: Arc::downgrade(&cell) });
         cell
     }
 
     fn in_use(&self, key: &Arc<str>) -> bool {
-        self.cells.get(key).is_some_and(|cell| cell.strong_count() > 0)
+        self.cells.get(key).is_some_and(|cells| cells.iter().any(|it| it.cell.strong_count() > 0))
     }
 
     fn fill(&self, key: &Arc<str>) {
-        if let Some(cell) = self.cells.get(key).and_then(Weak::upgrade) {
-            cell.store(self.known.get(key).cloned());
+        for Cell { said, cell } in self.cells.get(key).into_iter().flatten() {
+            if let Some(cell) = cell.upgrade() {
+                cell.store(self.known.get(key).and_then(|of| T::make(of, said)));
+            }
         }
     }
 }
@@ -106,7 +287,7 @@ mod tests {
     }
 
     fn knows(cell: &UsersCell, name: &str) -> Option<bool> {
-        Some(cell.users()?.hash(name).is_some())
+        Some(cell.get()?.hash(name).is_some())
     }
 
     #[test]
@@ -115,24 +296,24 @@ mod tests {
         let key: Arc<str> = "ns/users/auth-file".into();
         let cell = materials.users(&key);
         assert_eq!(knows(&cell, "ann"), None, "awaited");
-        materials.put(&key, users(&["ann"]));
+        materials.put(&key, users(&["ann"])).unwrap();
         assert_eq!(knows(&cell, "ann"), Some(true));
-        materials.put(&key, users(&["bob"]));
+        materials.put(&key, users(&["bob"])).unwrap();
         assert_eq!(knows(&cell, "ann"), Some(false));
         assert!(Arc::ptr_eq(&cell, &materials.users(&key)), "one cell as long as somebody names it");
         materials.remove(&key, Leave::Unreferred);
         materials.sweep();
         assert_eq!(knows(&cell, "bob"), Some(true), "a table names it still");
-        materials.put(&key, users(&["bob"]));
+        materials.put(&key, users(&["bob"])).unwrap();
         materials.remove(&key, Leave::Absent);
         assert_eq!(knows(&cell, "bob"), Some(true));
         materials.settle();
         assert_eq!(knows(&cell, "bob"), None);
-        materials.put(&key, users(&["bob"]));
+        materials.put(&key, users(&["bob"])).unwrap();
         materials.remove(&key, Leave::Gone);
         assert_eq!(knows(&cell, "bob"), None, "at once");
         drop(cell);
-        materials.put(&key, users(&["bob"]));
+        materials.put(&key, users(&["bob"])).unwrap();
         materials.remove(&key, Leave::Unreferred);
         assert_eq!(knows(&materials.users(&key), "bob"), None, "nobody named it");
     }

@@ -12,6 +12,8 @@ use shared::version::Version;
 use crate::table::aliases::Names;
 use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
+use crate::table::policy::backend_tls::Said;
+use crate::table::policy::certificates::Certificates;
 
 /// Why a resource is refused, for machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,9 +72,10 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     let policy = match &resource {
         Resource::Host(host) => {
             let names = host.policy.aliases.as_ref().map(|said| Names::compile(&said.values)).transpose();
-            return names
-                .map(|_| resource)
-                .map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")));
+            names.map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")))?;
+            let tls = Said::compile(host.policy.backend_tls.as_ref());
+            let asked = Certificates::compile(host.policy.client_certificates.as_ref());
+            tls.and(asked).map(|_| Policy::default())
         }
         Resource::Settings(settings) => Policy::compile(&settings.defaults),
         Resource::Route(route) => Policy::compile(&route.policy),

@@ -38,6 +38,7 @@ impl Config {
             rewritten: None,
             asks_nobody: false,
             users: None,
+            backend_tls: None,
             errors: None,
             upstream_name: DEFAULT_UPSTREAM.into(),
             route: "".into(),

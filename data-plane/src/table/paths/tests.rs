@@ -20,6 +20,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         rewritten: None,
         asks_nobody: false,
         users: None,
+        backend_tls: None,
         upstream_name: "".into(),
         route: route.into(),
         owner: "ns/name".into(),

@@ -10,14 +10,21 @@ use crate::listen::Scheme;
 pub enum Protocol {
     /// HTTP/1.1.
     Http,
-    /// HTTP/1.1 over TLS that verifies nobody.
+    /// HTTP/1.1 over TLS.
     Https,
     /// HTTP/2 by prior knowledge.
     Grpc,
-    /// HTTP/2 over TLS that verifies nobody.
+    /// HTTP/2 over TLS.
     Grpcs,
     /// FastCGI, a connection a request.
     Fcgi,
+}
+
+impl Protocol {
+    /// Whether it is spoken over TLS.
+    pub fn is_secure(self) -> bool {
+        matches!(self, Self::Https | Self::Grpcs)
+    }
 }
 
 /// Which protocol a location's requests are sent in.

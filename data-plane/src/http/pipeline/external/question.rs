@@ -10,7 +10,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Room, Url};
-use crate::http::pipeline::{Call, Exchange, variables};
+use crate::http::pipeline::{Call, Exchange, certificates, variables};
 use crate::table::policy::external::External;
 
 /// Interim answers before the final one.
@@ -27,6 +27,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> V
     fields.retain(|known, name| !is_forged(known, name));
     fields.add(Known::XOriginalUrl, original);
     fields.add(Known::XOriginalMethod, head.method_name().to_owned());
+    certificates::tell(exchange.certificate.as_deref(), &mut fields);
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
     fields.add(Known::XRealIp, client.clone());
     fields.add(Known::XForwardedFor, client);

@@ -9,7 +9,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
 use super::super::forwarded;
-use super::{UNCOUNTED, is_grpc, link, pick, protocol, target};
+use super::{UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
@@ -19,6 +19,7 @@ use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
 use crate::upstream::call::{Body, Call, Failed};
+use crate::upstream::manner::Way;
 use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
@@ -28,8 +29,9 @@ pub(super) async fn send<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
+    way: Way,
 ) -> Reply {
-    match attempt(exchange, body, cell).await {
+    match attempt(exchange, body, cell, way).await {
         Ok((head, call)) => {
             let body = ReplyBody::Call(Box::new(call));
             Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
@@ -48,12 +50,13 @@ async fn attempt<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
+    way: Way,
 ) -> Result<(Box<ResponseHead>, Call), ProxyError> {
     let (local, timer) = (&exchange.call.server.local, exchange.call.timer);
     let (timeouts, sizes) = (exchange.timeouts, exchange.sizes);
     let target = target(exchange);
     let host = forwarded::host(exchange);
-    let request = request(exchange.head, target.as_deref(), &host, protocol(exchange))?;
+    let request = request(exchange.head, target.as_deref(), &host, way.protocol)?;
     let ended = exchange.head.framing.is_empty();
     // A client of HTTP/1.1 is read to its end first: what it sends and what it gets are one connection.
     let body = match body.detach() {
@@ -71,7 +74,7 @@ async fn attempt<B: RequestBody>(
         exchange.head.let_go();
     }
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
-    let mut asking = Asking::new(exchange, cell);
+    let mut asking = Asking::new(exchange, cell, way);
     let mut body = Body::new(body);
     loop {
         let place = asking.connect(exchange, cell).await?;
@@ -100,7 +103,7 @@ fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
 
 /// Which endpoints a call was tried on, and how often it may be yet.
 struct Asking {
-    protocol: Protocol,
+    way: Way,
     retries: Retries,
     begun: Instant,
     tries: usize,
@@ -114,10 +117,10 @@ struct Asking {
 }
 
 impl Asking {
-    fn new(exchange: &Exchange<'_>, cell: &BackendCell) -> Self {
+    fn new(exchange: &Exchange<'_>, cell: &BackendCell, way: Way) -> Self {
         let retries = exchange.location.as_deref().map(|location| location.policy.retries);
         Self {
-            protocol: protocol(exchange),
+            way,
             retries: retries.unwrap_or_default(),
             begun: exchange.call.server.local.timers.now(),
             tries: match exchange.timeouts.tries {
@@ -147,7 +150,7 @@ impl Asking {
             exchange.info.asked(&endpoint);
             self.observed = Observation::begin(exchange.turn, &endpoint);
             let limit = exchange.timeouts.connect;
-            let connecting = place(exchange.call, limit, cell, (&endpoint, self.protocol), self.fresh);
+            let connecting = place(exchange.call, limit, cell, (&endpoint, &self.way), self.fresh);
             let connected = connecting.await;
             self.endpoint = Some(endpoint);
             match connected {
@@ -207,20 +210,20 @@ async fn place(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    (endpoint, protocol): (&Endpoint, Protocol),
+    (endpoint, way): (&Endpoint, &Way),
     fresh: bool,
 ) -> Result<Place, ProxyError> {
     let server = call.server;
     let now = server.local.timers.now();
-    if !fresh && let Some(place) = join(call, limit, cell, (endpoint, protocol), now).await {
+    if !fresh && let Some(place) = join(call, limit, cell, (endpoint, way), now).await {
         server.local.metrics.reused.add(1);
         return Ok(place);
     }
     let opening = Opening(Multiplexed::opening(now));
-    if !server.upstreams.borrow_mut().share(cell.id, endpoint, protocol, &opening.0) {
+    if !server.upstreams.borrow_mut().share(cell.id, endpoint, way.manner(), &opening.0) {
         opening.0.keep_not();
     }
-    let link = link(call, limit, cell, (endpoint, protocol), true, true).await?;
+    let link = link(call, limit, cell, (endpoint, way), true, true).await?;
     opening.0.open(link, &server.local.metrics).await?;
     Ok(opening.done())
 }
@@ -230,12 +233,12 @@ async fn join(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    (endpoint, protocol): (&Endpoint, Protocol),
+    (endpoint, way): (&Endpoint, &Way),
     now: Instant,
 ) -> Option<Place> {
     let mut waited = false;
     loop {
-        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, protocol, now)?;
+        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), now)?;
         match joined {
             (shared, Room::Now) => return Some(shared.join(true)),
             (shared, Room::Soon) if !waited => {

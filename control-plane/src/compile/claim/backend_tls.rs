@@ -1,0 +1,59 @@
+//! What one Ingress says of TLS towards backends, with what its Secret is.
+
+use shared::policy::BackendTls;
+use shared::resource::Denial;
+
+use super::Claim;
+use crate::annotations::row::Reach;
+use crate::annotations::{Parsed, field};
+use crate::compile::referred::{AllReferred, Referred};
+use crate::problem::{Fault, Severity};
+use crate::reference::Use;
+
+/// What its owner should know that the reference alone does not tell.
+pub(super) fn fault(parsed: &Parsed, referred: &AllReferred) -> Option<Fault> {
+    let said = parsed.serving.location.backend_tls.as_ref()?;
+    let is_blind =
+        matches!(referred.get(&Use::BackendTls), Some(Referred::BackendTls { verifies: false, .. }));
+    let what = Reach::Paths.as_str();
+    (is_blind && said.verify).then(|| {
+        let reason = format!("the Secret of proxy-ssl-secret has no ca.crt to verify by: {what}");
+        Fault::new(Severity::Unsupported, field("proxy-ssl-verify"), reason)
+    })
+}
+
+impl Claim {
+    /// Whether it says anything of it.
+    pub fn says_backend_tls(&self) -> bool {
+        self.parsed.serving.location.backend_tls.is_some()
+    }
+
+    /// Whether it asks for nothing to be verified, and its Secret has nothing to do it by.
+    pub fn is_without_authorities(&self) -> bool {
+        let said = self.parsed.serving.location.backend_tls.as_ref();
+        said.is_some_and(|said| !said.verify)
+            && matches!(
+                self.referred.get(&Use::BackendTls),
+                Some(Referred::BackendTls { verifies: false, .. })
+            )
+    }
+
+    /// What it says for its whole hosts (annotations.md 2.4). An error where it asks for verification that nobody can do:
+    /// where the original then verifies nothing, nothing is sent.
+    pub fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
+        let said =
+            self.parsed.serving.location.backend_tls.as_ref().filter(|_| self.fleet.shares_backend_tls)?;
+        match self.referred.get(&Use::BackendTls) {
+            Some(Referred::BackendTls { key, verifies: true }) => {
+                Some(Ok(BackendTls { material: key.clone(), ..said.clone() }))
+            }
+            _ if said.verify => {
+                let name = &self.name;
+                let reason =
+                    format!("Ingress {name}: the Secret of proxy-ssl-secret is not there, or of no use");
+                Some(Err(Denial { reason }))
+            }
+            _ => None,
+        }
+    }
+}

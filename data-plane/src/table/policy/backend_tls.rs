@@ -1,0 +1,116 @@
+//! TLS towards endpoints, as it is said (ingress-nginx behaviour, annotations.md 5.6).
+
+use rustls_pki_types::ServerName;
+use shared::policy::BackendTls;
+
+use super::Refused;
+
+/// The name where nobody says one: nginx' name of all upstreams, which no certificate has.
+const NOBODY: &str = "upstream_balancer";
+
+/// TLS 1.2 and 1.3, as messages number them.
+const VERSIONS: [u32; 2] = [12, 13];
+
+/// What is asked of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// Key of the Material.
+    pub material: Box<str>,
+    /// How many intermediate certificates may stand between the endpoint's and an authority's; `None`: nothing is verified.
+    pub verified: Option<usize>,
+    /// Whose certificate it must be.
+    pub name: ServerName<'static>,
+    /// Whether the endpoint is told that.
+    pub tells_name: bool,
+    /// Whether it may be spoken to in TLS 1.2.
+    pub tls12: bool,
+    /// And in TLS 1.3.
+    pub tls13: bool,
+    /// Whether somebody said which of them.
+    pub says_versions: bool,
+    /// Numbers of cipher suites of TLS 1.2; empty: all.
+    pub ciphers: Box<[u16]>,
+}
+
+impl Said {
+    /// Reads what a location or a host says.
+    ///
+    /// # Errors
+    /// Where it cannot be served.
+    pub fn compile(said: Option<&BackendTls>) -> Result<Option<Box<Self>>, Refused> {
+        let Some(said) = said else {
+            return Ok(None);
+        };
+        let refused = |field, problem: String| Err(Refused { field, problem });
+        if said.material.is_empty() {
+            return refused("backend_tls.material", "expected the key of a Material, got none".into());
+        }
+        let name = if said.name.is_empty() { NOBODY } else { &said.name };
+        let Ok(name) = ServerName::try_from(name.to_owned()) else {
+            return refused(
+                "backend_tls.name",
+                format!("expected a name or an address, got {:?}", said.name),
+            );
+        };
+        if let Some(version) = said.versions.iter().find(|version| !VERSIONS.contains(version)) {
+            return refused("backend_tls.versions", format!("expected 12 or 13, got {version}"));
+        }
+        let ciphers: Option<_> = said.ciphers.iter().map(|number| u16::try_from(*number).ok()).collect();
+        let Some(ciphers) = ciphers else {
+            return refused("backend_tls.ciphers", "expected numbers of 16 bits, got a greater one".into());
+        };
+        let says_versions = !said.versions.is_empty();
+        let depth = usize::try_from(said.verify_depth.max(1)).unwrap_or(usize::MAX);
+        Ok(Some(Box::new(Self {
+            material: said.material.as_str().into(),
+            verified: said.verify.then_some(depth),
+            name,
+            tells_name: said.tells_name,
+            // ingress-nginx' default, where there is a Secret (annotations.md 5.6).
+            tls12: !says_versions || said.versions.contains(&12),
+            tls13: said.versions.contains(&13),
+            says_versions,
+            ciphers,
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said() -> BackendTls {
+        BackendTls { material: "ns/ca/proxy-ssl".into(), ..BackendTls::default() }
+    }
+
+    fn compiled(said: BackendTls) -> Result<Said, &'static str> {
+        Said::compile(Some(&said)).map(|it| *it.unwrap()).map_err(|refused| refused.field)
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_verified_over_tls_1_2() {
+        let it = compiled(said()).unwrap();
+        assert_eq!((it.verified, it.tells_name, it.tls12, it.tls13), (None, false, true, false));
+        assert_eq!(it.name.to_str(), NOBODY);
+        assert_eq!(Said::compile(None).unwrap(), None);
+    }
+
+    #[test]
+    fn a_depth_of_none_is_one() {
+        let depth =
+            |verify_depth| compiled(BackendTls { verify: true, verify_depth, ..said() }).unwrap().verified;
+        assert_eq!([depth(0), depth(1), depth(2)], [Some(1), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        for (it, field) in [
+            (BackendTls::default(), "backend_tls.material"),
+            (BackendTls { name: "a b".into(), ..said() }, "backend_tls.name"),
+            (BackendTls { versions: vec![12, 11], ..said() }, "backend_tls.versions"),
+            (BackendTls { ciphers: vec![0xc02b, 65536], ..said() }, "backend_tls.ciphers"),
+        ] {
+            assert_eq!(compiled(it), Err(field));
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Whose signature counts: the authorities of a Secret, and what a certificate must be to be of one of them.
+//!
+//! As OpenSSL does it for nginx: only a certificate that signed itself ends a chain, the other ones of the Secret help to
+//! get there; where there are lists of revoked certificates, each certificate of the chain needs one.
+
+use std::time::Duration;
+
+use rustls::DistinguishedName;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use shared::resource::Authorities;
+use thiserror::Error;
+use webpki::{
+    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
+    RevocationOptionsBuilder, VerifiedPath, anchor_from_trusted_cert,
+};
+use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+
+/// Why authorities cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// One of them cannot be read.
+    #[error("certificates[{0}]: expected an X.509 certificate, got something else")]
+    Certificate(usize),
+    /// A list cannot be read.
+    #[error("revocations[{0}]: expected a whole X.509 list of revoked certificates, got something else")]
+    Revocations(usize),
+    /// None of them can end a chain.
+    #[error("certificates: expected one that signed itself, got none")]
+    NoRoot,
+}
+
+/// What a certificate is shown for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To be a server.
+    Server,
+    /// To be a client.
+    Client,
+}
+
+/// Why a certificate is not good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum Untrusted {
+    Expired,
+    NotYetValid,
+    Revoked,
+    NoRevocations,
+    OldRevocations,
+    Signature,
+    SelfSigned,
+    SelfSignedInChain,
+    UnknownIssuer,
+    UnknownIssuerOfLeaf,
+    TooLong,
+    Purpose,
+    Malformed,
+}
+
+impl Untrusted {
+    /// What OpenSSL says of it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "certificate has expired",
+            Self::NotYetValid => "certificate is not yet valid",
+            Self::Revoked => "certificate revoked",
+            Self::NoRevocations => "unable to get certificate CRL",
+            Self::OldRevocations => "CRL has expired",
+            Self::Signature => "certificate signature failure",
+            Self::SelfSigned => "self-signed certificate",
+            Self::SelfSignedInChain => "self-signed certificate in certificate chain",
+            Self::UnknownIssuer => "unable to get local issuer certificate",
+            Self::UnknownIssuerOfLeaf => "unable to verify the first certificate",
+            Self::TooLong => "certificate chain too long",
+            Self::Purpose => "unsuitable certificate purpose",
+            Self::Malformed => "certificate rejected",
+        }
+    }
+
+    /// Whether nothing is wrong with it but that nobody who is trusted stands behind it.
+    pub fn is_of_others(self) -> bool {
+        matches!(
+            self,
+            Self::SelfSigned | Self::SelfSignedInChain | Self::UnknownIssuer | Self::UnknownIssuerOfLeaf
+        )
+    }
+}
+
+/// The authorities of a Secret, read once.
+#[derive(Debug)]
+pub struct Trust {
+    anchors: Vec<TrustAnchor<'static>>,
+    /// The same: those that signed themselves.
+    roots: Vec<CertificateDer<'static>>,
+    /// From when to when each of them is good.
+    lives: Vec<(UnixTime, UnixTime)>,
+    /// The others.
+    helpers: Vec<CertificateDer<'static>>,
+    /// The identifiers of their keys.
+    keys: Vec<Box<[u8]>>,
+    revocations: Vec<CertRevocationList<'static>>,
+    subjects: Vec<DistinguishedName>,
+}
+
+impl Trust {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Where one cannot be read, or none can end a chain.
+    pub fn new(authorities: &Authorities) -> Result<Self, TrustError> {
+        let mut trust = Self {
+            anchors: Vec::new(),
+            roots: Vec::new(),
+            lives: Vec::new(),
+            helpers: Vec::new(),
+            keys: Vec::new(),
+            revocations: Vec::new(),
+            subjects: Vec::new(),
+        };
+        for (index, der) in authorities.certificates.iter().enumerate() {
+            let bad = || TrustError::Certificate(index);
+            let (_, certificate) = X509Certificate::from_der(der).map_err(|_| bad())?;
+            trust.subjects.push(DistinguishedName::from(certificate.subject().as_raw().to_vec()));
+            trust.keys.extend(key_of(&certificate).map(Into::into));
+            let der = CertificateDer::from(der.to_vec());
+            if certificate.subject().as_raw() == certificate.issuer().as_raw() {
+                trust.anchors.push(anchor_from_trusted_cert(&der).map_err(|_| bad())?.to_owned());
+                trust.roots.push(der);
+                trust.lives.push(life_of(&certificate));
+            } else {
+                trust.helpers.push(der);
+            }
+        }
+        for (index, der) in authorities.revocations.iter().enumerate() {
+            let list = BorrowedCertRevocationList::from_der(der).and_then(|list| list.to_owned());
+            let list = list.map_err(|_| TrustError::Revocations(index))?;
+            trust.revocations.push(CertRevocationList::Owned(list));
+        }
+        if trust.anchors.is_empty() { Err(TrustError::NoRoot) } else { Ok(trust) }
+    }
+
+    /// Their names, to be told to clients.
+    pub fn subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    /// Whether a certificate that came with these others is of one of the authorities: now, for this purpose, and with no
+    /// more than `depth` intermediate ones between (OpenSSL's `SSL_set_verify_depth`).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        depth: usize,
+        purpose: Purpose,
+        now: UnixTime,
+    ) -> Result<(), Untrusted> {
+        if self.revocations.is_empty() && self.roots.iter().any(|root| **root == **leaf) {
+            return itself(leaf, purpose, now);
+        }
+        let others: Vec<_> = rest.iter().chain(&self.helpers).cloned().collect();
+        let certificate =
+            EndEntityCert::try_from(leaf).map_err(|error| self.untrusted(&error, leaf, rest))?;
+        let lists: Vec<_> = self.revocations.iter().collect();
+        // Absent where there is no list at all.
+        let revocation = RevocationOptionsBuilder::new(&lists)
+            .ok()
+            .map(|it| it.with_expiration_policy(ExpirationPolicy::Enforce).build());
+        let usage = match purpose {
+            Purpose::Server => KeyUsage::server_auth(),
+            Purpose::Client => KeyUsage::client_auth(),
+        };
+        let is_good = |path: &VerifiedPath<'_>| {
+            if path.intermediate_certificates().count() > depth {
+                return Err(webpki::Error::MaximumPathDepthExceeded);
+            }
+            self.is_alive(path.anchor(), now)
+        };
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        let verified = certificate.verify_for_usage(
+            algorithms,
+            &self.anchors,
+            &others,
+            now,
+            usage,
+            revocation,
+            Some(&is_good),
+        );
+        verified.map(|_| ()).map_err(|error| self.untrusted(&error, leaf, rest))
+    }
+
+    /// Whether an authority is good at this time, which webpki does not ask.
+    fn is_alive(&self, anchor: &TrustAnchor<'_>, now: UnixTime) -> Result<(), webpki::Error> {
+        let place = self.anchors.iter().position(|it| it == anchor);
+        match place.and_then(|place| self.lives.get(place)) {
+            Some((not_before, _)) if now < *not_before => {
+                Err(webpki::Error::CertNotValidYet { time: now, not_before: *not_before })
+            }
+            Some((_, not_after)) if now > *not_after => {
+                Err(webpki::Error::CertExpired { time: now, not_after: *not_after })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What OpenSSL would call it.
+    fn untrusted(
+        &self,
+        error: &webpki::Error,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+    ) -> Untrusted {
+        use webpki::Error as E;
+        match error {
+            E::CertExpired { .. } => Untrusted::Expired,
+            E::CertNotValidYet { .. } => Untrusted::NotYetValid,
+            E::CertRevoked => Untrusted::Revoked,
+            E::UnknownRevocationStatus => Untrusted::NoRevocations,
+            E::CrlExpired { .. } => Untrusted::OldRevocations,
+            E::MaximumPathDepthExceeded => Untrusted::TooLong,
+            E::RequiredEkuNotFoundContext(_) => Untrusted::Purpose,
+            E::InvalidSignatureForPublicKey if self.knows_signer(leaf) => Untrusted::Signature,
+            E::InvalidSignatureForPublicKey | E::UnknownIssuer | E::CaUsedAsEndEntity => {
+                match (is_self_signed(leaf), rest) {
+                    (true, _) => Untrusted::SelfSigned,
+                    (false, _) if *error == E::CaUsedAsEndEntity => Untrusted::Malformed,
+                    (false, rest) if rest.iter().any(is_self_signed) => Untrusted::SelfSignedInChain,
+                    (false, []) => Untrusted::UnknownIssuerOfLeaf,
+                    (false, _) => Untrusted::UnknownIssuer,
+                }
+            }
+            _ => Untrusted::Malformed,
+        }
+    }
+
+    /// Whether the key that a certificate says it was signed with may be an authority's. One that does not say it may be of
+    /// any of that name.
+    fn knows_signer(&self, leaf: &CertificateDer<'_>) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
+            return true;
+        };
+        let signer = certificate.extensions().iter().find_map(|it| match it.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(it) => it.key_identifier.as_ref().map(|key| key.0),
+            _ => None,
+        });
+        signer.is_none_or(|signer| self.keys.iter().any(|key| **key == *signer))
+    }
+}
+
+/// A certificate that is an authority itself: backends often have one that signed itself, and the Secret has the same.
+fn itself(der: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Untrusted> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| Untrusted::Malformed)?;
+    let (not_before, not_after) = life_of(&certificate);
+    if now < not_before {
+        return Err(Untrusted::NotYetValid);
+    }
+    if now > not_after {
+        return Err(Untrusted::Expired);
+    }
+    let usage = certificate.extended_key_usage().map_err(|_| Untrusted::Malformed)?;
+    let is_for = usage.is_none_or(|usage| match purpose {
+        Purpose::Server => usage.value.server_auth,
+        Purpose::Client => usage.value.client_auth,
+    });
+    if is_for { Ok(()) } else { Err(Untrusted::Purpose) }
+}
+
+fn life_of(certificate: &X509Certificate<'_>) -> (UnixTime, UnixTime) {
+    let time = |seconds: i64| {
+        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+    };
+    let validity = certificate.validity();
+    (time(validity.not_before.timestamp()), time(validity.not_after.timestamp()))
+}
+
+fn is_self_signed(der: &CertificateDer<'_>) -> bool {
+    let certificate = X509Certificate::from_der(der);
+    certificate.is_ok_and(|(_, it)| it.subject().as_raw() == it.issuer().as_raw())
+}
+
+fn key_of<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'a [u8]> {
+    certificate.extensions().iter().find_map(|it| match it.parsed_extension() {
+        ParsedExtension::SubjectKeyIdentifier(it) => Some(it.0),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

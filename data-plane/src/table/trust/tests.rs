@@ -1,0 +1,186 @@
+use bytes::Bytes;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+
+use super::*;
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    der: Bytes,
+}
+
+fn params(cn: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, cn);
+    params.use_authority_key_identifier_extension = true;
+    params
+}
+
+fn of_authority(cn: &str) -> CertificateParams {
+    let mut params = params(cn);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
+}
+
+impl Authority {
+    fn new(cn: &str) -> Self {
+        Self::of(of_authority(cn))
+    }
+
+    fn of(params: CertificateParams) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let der = Bytes::copy_from_slice(params.self_signed(&key).unwrap().der());
+        Self { issuer: Issuer::new(params, key), der }
+    }
+
+    fn below(&self, cn: &str) -> Self {
+        let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
+        let der = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
+        Self { issuer: Issuer::new(params, key), der }
+    }
+
+    fn leaf(&self, params: CertificateParams) -> Bytes {
+        let key = KeyPair::generate().unwrap();
+        Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der())
+    }
+
+    fn revoking(&self, numbers: &[u64], until: i32) -> Bytes {
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Bytes::copy_from_slice(list.signed_by(&self.issuer).unwrap().der())
+    }
+}
+
+fn trust(certificates: &[&Bytes], revocations: &[Bytes]) -> Result<Trust, TrustError> {
+    let certificates = certificates.iter().copied().cloned().collect();
+    Trust::new(&Authorities { certificates, revocations: revocations.to_vec() })
+}
+
+fn verify(trust: &Trust, leaf: &Bytes, rest: &[&Bytes], depth: usize) -> Result<(), Untrusted> {
+    let der = |der: &Bytes| CertificateDer::from(der.to_vec());
+    let rest: Vec<_> = rest.iter().map(|it| der(it)).collect();
+    trust.verify(&der(leaf), &rest, depth, Purpose::Client, UnixTime::now())
+}
+
+fn numbered(number: u64) -> CertificateParams {
+    let mut params = params("numbered");
+    params.serial_number = Some(SerialNumber::from(number));
+    params
+}
+
+/// Good from this year on for one.
+fn living(mut params: CertificateParams, year: i32) -> CertificateParams {
+    params.not_before = date_time_ymd(year, 1, 1);
+    params.not_after = date_time_ymd(year + 1, 1, 1);
+    params
+}
+
+#[test]
+fn the_way_may_have_so_many_others() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let two = one.below("two");
+    let trust = trust(&[&root.der], &[]).unwrap();
+    let leaf = two.leaf(params("leaf"));
+    let both = [&two.der, &one.der];
+    assert_eq!(verify(&trust, &leaf, &both, 1), Err(Untrusted::TooLong));
+    assert_eq!(verify(&trust, &leaf, &both, 2), Ok(()));
+    assert_eq!(verify(&trust, &one.leaf(params("leaf")), &[&one.der], 1), Ok(()));
+    assert_eq!(verify(&trust, &root.leaf(params("leaf")), &[], 0), Ok(()));
+    assert_eq!(verify(&trust, &leaf, &[&two.der], 9), Err(Untrusted::UnknownIssuer), "one is missing");
+}
+
+/// As OpenSSL without partial chains.
+#[test]
+fn only_who_signed_itself_ends_a_chain() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    assert_eq!(trust(&[&one.der], &[]).unwrap_err(), TrustError::NoRoot);
+    let both = trust(&[&one.der, &root.der], &[]).unwrap();
+    let leaf = one.leaf(params("leaf"));
+    assert_eq!(verify(&both, &leaf, &[], 1), Ok(()), "the Secret has the one between");
+    assert_eq!(verify(&both, &leaf, &[], 0), Err(Untrusted::TooLong), "which counts");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_openssl_s_words() {
+    let root = Authority::new("root");
+    let other = Authority::new("other");
+    let trust = trust(&[&root.der], &[]).unwrap();
+    let old = living(params("old"), 2000);
+    let early = living(params("early"), 2090);
+    let mut server = params("server");
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let mut silent = params("silent");
+    silent.use_authority_key_identifier_extension = false;
+    let forged = Authority::new("root");
+    let itself = params("self").self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let itself = Bytes::copy_from_slice(itself.der());
+    for (leaf, rest, why) in [
+        (root.leaf(old), vec![], Untrusted::Expired),
+        (root.leaf(early), vec![], Untrusted::NotYetValid),
+        (root.leaf(server), vec![], Untrusted::Purpose),
+        (forged.leaf(silent), vec![], Untrusted::Signature),
+        // It says which key signed it, and nobody has that.
+        (forged.leaf(params("x")), vec![], Untrusted::UnknownIssuerOfLeaf),
+        (other.leaf(params("x")), vec![], Untrusted::UnknownIssuerOfLeaf),
+        (other.leaf(params("x")), vec![&other.der], Untrusted::SelfSignedInChain),
+        (itself, vec![], Untrusted::SelfSigned),
+        (Bytes::from_static(b"no certificate"), vec![], Untrusted::Malformed),
+    ] {
+        assert_eq!(verify(&trust, &leaf, &rest, 1), Err(why));
+    }
+}
+
+#[test]
+fn an_authority_that_is_too_old_signs_for_nobody() {
+    let old = Authority::of(living(of_authority("old"), 2000));
+    let trust = trust(&[&old.der], &[]).unwrap();
+    assert_eq!(verify(&trust, &old.leaf(params("leaf")), &[], 1), Err(Untrusted::Expired));
+}
+
+#[test]
+fn who_signed_itself_is_good_where_the_secret_has_the_same() {
+    let one = Authority::new("one");
+    let twin = Authority::new("one");
+    let trust = trust(&[&one.der], &[]).unwrap();
+    assert_eq!(verify(&trust, &one.der, &[], 1), Ok(()));
+    assert_eq!(verify(&trust, &twin.der, &[], 1), Err(Untrusted::SelfSigned));
+}
+
+#[test]
+fn each_certificate_of_a_chain_needs_a_list_where_there_is_one() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let (good, bad) = (root.leaf(numbered(1)), root.leaf(numbered(2)));
+    let far = one.leaf(numbered(3));
+    let lists = |lists: &[Bytes]| trust(&[&root.der], lists).unwrap();
+    let of_root = root.revoking(&[2], 2099);
+    let alone = lists(std::slice::from_ref(&of_root));
+    assert_eq!(verify(&alone, &good, &[], 1), Ok(()));
+    assert_eq!(verify(&alone, &bad, &[], 1), Err(Untrusted::Revoked));
+    assert_eq!(verify(&alone, &far, &[&one.der], 1), Err(Untrusted::NoRevocations));
+    let both = lists(&[of_root, one.revoking(&[], 2099)]);
+    assert_eq!(verify(&both, &far, &[&one.der], 1), Ok(()));
+    let old = lists(&[root.revoking(&[2], 2021)]);
+    assert_eq!(verify(&old, &good, &[], 1), Err(Untrusted::OldRevocations));
+    assert_eq!(
+        trust(&[&root.der], &[Bytes::from_static(b"no list")]).unwrap_err(),
+        TrustError::Revocations(0)
+    );
+}

@@ -1,0 +1,123 @@
+//! Names of certificates as text (RFC 2253), as OpenSSL writes them for nginx' `$ssl_client_s_dn`: the last part first,
+//! whatever is no plain ASCII escaped byte by byte.
+
+use std::fmt::Write as _;
+
+use x509_parser::prelude::{AttributeTypeAndValue, X509Name};
+
+/// What OpenSSL calls the types of attributes that it has a short name for.
+const SHORT: [(&str, &str); 19] = [
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.12", "title"),
+    ("2.5.4.13", "description"),
+    ("2.5.4.17", "postalCode"),
+    ("2.5.4.41", "name"),
+    ("2.5.4.42", "GN"),
+    ("2.5.4.43", "initials"),
+    ("2.5.4.46", "dnQualifier"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+/// A name as one line of text.
+pub(super) fn text(name: &X509Name<'_>) -> String {
+    let mut text = String::new();
+    for (place, part) in name.iter_rdn().collect::<Vec<_>>().into_iter().rev().enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        for (place, attribute) in part.iter().collect::<Vec<_>>().into_iter().rev().enumerate() {
+            if place > 0 {
+                text.push('+');
+            }
+            put(&mut text, attribute);
+        }
+    }
+    text
+}
+
+fn put(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
+    let oid = attribute.attr_type().to_id_string();
+    let short = SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| *short);
+    text.push_str(short.unwrap_or(&oid));
+    text.push('=');
+    match attribute.as_str() {
+        Ok(value) if short.is_some() => escape(text, value),
+        // What nobody knows is shown as it stands there.
+        _ => {
+            text.push('#');
+            for byte in attribute.attr_value().data {
+                let _ = write!(text, "{byte:02X}");
+            }
+        }
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    let last = value.len().saturating_sub(1);
+    for (place, byte) in value.bytes().enumerate() {
+        let is_at_end = (place == 0 && matches!(byte, b' ' | b'#')) || (place == last && byte == b' ');
+        match byte {
+            b',' | b'+' | b'"' | b'\\' | b'<' | b'>' | b';' => {
+                text.push('\\');
+                text.push(char::from(byte));
+            }
+            _ if is_at_end => {
+                text.push('\\');
+                text.push(char::from(byte));
+            }
+            0x20..=0x7e => text.push(char::from(byte)),
+            _ => {
+                let _ = write!(text, "\\{byte:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    fn shown(parts: &[(DnType, &str)]) -> String {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, value) in parts {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let (_, certificate) = X509Certificate::from_der(certificate.der()).unwrap();
+        super::text(certificate.subject())
+    }
+
+    #[test]
+    fn the_last_part_comes_first_and_is_escaped() {
+        assert_eq!(shown(&[]), "");
+        let whole = [
+            (DnType::CountryName, "DE"),
+            (DnType::OrganizationName, "Acme, Inc."),
+            (DnType::CommonName, "alice"),
+        ];
+        assert_eq!(shown(&whole), "CN=alice,O=Acme\\, Inc.,C=DE");
+        for (value, text) in [
+            ("Jörg", "J\\C3\\B6rg"),
+            (" x ", "\\ x\\ "),
+            ("#1", "\\#1"),
+            ("a\r\nb\0", "a\\0D\\0Ab\\00"),
+            ("CN=admin,CN=x", "CN=admin\\,CN=x"),
+            ("a+b\"c\\d<e>f;g", "a\\+b\\\"c\\\\d\\<e\\>f\\;g"),
+        ] {
+            assert_eq!(shown(&[(DnType::CommonName, value)]), format!("CN={text}"));
+        }
+        assert_eq!(shown(&[(DnType::CustomDnType(vec![1, 2, 3, 4]), "x")]), "1.2.3.4=#78");
+    }
+}

@@ -1,0 +1,98 @@
+//! What a handshake with a client came to, as requests on its connection ask for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::ServerConnection;
+use rustls_pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::names;
+use crate::table::trust::Untrusted;
+use crate::table::{ClientAuth, HostTable};
+
+/// Whose handshake it is.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The host that the client named, or that takes those who name none; `None` where there is none.
+    pub(crate) host: Option<Arc<str>>,
+    /// Whether the client named one.
+    pub(crate) is_named: bool,
+    /// By whom it is judged.
+    pub(crate) auth: Option<Arc<ClientAuth>>,
+}
+
+impl Asked {
+    /// What a table says of a server name.
+    pub(crate) fn of(table: &HostTable, name: Option<&str>) -> Self {
+        // Clients send the dot at the end of a name that has one, though RFC 6066 section 3 says not to.
+        let asked = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
+        let host = match &asked {
+            // It is redirected: a server of its own in the original.
+            Some(name) if table.www(name).is_some() => None,
+            Some(name) => table.host(name),
+            None => table.catch_all(),
+        };
+        let auth = host.and_then(|host| host.certificates()?.auth());
+        Self { host: host.map(|host| host.name().into()), is_named: asked.is_some(), auth }
+    }
+}
+
+/// What a connection was made for.
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    host: Option<Arc<str>>,
+    is_named: bool,
+    /// Number of the way to judge; 0: nobody was.
+    judged_by: u64,
+    /// What the client showed.
+    pub(crate) shown: Option<Shown>,
+}
+
+/// A client's certificate.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// Whether it is good, and if not, why.
+    pub(crate) verdict: Result<(), Untrusted>,
+    /// Whose it is.
+    pub(crate) subject: Bytes,
+    /// Who signed it.
+    pub(crate) issuer: Bytes,
+    /// X.509, DER.
+    pub(crate) der: Bytes,
+}
+
+impl Negotiated {
+    /// Of a handshake that is over.
+    pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
+        let Asked { host, is_named, auth } = asked;
+        let shown = auth.as_deref().zip(session.peer_certificates()).and_then(|(auth, certificates)| {
+            let (leaf, rest) = certificates.split_first()?;
+            Some(Shown::new(auth.verify(leaf, rest), leaf))
+        });
+        Self { host, is_named, judged_by: auth.map_or(0, |auth| auth.id), shown }
+    }
+
+    /// Whether it was made for a host as that is now: its client was judged as clients of that host are.
+    pub(crate) fn is_for(&self, host: &str, auth: &ClientAuth) -> bool {
+        self.host.as_deref() == Some(host) && self.judged_by == auth.id
+    }
+
+    /// Whether the client named a host.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
+    }
+}
+
+impl Shown {
+    fn new(verdict: Result<(), Untrusted>, leaf: &CertificateDer<'_>) -> Self {
+        let certificate = X509Certificate::from_der(leaf).map(|(_, it)| it);
+        let (subject, issuer) = match &certificate {
+            Ok(it) => (names::text(it.subject()), names::text(it.issuer())),
+            // Of one that nobody can read nothing is told, and it is not good.
+            Err(_) => Default::default(),
+        };
+        let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
+        Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
+    }
+}

@@ -1,0 +1,263 @@
+//! Certificates of clients: who gets in, what backends are told, how far a connection reaches.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use data_plane::local::Limits;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
+use rustls_pki_types::ServerName;
+use shared::policy::{ClientCertificates, ClientVerification, HostPolicy};
+use shared::resource::{Host, Material, PathType, Resource, Tls};
+
+use super::authority::{Authority, Own};
+use super::harness::*;
+use super::http2::trusting;
+
+const KEY: &str = "ns/ca/auth-tls";
+
+fn asking() -> ClientCertificates {
+    ClientCertificates { authorities: KEY.into(), ..ClientCertificates::default() }
+}
+
+fn verifying(how: ClientVerification) -> ClientCertificates {
+    ClientCertificates { verification: Some(how.into()), ..asking() }
+}
+
+fn host(asked: Option<ClientCertificates>, tls: bool) -> Resource {
+    let policy = HostPolicy { client_certificates: asked, ..HostPolicy::default() };
+    Resource::Host(Host { policy, tls: tls.then(Tls::default), ..Host::default() })
+}
+
+fn material(authority: &Authority) -> Resource {
+    Resource::Material(Material::Authorities(authority.authorities()))
+}
+
+/// `a.test` that asks for this, and `b.test` that asks for nothing, in front of one endpoint.
+fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Authority) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.host("b.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.live(KEY, material(authority));
+    proxy.config(vec![("a.test", host(Some(asked), false))]);
+    proxy
+}
+
+/// The settings of a client with this certificate.
+fn client(own: Option<&Own>) -> Arc<ClientConfig> {
+    let mut config = trusting(b"http/1.1");
+    if let Some(own) = own {
+        let key = rustls::sign::SingleCertAndKey::from(own.certified());
+        config.client_auth_cert_resolver = Arc::new(key);
+    }
+    Arc::new(config)
+}
+
+/// A connection that names a host.
+struct Secure(StreamOwned<ClientConnection, TcpStream>);
+
+impl Secure {
+    fn new(proxy: &Proxy, config: &Arc<ClientConfig>, name: &str) -> Self {
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let stream = TcpStream::connect(proxy.https).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(StreamOwned::new(session, stream))
+    }
+
+    /// Status and the whole of an answer that has a length; what was sent in the request's head beside the host.
+    fn ask(&mut self, host: &str, more: &str) -> (u16, String) {
+        write!(self.0, "GET / HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            let mut one = [0];
+            self.0.read_exact(&mut one).unwrap();
+            bytes.push(one[0]);
+        }
+        let head = String::from_utf8(bytes).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        self.0.read_exact(&mut body).unwrap();
+        (head[9..12].parse().unwrap(), head + &String::from_utf8(body).unwrap())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+fn status(proxy: &Proxy, own: Option<&Own>) -> u16 {
+    Secure::new(proxy, &client(own), "a.test").ask("a.test", "").0
+}
+
+#[test]
+fn who_gets_in() {
+    use ClientVerification::{Off, On, Optional, OptionalNoCa};
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let two = authority.below("one below").below("two below");
+    let good = authority.leaf("good", &[]);
+    let strange = other.leaf("strange", &[]);
+    let old = authority.expired("old", &[]);
+    let far = two.leaf("far", &[]);
+    let origin = Origin::says("in");
+    for (how, expected) in [
+        (On, [400, 200, 400, 400, 400]),
+        (Optional, [200, 200, 400, 400, 400]),
+        (OptionalNoCa, [200, 200, 200, 400, 400]),
+        (Off, [200, 200, 200, 200, 200]),
+    ] {
+        let proxy = proxy(&origin, verifying(how), &authority);
+        let all = [None, Some(&good), Some(&strange), Some(&old), Some(&far)];
+        assert_eq!(all.map(|own| status(&proxy, own)), expected, "{how:?}");
+    }
+    let deep = ClientCertificates { depth: 2, ..asking() };
+    assert_eq!(status(&proxy(&origin, deep, &authority), Some(&far)), 200);
+}
+
+#[test]
+fn who_was_revoked_does_not() {
+    let authority = Authority::new("one");
+    let (good, bad) = (authority.numbered("good", 1), authority.numbered("bad", 2));
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, asking(), &authority);
+    assert_eq!([status(&proxy, Some(&good)), status(&proxy, Some(&bad))], [200, 200]);
+    let mut authorities = authority.authorities();
+    authorities.revocations = vec![authority.revoking(&[2])];
+    proxy.live(KEY, Resource::Material(Material::Authorities(authorities)));
+    assert_eq!([status(&proxy, Some(&good)), status(&proxy, Some(&bad))], [200, 400]);
+}
+
+#[test]
+fn backends_are_told_by_us_alone() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("alice", &[]);
+    let origin = Origin::says("in");
+    let asked =
+        ClientCertificates { tells_certificate: Some(true), ..verifying(ClientVerification::Optional) };
+    let proxy = proxy(&origin, asked, &authority);
+    let forged = "ssl-client-verify: SUCCESS\r\nssl-client-subject-dn: CN=admin\r\nssl-client-cert: x\r\n\
+                  ssl-client-issuer-dn: CN=x\r\n";
+    for (own, told) in [(None, ["NONE", "", ""]), (Some(&own), ["SUCCESS", "CN=alice", "CN=one"])] {
+        assert_eq!(Secure::new(&proxy, &client(own), "a.test").ask("a.test", forged).0, 200);
+        let seen = origin.seen().pop().unwrap();
+        let names = ["ssl-client-verify", "ssl-client-subject-dn", "ssl-client-issuer-dn"];
+        assert_eq!(names.map(|name| seen.all(name).concat()), told);
+        let certificate = seen.all("ssl-client-cert").concat();
+        assert_eq!(certificate.starts_with("-----BEGIN%20CERTIFICATE-----%0A"), own.is_some());
+        assert_eq!(certificate.is_empty(), own.is_none());
+    }
+    Secure::new(&proxy, &client(None), "b.test").ask("b.test", forged);
+    assert!(!origin.seen().pop().unwrap().head.contains("ssl-client"), "nor of a host that asks nobody");
+}
+
+#[test]
+fn a_connection_serves_the_host_that_it_was_made_for() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("alice", &[]);
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, asking(), &authority);
+    // Made for a host that asks nobody.
+    let mut plain = Secure::new(&proxy, &client(Some(&own)), "b.test");
+    assert_eq!(plain.ask("b.test", "").0, 200);
+    assert_eq!(plain.ask("a.test", "").0, 421);
+    assert!(plain.has_ended());
+    // Made for one that does: others that do not may be asked, too.
+    let mut strict = Secure::new(&proxy, &client(Some(&own)), "a.test");
+    assert_eq!([strict.ask("a.test", "").0, strict.ask("b.test", "").0], [200, 200]);
+    // The authority changes under it.
+    let mut idle = Secure::new(&proxy, &client(Some(&own)), "a.test");
+    assert_eq!(idle.ask("a.test", "").0, 200);
+    proxy.live(KEY, material(&authority));
+    assert_eq!(idle.ask("a.test", "").0, 200, "the same once more is no change");
+    proxy.live(KEY, material(&Authority::new("another")));
+    assert_eq!(idle.ask("a.test", "").0, 421);
+    assert!(idle.has_ended());
+    assert_eq!(status(&proxy, Some(&own)), 400);
+    assert_eq!(origin.seen().len(), 5);
+}
+
+#[test]
+fn sessions_are_resumed_under_their_own_rules_alone() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("alice", &[]);
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, asking(), &authority);
+    let config = client(Some(&own));
+    let shake = |proxy: &Proxy| {
+        let mut connection = Secure::new(proxy, &config, "a.test");
+        let status = connection.ask("a.test", "").0;
+        (connection.0.conn.handshake_kind().unwrap(), status)
+    };
+    assert_eq!(shake(&proxy), (HandshakeKind::Full, 200));
+    assert_eq!(shake(&proxy), (HandshakeKind::Resumed, 200), "its client is known again");
+    // Judged by others: what was shown to those before does not count.
+    proxy.live(KEY, material(&Authority::new("another")));
+    assert_eq!(shake(&proxy), (HandshakeKind::Full, 400));
+    proxy.config(vec![("a.test", host(None, false))]);
+    assert_eq!(shake(&proxy), (HandshakeKind::Full, 200));
+    proxy.config(vec![("a.test", host(Some(asking()), false))]);
+    proxy.live(KEY, material(&authority));
+    assert_eq!(shake(&proxy), (HandshakeKind::Full, 200), "a session without a certificate is none for it");
+}
+
+#[test]
+fn names_must_match_where_that_is_said() {
+    let authority = Authority::new("one");
+    let origin = Origin::says("in");
+    let asked = ClientCertificates { match_cn: "CN=(alice|bob)$".into(), ..asking() };
+    let proxy = proxy(&origin, asked, &authority);
+    for (name, expected) in [("alice", 200), ("carol", 403), ("Alice", 403)] {
+        let own = authority.leaf(name, &[]);
+        let (status, answer) = Secure::new(&proxy, &client(Some(&own)), "a.test").ask("a.test", "");
+        assert_eq!(status, expected, "{name}");
+        assert_eq!(answer.ends_with("client certificate unauthorized"), status == 403);
+    }
+    assert_eq!(Client::new(proxy.http).get("/").status, 403);
+}
+
+#[test]
+fn in_plain_only_the_redirect_is_to_be_had() {
+    let authority = Authority::new("one");
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, asking(), &authority);
+    assert_eq!(Client::new(proxy.http).get("/").status, 403);
+    proxy.config(vec![("a.test", host(Some(asking()), true))]);
+    assert_eq!(Client::new(proxy.http).get("/").status, 308);
+    proxy.config(vec![("a.test", host(Some(verifying(ClientVerification::Optional)), false))]);
+    assert_eq!(Client::new(proxy.http).get("/").status, 200);
+    assert!(!origin.seen()[0].head.contains("ssl-client"));
+}
+
+#[test]
+fn nobody_gets_in_where_nobody_can_tell_who_may() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("alice", &[]);
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, ClientCertificates::default(), &authority);
+    assert_eq!([status(&proxy, Some(&own)), Client::new(proxy.http).get("/").status], [403, 403]);
+    let awaited = ClientCertificates { authorities: "ns/later/auth-tls".into(), ..asking() };
+    proxy.config(vec![("a.test", host(Some(awaited), true))]);
+    assert_eq!([status(&proxy, Some(&own)), Client::new(proxy.http).get("/").status], [503, 503]);
+    proxy.live("ns/later/auth-tls", material(&authority));
+    assert_eq!(status(&proxy, Some(&own)), 200);
+    let none = Resource::Material(Material::Authorities(shared::resource::Authorities {
+        certificates: vec![b"none"[..].into()],
+        revocations: vec![],
+    }));
+    proxy.live("ns/later/auth-tls", none);
+    assert_eq!(status(&proxy, Some(&own)), 503, "the one before it is over");
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn who_does_not_pass_may_be_sent_elsewhere() {
+    let authority = Authority::new("one");
+    let origin = Origin::says("in");
+    let page = |page: &str| ClientCertificates { error_page: page.into(), ..asking() };
+    let mut proxy = proxy(&origin, page("https://b.test/no"), &authority);
+    let (status, answer) = Secure::new(&proxy, &client(None), "a.test").ask("a.test", "");
+    assert!(status == 302 && answer.contains("Location: https://b.test/no\r\n"), "{answer}");
+    assert_eq!(origin.seen().len(), 0);
+    proxy.config(vec![("a.test", host(Some(page("/no.html")), false))]);
+    assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 200);
+    assert_eq!(origin.seen()[0].line(), "GET /no.html HTTP/1.1");
+}

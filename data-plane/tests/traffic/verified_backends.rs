@@ -1,0 +1,234 @@
+//! TLS towards endpoints that must be who they are said to be.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use data_plane::local::Limits;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use shared::policy::{BackendProtocol, BackendTls, HostPolicy, LocationPolicy};
+use shared::resource::{Host, PathType, Resource, Route};
+
+use super::authority::{Authority, Own, identity};
+use super::harness::*;
+
+const KEY: &str = "ns/ca/proxy-ssl";
+
+/// An endpoint with this certificate that tells what it saw of the handshake, and asks for certificates of `clients`.
+fn origin(own: &Own, clients: Option<&Authority>) -> Origin {
+    ending(own, clients, Arc::default())
+}
+
+/// The same, counting the connections that have ended.
+fn ending(own: &Own, clients: Option<&Authority>, ended: Arc<AtomicUsize>) -> Origin {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.chain.last().unwrap().to_vec().into()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            builder.with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
+        }
+    };
+    let resolver = rustls::sign::SingleCertAndKey::from(own.certified());
+    let config = Arc::new(builder.with_cert_resolver(Arc::new(resolver)));
+    Origin::raw(move |mut stream, number, seen| {
+        let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
+        if session.complete_io(&mut stream).is_err() {
+            return;
+        }
+        let version = format!("{:?}", session.protocol_version().unwrap());
+        let name = session.server_name().unwrap_or("-").to_owned();
+        let shown = session.peer_certificates().is_some();
+        let text = format!("{version} {name} {shown}");
+        let mut stream = StreamOwned::new(session, stream);
+        while let Some(request) = read_request(&mut stream, number) {
+            seen.lock().unwrap().push(request);
+            if stream.write_all(&ok(&text)).and_then(|()| stream.flush()).is_err() {
+                break;
+            }
+        }
+        ended.fetch_add(1, Ordering::SeqCst);
+    })
+}
+
+fn tls() -> BackendTls {
+    BackendTls { material: KEY.into(), ..BackendTls::default() }
+}
+
+fn verified() -> BackendTls {
+    BackendTls { verify: true, name: "pod.test".into(), ..tls() }
+}
+
+fn route(tls: Option<BackendTls>) -> Resource {
+    let policy = LocationPolicy {
+        backend_protocol: Some(BackendProtocol::Https.into()),
+        backend_tls: tls,
+        ..LocationPolicy::default()
+    };
+    Resource::Route(Route { paths: vec![to("/", PathType::Prefix, "echo")], policy, ..Route::default() })
+}
+
+/// `a.test` in front of this endpoint.
+fn proxy(origin: &Origin, said: BackendTls, material: Option<Resource>) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    if let Some(material) = material {
+        proxy.live(KEY, material);
+    }
+    proxy.config(vec![("ingress/ns/web/a.test", route(Some(said)))]);
+    proxy
+}
+
+fn status(proxy: &Proxy) -> u16 {
+    Client::new(proxy.http).get("/").status
+}
+
+#[test]
+fn only_certificates_of_the_authority_with_the_name_are_good() {
+    let (authority, other) = (Authority::new("one"), Authority::new("one"));
+    let between = authority.below("between");
+    let deeper = between.below("deeper");
+    for (own, depth, expected) in [
+        (authority.leaf("pod", &["pod.test"]), 1, 200),
+        (authority.leaf("pod", &["*.test"]), 1, 200),
+        (authority.leaf("pod.test", &[]), 1, 200),
+        (authority.leaf("pod.test", &["other.test"]), 1, 502),
+        (authority.leaf("pod", &["other.test"]), 1, 502),
+        (authority.expired("pod", &["pod.test"]), 1, 502),
+        (other.leaf("pod", &["pod.test"]), 1, 502),
+        (between.leaf("pod", &["pod.test"]), 1, 200),
+        (deeper.leaf("pod", &["pod.test"]), 1, 502),
+        (deeper.leaf("pod", &["pod.test"]), 2, 200),
+    ] {
+        let origin = origin(&own, None);
+        let said = BackendTls { verify_depth: depth, ..verified() };
+        let proxy = proxy(&origin, said, Some(identity(Some(&authority), None)));
+        assert_eq!(status(&proxy), expected);
+        assert_eq!(origin.seen().len(), usize::from(expected == 200), "no request to anybody else");
+    }
+}
+
+#[test]
+fn without_verification_everybody_is_good() {
+    let origin = origin(&Authority::new("other").expired("x", &["x.test"]), None);
+    let proxy = proxy(&origin, tls(), Some(identity(Some(&Authority::new("one")), None)));
+    assert_eq!(Client::new(proxy.http).get("/").text(), "TLSv1_2 - false");
+}
+
+#[test]
+fn the_name_and_the_certificate_are_told_where_that_is_said() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("proxy", &[]);
+    let origin = origin(&authority.leaf("pod", &["pod.test"]), Some(&authority));
+    let both = vec![12, 13];
+    for (said, text) in [
+        (verified(), "TLSv1_2 - true"),
+        (BackendTls { tells_name: true, versions: vec![13], ..verified() }, "TLSv1_3 pod.test true"),
+        (BackendTls { tells_name: true, ..tls() }, "TLSv1_2 upstream_balancer true"),
+        (BackendTls { versions: both, ciphers: vec![0xc02f], ..verified() }, "TLSv1_3 - true"),
+    ] {
+        let proxy = proxy(&origin, said, Some(identity(Some(&authority), Some(&own))));
+        assert_eq!(Client::new(proxy.http).get("/").text(), text);
+    }
+    // The endpoint's key is of another kind than the only cipher is for.
+    let said = BackendTls { ciphers: vec![0xc02f], ..verified() };
+    assert_eq!(status(&proxy(&origin, said, Some(identity(Some(&authority), None)))), 502);
+    let said = BackendTls { ciphers: vec![0xc02b], ..verified() };
+    assert_eq!(status(&proxy(&origin, said, Some(identity(Some(&authority), None)))), 200);
+}
+
+#[test]
+fn what_is_not_there_or_cannot_verify_is_503_and_nobody_is_asked() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("proxy", &[]);
+    let origin = origin(&authority.leaf("pod", &["pod.test"]), Some(&authority));
+    assert_eq!(status(&proxy(&origin, verified(), None)), 503);
+    assert_eq!(status(&proxy(&origin, tls(), None)), 503);
+    // A certificate alone verifies nobody, and as in the original it is not shown.
+    let alone = || Some(identity(None, Some(&own)));
+    assert_eq!(status(&proxy(&origin, verified(), alone())), 503);
+    let proxy = proxy(&origin, tls(), alone());
+    assert_eq!(Client::new(proxy.http).get("/").text(), "TLSv1_3 - false");
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn a_connection_is_used_again_under_its_own_rules_alone() {
+    let authority = Authority::new("one");
+    let origin = origin(&authority.leaf("pod", &["pod.test"]), None);
+    let mut proxy = proxy(&origin, verified(), Some(identity(Some(&authority), None)));
+    let path = |path, tls| {
+        let Resource::Route(mut route) = route(tls) else { unreachable!() };
+        route.paths = vec![to(path, PathType::Prefix, "echo")];
+        Resource::Route(route)
+    };
+    let other = BackendTls { name: "other.test".into(), ..verified() };
+    proxy.config(vec![
+        ("ingress/ns/any/a.test", path("/any", None)),
+        ("ingress/ns/other/a.test", path("/other", Some(other))),
+    ]);
+    let mut client = Client::new(proxy.http);
+    for _ in 0..3 {
+        assert_eq!(client.get("/any").status, 200);
+        assert_eq!(client.get("/other").status, 502, "not over one that verified another name, or nothing");
+        assert_eq!(client.get("/").status, 200);
+    }
+    let of = |line: &str| {
+        let seen = origin.seen().into_iter().filter(|it| it.line().starts_with(line));
+        seen.map(|it| it.connection).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (any, own) = (of("GET /any "), of("GET / "));
+    assert_eq!((any.len(), own.len()), (1, 1), "each is kept");
+    assert_ne!(any, own);
+}
+
+#[test]
+fn a_changed_authority_or_certificate_ends_the_connections_before_it() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let origin = ending(&old.leaf("pod", &["pod.test"]), Some(&old), Arc::clone(&ended));
+    let mut proxy = proxy(&origin, verified(), Some(identity(Some(&old), None)));
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/").text(), "TLSv1_2 - false");
+    // The same once more is no change.
+    proxy.live(KEY, identity(Some(&old), None));
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(origin.seen()[1].connection, 0);
+    proxy.live(KEY, identity(Some(&old), Some(&old.leaf("proxy", &[]))));
+    assert_eq!(client.get("/").text(), "TLSv1_2 - true", "a connection with the certificate");
+    proxy.live(KEY, identity(Some(&new), None));
+    assert_eq!(client.get("/").status, 502, "the kept one would still have answered");
+    assert_eq!(origin.seen().len(), 3);
+    let since = Instant::now();
+    while ended.load(Ordering::SeqCst) < 2 {
+        assert!(
+            since.elapsed() < Duration::from_secs(10),
+            "both are closed, long before they are idle too long"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_the_host_says_holds_where_a_location_says_nothing() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let origin = origin(&authority.leaf("pod", &["pod.test"]), None);
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.live(KEY, identity(Some(&other), None));
+    proxy.live("ns/own/proxy-ssl", identity(Some(&authority), None));
+    let policy = HostPolicy { backend_tls: Some(verified()), ..HostPolicy::default() };
+    let host = Host { policy, ..Host::default() };
+    proxy.config(vec![("a.test", Resource::Host(host)), ("ingress/ns/web/a.test", route(None))]);
+    assert_eq!(status(&proxy), 502);
+    let own = BackendTls { material: "ns/own/proxy-ssl".into(), ..verified() };
+    proxy.config(vec![("ingress/ns/web/a.test", route(Some(own)))]);
+    assert_eq!(status(&proxy), 200);
+    proxy.config(vec![("ingress/ns/web/a.test", route(None)), ("a.test", Resource::Host(Host::default()))]);
+    assert_eq!(status(&proxy), 200, "nobody asks for anything");
+}

@@ -1,0 +1,81 @@
+//! Materials: what Secrets give for other uses than as certificates of hosts.
+
+use std::collections::HashSet;
+
+use super::{ConvertError, invalid};
+use crate::proto::config;
+use crate::resource::{Authorities, BackendIdentity, Material, User};
+
+impl From<&Material> for config::Material {
+    fn from(it: &Material) -> Self {
+        match it {
+            Material::Users(users) => {
+                let user =
+                    |User { name, hash }: &User| config::User { name: name.clone(), hash: hash.clone() };
+                let users = config::Users { users: users.iter().map(user).collect() };
+                Self { users: Some(users), ..Self::default() }
+            }
+            Material::Authorities(authorities) => {
+                Self { authorities: Some(authorities.into()), ..Self::default() }
+            }
+            Material::BackendIdentity(identity) => {
+                Self { backend_identity: Some(identity.into()), ..Self::default() }
+            }
+        }
+    }
+}
+
+impl From<&Authorities> for config::Authorities {
+    fn from(it: &Authorities) -> Self {
+        Self { certificates: it.certificates.clone(), revocations: it.revocations.clone() }
+    }
+}
+
+impl From<&BackendIdentity> for config::BackendIdentity {
+    fn from(it: &BackendIdentity) -> Self {
+        let BackendIdentity { authorities, certificates, key } = it;
+        let authorities = authorities.as_ref().map(Into::into);
+        Self { authorities, certificates: certificates.clone(), key: key.clone() }
+    }
+}
+
+impl TryFrom<config::Material> for Material {
+    type Error = ConvertError;
+
+    fn try_from(it: config::Material) -> Result<Self, ConvertError> {
+        match (it.users, it.authorities, it.backend_identity) {
+            (Some(config::Users { users }), None, None) => Ok(Self::Users(users_of(users)?)),
+            (None, Some(authorities), None) => {
+                Ok(Self::Authorities(authorities_of(authorities, "authorities")?))
+            }
+            (None, None, Some(identity)) => Ok(Self::BackendIdentity(identity_of(identity)?)),
+            _ => Err(invalid("users", "expected one use that this build knows, got another number of them")),
+        }
+    }
+}
+
+fn users_of(users: Vec<config::User>) -> Result<Vec<User>, ConvertError> {
+    let mut names = HashSet::new();
+    for (i, user) in users.iter().enumerate() {
+        if user.name.is_empty() || user.name.contains(':') || !names.insert(user.name.as_str()) {
+            let field = format!("users[{i}].name");
+            return Err(invalid(field, "expected a name without a colon that stands there once"));
+        }
+    }
+    Ok(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect())
+}
+
+fn authorities_of(it: config::Authorities, field: &str) -> Result<Authorities, ConvertError> {
+    if it.certificates.is_empty() {
+        return Err(invalid(format!("{field}.certificates"), "expected at least one, got none"));
+    }
+    Ok(Authorities { certificates: it.certificates, revocations: it.revocations })
+}
+
+fn identity_of(it: config::BackendIdentity) -> Result<BackendIdentity, ConvertError> {
+    let authorities = it.authorities.map(|it| authorities_of(it, "backend_identity.authorities"));
+    if it.certificates.is_empty() != it.key.is_empty() {
+        return Err(invalid("backend_identity.key", "expected a key with its certificate, or neither"));
+    }
+    Ok(BackendIdentity { authorities: authorities.transpose()?, certificates: it.certificates, key: it.key })
+}
