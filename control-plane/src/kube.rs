@@ -249,4 +249,4 @@ impl Follower {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

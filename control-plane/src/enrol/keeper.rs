@@ -2,7 +2,7 @@
 //! the control plane itself, and hands all of it to the handshakes.
 //!
 //! **Invariant:** a record that cannot be read changes nothing, and one that is gone is written again: a new authority would
-//! cut off everybody whose certificate is good.
+//! cut off everybody whose certificate is good. Whether it can be read or not, the certificate of this process is renewed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -144,15 +144,17 @@ impl Keeper {
     /// # Errors
     /// Where something of it fails; what was good before stays in use.
     pub async fn look(&mut self, now: SystemTime) -> Result<(), KeepError> {
-        self.change(now, |authority, life| authority.due(now, life)).await?;
-        self.renew(now)?;
-        self.publish(now).await
+        let changed = self.change(now, |authority, life| authority.due(now, life)).await;
+        // Whatever became of the record: without a certificate that is good no handshake succeeds.
+        let renewed = self.renew(now);
+        let published = self.publish(now, changed.is_ok()).await;
+        changed.and(renewed).and(published)
     }
 
     async fn rotate(&mut self, now: SystemTime) -> Result<Duration, KeepError> {
         self.change(now, |authority, life| authority.rotate(now, life).map(Some)).await?;
         self.renew(now)?;
-        self.publish(now).await?;
+        self.publish(now, true).await?;
         let signs = self.authority.as_ref().map_or(now, |(authority, _)| authority.signs_from());
         let left = signs.duration_since(now).unwrap_or_default();
         info!(
@@ -169,8 +171,14 @@ impl Keeper {
         change: impl Fn(&Authority, Duration) -> Result<Option<Authority>, IssueError>,
     ) -> Result<(), KeepError> {
         for _ in 0..TRIES {
-            let (next, over) = match self.vault.load().await? {
-                Some((text, revision)) => {
+            let found = match self.vault.load().await {
+                // Emptied by somebody: as one that is gone, but for the place, which is taken.
+                Err(VaultError::Emptied { revision, .. }) if self.authority.is_some() => Err(Some(revision)),
+                found => found?.ok_or(None),
+            };
+            let is_gone = found.is_err();
+            let (next, over) = match found {
+                Ok((text, revision)) => {
                     let known = self.authority.as_ref().filter(|known| known.1.as_ref() == Some(&revision));
                     let authority = match known {
                         Some((authority, _)) => authority.clone(),
@@ -182,10 +190,10 @@ impl Keeper {
                     (changed, Some(revision))
                 }
                 // Gone, or the first of all. What this process has is written again as it is.
-                None => match &self.authority {
+                Err(over) => match &self.authority {
                     Some((authority, _)) => {
                         warn!("the record of the authority between the planes is gone, and written again");
-                        (authority.clone(), None)
+                        (authority.clone(), over)
                     }
                     None => (Authority::create(now)?, None),
                 },
@@ -194,7 +202,7 @@ impl Keeper {
             if !self.vault.store(&next.to_record(), over.as_ref()).await? {
                 continue;
             }
-            if over.is_some() {
+            if !is_gone {
                 // Read back with its revision the next time; the change is made.
                 self.authority = Some((next, None));
                 return Ok(());
@@ -224,10 +232,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Each time: what others read may have been taken away.
-    async fn publish(&self, now: SystemTime) -> Result<(), KeepError> {
+    /// Each time: what others read may have been taken away. Where the record was not read, others may know newer roots,
+    /// and what they published stays.
+    async fn publish(&self, now: SystemTime, is_read: bool) -> Result<(), KeepError> {
         if let Some((authority, _)) = &self.authority {
-            self.vault.publish(&authority.trusted_pem(now)).await?;
+            self.vault.publish(&authority.trusted_pem(now), is_read).await?;
         }
         if let Some(folder) = self.vault.folder() {
             folder

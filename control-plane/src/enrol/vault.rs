@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use shared::name::ObjectName;
 use shared::private;
 use shared::tls::join::hex;
 use shared::tls::random;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::folder::{Folder, read};
-use crate::kube::trust::Trust;
+use crate::kube::trust::{Found, RECORD, Trust};
 
 /// What the files are called, before their number.
 const FILE: &str = "authority-";
@@ -29,6 +30,14 @@ pub enum VaultError {
     /// The API server.
     #[error("{0}")]
     Cluster(String),
+    /// The place is there, and no record in it.
+    #[error("Secret {secret}: expected a key {RECORD}")]
+    Emptied {
+        /// Which.
+        secret: ObjectName,
+        /// What a record can be written over.
+        revision: Revision,
+    },
     /// A file.
     #[error("{}: {source}", path.display())]
     File {
@@ -70,10 +79,14 @@ impl Vault {
                 let text = read(&path).map_err(|source| failed(&path, source))?;
                 Ok(Some((Zeroizing::new(text), Revision(number.to_string()))))
             }
-            Self::Cluster(trust) => {
-                let found = trust.record().await.map_err(VaultError::Cluster)?;
-                Ok(found.map(|(text, revision)| (text, Revision(revision))))
-            }
+            Self::Cluster(trust) => match trust.record().await.map_err(VaultError::Cluster)? {
+                Found::Nothing => Ok(None),
+                Found::Record(text, revision) => Ok(Some((text, Revision(revision)))),
+                Found::Emptied(revision) => {
+                    let secret = trust.name().clone();
+                    Err(VaultError::Emptied { secret, revision: Revision(revision) })
+                }
+            },
         }
     }
 
@@ -99,16 +112,19 @@ impl Vault {
         }
     }
 
-    /// Tells everybody which roots are believed.
+    /// Tells everybody which roots are believed. `replace`: in place of others that are there.
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub async fn publish(&self, roots: &str) -> Result<(), VaultError> {
+    pub async fn publish(&self, roots: &str, replace: bool) -> Result<(), VaultError> {
         match self {
             Self::Memory(folder, _) | Self::Folder(folder) => {
+                if !replace && folder.roots().exists() {
+                    return Ok(());
+                }
                 folder.publish(roots).map_err(|source| failed(&folder.roots(), source))
             }
-            Self::Cluster(trust) => trust.publish(roots).await.map_err(VaultError::Cluster),
+            Self::Cluster(trust) => trust.publish(roots, replace).await.map_err(VaultError::Cluster),
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::event::Input;
 
-pub(super) mod fake;
+pub(crate) mod fake;
 
 use self::fake::{Fake, Reply, status};
 

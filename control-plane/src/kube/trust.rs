@@ -22,7 +22,7 @@ use crate::objects::{Object, ObjectKind};
 /// Whom tokens have to be made for.
 pub const AUDIENCE: &str = "firth.dev";
 /// The key of the record.
-const RECORD: &str = "authority.json";
+pub const RECORD: &str = "authority.json";
 /// The key of the roots, PEM.
 pub(super) const ROOTS: &str = "ca.pem";
 /// A request without an answer for so long has none.
@@ -42,6 +42,17 @@ impl std::fmt::Debug for Trust {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trust").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// What there is of a record.
+#[derive(PartialEq, Eq)]
+pub enum Found {
+    /// No Secret.
+    Nothing,
+    /// A Secret of this revision, without a record.
+    Emptied(String),
+    /// The record, and the revision of its Secret.
+    Record(Zeroizing<Vec<u8>>, String),
 }
 
 /// Whose a token is.
@@ -73,19 +84,26 @@ impl Trust {
         Self { client, name }
     }
 
-    /// The record and its revision; `None`: there is no such Secret.
+    /// The name of the Secret.
+    pub fn name(&self) -> &ObjectName {
+        &self.name
+    }
+
+    /// The record, as far as there is one.
     ///
     /// # Errors
-    /// Where the API server does not say, or the Secret is something else.
-    pub async fn record(&self) -> Result<Option<(Zeroizing<Vec<u8>>, String)>, String> {
-        let Some(Object::Secret(secret)) = self.find(ObjectKind::Secret).await? else { return Ok(None) };
-        let text = secret
-            .data
-            .get(RECORD)
-            .ok_or_else(|| format!("Secret {}: expected a key {RECORD}", self.name))?;
+    /// Where the API server does not say, or what is there is not base64.
+    pub async fn record(&self) -> Result<Found, String> {
+        let Some(Object::Secret(secret)) = self.find(ObjectKind::Secret).await? else {
+            return Ok(Found::Nothing);
+        };
+        let revision = secret.metadata.resource_version.to_string();
+        let Some(text) = secret.data.get(RECORD).filter(|text| !text.is_empty()) else {
+            return Ok(Found::Emptied(revision));
+        };
         let text =
             STANDARD.decode(text).map_err(|_| format!("Secret {}: {RECORD} is not base64", self.name))?;
-        Ok(Some((Zeroizing::new(text), secret.metadata.resource_version.to_string())))
+        Ok(Found::Record(Zeroizing::new(text), revision))
     }
 
     /// Writes the record over a revision, or the first one. False: somebody else was quicker.
@@ -97,16 +115,17 @@ impl Trust {
         self.put(ObjectKind::Secret, json!({RECORD: *data}), over).await
     }
 
-    /// Says which roots are believed.
+    /// Says which roots are believed. `replace`: in place of others that are there.
     ///
     /// # Errors
     /// Where the API server refuses it.
-    pub async fn publish(&self, roots: &str) -> Result<(), String> {
+    pub async fn publish(&self, roots: &str, replace: bool) -> Result<(), String> {
         let there = match self.find(ObjectKind::ConfigMap).await? {
             Some(Object::ConfigMap(there)) => Some(there),
             _ => None,
         };
-        if there.as_ref().is_some_and(|there| there.data.get(ROOTS).is_some_and(|it| it == roots)) {
+        if there.as_ref().is_some_and(|there| there.data.get(ROOTS).is_some_and(|it| !replace || it == roots))
+        {
             return Ok(());
         }
         let over = there.map(|there| there.metadata.resource_version.to_string());
@@ -192,12 +211,20 @@ fn holder(review: &Value) -> Result<Holder, ReviewError> {
 }
 
 #[cfg(test)]
+impl Trust {
+    /// Over an API server in memory.
+    pub(crate) fn of(fake: &super::tests::fake::Fake) -> Self {
+        Self::new(fake.client(), ObjectName::new("firth", "firth-ca"))
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::kube::tests::fake::{Fake, Reply};
 
     fn trust(fake: &Fake) -> Trust {
-        Trust::new(fake.client(), ObjectName::new("firth", "firth-ca"))
+        Trust::of(fake)
     }
 
     fn review(status: &Value) -> Result<Holder, ReviewError> {
@@ -257,7 +284,11 @@ mod tests {
         );
         for (status, absent) in [(404, true), (403, false), (500, false)] {
             let fake = Fake::new(move |_| Reply::Text(status, "{}".to_owned()));
-            assert_eq!(trust(&fake).record().await.is_ok_and(|found| found.is_none()), absent, "{status}");
+            assert_eq!(
+                trust(&fake).record().await.is_ok_and(|found| found == Found::Nothing),
+                absent,
+                "{status}"
+            );
         }
     }
 }

@@ -1,7 +1,14 @@
 //! The keeper over a folder that several processes share.
 
+use std::sync::Mutex;
+
+use http::Method;
+use serde_json::{Value, json};
+
 use super::*;
 use crate::enrol::folder::Folder;
+use crate::kube::tests::fake::{Fake, Reply, status};
+use crate::kube::trust::Trust;
 
 const LIFE: Duration = Duration::from_secs(1_000);
 
@@ -67,6 +74,75 @@ async fn the_certificate_of_the_control_plane_is_renewed_at_half_its_life() {
     assert!(!seen.has_changed().unwrap(), "it is young");
     one.look(at(610)).await.unwrap();
     assert!(seen.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_keeps_nobody_from_renewing_and_publishing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    let (before, mut seen) = (roots(&one), one.current());
+    seen.mark_unchanged();
+    std::fs::write(dir.path().join("authority-2"), "{}").unwrap();
+    let published = dir.path().join("ca.pem");
+    let text = std::fs::read(&published).unwrap();
+    std::fs::remove_file(&published).unwrap();
+    assert!(matches!(one.look(at(610)).await, Err(KeepError::Record(_))), "it is said");
+    assert!(seen.has_changed().unwrap(), "the certificate of this process is another one");
+    assert_eq!((roots(&one), std::fs::read(&published).unwrap()), (before, text));
+
+    std::fs::write(&published, "newer").unwrap();
+    one.look(at(611)).await.unwrap_err();
+    assert_eq!(std::fs::read(&published).unwrap(), b"newer", "what others published stays");
+}
+
+/// A cluster with one Secret in it, as its answers have it; the ConfigMap is never there.
+fn cluster(secret: &Arc<Mutex<Option<Value>>>) -> Fake {
+    let secret = Arc::clone(secret);
+    Fake::new(move |asked| {
+        let mut there = secret.lock().unwrap();
+        if !asked.path.contains("/secrets") {
+            return if asked.method == Method::GET { status(404) } else { Reply::Text(201, "{}".into()) };
+        }
+        if asked.method == Method::GET {
+            let Some(there) = &*there else { return status(404) };
+            return Reply::Text(200, there.to_string());
+        }
+        let revision = there.as_ref().map(|there| there["metadata"]["resourceVersion"].clone());
+        if revision.as_ref() != asked.body["metadata"].get("resourceVersion") {
+            return status(409);
+        }
+        let mut next = asked.body.clone();
+        let number = revision.and_then(|it| it.as_str()?.parse::<u64>().ok()).unwrap_or(0) + 1;
+        next["metadata"]["resourceVersion"] = number.to_string().into();
+        next["metadata"]["uid"] = "u".into();
+        *there = Some(next);
+        Reply::Text(200, "{}".into())
+    })
+}
+
+#[tokio::test]
+async fn a_secret_that_was_emptied_is_filled_by_whoever_knows_the_authority() {
+    let secret = Arc::default();
+    let fake = cluster(&secret);
+    let keeper = || Keeper::new(Vault::Cluster(Trust::of(&fake)), "default", LIFE, &[]).unwrap();
+    let mut one = keeper();
+    one.look(at(0)).await.unwrap();
+    let (before, record) = (roots(&one), secret.lock().unwrap().clone().unwrap());
+    for data in [json!({}), json!({"authority.json": ""})] {
+        secret.lock().unwrap().as_mut().unwrap()["data"] = data;
+        let refused = keeper().look(at(1)).await.unwrap_err().to_string();
+        assert_eq!(refused, "Secret firth/firth-ca: expected a key authority.json", "nobody makes a new one");
+        one.look(at(2)).await.unwrap();
+        assert_eq!(secret.lock().unwrap().as_ref().unwrap()["data"], record["data"]);
+        let mut other = keeper();
+        other.look(at(3)).await.unwrap();
+        assert_eq!((roots(&one), roots(&other)), (before.clone(), before.clone()));
+    }
+    // What was asked for is done to what was written again.
+    secret.lock().unwrap().as_mut().unwrap()["data"] = json!({});
+    one.rotate(at(10)).await.unwrap();
+    assert_eq!(roots(&one).len(), 2);
 }
 
 #[tokio::test]

@@ -15,17 +15,17 @@ use tonic::codegen::{Bytes, Service};
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(in crate::kube) struct Asked {
-    pub(in crate::kube) method: Method,
-    pub(in crate::kube) path: String,
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) path: String,
     /// What the query says, as it is meant.
-    pub(in crate::kube) query: BTreeMap<String, String>,
-    pub(in crate::kube) body: serde_json::Value,
+    pub(crate) query: BTreeMap<String, String>,
+    pub(crate) body: serde_json::Value,
 }
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub(in crate::kube) enum Reply {
+pub(crate) enum Reply {
     /// This status with this body.
     Text(u16, String),
     /// A watch on which nothing happens.
@@ -34,23 +34,23 @@ pub(in crate::kube) enum Reply {
 
 /// The server.
 #[derive(Clone)]
-pub(in crate::kube) struct Fake {
+pub(crate) struct Fake {
     asked: Arc<Mutex<Vec<Asked>>>,
     reply: Arc<dyn Fn(&Asked) -> Reply + Send + Sync>,
 }
 
 impl Fake {
     /// One that answers like this.
-    pub(in crate::kube) fn new(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(reply: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         Self { asked: Arc::default(), reply: Arc::new(reply) }
     }
 
-    pub(in crate::kube) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.clone(), "default")
     }
 
     /// Everything that it was asked so far.
-    pub(in crate::kube) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -99,7 +99,7 @@ fn meant(text: &str) -> String {
 }
 
 /// What the API server says where it does not do what it is asked.
-pub(in crate::kube) fn status(code: u16) -> Reply {
+pub(crate) fn status(code: u16) -> Reply {
     Reply::Text(
         code,
         format!(r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","code":{code}}}"#),
