@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use shared::name::ObjectName;
+use shared::policy::LocationPolicy;
 use shared::resource::Resource;
 use shared::snapshot::Snapshot;
 use shared::version::Root;
@@ -174,14 +175,16 @@ impl Needs {
         match resource {
             Resource::Settings(settings) => {
                 self.secret(Use::DefaultCertificate, &settings.default_certificate);
-                self.material(settings.defaults.basic_auth);
+                self.location(settings.defaults);
             }
             Resource::Host(host) => {
                 for secret in host.tls.into_iter().flat_map(|tls| tls.certificates) {
                     self.secret(Use::Certificate, &secret);
                 }
+                self.material(host.policy.backend_tls.map(|it| it.material));
+                self.material(host.policy.client_certificates.map(|it| it.authorities));
             }
-            Resource::Route(route) => self.material(route.policy.basic_auth),
+            Resource::Route(route) => self.location(route.policy),
             Resource::Backend(_) => self.services.extend(service_of(key)),
             Resource::Listener(_)
             | Resource::Endpoints(_)
@@ -195,8 +198,13 @@ impl Needs {
         self.secrets.extend(ObjectName::parse(secret).map(|name| Reference::new(what, name)));
     }
 
-    fn material(&mut self, auth: Option<shared::policy::BasicAuth>) {
-        self.secrets.extend(auth.and_then(|auth| Reference::of_material(&auth.users)));
+    fn location(&mut self, policy: LocationPolicy) {
+        self.material(policy.basic_auth.map(|it| it.users));
+        self.material(policy.backend_tls.map(|it| it.material));
+    }
+
+    fn material(&mut self, key: Option<String>) {
+        self.secrets.extend(key.and_then(|key| Reference::of_material(&key)));
     }
 }
 

@@ -40,6 +40,26 @@ pub enum Use {
 }
 
 impl Use {
+    /// All of them.
+    const ALL: [Self; 11] = [
+        Self::Certificate,
+        Self::DefaultCertificate,
+        Self::UsersFile,
+        Self::UsersMap,
+        Self::BackendTls,
+        Self::ClientAuthorities,
+        Self::CustomHeaders,
+        Self::AuthProxySetHeaders,
+        Self::FastCgiParams,
+        Self::ProxySetHeaders,
+        Self::AddHeaders,
+    ];
+
+    /// All uses of Secrets.
+    pub fn of_secrets() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|what| what.kind() == ObjectKind::Secret)
+    }
+
     /// The kind of object that it is a use of.
     pub fn kind(self) -> ObjectKind {
         match self {
@@ -88,9 +108,6 @@ impl Use {
     }
 }
 
-/// All uses that have a Material of their own.
-const MATERIALS: [Use; 2] = [Use::UsersFile, Use::UsersMap];
-
 /// One reference.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Reference {
@@ -110,7 +127,7 @@ impl Reference {
     pub fn of_material(key: &str) -> Option<Self> {
         let (secret, _) = key.rsplit_once('/')?;
         let name = ObjectName::parse(secret)?;
-        let what = MATERIALS.into_iter().find(|what| what.material(&name).as_deref() == Some(key))?;
+        let what = Use::of_secrets().find(|what| what.material(&name).as_deref() == Some(key))?;
         Some(Self { what, name })
     }
 

@@ -21,9 +21,6 @@ use crate::reference::Use;
 /// How many problems of the pin are listed.
 const MOST: usize = 20;
 
-/// What a pin refers to Secrets for.
-const USES: [Use; 4] = [Use::Certificate, Use::DefaultCertificate, Use::UsersFile, Use::UsersMap];
-
 /// What is known of the pin.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
@@ -82,7 +79,8 @@ impl Index {
     }
 
     fn is_pin_awaiting(&self) -> bool {
-        USES.iter().any(|what| self.refs.awaited_by(&pin_site(*what)).any(|(_, failing)| failing.is_none()))
+        Use::of_secrets()
+            .any(|what| self.refs.awaited_by(&pin_site(what)).any(|(_, failing)| failing.is_none()))
     }
 
     /// Follows what the pin on record, and that in force, need from now on.
@@ -97,7 +95,7 @@ impl Index {
         for service in services.difference(&before) {
             self.pin_service(service, true);
         }
-        for what in USES {
+        for what in Use::of_secrets() {
             let needed = pins.iter().flat_map(|pin| pin.needs.secrets.iter()).filter(|it| it.what == what);
             let needed: BTreeSet<_> = needed.map(|reference| reference.object()).collect();
             self.refer(&pin_site(what), needed);

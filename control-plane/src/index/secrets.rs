@@ -38,7 +38,7 @@ pub(super) type Chains = BTreeMap<String, Option<Chain>>;
 impl Index {
     /// Compiles again what a Secret gives to those who refer to it.
     pub(super) fn compile_secret(&mut self, name: &ObjectName) {
-        for what in [Use::UsersFile, Use::UsersMap, Use::BackendTls, Use::ClientAuthorities] {
+        for what in Use::of_secrets() {
             self.compile_material(name, what);
         }
         self.compile_certificate(name);
@@ -47,10 +47,10 @@ impl Index {
     /// Compiles what it gives for a use that is none as a certificate. A version that cannot be used has none: whoever was
     /// taken off a list stays off it.
     fn compile_material(&mut self, name: &ObjectName, what: Use) {
-        let object = reference(ObjectKind::Secret, name);
         let Some(key) = what.material(name) else {
             return;
         };
+        let object = reference(ObjectKind::Secret, name);
         let is_wanted = self.refs.is_used(&object, |it| it == what);
         let material = match self.objects.get(&object).and_then(|slot| slot.newest()) {
             Some(Object::Secret(secret)) if is_wanted => material::compile(secret, what).ok(),

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use shared::entry::Entry;
 use shared::kind::ResourceKey;
-use shared::policy::{BasicAuth, LocationPolicy};
+use shared::policy::{BackendTls, BasicAuth, ClientCertificates, HostPolicy};
 use shared::resource::{Backend, Host, Route, Settings, Tls};
 
 use super::*;
@@ -39,22 +39,35 @@ fn clock_of(year: u64) -> SystemTime {
 
 #[test]
 fn it_says_what_it_needs_of_live() {
-    let basic_auth = |users: &str| LocationPolicy {
+    let backend_tls = |material: &str| BackendTls { material: material.to_owned(), ..BackendTls::default() };
+    let policy = |users: &str, authorities: &str| LocationPolicy {
         basic_auth: Some(BasicAuth { users: users.to_owned(), realm: String::new() }),
+        backend_tls: Some(backend_tls(authorities)),
         ..LocationPolicy::default()
+    };
+    let of_host = HostPolicy {
+        backend_tls: Some(backend_tls("a/of-host/proxy-ssl")),
+        client_certificates: Some(ClientCertificates {
+            authorities: "a/clients/auth-tls".to_owned(),
+            ..ClientCertificates::default()
+        }),
+        ..HostPolicy::default()
     };
     let tls = Some(Tls { certificates: vec!["a/cert".to_owned()] });
     let settings = Settings {
         default_certificate: "f/default".to_owned(),
-        defaults: basic_auth("f/all/auth-map"),
+        defaults: policy("f/all/auth-map", "f/ca/proxy-ssl"),
         ..Settings::default()
     };
     let mut config = config(vec![
         ("default", Resource::Settings(settings)),
-        ("a.test", Resource::Host(Host { tls, ..Host::default() })),
+        ("a.test", Resource::Host(Host { tls, policy: of_host, ..Host::default() })),
         (
             "ingress/a/web/a.test",
-            Resource::Route(Route { policy: basic_auth("a/users/auth-file"), ..Route::default() }),
+            Resource::Route(Route {
+                policy: policy("a/users/auth-file", "a/ca/proxy-ssl"),
+                ..Route::default()
+            }),
         ),
         ("a/web/80", Resource::Backend(Backend::default())),
         ("a/web/http", Resource::Backend(Backend::default())),
@@ -71,6 +84,10 @@ fn it_says_what_it_needs_of_live() {
         reference(Use::DefaultCertificate, "f", "default"),
         reference(Use::UsersFile, "a", "users"),
         reference(Use::UsersMap, "f", "all"),
+        reference(Use::BackendTls, "a", "ca"),
+        reference(Use::BackendTls, "a", "of-host"),
+        reference(Use::BackendTls, "f", "ca"),
+        reference(Use::ClientAuthorities, "a", "clients"),
     ];
     assert_eq!(needs.secrets, secrets.into());
     assert_eq!(needs.services, [ObjectName::new("a", "web")].into());

@@ -4,18 +4,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
+use serde_json::json;
 use shared::delta::Delta;
 use shared::kind::Kind;
+use shared::name::ObjectName;
 use shared::snapshot::Snapshot;
 
 use super::fixture::*;
 use super::properties::{Step, Truth, steps_with};
+use super::restrictions::with_annotation;
+use crate::annotations::{self, table};
 use crate::event::Event;
 use crate::index::{Commit, Options};
-use crate::objects::{Object, ObjectKind};
+use crate::objects::{Object, ObjectKind, Secret};
 use crate::pin::{How, Pin, Unreadable};
-use crate::problem::Subject;
+use crate::problem::{Severity, Subject};
+use crate::reference::{Reference, Use};
 
 fn pin(config: &Snapshot, revision: &str) -> Arc<Pin> {
     let pin = Pin::new(How::Rollback, config.root(), config.clone(), UNIX_EPOCH, Duration::from_secs(60), "");
@@ -66,6 +73,62 @@ fn live_keeps_what_the_pinned_version_needs() {
     let commit = world.events([Event::Unpinned]);
     assert!(commit.pin.is_none() && commit.config.is_empty());
     assert!(world.live.is_empty() && reasons(&world).is_empty());
+}
+
+/// Over the whole table of annotations: whatever a version uses a Secret for, on the host or on the route, a pin keeps its
+/// Material when nobody else wants it.
+#[test]
+fn a_pin_keeps_the_material_of_every_use() {
+    let mut seen = BTreeSet::new();
+    for row in table::ROWS.iter() {
+        for text in row.value.samples().0.iter().copied().chain(["default/all"]) {
+            for (location_only, users) in [("false", "auth-file"), ("true", "auth-map")] {
+                let user = with_annotation(row, Some(text)).annotation("auth-type", "basic");
+                let user = user.annotation("auth-secret-type", users);
+                let mut world = World::default();
+                world.apply(configmap(json!({"proxy-ssl-location-only": location_only})));
+                seen.extend(kept(&mut world, user, &format!("{} = {text:?}", row.name)));
+            }
+        }
+    }
+    let all = Use::of_secrets().filter(|what| what.material(&name("all")).is_some());
+    assert_eq!(seen, all.collect());
+}
+
+/// Pins what an Ingress makes of a world, and deletes it: the uses whose Material was kept.
+fn kept(world: &mut World, user: Ing, case: &str) -> Vec<Use> {
+    let used = materials_of(&user);
+    used.iter().for_each(|it| drop(world.apply(secret_for_all(&it.name))));
+    world.apply(user);
+    if used.is_empty() || world.severities(ObjectKind::Ingress, "web").contains(&Severity::Rejected) {
+        return Vec::new();
+    }
+    let keys: Vec<_> = used.iter().filter_map(|it| it.what.material(&it.name)).collect();
+    assert_eq!(world.keys(Kind::Material), keys, "{case}");
+    world.events([Event::Pinned(pin(&world.config.clone(), "1"))]);
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(world.keys(Kind::Material), keys, "{case}, pinned");
+    world.events([Event::Unpinned]);
+    assert!(world.keys(Kind::Material).is_empty(), "{case}, unpinned");
+    used.into_iter().map(|it| it.what).collect()
+}
+
+/// What an Ingress wants a Material for.
+fn materials_of(user: &Ing) -> Vec<Reference> {
+    let annotations = serde_json::from_value(user.0["metadata"]["annotations"].clone()).unwrap();
+    let refs = annotations::read(&name("web"), &annotations).refs.into_keys();
+    refs.filter(|it| it.what.material(&it.name).is_some()).collect()
+}
+
+/// A Secret that is of use for everything.
+fn secret_for_all(name: &ObjectName) -> Object {
+    let (certificate, key) = pem(0);
+    let mut secret = Secret::default();
+    secret.metadata.namespace = Arc::clone(&name.namespace);
+    secret.metadata.name = Arc::clone(&name.name);
+    let data = [("tls.crt", &**certificate), ("tls.key", key), ("ca.crt", certificate), ("auth", "ann:x")];
+    secret.data.extend(data.map(|(key, text)| (key.into(), STANDARD.encode(text))));
+    Object::Secret(secret.into())
 }
 
 fn key(kind: Kind) -> shared::kind::ResourceKey {

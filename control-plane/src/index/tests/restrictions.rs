@@ -136,7 +136,7 @@ fn fresh(ingress: &Ing) -> World {
 }
 
 /// An Ingress with an annotation of this row, or with those alone that the row needs.
-fn with_annotation(row: &Row, text: Option<&str>) -> Ing {
+pub(super) fn with_annotation(row: &Row, text: Option<&str>) -> Ing {
     let mut it = ingress("web").at(1).rule("a.test", &[("/x", "x")]);
     let mut needed = row.needs.and_then(table::find);
     while let Some(row) = needed {
