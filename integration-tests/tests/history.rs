@@ -160,8 +160,9 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     // Nothing that the old version needs is referred to any longer.
     site.api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;
     site.proxy.serves("a.test", "/", "two").await;
-    let entry = inspect.history().await.unwrap().remove(0);
-    assert_eq!(entry.object, "Ingress history/web");
+    let history = inspect.history().await.unwrap();
+    let entry = &history[0];
+    assert_eq!(entry.object, "Ingress history/web", "{history:?}");
     assert!(!entry.resource_version.is_empty() && !entry.manager.is_empty(), "{entry:?}");
     let mut second = ControlPlane::start(&Source::namespace(cluster, "history")).await;
     let other = second.inspect().await;

@@ -17,7 +17,9 @@ use integration_tests::{
 };
 use shared::proto::config::proxy_message::Message;
 use shared::proto::config::{ControlMessage, Hello, ProxyMessage};
-use shared::proto::identity::{Issued, RenewRequest, RotateAuthorityRequest, RotateAuthorityResponse};
+use shared::proto::identity::{
+    EnrolRequest, Issued, RenewRequest, RotateAuthorityRequest, RotateAuthorityResponse,
+};
 use shared::proto::inspect::{ListProxiesRequest, ListProxiesResponse};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -195,6 +197,20 @@ async fn who_enrols_needs_a_proof_and_reaches_nothing_else() {
     let log = bench.control.log();
     for told in [&good, &elsewhere] {
         assert!(!log.contains(told.split('.').nth(2).unwrap()), "a secret is in the log");
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_enrolment_has_its_size_to_the_byte() {
+    const MESSAGE: usize = 32 * 1024;
+    let bench = Bench::start(&[]).await;
+    let channel = enrolment(bench.address(), &token(&bench.ca(), &[]).await).await.unwrap();
+    for (bytes, taken) in [(MESSAGE, true), (MESSAGE + 1, false)] {
+        // The field's own tag and length take four of them.
+        let asked = EnrolRequest { request: vec![0; bytes - 4].into(), ..EnrolRequest::default() };
+        let path = "firth.identity.v1.Enrolment/Enrol";
+        let answer: Result<Issued, Status> = call(Grpc::new(channel.clone()), path, asked).await;
+        assert_eq!(answer.unwrap_err().code() != Code::OutOfRange, taken, "{bytes}");
     }
 }
 
