@@ -6,6 +6,7 @@
 //! **Invariant:** what is read back is what was written, bit by bit, or an [`Unreadable`]; no record takes more memory than
 //! the limits here, whatever it says of itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -153,7 +154,13 @@ impl Manifest {
         if format != u64::from(FORMAT) {
             return Err(Unreadable::Later { format });
         }
-        serde_json::from_str(text).map_err(|_| damaged())
+        let manifest: Self = serde_json::from_str(text).map_err(|_| damaged())?;
+        // Parts are put together before anything of them can be judged.
+        let distinct: BTreeSet<_> = manifest.parts.iter().collect();
+        if manifest.parts.len() > PARTS || distinct.len() < manifest.parts.len() {
+            return Err(Unreadable::Damaged { expected: "16 parts at most, each named once" });
+        }
+        Ok(manifest)
     }
 
     /// As it is written.

@@ -109,6 +109,23 @@ fn a_record_of_a_later_form_is_not_a_damaged_one() {
     assert_eq!(packed.manifest.check_source("there"), Ok(()));
 }
 
+/// A few bytes of it could cost as many copies of a part as it has names.
+#[test]
+fn a_record_names_few_parts_and_each_once() {
+    let read = |names: &[&str]| {
+        let mut manifest = pack(&pin_of(Snapshot::default())).unwrap().manifest;
+        manifest.parts = names.iter().map(|name| (*name).to_owned()).collect();
+        Manifest::read(&manifest.text())
+    };
+    let names: Vec<_> = (0..17).map(|i| format!("firth-pin-{i}")).collect();
+    let names: Vec<_> = names.iter().map(|name| &**name).collect();
+    assert_eq!(read(&names[..16]).unwrap().parts.len(), 16);
+    for bad in [&names[..], &["a", "b", "a"]] {
+        let error = read(bad).unwrap_err();
+        assert!(error.to_string().contains("16 parts") && error.may_be_mended(), "{error}");
+    }
+}
+
 #[test]
 fn a_record_that_swells_is_not_read() {
     let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
