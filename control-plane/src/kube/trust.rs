@@ -264,10 +264,15 @@ mod tests {
         assert_eq!(fake.asked().len(), 1);
     }
 
+    /// As the API server says it: the code stands in the body, too.
+    fn status_of(code: u16) -> Reply {
+        Reply::Text(code, json!({"kind": "Status", "apiVersion": "v1", "code": code}).to_string())
+    }
+
     #[tokio::test]
     async fn who_is_second_is_told_and_what_is_not_said_is_no_absence() {
         for (status, expected) in [(201, Ok(true)), (409, Ok(false))] {
-            let fake = Fake::new(move |_| Reply::Text(status, "{}".to_owned()));
+            let fake = Fake::new(move |_| status_of(status));
             assert_eq!(trust(&fake).write("{}", None).await, expected);
             let asked = fake.asked().remove(0);
             assert_eq!(
@@ -275,7 +280,7 @@ mod tests {
                 (Method::POST, "/api/v1/namespaces/firth/secrets")
             );
         }
-        let fake = Fake::new(|_| Reply::Text(409, "{}".to_owned()));
+        let fake = Fake::new(|_| status_of(409));
         assert_eq!(trust(&fake).write("{}", Some("7")).await, Ok(false));
         let asked = fake.asked().remove(0);
         assert_eq!(
@@ -283,7 +288,7 @@ mod tests {
             (Method::PUT, Some("7"))
         );
         for (status, absent) in [(404, true), (403, false), (500, false)] {
-            let fake = Fake::new(move |_| Reply::Text(status, "{}".to_owned()));
+            let fake = Fake::new(move |_| status_of(status));
             assert_eq!(
                 trust(&fake).record().await.is_ok_and(|found| found == Found::Nothing),
                 absent,
