@@ -1,16 +1,19 @@
 //! The command line. Every flag has an environment variable; `--flag value`, `--flag=value`, `--bool` and
 //! `--bool=true` all work.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Command, Parser};
 use shared::admin::Local;
 use shared::budget::parse_bytes;
 use shared::telemetry::LogArgs;
-use shared::tls::join::JoinToken;
+use shared::tls::join::{JoinToken, NoToken};
 
 use crate::access_log::Target;
 
@@ -28,7 +31,7 @@ pub struct Args {
     )]
     pub insecure: bool,
     /// One-time token that `firth token` printed, to join a control plane outside Kubernetes; with --state-dir it is needed once
-    #[arg(long, env = "FIRTH_JOIN", value_name = "TOKEN", hide_env_values = true, value_parser = JoinToken::parse)]
+    #[arg(long, env = "FIRTH_JOIN", value_name = "TOKEN", hide_env_values = true, value_parser = OneToken)]
     pub join: Option<JoinToken>,
     /// In a cluster: file with a token of this pod's service account for the audience firth.dev, in place of --join
     #[arg(long, env = "FIRTH_TOKEN_FILE", value_name = "FILE", requires = "ca", conflicts_with = "join")]
@@ -105,6 +108,24 @@ pub struct Args {
     pub log: LogArgs,
 }
 
+/// Reads a token. Clap repeats a value that it cannot read, and one with a typing error still has its secret: this error
+/// goes into the log of the container.
+#[derive(Clone, Copy)]
+struct OneToken;
+
+impl TypedValueParser for OneToken {
+    type Value = JoinToken;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> clap::error::Result<JoinToken> {
+        let token = value.to_str().ok_or(NoToken).and_then(JoinToken::parse);
+        token.map_err(|error| {
+            let said =
+                format!("invalid value for --join (FIRTH_JOIN), which is not repeated here: {error}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, said).with_cmd(command)
+        })
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .strip_suffix('s')
@@ -151,6 +172,22 @@ mod tests {
         assert_eq!(parse(&["--spill-bytes=3Mi", "--memory", "2Gi"]).spill_bytes, 3 << 20);
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
+    }
+
+    #[test]
+    fn a_token_with_a_typing_error_is_not_repeated() {
+        let text = JoinToken::new([7; 32]).text();
+        let secret = text.split('.').nth(2).unwrap();
+        let join = |token: &str| Args::try_parse_from(["it", "--control-plane=https://a:1", "--join", token]);
+        for bad in [&text[..text.len() - 1], &text["firth-".len()..], secret] {
+            let error = join(bad).unwrap_err();
+            for said in [error.to_string(), format!("{error:?}")] {
+                assert!(said.contains("--join") && said.contains("FIRTH_JOIN"), "{said}");
+                assert!(said.contains("firth-join.ID.SECRET.PIN"), "{said}");
+                assert!(!said.contains(secret), "{said}");
+            }
+        }
+        assert_eq!(join(&text).unwrap().join, JoinToken::parse(&text).ok());
     }
 
     #[test]
