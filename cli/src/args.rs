@@ -313,7 +313,7 @@ pub(crate) struct UpArgs {
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
     pub(crate) access_log: String,
-    /// Folder for what outlives the process; without it the authority between the planes does, in a private folder below ~/.local/state/firth
+    /// Folder for what outlives the process; without it the authority between the planes does, below ~/.local/state/firth where that can be written
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// What is logged: error, warn, info, debug, trace, or targets such as `warn,data_plane=debug`

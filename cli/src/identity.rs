@@ -26,6 +26,9 @@ use crate::client::{AskError, failed, generated};
 /// The files of a folder.
 const FILES: [&str; 3] = ["ca.pem", "cert.pem", "key.pem"];
 
+/// A file in a folder that `firth up` wrote, and would write again: `firth login` takes it away.
+const BY_UP: &str = "written-by-up";
+
 /// Why nobody can be named.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -144,7 +147,7 @@ impl Somebody {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+    fn write(&self, folder: &Path) -> io::Result<()> {
         private::folder(folder)?;
         let pem = |all: &[Bytes]| {
             all.iter().map(|der| pem::write("CERTIFICATE", der).to_string()).collect::<String>()
@@ -157,6 +160,32 @@ impl Somebody {
             fs::rename(draft, folder.join(name))?;
         }
         Ok(())
+    }
+
+    /// As [`Self::write`], for `firth up`. Says whether somebody is gone now who was good for another control plane at that
+    /// address, and whom `firth login` wrote.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn write_for_up(&self, folder: &Path, now: SystemTime) -> io::Result<bool> {
+        let mark = folder.join(BY_UP);
+        let stranger = Self::read(folder, now).is_ok_and(|there| there.roots != self.roots);
+        let gone = stranger && !mark.exists();
+        self.write(folder)?;
+        private::file(&mark)?;
+        Ok(gone)
+    }
+
+    /// As [`Self::write`], for `firth login`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn write_for_login(&self, folder: &Path) -> io::Result<()> {
+        match fs::remove_file(folder.join(BY_UP)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.write(folder)
     }
 
     /// Who it is.
@@ -188,8 +217,34 @@ pub(crate) fn grpcurl(folder: &Path, address: &str) -> String {
 }
 
 #[cfg(test)]
+impl Somebody {
+    /// Somebody of an authority that nobody else has.
+    pub(crate) fn made_up() -> Self {
+        let made = rcgen::generate_simple_self_signed(["me".to_owned()]).unwrap();
+        let roots = vec![Bytes::copy_from_slice(made.cert.der())];
+        let key = secret::kept(made.signing_key.serialize_der());
+        Self { credentials: Credentials { chain: roots.clone(), key }, roots }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_login_wrote_is_not_replaced_without_a_word() {
+        let (dir, now) = (tempfile::tempdir().unwrap(), shared::clock::wall());
+        let (of_cluster, mine, another) = (Somebody::made_up(), Somebody::made_up(), Somebody::made_up());
+        let up = |it: &Somebody| it.write_for_up(dir.path(), now).unwrap();
+        assert!(!up(&mine), "nobody was there");
+        assert!(!up(&another), "`firth up` of another folder was");
+        of_cluster.write_for_login(dir.path()).unwrap();
+        assert!(up(&mine));
+        assert!(!up(&another), "it is told once");
+        mine.write_for_login(dir.path()).unwrap();
+        assert!(!up(&mine), "of the same control plane");
+        assert_eq!(Somebody::read(dir.path(), now).unwrap().roots, mine.roots);
+    }
 
     #[test]
     fn each_control_plane_has_a_folder_of_its_own() {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
         let (trust, proof) = proof(args).await?;
         anyhow::Ok(Somebody::enrol(&args.server, &trust, &args.group, proof).await?)
     })?;
-    somebody.write(&folder)?;
+    somebody.write_for_login(&folder)?;
     let who = somebody.identity()?;
     let hours = somebody.until().and_then(|until| until.duration_since(clock::wall()).ok());
     let hours = hours.map_or(0, |left| left.as_secs().div_ceil(3600));

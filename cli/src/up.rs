@@ -76,6 +76,9 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         () = signals.next() => return control.stop().await,
     };
     let identity = authority.keep(&me, &server)?;
+    for said in [&authority.said, &identity.said].into_iter().flatten() {
+        output::print(&format!("{}\n", output::printable(said)))?;
+    }
     let mut data = start_data(&args, &ports, state.path(), &authority.token(Role::Proxy)?, backends.names())?;
     let dir = output::printable(&args.dir.display().to_string());
     let starting = async {

@@ -26,7 +26,11 @@ impl Up {
     }
 
     fn start_with(dir: &Path, flags: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
+        Self::run(&mut Command::new(env!("CARGO_BIN_EXE_firth")), dir, flags)
+    }
+
+    fn run(command: &mut Command, dir: &Path, flags: &[&str]) -> Self {
+        let mut process = command
             .arg("up")
             .arg(dir)
             .args(["--http=127.0.0.1:0", "--https=127.0.0.1:0", "--listen=127.0.0.1:0"])
@@ -105,6 +109,24 @@ fn edit(dir: &Path, name: &str, from: &str, to: &str) {
     let other = dir.join(".edited");
     fs::write(&other, text.replace(from, to)).unwrap();
     fs::rename(other, path).unwrap();
+}
+
+/// As root writes everywhere, a home folder is taken that the kernel keeps to itself.
+#[test]
+fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    example(dir.path());
+    let state = format!("--state-dir={}", state.path().display());
+    for flags in [&[][..], &[state.as_str()]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firth"));
+        command.env("HOME", "/proc").env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
+        let mut up = Up::run(&mut command, dir.path(), flags);
+        up.line("cannot write /proc/");
+        up.line("on 1 proxy");
+        let question = up.line(" proxies ");
+        let answer = Command::new("sh").args(["-c", question.trim()]).env("HOME", "/proc").output().unwrap();
+        assert!(answer.status.success(), "{question}: {answer:?}");
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The authority of `firth up`: a private folder for each folder of manifests, so that what somebody wrote down yesterday, for
 //! grpcurl perhaps, is good today.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use control_plane::{Folder, TokenError};
 use shared::identity::Role;
 use shared::proto::identity::enrol_request::Proof;
@@ -25,23 +27,52 @@ const GROUP: &str = "default";
 /// Where it is.
 pub(super) struct Authority {
     path: PathBuf,
-    /// Where there is no home folder: it goes with the process.
+    /// Whether somebody said where.
+    named: bool,
+    /// Where there is no home folder, or none to write to: it goes with the process.
     _passing: Option<TempDir>,
+    /// What people are told of that.
+    pub(super) said: Option<String>,
+}
+
+/// Where whoever runs this was written.
+pub(super) struct Kept {
+    pub(super) folder: PathBuf,
+    /// Whether `firth` finds them unasked.
+    pub(super) found: bool,
+    /// What people are told.
+    pub(super) said: Option<String>,
 }
 
 impl Authority {
     /// Of a folder of manifests: below `--state-dir`, else below the home folder.
     pub(super) fn of(args: &UpArgs) -> anyhow::Result<Self> {
-        let (path, passing) = match (&args.state_dir, identity::home("XDG_STATE_HOME", ".local/state")) {
-            (Some(dir), _) => (dir.join("authority"), None),
-            (None, Ok(home)) => (home.join("up").join(name(&args.dir)?), None),
-            (None, Err(_)) => {
-                let passing = tempfile::Builder::new().prefix("firth-up-").tempdir()?;
-                (passing.path().join("authority"), Some(passing))
-            }
+        if let Some(dir) = &args.state_dir {
+            let path = dir.join("authority");
+            usable(&path).with_context(|| format!("--state-dir: cannot write {}", path.display()))?;
+            return Ok(Self { path, named: true, _passing: None, said: None });
+        }
+        let name = name(&args.dir)?;
+        let home = identity::home("XDG_STATE_HOME", ".local/state").ok();
+        Self::below(home.map(|home| home.join("up").join(name)))
+    }
+
+    /// In a folder below the home folder, else in a passing one: nothing that is served needs a home.
+    fn below(home: Option<PathBuf>) -> anyhow::Result<Self> {
+        let why = match home {
+            None => "there is no home folder".to_owned(),
+            Some(path) => match usable(&path) {
+                Ok(()) => return Ok(Self { path, named: false, _passing: None, said: None }),
+                Err(error) => format!("cannot write {}: {error}", path.display()),
+            },
         };
+        let passing = tempfile::Builder::new().prefix("firth-up-").tempdir();
+        let passing =
+            passing.with_context(|| format!("{why}; nor a temporary folder: say --state-dir DIR"))?;
+        let path = passing.path().join("authority");
         private::folder(&path)?;
-        Ok(Self { path, _passing: passing })
+        let said = Some(format!("{why}; certificates are good until this ends, longer with --state-dir DIR"));
+        Ok(Self { path, named: false, _passing: Some(passing), said })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -67,12 +98,39 @@ impl Authority {
         }
     }
 
-    /// Writes who that is where `firth` looks for it. Gives the folder.
-    pub(super) fn keep(&self, me: &Somebody, server: &str) -> anyhow::Result<PathBuf> {
-        let folder = identity::folder(None, server).unwrap_or_else(|_| self.path.join("operator"));
-        me.write(&folder)?;
-        Ok(folder)
+    /// Writes who that is where `firth` looks for it, and below `--state-dir`.
+    pub(super) fn keep(&self, me: &Somebody, server: &str) -> io::Result<Kept> {
+        self.keep_in(identity::folder(None, server).ok(), me)
     }
+
+    /// The home folder is a convenience: where it cannot be written there is another folder to name.
+    fn keep_in(&self, home: Option<PathBuf>, me: &Somebody) -> io::Result<Kept> {
+        let (own, now) = (self.path.join("operator"), clock::wall());
+        let (found, said) = match home.as_deref().map(|home| (home.display(), me.write_for_up(home, now))) {
+            None => (false, None),
+            Some((_, Ok(false))) => (true, None),
+            Some((at, Ok(true))) => {
+                let said = format!(
+                    "{at}: replaced what `firth login` wrote for another control plane at this address"
+                );
+                (true, Some(said))
+            }
+            Some((at, Err(error))) => {
+                (false, Some(format!("cannot write {at}: {error}; ask with --identity {}", own.display())))
+            }
+        };
+        if let Some(home) = home.filter(|_| found && !self.named) {
+            return Ok(Kept { folder: home, found, said });
+        }
+        me.write_for_up(&own, now)?;
+        Ok(Kept { folder: own, found, said })
+    }
+}
+
+/// Makes a folder, and sees that files can be made in it: one that is there may be another's, or read-only.
+fn usable(path: &Path) -> io::Result<()> {
+    private::folder(path)?;
+    tempfile::tempfile_in(path).map(drop)
 }
 
 /// A name for a folder of manifests, wherever it is called from.
@@ -85,6 +143,50 @@ fn name(dir: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Not even root makes anything in it.
+    const READ_ONLY: &str = "/proc";
+
+    fn named(path: &Path) -> Authority {
+        Authority { path: path.to_owned(), named: true, _passing: None, said: None }
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let good = Authority::below(Some(dir.path().join("up/it"))).unwrap();
+        assert!(good.path.starts_with(dir.path()) && good.path.is_dir() && good.said.is_none());
+        for (bad, why) in
+            [(Some(READ_ONLY), "/proc"), (Some("/proc/firth/up"), "/proc/firth"), (None, "no home")]
+        {
+            let passing = Authority::below(bad.map(PathBuf::from)).unwrap();
+            assert!(passing.path.is_dir() && !passing.path.starts_with(READ_ONLY));
+            let said = passing.said.as_deref().unwrap();
+            assert!(said.contains(why) && said.contains("--state-dir"), "{said}");
+            let kept = passing.keep_in(None, &Somebody::made_up()).unwrap();
+            assert!(!kept.found && Somebody::read(&kept.folder, clock::wall()).is_ok());
+        }
+    }
+
+    #[test]
+    fn whoever_runs_it_is_written_below_the_state_and_at_home_where_it_can_be() {
+        let (state, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (authority, me, now) = (named(state.path()), Somebody::made_up(), clock::wall());
+        let kept = authority.keep_in(Some(Path::new(READ_ONLY).join("me")), &me).unwrap();
+        assert_eq!((kept.folder.as_path(), kept.found), (&*state.path().join("operator"), false));
+        assert!(Somebody::read(&kept.folder, now).is_ok());
+        let said = kept.said.unwrap();
+        assert!(said.contains("/proc/me") && said.contains("--identity"), "{said}");
+
+        let at_home = home.path().join("me");
+        Somebody::made_up().write_for_login(&at_home).unwrap();
+        let kept = authority.keep_in(Some(at_home.clone()), &me).unwrap();
+        assert!(kept.found && kept.folder.starts_with(state.path()) && Somebody::read(&at_home, now).is_ok());
+        assert!(kept.said.unwrap().contains("firth login"));
+        let other = Authority { named: false, ..named(state.path()) };
+        let kept = other.keep_in(Some(at_home.clone()), &me).unwrap();
+        assert_eq!((kept.folder, kept.found, kept.said), (at_home, true, None));
+    }
 
     #[test]
     fn a_folder_is_the_same_however_it_is_called() {

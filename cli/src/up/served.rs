@@ -14,6 +14,7 @@ use shared::proto::inspect::{self, Problem};
 use tonic::{Code, Status};
 
 use self::canary::Canary;
+use super::authority::Kept;
 use super::ports::{Ports, reachable};
 use crate::client::Inspect;
 use crate::columns::Columns;
@@ -76,7 +77,7 @@ impl Served {
     }
 
     /// The text for the terminal. `program` is what this one was called by.
-    pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str, identity: &Path) -> String {
+    pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str, identity: &Kept) -> String {
         let mut text = String::new();
         let dir = printable(&dir.display().to_string());
         let proxies = if self.proxies == 1 { "proxy" } else { "proxies" };
@@ -107,16 +108,19 @@ impl Served {
             }
             text.push('\n');
         }
-        let server = if ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
+        let mut flags = if ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
             String::new()
         } else {
             format!(" --server https://{}", ports.listen)
         };
+        if !identity.found {
+            let _ = write!(flags, " --identity {}", printable(&identity.folder.display().to_string()));
+        }
         let _ = writeln!(text, "ask it:");
         for question in ["proxies", "history", "problems"] {
-            let _ = writeln!(text, "  {program} {question}{server}");
+            let _ = writeln!(text, "  {program} {question}{flags}");
         }
-        let grpcurl = identity::grpcurl(identity, &ports.listen.to_string());
+        let grpcurl = identity::grpcurl(&identity.folder, &ports.listen.to_string());
         let _ = writeln!(text, "  {} list\n", printable(&grpcurl));
         text
     }

@@ -56,7 +56,7 @@ ask it:
             Path::new("examples/canary"),
             &ports("127.0.0.1:15010"),
             "target/debug/firth",
-            Path::new("/me")
+            &me(true)
         ),
         expected
     );
@@ -64,10 +64,15 @@ ask it:
 
 #[test]
 fn an_empty_folder_is_said_in_words() {
-    let text =
-        Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth", Path::new("/me"));
+    let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15011"), "firth", &me(true));
     assert!(text.contains("nothing to serve yet"), "{text}");
     assert!(text.contains("firth proxies --server https://127.0.0.1:15011\n"), "{text}");
+    let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15010"), "firth", &me(false));
+    assert!(text.contains("firth proxies --identity /me\n"), "{text}");
+}
+
+fn me(found: bool) -> Kept {
+    Kept { folder: "/me".into(), found, said: None }
 }
 
 #[test]
@@ -79,7 +84,7 @@ fn rows_say_what_happens_to_requests() {
     let denied = Row { failure: Some("auth-type: digest".to_owned()), ..row() };
     assert_eq!(denied.backend_shown(), "503: auth-type: digest");
     let served = Served { rows: vec![denied], ..Served::default() };
-    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth", Path::new("/me"));
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth", &me(true));
     assert!(!text.contains("canary default"), "{text}");
     let exact = Row { exact: true, tls: true, ..row() };
     assert_eq!(exact.path_shown(), "/ (exact)");
