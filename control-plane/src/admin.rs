@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use shared::admin::{Page, Pages};
+use shared::clock;
 use tokio::sync::watch;
 
+use crate::enrol::Registrar;
 use crate::freshness::Freshness;
 use crate::metrics::Metrics;
 use crate::pipeline::Awaited;
@@ -18,6 +20,8 @@ use crate::store::Published;
 pub struct ControlPages {
     /// What is offered.
     pub published: Published,
+    /// Who lets proxies in; nobody without encryption.
+    pub registrar: Option<Registrar>,
     /// Who is connected.
     pub registry: Arc<Registry>,
     /// What is wrong with objects.
@@ -36,11 +40,12 @@ impl ControlPages {
     fn not_ready(&self) -> Option<String> {
         if *self.leaving.borrow() {
             Some("shutting down".to_owned())
-        } else if self.published.head().is_ready() {
-            None
-        } else {
+        } else if !self.published.head().is_ready() {
             let awaited = self.awaited.borrow();
             Some(awaited.as_ref().map_or_else(|| "nothing was read yet".to_owned(), ToString::to_string))
+        } else {
+            // A rolling upgrade must not take away the last one that proxies can reach.
+            self.registrar.as_ref()?.closed(clock::wall())
         }
     }
 }
@@ -62,3 +67,6 @@ impl Pages for ControlPages {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,9 +214,10 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             Some(identity::spawn(&mut tasks, opened, group, certificate_life))
         }
     };
-    let served = spawn_server(&mut tasks, listener, service, inspect, registrar, leaves.clone());
+    let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves.clone());
     let pages = ControlPages {
         published,
+        registrar,
         registry,
         problems: known,
         metrics,

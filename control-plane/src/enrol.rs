@@ -12,7 +12,7 @@ pub mod keeper;
 pub mod vault;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use shared::clock;
@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::authority::{Authority, IssueError};
 use accounts::Accounts;
 use folder::{Folder, TokenError};
-use keeper::Current;
+use keeper::Standing;
 
 /// What somebody who has no certificate shows. Never printed.
 pub enum Proof {
@@ -86,7 +86,7 @@ pub struct Registrar(Arc<Inner>);
 struct Inner {
     group: Box<str>,
     life: Duration,
-    current: watch::Receiver<Option<Arc<Current>>>,
+    current: watch::Receiver<Standing>,
     tokens: Option<Folder>,
     accounts: Option<Accounts>,
     rotations: mpsc::Sender<Rotation>,
@@ -98,7 +98,7 @@ impl Registrar {
     pub fn new(
         group: &str,
         life: Duration,
-        current: watch::Receiver<Option<Arc<Current>>>,
+        current: watch::Receiver<Standing>,
         tokens: Option<Folder>,
         accounts: Option<Accounts>,
         rotations: mpsc::Sender<Rotation>,
@@ -112,8 +112,19 @@ impl Registrar {
     }
 
     /// What handshakes are made with, and when it changes.
-    pub fn current(&self) -> watch::Receiver<Option<Arc<Current>>> {
+    pub fn current(&self) -> watch::Receiver<Standing> {
         self.0.current.clone()
+    }
+
+    /// Why no handshake succeeds, where none does.
+    pub fn closed(&self, now: SystemTime) -> Option<String> {
+        match &*self.0.current.borrow() {
+            Err(why) => Some(format!("the authority is not read yet: {why}")),
+            Ok(current) if current.until <= now => {
+                Some("the certificate of this control plane is over".to_owned())
+            }
+            Ok(_) => None,
+        }
     }
 
     /// A first certificate for whoever has the key of `request`. `name` is what it wants to be called.
@@ -199,7 +210,7 @@ impl Registrar {
 
     fn issue(&self, identity: Identity, request: &[u8]) -> Result<Issued, Refused> {
         let current = self.0.current.borrow().clone();
-        let current = current.ok_or_else(|| Refused::Unavailable("the authority is not read yet".into()))?;
+        let current = current.map_err(|_| Refused::Unavailable("the authority is not read yet".into()))?;
         let life = self.0.life;
         let chain = current.authority.issue(request, &identity, clock::wall(), life)?;
         Ok(Issued { identity, chain, roots: current.authority.trusted(), life })

@@ -37,7 +37,12 @@ pub struct Current {
     pub calls: Arc<ServerConfig>,
     /// For whoever has none yet.
     pub enrolment: Arc<ServerConfig>,
+    /// How long the certificate is good that both show.
+    pub until: SystemTime,
 }
+
+/// What there is to make handshakes with, or why there is nothing yet.
+pub type Standing = Result<Arc<Current>, Arc<str>>;
 
 /// Why the authority cannot be used.
 #[derive(Debug, Error)]
@@ -73,7 +78,7 @@ pub struct Keeper {
     authority: Option<(Authority, Option<Revision>)>,
     /// When the certificate of this process is to be renewed, and under which root it stands.
     renew: Option<(SystemTime, bytes::Bytes)>,
-    current: watch::Sender<Option<Arc<Current>>>,
+    current: watch::Sender<Standing>,
 }
 
 impl Keeper {
@@ -96,12 +101,12 @@ impl Keeper {
             life,
             authority: None,
             renew: None,
-            current: watch::Sender::new(None),
+            current: watch::Sender::new(Err("nobody has looked for it".into())),
         })
     }
 
     /// What handshakes are made with; nothing before the record was read.
-    pub fn current(&self) -> watch::Receiver<Option<Arc<Current>>> {
+    pub fn current(&self) -> watch::Receiver<Standing> {
         self.current.subscribe()
     }
 
@@ -148,7 +153,17 @@ impl Keeper {
         // Whatever became of the record: without a certificate that is good no handshake succeeds.
         let renewed = self.renew(now);
         let published = self.publish(now, changed.is_ok()).await;
-        changed.and(renewed).and(published)
+        let done = changed.and(renewed).and(published);
+        if let Err(error) = &done {
+            self.current.send_if_modified(|current| match current {
+                Ok(_) => false,
+                Err(why) => {
+                    *why = error.to_string().into();
+                    true
+                }
+            });
+        }
+        done
     }
 
     async fn rotate(&mut self, now: SystemTime) -> Result<Duration, KeepError> {
@@ -216,7 +231,7 @@ impl Keeper {
         let Some((authority, _)) = &self.authority else { return Ok(()) };
         let signs = authority.signs(now);
         let is_young = self.renew.as_ref().is_some_and(|(at, root)| now < *at && *root == signs);
-        let before = self.current.borrow().clone();
+        let before = self.current.borrow().clone().ok();
         if is_young && before.is_some_and(|before| *before.authority == *authority) {
             return Ok(());
         }
@@ -226,9 +241,10 @@ impl Keeper {
             authority: Arc::new(authority.clone()),
             calls: Arc::new(tls::server(&own, Some(&roots))?),
             enrolment: Arc::new(tls::server(&own, None)?),
+            until: now + self.life,
         };
         self.renew = Some((now + self.life.mul_f64(0.4 + 0.2 * fastrand::f64()), signs));
-        self.current.send_replace(Some(Arc::new(current)));
+        _ = self.current.send_replace(Ok(Arc::new(current)));
         Ok(())
     }
 

@@ -37,9 +37,9 @@ pub(super) async fn admit(
     let warning = Arc::new(Mutex::new(Seldom::new(WARNINGS)));
     let mut current = registrar.as_ref().map(Registrar::current);
     if let Some(current) = &mut current {
-        // Whoever comes before there is an authority waits in the backlog.
+        // Whoever comes before there is an authority waits in the backlog; until then this process is not ready.
         tokio::select! {
-            _ = current.wait_for(Option::is_some) => {}
+            _ = current.wait_for(Result::is_ok) => {}
             () = &mut leaving => return,
         }
     }
@@ -58,7 +58,7 @@ pub(super) async fn admit(
             let _ = calls.send(Line::plain(guest)).await;
             continue;
         };
-        let Some(current) = current.borrow().clone() else { continue };
+        let Ok(current) = current.borrow().clone() else { continue };
         let (calls, enrolments, warning) = (calls.clone(), enrolments.clone(), Arc::clone(&warning));
         let registrar = registrar.clone();
         handshakes.spawn(async move {

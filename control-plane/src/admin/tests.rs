@@ -1,0 +1,85 @@
+//! When a replica says that it is ready.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+use shared::version::Lineage;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::enrol::folder::Folder;
+use crate::enrol::keeper::Keeper;
+use crate::enrol::vault::Vault;
+use crate::store::{Changes, Store};
+
+const LIFE: Duration = Duration::from_secs(1_000);
+
+/// Of a process that has something to offer.
+fn pages(registrar: Option<Registrar>) -> ControlPages {
+    let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+    let up = vec![Arc::new(Entry::from_body(ResourceKey::new(Kind::Host, "_"), 1, "a".into()))];
+    let changes = Changes { config: Delta { up, removed: Vec::new() }, ..Changes::default() };
+    store.commit(changes, clock::now(), clock::wall());
+    ControlPages {
+        published,
+        registrar,
+        registry: Arc::default(),
+        problems: watch::channel(Problems::default()).1,
+        metrics: Arc::new(Metrics::new()),
+        source: Freshness::default(),
+        awaited: watch::channel(None).1,
+        leaving: watch::channel(false).1,
+    }
+}
+
+fn asked(pages: &ControlPages) -> (StatusCode, String) {
+    let page = pages.page("/readyz", None).unwrap();
+    (page.status, String::from_utf8(page.body.to_vec()).unwrap())
+}
+
+fn keeper(dir: &std::path::Path) -> (Keeper, ControlPages) {
+    let keeper = Keeper::new(Vault::Folder(Folder::open(dir).unwrap()), "default", LIFE, &[]).unwrap();
+    let registrar = Registrar::new("default", LIFE, keeper.current(), None, None, mpsc::channel(1).0);
+    (keeper, pages(Some(registrar)))
+}
+
+#[test]
+fn without_encryption_what_is_offered_is_all_that_counts() {
+    assert_eq!(asked(&pages(None)).0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_has_no_authority_is_not_ready_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("authority-1"), "{}").unwrap();
+    let (mut keeper, pages) = keeper(dir.path());
+    assert_eq!(asked(&pages).0, StatusCode::SERVICE_UNAVAILABLE, "before it has looked");
+    keeper.look(clock::wall()).await.unwrap_err();
+    let (status, text) = asked(&pages);
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let start = "the authority is not read yet: the record of the authority cannot be used: expected JSON";
+    assert!(text.starts_with(start), "{text}");
+    std::fs::remove_file(dir.path().join("authority-1")).unwrap();
+    keeper.look(clock::wall()).await.unwrap();
+    assert_eq!(asked(&pages).0, StatusCode::OK);
+    // What was read once is good for a while.
+    std::fs::write(dir.path().join("authority-2"), "{}").unwrap();
+    keeper.look(clock::wall()).await.unwrap_err();
+    assert_eq!(asked(&pages).0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_shows_a_certificate_that_is_over_is_not_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut keeper, pages) = keeper(dir.path());
+    let long_ago = clock::wall() - LIFE;
+    keeper.look(long_ago).await.unwrap();
+    let refused =
+        (StatusCode::SERVICE_UNAVAILABLE, "the certificate of this control plane is over\n".to_owned());
+    assert_eq!(asked(&pages), refused);
+    keeper.look(clock::wall()).await.unwrap();
+    assert_eq!(asked(&pages).0, StatusCode::OK);
+}
