@@ -27,8 +27,9 @@ use shared::{pem, secret};
 use thiserror::Error;
 use zeroize::Zeroize as _;
 
-pub use leaf::{Names, SLACK};
+pub use leaf::Names;
 pub use record::RecordError;
+pub use shared::identity::SLACK;
 
 /// A root signs for so long before another takes its place.
 const SIGNS: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -120,8 +120,8 @@ impl Registrar {
     pub fn closed(&self, now: SystemTime) -> Option<String> {
         match &*self.0.current.borrow() {
             Err(why) => Some(format!("the authority is not read yet: {why}")),
-            Ok(current) if current.until <= now => {
-                Some("the certificate of this control plane is over".to_owned())
+            Ok(current) if !current.is_good(now) => {
+                Some("the certificate of this control plane is over, or not good yet".to_owned())
             }
             Ok(_) => None,
         }

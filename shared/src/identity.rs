@@ -146,6 +146,9 @@ impl fmt::Display for Identity {
     }
 }
 
+/// Clocks may differ by so much: a certificate is good before it was made.
+pub const SLACK: Duration = Duration::from_secs(5 * 60);
+
 /// From when and until when a certificate is good. `None`: it is none, or says so of a time before 1970.
 pub fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;

@@ -77,8 +77,10 @@ async fn who_shows_a_certificate_that_is_over_is_not_ready() {
     let (mut keeper, pages) = keeper(dir.path());
     let long_ago = clock::wall() - LIFE;
     keeper.look(long_ago).await.unwrap();
-    let refused =
-        (StatusCode::SERVICE_UNAVAILABLE, "the certificate of this control plane is over\n".to_owned());
+    let refused = (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the certificate of this control plane is over, or not good yet\n".to_owned(),
+    );
     assert_eq!(asked(&pages), refused);
     keeper.look(clock::wall()).await.unwrap();
     assert_eq!(asked(&pages).0, StatusCode::OK);

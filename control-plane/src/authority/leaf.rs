@@ -9,14 +9,11 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
 };
 use rustls_pki_types::CertificateSigningRequestDer;
-use shared::identity::{Identity, Role};
+use shared::identity::{Identity, Role, SLACK};
 use shared::secret;
 use shared::tls::{Credentials, SERVER_NAME};
 
 use super::{Authority, IssueError, Key, REQUEST_MAX};
-
-/// Clocks may differ by so much: a certificate is good before it was made.
-pub const SLACK: Duration = Duration::from_secs(5 * 60);
 
 /// What a control plane is called beside the name that all of them have, for clients who are not ours.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::Rotation;
 use super::vault::{Revision, Vault, VaultError};
-use crate::authority::{Authority, IssueError, Names, RecordError};
+use crate::authority::{Authority, IssueError, Names, RecordError, SLACK};
 
 /// The record is read this often, and more often where certificates live shortly.
 const READ: Duration = Duration::from_secs(30);
@@ -37,8 +37,17 @@ pub struct Current {
     pub calls: Arc<ServerConfig>,
     /// For whoever has none yet.
     pub enrolment: Arc<ServerConfig>,
-    /// How long the certificate is good that both show.
+    /// When the certificate was made that both show.
+    pub made: SystemTime,
+    /// How long it is good.
     pub until: SystemTime,
+}
+
+impl Current {
+    /// Whether the certificate is good: one from before the clock was set back may not be yet.
+    pub fn is_good(&self, now: SystemTime) -> bool {
+        self.made <= now + SLACK && now < self.until
+    }
 }
 
 /// What there is to make handshakes with, or why there is nothing yet.
@@ -232,7 +241,7 @@ impl Keeper {
         let signs = authority.signs(now);
         let is_young = self.renew.as_ref().is_some_and(|(at, root)| now < *at && *root == signs);
         let before = self.current.borrow().clone().ok();
-        if is_young && before.is_some_and(|before| *before.authority == *authority) {
+        if is_young && before.is_some_and(|before| *before.authority == *authority && before.is_good(now)) {
             return Ok(());
         }
         let own = authority.credentials(&self.identity, now, self.life, &self.names)?;
@@ -241,6 +250,7 @@ impl Keeper {
             authority: Arc::new(authority.clone()),
             calls: Arc::new(tls::server(&own, Some(&roots))?),
             enrolment: Arc::new(tls::server(&own, None)?),
+            made: now,
             until: now + self.life,
         };
         self.renew = Some((now + self.life.mul_f64(0.4 + 0.2 * fastrand::f64()), signs));

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use shared::backoff::Backoff;
 use shared::clock;
-use shared::identity::Identity;
+use shared::identity::{Identity, SLACK};
 use shared::proto::identity::enrol_request::Proof as Shown;
 use shared::proto::identity::{EnrolRequest, Issued, RenewRequest};
 use shared::tls::connect::Connector;
@@ -115,6 +115,8 @@ struct Held {
     credentials: Credentials,
     roots: Vec<Bytes>,
     /// By the wall clock.
+    from: SystemTime,
+    /// By the wall clock.
     until: SystemTime,
     renew: Instant,
 }
@@ -155,10 +157,14 @@ impl Holder {
     /// # Errors
     /// Where none is to be had.
     pub(super) async fn connector(&self, endpoint: &Endpoint) -> Result<Connector, CertificateError> {
-        let held = self.held.borrow().clone().filter(|held| held.until > clock::wall());
+        let now = clock::wall();
+        let held = self.held.borrow().clone().filter(|held| held.until > now);
+        // One that is not good yet: a clock was set back, this one or the one of whoever signed it.
+        let is_doubtful = |held: &Held| self.failures.get() >= DOUBT || held.from > now + SLACK;
         let held = match held {
-            Some(held) if self.failures.get() < DOUBT || self.enrolment.proof.is_none() => held,
-            // The authority may be another one by now. If asking fails, too, it was something else.
+            Some(held) if !is_doubtful(&held) || self.enrolment.proof.is_none() => held,
+            // The authority may be another one by now. If asking fails, too, it was something else, and the token may have
+            // served: what is held comes to be good when the clock does.
             Some(held) => self.enrol(endpoint).await.unwrap_or(held),
             None => self.enrol(endpoint).await?,
         };
@@ -266,10 +272,12 @@ impl Holder {
             return Err(CertificateError::Unusable("it is incomplete"));
         }
         let life = Duration::from_secs(seconds.min(10 * 365 * 24 * 3600));
+        let now = clock::wall();
         let held = Held {
             credentials: Credentials { chain, key },
             roots,
-            until: clock::wall() + life,
+            from: now,
+            until: now + life,
             // A fleet that was started at once does not renew at once.
             renew: Instant::now() + life.mul_f64(0.4 + 0.2 * fastrand::f64()),
         };

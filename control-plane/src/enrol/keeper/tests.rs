@@ -77,6 +77,20 @@ async fn the_certificate_of_the_control_plane_is_renewed_at_half_its_life() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_back_leaves_no_certificate_that_is_not_good_yet() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(10_000)).await.unwrap();
+    let mut seen = one.current();
+    seen.mark_unchanged();
+    one.look(at(10_000) - SLACK).await.unwrap();
+    assert!(!seen.has_changed().unwrap(), "it is good so long before");
+    one.look(at(9_990) - SLACK).await.unwrap();
+    assert!(seen.has_changed().unwrap());
+    assert!(seen.borrow().as_ref().unwrap().is_good(at(9_990) - SLACK));
+}
+
+#[tokio::test]
 async fn a_record_that_cannot_be_read_keeps_nobody_from_renewing_and_publishing() {
     let dir = tempfile::tempdir().unwrap();
     let mut one = keeper(dir.path());

@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use shared::identity::{Identity, Role, validity};
+use shared::identity::{Identity, Role, SLACK, validity};
 use shared::tls::Credentials;
 use shared::{clock, pem, private};
 use tokio::time::Instant;
@@ -75,6 +75,8 @@ fn parse(text: &[u8], enrolment: &Enrolment, now: SystemTime) -> Result<Held, St
         return Err("its time is over".to_owned());
     }
     let half = from + until.duration_since(from).unwrap_or_default() / 2;
-    let left = half.duration_since(now).unwrap_or(Duration::ZERO);
-    Ok(Held { credentials: Credentials { chain, key }, roots, until, renew: Instant::now() + left })
+    // Where it is not good yet some clock is wrong: half its life by this one may be too late, or never.
+    let is_early = from > now + SLACK;
+    let left = if is_early { Duration::ZERO } else { half.duration_since(now).unwrap_or_default() };
+    Ok(Held { credentials: Credentials { chain, key }, roots, from, until, renew: Instant::now() + left })
 }

@@ -6,10 +6,15 @@ use super::*;
 
 /// A certificate of an authority of its own, in the words of an answer, and its key.
 fn issued(uri: &str) -> (Issued, Bytes) {
+    issued_from(uri, SystemTime::UNIX_EPOCH)
+}
+
+fn issued_from(uri: &str, from: SystemTime) -> (Issued, Bytes) {
     let root_key = KeyPair::generate().unwrap();
     let root = CertificateParams::default();
     let authority = root.self_signed(&root_key).unwrap();
     let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+    params.not_before = from.into();
     params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
     let leaf = params.signed_by(&key, &Issuer::new(root, root_key)).unwrap();
     let [leaf, root] = [leaf.der(), authority.der()].map(|der| Bytes::copy_from_slice(der));
@@ -46,6 +51,43 @@ async fn a_restart_goes_on_with_the_certificate_of_the_process_before() {
         Holder::new(Enrolment { proof: None, ..enrolment(&folder, "default") }),
         Err(CertificateError::Over)
     ));
+}
+
+/// Whether somebody who was started again with this certificate asks for another one before it is used.
+async fn asks_first(from: SystemTime) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (answer, key) = issued_from("spiffe://firth/default/proxy/edge", from);
+    Holder::new(enrolment(dir.path(), "default")).unwrap().accept(answer, key).unwrap();
+    let holder = Holder::new(enrolment(dir.path(), "default")).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let asked = Cell::new(false);
+    let answers = async {
+        loop {
+            // Who asks gets no answer.
+            drop(listener.accept().await.unwrap());
+            asked.set(true);
+        }
+    };
+    tokio::select! {
+        connector = holder.connector(&endpoint) => {
+            // What is held is used if nothing else is to be had.
+            connector.unwrap();
+        }
+        () = answers => {}
+    }
+    let renew = holder.held.borrow().as_ref().unwrap().renew;
+    assert_eq!(renew <= Instant::now(), asked.get(), "it is renewed on the first stream");
+    asked.get()
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_good_yet_is_used_if_nothing_else_is_to_be_had() {
+    let now = clock::wall();
+    assert!(asks_first(now + 2 * SLACK).await);
+    assert!(!asks_first(now + SLACK / 2).await, "clocks differ");
+    assert!(!asks_first(now - SLACK).await);
 }
 
 #[tokio::test]
