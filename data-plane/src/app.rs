@@ -31,7 +31,7 @@ use tracing::{error, info, warn};
 use crate::admin::ProxyPages;
 use crate::args::Args;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
-use crate::local::{Budgets, KnownNames, Limits, Spill};
+use crate::local::{Budgets, KnownNames, Limits};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
 use crate::table::Writer;
@@ -134,11 +134,9 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     }
     // The standard library reads the limits of the control group, and rounds them down.
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
-    let spill = Spill::new(
-        spill_dir.or(state_dir).unwrap_or_else(std::env::temp_dir),
-        usize::try_from(spill_bytes).unwrap_or(usize::MAX),
-    );
-    let budgets = Budgets { spill, ..Budgets::of_memory(memory.unwrap_or_else(budget::memory)) }
+    let spill_dir = spill_dir.or(state_dir).unwrap_or_else(std::env::temp_dir);
+    let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
+        .with_spill(spill_dir, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
         .with_connections(max_connections.get(), descriptors());
     let limits = Limits::of_connections(budgets.connections.limit().div_ceil(workers));
 

@@ -1,5 +1,7 @@
 //! What the workers of a process may hold together (docs/adr/003-budgets.md).
 
+use std::path::PathBuf;
+
 use shared::budget::{Budget, memory};
 
 use super::copies::Copies;
@@ -26,10 +28,20 @@ pub struct Budgets {
     pub copies: Copies,
 }
 
+/// The part of the bytes held for clients that bodies may use instead of files.
+const SPARE: usize = 4;
+
 /// Connections of clients where nobody says how many.
 const CONNECTIONS: usize = 65_536;
 
 impl Budgets {
+    /// Bodies in files go elsewhere.
+    #[must_use]
+    pub fn with_spill(self, dir: PathBuf, bytes: usize) -> Self {
+        let spare = self.bytes.limit() / SPARE;
+        Self { spill: Spill::new(dir, bytes).with_spare(spare), ..self }
+    }
+
     /// Those of a process that may use so much memory. The rest of it is for tables, connections and the allocator.
     pub fn of_memory(bytes: u64) -> Self {
         let held = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
@@ -37,7 +49,7 @@ impl Budgets {
             bytes: Budget::new(held),
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
-            spill: Spill::into_dir(std::env::temp_dir()),
+            spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),
             verdicts: Verdicts::default(),
             copies: Copies::of_memory(held).with_descriptors(4 * CONNECTIONS),

@@ -1,4 +1,7 @@
-//! Bodies that do not fit in memory: files that nobody but their request can open, and that end with it.
+//! Bodies that do not fit in their memory: files that nobody but their request can open, and that end with it.
+//!
+//! As long as there is plenty of memory, a body of an ordinary size needs no file: a megabyte through one costs five times as
+//! much as through memory. No client and no endpoint can tell the difference.
 //!
 //! Written on a thread that may wait for the disk, in parts that are bounded; read where they are needed, from the memory
 //! that the kernel keeps of what was just written.
@@ -10,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::budget::{Budget, Held};
+use shared::budget::{Budget, Held, Level};
 
 /// Bytes of a file that are read at a time.
 const PART: usize = 16 * 1024;
@@ -20,15 +23,23 @@ const PART: usize = 16 * 1024;
 pub struct Spill {
     dir: PathBuf,
     budget: Budget,
+    /// Bytes of memory for bodies that would be in files.
+    spare: Budget,
 }
 
 impl Spill {
     /// Bytes that all files may have together where nobody says so.
     pub const TOTAL: usize = 1 << 30;
 
-    /// Into a folder, so many bytes in all.
+    /// Into a folder, so many bytes in all, and none in memory instead.
     pub fn new(dir: PathBuf, bytes: usize) -> Self {
-        Self { dir, budget: Budget::new(bytes) }
+        Self { dir, budget: Budget::new(bytes), spare: Budget::new(0) }
+    }
+
+    /// With so many bytes of memory for bodies that would be in files.
+    #[must_use]
+    pub fn with_spare(self, bytes: usize) -> Self {
+        Self { spare: Budget::new(bytes), ..self }
     }
 
     /// Into a folder, with the default for all.
@@ -39,6 +50,20 @@ impl Spill {
     /// Bytes that are there now.
     pub fn used(&self) -> usize {
         self.budget.used()
+    }
+
+    /// So much more of the memory that stands in for files, where there is plenty of it.
+    pub(crate) fn stretch(&self, held: &mut Option<Held>, more: usize) -> bool {
+        if self.spare.level() != Level::Calm {
+            return false;
+        }
+        match held {
+            Some(held) => held.resize(held.amount() + more),
+            none => {
+                *none = self.spare.take(more);
+                none.is_some()
+            }
+        }
     }
 
     /// A file without bytes.
@@ -132,6 +157,18 @@ mod tests {
         drop(file);
         assert_eq!(spill.used(), 0);
         other.append([Bytes::from_static(&[0; 50_001])]).await.unwrap();
+    }
+
+    #[test]
+    fn memory_stands_in_while_there_is_plenty() {
+        let (mut one, mut other) = (None, None);
+        let spill = Spill::into_dir(std::env::temp_dir());
+        assert!(!spill.stretch(&mut one, 1), "nobody said that there is any");
+        let spill = spill.with_spare(100);
+        assert!(spill.stretch(&mut one, 40) && spill.stretch(&mut one, 40));
+        assert!(!spill.stretch(&mut one, 1) && !spill.stretch(&mut other, 1), "not much is left");
+        drop(one);
+        assert!(spill.stretch(&mut other, 80), "it was given back");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The body of a request as it is sent to endpoints: read to its end first, as nginx does, or streamed.
 //!
-//! A body that was read has a length and can be sent again. So much of it is kept in memory, the rest in a file.
+//! A body that was read has a length and can be sent again. What fits in its buffer is kept in memory; what does not, is kept
+//! there too while there is plenty of it and the body has an ordinary size, else in a file.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -8,21 +9,25 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use shared::budget::Held;
 
 use crate::codec::body::{Joining, Pieces, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::Framing;
 use crate::local::Local;
 use crate::local::quota::Share;
-use crate::local::spill::SpillFile;
+use crate::local::spill::{Spill, SpillFile};
 use crate::local::timer::Timer;
 use crate::table::Sizes;
 
 /// Bytes of memory that a body has before it says anything.
 const AT_FIRST: usize = 16 * 1024;
 
+/// Bytes of a body that may stand in memory beyond its buffer: as many as a request may have where nobody says more.
+const ORDINARY: usize = 1024 * 1024;
+
 /// Bytes that are written to a file at a time, at least.
-const BATCH: usize = 32 * 1024;
+const BATCH: usize = 64 * 1024;
 
 /// The body of a request as it is sent on.
 pub(crate) enum Payload<'b, B> {
@@ -32,8 +37,8 @@ pub(crate) enum Payload<'b, B> {
         pieces: Pieces,
         /// Who waits for the answer.
         client: &'b mut B,
-        /// What the memory was taken from.
-        _share: Option<Share>,
+        /// What it stands in.
+        _memory: Option<Memory>,
     },
     /// All of it is in a file.
     Spilled {
@@ -66,33 +71,34 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
         if framing.is_empty() {
-            return Ok((Self::Whole { pieces: Pieces::new(), client: body, _share: None }, framing));
+            return Ok((Self::Whole { pieces: Pieces::new(), client: body, _memory: None }, framing));
         }
         if !sizes.buffering {
             return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
         }
         // Boxed, so that a request without a body has no room for one.
-        Box::pin(Self::read(body, sizes, pause, local, timer)).await
+        Box::pin(Self::read(body, framing, sizes, pause, local, timer)).await
     }
 
     /// Reads a body to its end, into memory first.
     async fn read(
         body: &'b mut B,
+        framing: Framing,
         sizes: Sizes,
         pause: Duration,
         local: &Local,
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
         let share = local.quota.open(sizes.buffer.min(AT_FIRST)).ok_or(Kind::NoRoom)?;
-        let mut memory = Memory { share, most: sizes.buffer };
+        let mut memory = Memory::of(share, framing, sizes.buffer);
         let mut pieces = Pieces::new();
         let mut joining = Joining::default();
         let mut reading = Reading { sizes, pause, read: 0, since: local.timers.now() };
-        while memory.holds(reading.read) {
+        while memory.holds(reading.read, &local.spill) {
             let Some(piece) = reading.next(body, local, timer).await? else {
                 pieces.extend(joining.rest());
                 let framing = Framing::Length(reading.read);
-                return Ok((Self::Whole { pieces, client: body, _share: Some(memory.share) }, framing));
+                return Ok((Self::Whole { pieces, client: body, _memory: Some(memory) }, framing));
             };
             pieces.extend(joining.push(piece));
         }
@@ -119,7 +125,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     /// A body that was read, apart from its client; `None` for one that is streamed.
     pub(crate) fn detach(self) -> Option<Box<dyn RequestBody>> {
         let source = match self {
-            Self::Whole { pieces, _share: share, .. } => Source::Memory(pieces, share),
+            Self::Whole { pieces, _memory: memory, .. } => Source::Memory(pieces, memory),
             Self::Spilled { file, .. } => Source::File(file),
             Self::Streamed { .. } => return None,
         };
@@ -139,7 +145,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     /// `None` for one that is streamed.
     pub(crate) fn again(&self, share: Share) -> Option<Box<dyn RequestBody>> {
         let source = match self {
-            Self::Whole { pieces, .. } => Source::Memory(pieces.clone(), Some(share)),
+            Self::Whole { pieces, .. } => Source::Memory(pieces.clone(), Some(Memory::of_copy(share))),
             Self::Spilled { file, .. } => Source::File(Rc::clone(file)),
             Self::Streamed { .. } => return None,
         };
@@ -204,18 +210,39 @@ impl<'b, B: RequestBody> Payload<'b, B> {
 
 /// The memory of a body. It is claimed while the body comes: who says that it may have much has none of it before, and
 /// takes it from nobody.
-struct Memory {
+pub(crate) struct Memory {
     share: Share,
+    /// Bytes that are its own by `client-body-buffer-size`.
+    own: usize,
+    /// Bytes that it may have where there is plenty.
     most: usize,
+    /// What stands in for a file.
+    spare: Option<Held>,
 }
 
 impl Memory {
+    /// Of a body that begins. One that is said to be long goes to its file as soon as it leaves its buffer.
+    fn of(share: Share, framing: Framing, own: usize) -> Self {
+        let long = matches!(framing, Framing::Length(length) if length > ORDINARY as u64);
+        Self { share, own, most: if long { own } else { own.max(ORDINARY) }, spare: None }
+    }
+
+    /// Of a body that is here already.
+    fn of_copy(share: Share) -> Self {
+        Self { share, own: 0, most: 0, spare: None }
+    }
+
     /// Whether so many bytes may be kept here. If not, they go to a file.
-    fn holds(&mut self, bytes: u64) -> bool {
+    fn holds(&mut self, bytes: u64, spill: &Spill) -> bool {
         while bytes > self.share.amount() as u64 {
-            let more = self.share.amount().max(AT_FIRST).min(self.most - self.share.amount());
+            let has = self.share.amount();
+            let end = if has < self.own { self.own } else { self.most };
+            let more = has.max(AT_FIRST).min(end.saturating_sub(has));
             // Ahead of its use nothing is held where little is left.
-            if more == 0 || !self.share.grow(more) {
+            if more == 0
+                || (has >= self.own && !spill.stretch(&mut self.spare, more))
+                || !self.share.grow(more)
+            {
                 return false;
             }
         }
@@ -230,8 +257,8 @@ struct Kept {
 }
 
 enum Source {
-    /// With what the memory was taken from.
-    Memory(Pieces, #[expect(dead_code, reason = "held until the body is sent")] Option<Share>),
+    /// With what it stands in.
+    Memory(Pieces, #[expect(dead_code, reason = "held until the body is sent")] Option<Memory>),
     File(Rc<SpillFile>),
 }
 

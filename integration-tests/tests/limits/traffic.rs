@@ -166,6 +166,15 @@ const ROWS: &[Row] = &[
         &["a_body_is_in_memory_to_the_byte", "a_large_one_stands_in_a_file_and_not_in_memory"],
     ),
     Row(
+        "bytes of a body in memory beyond that",
+        &["upstream::payload::ORDINARY", "local::budgets::SPARE"],
+        &[
+            "a_body_is_in_memory_to_the_byte",
+            "memory_stands_in_while_there_is_plenty",
+            "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
+        ],
+    ),
+    Row(
         "bytes of bodies in files",
         &["local::spill::TOTAL"],
         &[

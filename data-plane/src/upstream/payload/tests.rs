@@ -71,7 +71,7 @@ async fn what_is_read_to_its_end_has_a_length_and_can_be_sent_again() {
             let sizes = Sizes { buffer, ..Sizes::default() };
             let (mut payload, framing) = prepare(&mut script, framing, sizes).await.unwrap();
             assert_eq!(framing, Framing::Length(6));
-            assert_eq!(matches!(payload, Payload::Spilled { .. }), buffer < 6);
+            assert!(matches!(payload, Payload::Whole { .. }), "it is small");
             for _ in 0..2 {
                 assert_eq!(all(&mut payload), b"abcdef");
                 assert!(payload.is_replayable() && payload.is_kept());
@@ -82,12 +82,13 @@ async fn what_is_read_to_its_end_has_a_length_and_can_be_sent_again() {
 
 #[tokio::test]
 async fn a_large_one_stands_in_a_file_and_not_in_memory() {
-    let body: Vec<u8> = (0..700_001_u32).map(|n| (n % 251) as u8).collect();
+    let sizes = Sizes { body: 0, ..Sizes::default() };
+    let body: Vec<u8> = (0..1_700_001_u32).map(|n| (n % 251) as u8).collect();
     let pieces: Vec<&[u8]> = body.chunks(9_973).collect();
     let mut script = Script::new(&pieces, None);
     let local = Rc::clone(&script.local);
-    let (mut payload, framing) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
-    assert_eq!((framing, local.spill.used()), (Framing::Length(700_001), 700_001));
+    let (mut payload, framing) = prepare(&mut script, Framing::Chunked, sizes).await.unwrap();
+    assert_eq!((framing, local.spill.used()), (Framing::Length(1_700_001), 1_700_001));
     assert!(all(&mut payload) == body && all(&mut payload) == body);
     drop(payload);
     assert_eq!(local.spill.used(), 0);
@@ -153,16 +154,29 @@ async fn a_body_may_stay_away_for_60_seconds() {
     }
 }
 
+/// Without memory to spare its buffer decides, with it what is ordinary; what is said to be longer has its buffer alone.
 #[tokio::test]
 async fn a_body_is_in_memory_to_the_byte() {
-    let most = Sizes::default().buffer;
-    for (length, in_file) in [(most, false), (most + 1, true)] {
-        let body = vec![b'x'; length];
-        let mut script = Script::new(&[&body], None);
-        let spill = script.local.spill.clone();
-        let (mut payload, _) = prepare(&mut script, Framing::Chunked, Sizes::default()).await.unwrap();
-        assert_eq!(spill.used(), if in_file { length } else { 0 });
-        assert_eq!(all(&mut payload), body);
+    let sizes = Sizes { body: 0, ..Sizes::default() };
+    let buffer = sizes.buffer;
+    for (spare, said, most) in [
+        (0, false, buffer),
+        (0, true, buffer),
+        (ORDINARY * 2, false, ORDINARY),
+        (ORDINARY * 2, true, ORDINARY),
+    ] {
+        for (length, in_file) in [(most, false), (most + 1, true)] {
+            let body = vec![b'x'; length];
+            let mut script = Script::new(&[&body], None);
+            let spill = Spill::into_dir(std::env::temp_dir()).with_spare(spare);
+            Rc::get_mut(&mut script.local).unwrap().spill = spill.clone();
+            let framing = if said { Framing::Length(length as u64) } else { Framing::Chunked };
+            let (mut payload, _) = prepare(&mut script, framing, sizes).await.unwrap();
+            assert_eq!(spill.used(), if in_file { length } else { 0 }, "{spare} {said} {length}");
+            assert_eq!(all(&mut payload), body);
+            drop(payload);
+            assert!(spill.stretch(&mut None, spare.min(1)) == (spare > 0), "given back");
+        }
     }
 }
 
