@@ -66,6 +66,8 @@ mod routes;
 mod sizes;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
+#[path = "traffic/trusting.rs"]
+mod trusting;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
 #[path = "traffic/verified_backends.rs"]

@@ -12,7 +12,7 @@ use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{Path, PathType, Resource, Route, Tls};
 
 use super::harness::*;
-use super::http2::trusting;
+use super::trusting::trusting;
 
 fn said(protocol: BackendProtocol) -> LocationPolicy {
     LocationPolicy { backend_protocol: Some(protocol.into()), ..LocationPolicy::default() }

@@ -12,7 +12,7 @@ use shared::resource::{Host, Material, PathType, Resource, Tls};
 
 use super::authority::{Authority, Own};
 use super::harness::*;
-use super::http2::trusting;
+use super::trusting::trusting;
 
 const KEY: &str = "ns/ca/auth-tls";
 

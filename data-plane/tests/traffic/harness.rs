@@ -78,6 +78,20 @@ impl Proxy {
 
     /// Which clients reach by these ports.
     pub(crate) fn behind(ports: PublicPorts, limits: Limits, budgets: Budgets) -> Self {
+        let log = Sink::default();
+        let writes = access_log::write_to(log.clone()).unwrap();
+        let mut proxy = Self::logging(writes, ports, limits, budgets);
+        proxy.log = log;
+        proxy
+    }
+
+    /// Whose lines go elsewhere.
+    pub(crate) fn logging(
+        (handle, log_writer): (access_log::Handle, access_log::Writer),
+        ports: PublicPorts,
+        limits: Limits,
+        budgets: Budgets,
+    ) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
         ListenerSet::of(&sets).open().unwrap();
@@ -88,8 +102,6 @@ impl Proxy {
         let tables = Arc::clone(writer.tables());
         let metrics = Metrics::new(1);
         let (drain, watcher) = Drain::new();
-        let log = Sink::default();
-        let (handle, log_writer) = access_log::write_to(log.clone()).unwrap();
         let worker = worker::spawn(WorkerConfig {
             index: 0,
             listeners,
@@ -109,7 +121,7 @@ impl Proxy {
             https,
             metrics,
             writer,
-            log,
+            log: Sink::default(),
             drain: Some(drain),
             worker: Some(worker.unwrap()),
             log_writer: Some(log_writer),

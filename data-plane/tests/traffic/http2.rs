@@ -17,6 +17,7 @@ use shared::resource::PathType;
 use tokio::net::TcpStream;
 
 use super::harness::*;
+use super::trusting::trusting;
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -145,61 +146,6 @@ async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> R
     let mut get = request(Method::GET, "/", "");
     get.headers_mut().insert("host", "a.test".parse().unwrap());
     sender.send_request(get).await.unwrap()
-}
-
-/// A client that takes any certificate.
-pub(crate) fn trusting(alpn: &[u8]) -> rustls::ClientConfig {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Any(provider)))
-        .with_no_client_auth();
-    if !alpn.is_empty() {
-        config.alpn_protocols = vec![alpn.to_vec()];
-    }
-    config
-}
-
-#[derive(Debug)]
-struct Any(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for Any {
-    fn verify_server_cert(
-        &self,
-        _: &rustls_pki_types::CertificateDer<'_>,
-        _: &[rustls_pki_types::CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: rustls_pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &rustls_pki_types::CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &rustls_pki_types::CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[test]
