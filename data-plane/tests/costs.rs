@@ -1,0 +1,86 @@
+//! What a request costs the worker that serves it, counted: blocks and bytes that it allocates, system calls that it makes.
+//! A real worker in a process of its own, real sockets, one client and one endpoint.
+//!
+//! The counts may not exceed those of `costs/limits.txt`. A change that saves some lowers them there, so that nobody takes
+//! them back unseen; `UPDATE_COSTS=1` writes what was counted:
+//!
+//! ```text
+//! UPDATE_COSTS=1 cargo test --workspace --test costs
+//! ```
+//!
+//! Counted in the dev profile, as CI has it; nothing is timed. `docs/benchmarks.md` says what the numbers mean.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
+
+#[path = "costs/clients.rs"]
+mod clients;
+#[path = "costs/counted.rs"]
+mod counted;
+#[allow(dead_code, reason = "requests through a proxy need more of it")]
+#[path = "traffic/harness.rs"]
+mod harness;
+#[path = "costs/limits.rs"]
+mod limits;
+#[path = "costs/proxy.rs"]
+mod proxy;
+#[path = "costs/traced.rs"]
+mod traced;
+#[path = "traffic/trusting.rs"]
+mod trusting;
+
+use clients::Ask;
+use limits::{Cost, Counts};
+use proxy::{Looked, Scene};
+
+/// Requests before anything is counted: every pool and buffer is there by then.
+const WARM: usize = 200;
+
+/// Requests that are counted together.
+const BATCH: usize = 250;
+
+/// Batches. What does not come with a request, but with time (a tick, a timer), is not in the cheapest of them.
+const BATCHES: usize = 3;
+
+/// What is asked for, of which proxy, and how.
+type Case = (&'static str, Scene, fn(&Looked) -> Ask);
+
+const CASES: [Case; 6] = [
+    ("h1", Scene::Plain, |it| clients::http1(it.http, &["a.test"], "/some/page?x=1")),
+    ("h1-logged", Scene::Logged, |it| clients::http1(it.http, &["a.test"], "/some/page?x=1")),
+    ("h1-policies", Scene::Policies, |it| clients::http1(it.http, &["a.test"], "/api/some/page?x=1")),
+    ("h1-many-routes", Scene::Many, |it| {
+        let hosts: Vec<_> = (0..proxy::HOSTS).map(proxy::host).collect();
+        clients::http1(it.http, &hosts, "/some/page?x=1")
+    }),
+    ("tls-h1", Scene::Plain, |it| clients::http1_over_tls(it.https, "tls.test", "/some/page?x=1")),
+    ("h2-tls", Scene::Plain, |it| clients::http2_over_tls(it.https, "tls.test", "/some/page?x=1")),
+];
+
+#[test]
+fn a_request_costs_no_more_than_it_did() {
+    let counts: Counts = CASES.iter().map(|(name, scene, client)| (*name, cost(*scene, *client))).collect();
+    limits::compare(&counts);
+}
+
+#[test]
+#[ignore = "a part of the other one, in a process of its own"]
+fn proxy_that_is_looked_at() {
+    proxy::serve();
+}
+
+fn cost(scene: Scene, client: fn(&Looked) -> Ask) -> Cost {
+    let endpoint = clients::endpoint();
+    let mut proxy = Looked::start(scene, endpoint.address);
+    let mut ask = client(&proxy);
+    (0..WARM).for_each(&mut ask);
+    let (mut blocks, mut bytes) = (u64::MAX, u64::MAX);
+    for _ in 0..BATCHES {
+        let before = proxy.allocated();
+        (0..BATCH).for_each(&mut ask);
+        let after = proxy.allocated();
+        (blocks, bytes) = (blocks.min(after.0 - before.0), bytes.min(after.1 - before.1));
+    }
+    let calls = traced::calls(proxy.worker, || (0..BATCH).for_each(&mut ask));
+    Cost::new(BATCH, (blocks, bytes), calls)
+}

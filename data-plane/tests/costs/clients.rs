@@ -1,0 +1,129 @@
+//! Who asks: one client on one connection, one request after the other, so that every run is like the last.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
+use tokio::runtime::{Builder, Runtime};
+
+use super::harness::Origin;
+use super::trusting::trusting;
+
+/// What an endpoint answers.
+const BODY: [u8; 64] = [b'x'; 64];
+
+/// The fields of a browser's request.
+const FIELDS: [(&str, &str); 5] = [
+    ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+    ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    ("accept-language", "en-US,en;q=0.5"),
+    ("accept-encoding", "gzip, deflate, br, zstd"),
+    ("origin", "https://a.com"),
+];
+
+/// An endpoint that answers each request with one write.
+pub(crate) fn endpoint() -> Origin {
+    Origin::raw(|mut stream, _, _| {
+        stream.set_nodelay(true).unwrap();
+        let mut answer = format!(
+            "HTTP/1.1 200 OK\r\nServer: some\r\nDate: Sat, 21 Nov 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n\
+             Content-Length: {}\r\nConnection: keep-alive\r\n\r\n",
+            BODY.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(&BODY);
+        let (mut buffer, mut filled) = ([0; 4096], 0);
+        while let Ok(count @ 1..) = stream.read(&mut buffer[filled..]) {
+            filled += count;
+            if buffer[..filled].ends_with(b"\r\n\r\n") {
+                filled = 0;
+                if stream.write_all(&answer).is_err() {
+                    break;
+                }
+            }
+        }
+    })
+}
+
+/// Asks for one of many hosts, by its number.
+pub(crate) type Ask = Box<dyn FnMut(usize) + Send>;
+
+/// One that speaks HTTP/1.1.
+pub(crate) fn http1(address: SocketAddr, hosts: &[impl AsRef<str>], target: &str) -> Ask {
+    lines(connected(address), hosts, target)
+}
+
+/// The same over TLS.
+pub(crate) fn http1_over_tls(address: SocketAddr, host: &str, target: &str) -> Ask {
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    lines(StreamOwned::new(session, connected(address)), &[host], target)
+}
+
+fn connected(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+fn lines(mut stream: impl Read + Write + Send + 'static, hosts: &[impl AsRef<str>], target: &str) -> Ask {
+    let fields: String = FIELDS.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = |host: &_| {
+        format!("GET {target} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", AsRef::<str>::as_ref(host)).into_bytes()
+    };
+    let requests: Vec<_> = hosts.iter().map(request).collect();
+    Box::new(move |number| {
+        stream.write_all(&requests[number % requests.len()]).unwrap();
+        stream.flush().unwrap();
+        let (mut buffer, mut filled) = ([0; 4096], 0);
+        while !buffer[..filled].ends_with(&BODY) {
+            let count = stream.read(&mut buffer[filled..]).unwrap();
+            assert!(count > 0, "the proxy hung up");
+            filled += count;
+            assert!(buffer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&buffer[..filled]));
+        }
+    })
+}
+
+/// One that speaks HTTP/2 over TLS.
+pub(crate) fn http2_over_tls(address: SocketAddr, host: &str, target: &str) -> Ask {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut sender = runtime.block_on(http2(address, host));
+    let uri = format!("https://{host}{target}");
+    Box::new(move |_| {
+        let mut request = Request::get(&uri);
+        for (name, value) in FIELDS {
+            request = request.header(name, value);
+        }
+        let answer = sender.send_request(request.body(Empty::new()).unwrap());
+        ask(&runtime, async {
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status(), 200);
+            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), BODY[..]);
+        });
+    })
+}
+
+fn ask(runtime: &Runtime, request: impl Future<Output = ()>) {
+    runtime.block_on(async { tokio::time::timeout(super::harness::PATIENCE, request).await.unwrap() });
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn http2(address: SocketAddr, host: &str) -> SendRequest<Empty<Bytes>> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(b"h2")));
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let stream = connector.connect(name, stream).await.unwrap();
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}

@@ -1,0 +1,189 @@
+//! The process that is looked at: a proxy, whose worker is the one thread that is counted, and a line to who looks.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use data_plane::access_log;
+use data_plane::listen::PublicPorts;
+use data_plane::local::{Budgets, Limits};
+use shared::policy::{HostPolicy, LocationPolicy, TextList};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
+
+use super::counted;
+use super::harness::{Proxy, eventually, to};
+
+/// Where the child finds who looks, the endpoint, and what it is to be.
+const WHERE: &str = "FIRTH_COSTS_CALLER";
+const ENDPOINT: &str = "FIRTH_COSTS_ENDPOINT";
+const SCENE: &str = "FIRTH_COSTS_SCENE";
+
+/// Hosts of a proxy that has many.
+pub(crate) const HOSTS: usize = 2_000;
+
+/// What a proxy is set up for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scene {
+    /// A host of one path, and another one with TLS.
+    Plain,
+    /// The same, and each request is logged.
+    Logged,
+    /// A path that is rewritten, answers for other origins, times of its own.
+    Policies,
+    /// As many hosts as [`HOSTS`].
+    Many,
+}
+
+impl Scene {
+    const ALL: [Self; 4] = [Self::Plain, Self::Logged, Self::Policies, Self::Many];
+
+    fn set_up(self, proxy: &mut Proxy) {
+        match self {
+            Self::Plain | Self::Logged => {
+                proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+                proxy.host("tls.test", true, &[("/", PathType::Prefix, "echo")]);
+            }
+            Self::Policies => {
+                let policy = HostPolicy { regex: Some(true), ..HostPolicy::default() };
+                let route = Route {
+                    paths: vec![to("/api(/|$)(.*)", PathType::Prefix, "echo")],
+                    policy: policies(),
+                    ..Route::default()
+                };
+                proxy.config(vec![
+                    ("a.test", Resource::Host(Host { policy, ..Host::default() })),
+                    ("ingress/ns/web/a.test", Resource::Route(route)),
+                ]);
+            }
+            Self::Many => {
+                for number in 0..HOSTS {
+                    proxy.host(&host(number), false, &[("/", PathType::Prefix, "echo")]);
+                }
+            }
+        }
+        proxy.service("echo", Backend::default());
+    }
+}
+
+/// The name of one of many hosts.
+pub(crate) fn host(number: usize) -> String {
+    format!("h{number}.test")
+}
+
+fn policies() -> LocationPolicy {
+    LocationPolicy {
+        rewrite_target: Some("/$2".into()),
+        enable_cors: Some(true),
+        cors_allow_origin: Some(TextList { values: vec!["https://a.com".to_owned()] }),
+        proxy_connect_timeout: Some(7),
+        proxy_send_timeout: Some(8),
+        proxy_read_timeout: Some(9),
+        ..LocationPolicy::default()
+    }
+}
+
+/// A proxy in a process of its own.
+pub(crate) struct Looked {
+    process: Child,
+    line: TcpStream,
+    pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
+    /// Its worker, as the kernel calls it.
+    pub(crate) worker: i32,
+}
+
+impl Looked {
+    /// Starts this program again, which then is [`serve`].
+    pub(crate) fn start(scene: Scene, endpoint: SocketAddr) -> Self {
+        let caller = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "proxy_that_is_looked_at", "--ignored", "--nocapture"])
+            .env(WHERE, caller.local_addr().unwrap().to_string())
+            .env(ENDPOINT, endpoint.to_string())
+            .env(SCENE, format!("{scene:?}"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (mut line, _) = caller.accept().unwrap();
+        let mut numbers = [0; 16];
+        line.read_exact(&mut numbers).unwrap();
+        let [http, https, worker, _] = four(&numbers);
+        let on = |port| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
+        Self { process, line, http: on(http), https: on(https), worker: i32::try_from(worker).unwrap() }
+    }
+
+    /// Blocks and bytes that its worker has asked for so far.
+    pub(crate) fn allocated(&mut self) -> (u64, u64) {
+        self.line.write_all(&[0]).unwrap();
+        let mut numbers = [[0; 8]; 2];
+        self.line.read_exact(numbers.as_flattened_mut()).unwrap();
+        (u64::from_ne_bytes(numbers[0]), u64::from_ne_bytes(numbers[1]))
+    }
+}
+
+impl Drop for Looked {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn four(bytes: &[u8; 16]) -> [u32; 4] {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    [0, 1, 2, 3].map(|place| u32::from_ne_bytes(numbers[place]))
+}
+
+/// Lines of the log go here: what is done with them there is no cost of the worker's.
+struct Aside;
+
+impl Write for Aside {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        counted::stand_aside();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Is the proxy, until who looks hangs up.
+pub(crate) fn serve() {
+    let text =
+        |name| std::env::var(name).unwrap_or_else(|_| panic!("this is a part of another test: no {name}"));
+    let endpoint: SocketAddr = text(ENDPOINT).parse().unwrap();
+    let scene = text(SCENE);
+    let scene = Scene::ALL.into_iter().find(|it| format!("{it:?}") == scene).unwrap();
+    let mut line = TcpStream::connect(text(WHERE)).unwrap();
+    let log = match scene {
+        Scene::Logged => access_log::write_to(Aside).unwrap(),
+        _ => access_log::start(&access_log::Target::Off).unwrap(),
+    };
+    // One connection lasts to the end.
+    let limits = Limits { requests: usize::MAX, ..Limits::default() };
+    let mut proxy = Proxy::logging(log, PublicPorts::default(), limits, Budgets::default());
+    scene.set_up(&mut proxy);
+    proxy.endpoints("echo", &[endpoint]);
+    let hello = [u32::from(proxy.http.port()), u32::from(proxy.https.port()), worker(), 0];
+    line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
+    counted::stand_aside();
+    while line.read_exact(&mut [0]).is_ok() {
+        let (blocks, bytes) = counted::so_far();
+        line.write_all([blocks, bytes].map(u64::to_ne_bytes).as_flattened()).unwrap();
+    }
+    // It goes as it is: there is nothing that it owes anybody.
+    std::process::exit(0);
+}
+
+/// The worker of this process, as the kernel calls it.
+fn worker() -> u32 {
+    let named = || {
+        let mut tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        tasks.find(|task| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("worker-"))
+        })
+    };
+    // A thread takes its name once it runs.
+    eventually("a worker", || named().is_some());
+    named().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
