@@ -245,6 +245,7 @@ const SHARED: &[&str] = &[
     "tasks",
     "telemetry",
     "template",
+    "log_format",
     "admin",
     "kind",
     "version",

@@ -20,6 +20,7 @@ pub mod duration;
 pub mod entry;
 pub mod identity;
 pub mod kind;
+pub mod log_format;
 pub mod name;
 pub mod pattern;
 pub mod pem;

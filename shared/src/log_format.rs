@@ -1,0 +1,220 @@
+//! The format of the access log, parsed once: text, and what a request's end fills in (nginx' `log_format`).
+//!
+//! The control plane parses to tell the owner of a ConfigMap which variable nobody knows; the proxy parses what it was sent
+//! and fills it in, a line a request. Names and meanings are nginx' and ingress-nginx' (controller.md 8).
+//!
+//! **Invariant:** what a variable gives is data: it is never parsed again.
+
+use thiserror::Error;
+
+use crate::template::Variable;
+
+pub use names::Value;
+
+mod names;
+
+/// ingress-nginx' own format (controller.md 8).
+pub const DEFAULT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
+    \"$http_referer\" \"$http_user_agent\" $request_length $request_time [$proxy_upstream_name] \
+    [$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time \
+    $upstream_status $req_id";
+
+/// Pieces of a format at most, so that a line's work is bounded.
+const PIECES: usize = 512;
+
+/// Bytes of a format at most.
+const LENGTH: usize = 16 * 1024;
+
+/// How values are put into a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Escape {
+    /// `\xNN` for quotes, backslashes and all that is not printable ASCII; `-` for what is missing.
+    #[default]
+    Default,
+    /// As in a string of JSON; nothing for what is missing.
+    Json,
+    /// As they are, but for the ends of lines; nothing for what is missing.
+    None,
+}
+
+/// Text and values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogFormat {
+    pieces: Box<[Piece]>,
+}
+
+/// A piece of a [`LogFormat`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Piece {
+    /// As it stands.
+    Text(Box<str>),
+    /// To be filled in.
+    Value(Value),
+}
+
+/// Why a text is no format. nginx would not start with it.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum NoFormat {
+    /// A variable that nginx and ingress-nginx do not have.
+    #[error("nobody knows the variable ${0}")]
+    Unknown(String),
+    /// A dollar sign that begins no name.
+    #[error("a dollar sign stands before no name of a variable")]
+    Nameless,
+    /// `${` without its end.
+    #[error("a closing brace is missing")]
+    Open,
+    /// It is too long.
+    #[error("it is longer than {LENGTH} bytes, or than {PIECES} variables and the texts between them")]
+    Long,
+}
+
+impl LogFormat {
+    /// Reads a text as it stands between single quotes in nginx' configuration, where a backslash makes `\n`, `\t`, `\r`, and
+    /// itself and quotes plain.
+    ///
+    /// # Errors
+    /// Where nginx would take it for none.
+    pub fn parse(text: &str) -> Result<Self, NoFormat> {
+        if text.len() > LENGTH {
+            return Err(NoFormat::Long);
+        }
+        let text = unquoted(text);
+        let (mut pieces, mut rest) = (Vec::new(), &*text);
+        while let Some(at) = rest.find('$') {
+            if at > 0 {
+                pieces.push(Piece::Text(rest[..at].into()));
+            }
+            let (name, behind) = name(&rest[at + 1..])?;
+            let value = Value::of(name).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
+            pieces.push(Piece::Value(value));
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.into()));
+        }
+        if pieces.len() > PIECES {
+            return Err(NoFormat::Long);
+        }
+        Ok(Self { pieces: pieces.into() })
+    }
+
+    /// Its pieces, in order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
+
+impl Default for LogFormat {
+    /// ingress-nginx' own.
+    #[allow(clippy::expect_used, reason = "a test parses it")]
+    fn default() -> Self {
+        Self::parse(DEFAULT).expect("a format of ours")
+    }
+}
+
+impl Value {
+    /// What is read from the request's head before it is changed for a backend, where it is that.
+    pub fn of_head(&self) -> Option<&Variable> {
+        match self {
+            Self::OfHead(variable) => Some(variable),
+            _ => None,
+        }
+    }
+}
+
+/// The name behind a dollar sign, and what stands behind that.
+fn name(text: &str) -> Result<(&str, &str), NoFormat> {
+    let braced = text.strip_prefix('{');
+    let inner = braced.unwrap_or(text);
+    let end = inner.bytes().position(|it| !it.is_ascii_alphanumeric() && it != b'_').unwrap_or(inner.len());
+    let (name, behind) = inner.split_at(end);
+    let behind = match braced {
+        Some(_) => behind.strip_prefix('}').ok_or(NoFormat::Open)?,
+        None => behind,
+    };
+    if name.is_empty() { Err(NoFormat::Nameless) } else { Ok((name, behind)) }
+}
+
+fn unquoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        let next = rest.clone().next().filter(|_| character == '\\');
+        let meant = match next {
+            Some('n') => '\n',
+            Some('t') => '\t',
+            Some('r') => '\r',
+            Some(quoted @ ('\'' | '"' | '\\')) => quoted,
+            _ => {
+                out.push(character);
+                continue;
+            }
+        };
+        rest.next();
+        out.push(meant);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        let format = LogFormat::parse(text).unwrap();
+        let shown = |piece: &Piece| match piece {
+            Piece::Text(text) => text.to_string(),
+            Piece::Value(value) => format!("<{value:?}>"),
+        };
+        format.pieces().iter().map(shown).collect()
+    }
+
+    #[test]
+    fn values_are_found() {
+        for (text, expected) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("$status", "<Status>"),
+            ("{\"a\":\"${status}00\"}", "{\"a\":\"<Status>00\"}"),
+            ("$http_x_user_id", "<OfHead(Header(\"x-user-id\"))>"),
+            ("$sent_http_content_type|$upstream_http_x", "<Sent(\"content-type\")>|<Came(\"x\")>"),
+            (r#"a\tb\'c\"d\\e\x"#, "a\tb'c\"d\\e\\x"),
+            ("$geoip2_city", "<Missing>"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_nginx_would_not_start_with_is_none() {
+        for (text, why) in [
+            ("$", NoFormat::Nameless),
+            ("a $ b", NoFormat::Nameless),
+            ("${}", NoFormat::Nameless),
+            ("${status", NoFormat::Open),
+            ("${a b}", NoFormat::Open),
+            ("$nonsense", NoFormat::Unknown("nonsense".to_owned())),
+            ("$1", NoFormat::Unknown("1".to_owned())),
+        ] {
+            assert_eq!(LogFormat::parse(text), Err(why), "{text}");
+        }
+        assert_eq!(LogFormat::parse(&"x".repeat(LENGTH + 1)), Err(NoFormat::Long));
+        assert_eq!(LogFormat::parse(&"$status ".repeat(PIECES)), Err(NoFormat::Long));
+    }
+
+    #[test]
+    fn the_default_is_one() {
+        let values = LogFormat::default().pieces().iter().filter(|it| matches!(it, Piece::Value(_))).count();
+        assert_eq!(values, 17);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in ".{0,60}") {
+            let _ = LogFormat::parse(&text);
+        }
+    }
+}

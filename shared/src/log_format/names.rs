@@ -1,0 +1,283 @@
+//! The variables of a log line, by their names.
+
+use crate::template::Variable;
+
+/// What a request's end gives a value to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Value {
+    /// Said by the request's head, as it came.
+    OfHead(Variable),
+    /// Known while it is answered, and not from the head alone.
+    OfAnswer(Variable),
+    /// `$sent_http_NAME`: a field of the answer as the client gets it, lower-case with hyphens.
+    Sent(Box<str>),
+    /// `$upstream_http_NAME`: a field of the backend's answer.
+    Came(Box<str>),
+    /// `$http_referer`.
+    Referer,
+    /// `$http_user_agent`.
+    UserAgent,
+    /// `$arg_NAME`.
+    Argument(Box<str>),
+    /// `$time_local`.
+    TimeLocal,
+    /// `$time_iso8601`.
+    TimeIso8601,
+    /// `$msec`: seconds since 1970.
+    Msec,
+    /// `$request_time`.
+    RequestTime,
+    /// `$status`.
+    Status,
+    /// `$bytes_sent`: head and body.
+    BytesSent,
+    /// `$body_bytes_sent`.
+    BodyBytesSent,
+    /// `$request_length`: head and body.
+    RequestLength,
+    /// `$request_completion`: `OK`, or nothing.
+    Completion,
+    /// `$pipe`: always `.`.
+    Pipe,
+    /// `$remote_addr`: the client, after trusted headers.
+    Client,
+    /// `$binary_remote_addr`.
+    ClientBytes,
+    /// `$realip_remote_addr`: the peer of the connection.
+    Peer,
+    /// `$remote_port`, `$realip_remote_port`.
+    PeerPort,
+    /// `$remote_user`.
+    User,
+    /// `$request`: the first line.
+    Request,
+    Method,
+    RequestUri,
+    Args,
+    IsArgs,
+    Protocol,
+    Scheme,
+    /// `$https`: `on`, or nothing.
+    Https,
+    /// `$host`: lower-case, without a port.
+    Host,
+    /// `$server_name`: the host of the rules that served it.
+    ServerName,
+    ServerPort,
+    /// `$req_id`, `$request_id`.
+    RequestId,
+    /// `$connection`: number of the connection.
+    Connection,
+    /// `$connection_requests`: number of the request on it.
+    ConnectionRequests,
+    Namespace,
+    Ingress,
+    Service,
+    ServicePort,
+    LocationPath,
+    /// `$proxy_upstream_name`, `$proxy_host`.
+    Upstream,
+    /// `$proxy_alternative_upstream_name`.
+    Alternative,
+    UpstreamAddr,
+    UpstreamStatus,
+    UpstreamLength,
+    UpstreamTime,
+    UpstreamConnectTime,
+    UpstreamHeaderTime,
+    SslProtocol,
+    SslCipher,
+    SslServerName,
+    SslClientVerify,
+    SslClientSubject,
+    SslClientIssuer,
+    /// `$hostname` of the proxy.
+    Hostname,
+    /// `$pid`.
+    Pid,
+    /// `$nginx_version`: the proxy's own.
+    Version,
+    /// nginx has it, and here it never has a value.
+    Missing,
+}
+
+/// Variables that exist in ingress-nginx and have no value here: what they tell of does not exist.
+const MISSING: &[&str] = &[
+    "ancient_browser",
+    "body_bytes_recv",
+    "connection_time",
+    "connections_active",
+    "connections_reading",
+    "connections_waiting",
+    "connections_writing",
+    "content_disposition",
+    "date_gmt",
+    "date_local",
+    "document_root",
+    "fastcgi_path_info",
+    "fastcgi_script_name",
+    "gzip_ratio",
+    "http2",
+    "http3",
+    "invalid_referer",
+    "limit_conn_status",
+    "limit_rate",
+    "limit_req_status",
+    "modern_browser",
+    "opentelemetry_context_b3",
+    "opentelemetry_context_traceparent",
+    "opentelemetry_context_tracestate",
+    "opentelemetry_span_id",
+    "opentelemetry_trace_id",
+    "proxy_internal_body_length",
+    "proxy_protocol_addr",
+    "proxy_protocol_port",
+    "proxy_protocol_server_addr",
+    "proxy_protocol_server_port",
+    "realip_remote_host",
+    "realpath_root",
+    "request_body",
+    "request_body_file",
+    "request_filename",
+    "secure_link",
+    "secure_link_expires",
+    "server_addr",
+    "session_log_id",
+    "slice_range",
+    "ssl_alpn_protocol",
+    "ssl_ciphers",
+    "ssl_client_cert",
+    "ssl_client_escaped_cert",
+    "ssl_client_fingerprint",
+    "ssl_client_raw_cert",
+    "ssl_client_serial",
+    "ssl_client_v_end",
+    "ssl_client_v_remain",
+    "ssl_client_v_start",
+    "ssl_curve",
+    "ssl_curves",
+    "ssl_early_data",
+    "ssl_session_id",
+    "ssl_session_reused",
+    "tcpinfo_rcv_space",
+    "tcpinfo_rtt",
+    "tcpinfo_rttvar",
+    "tcpinfo_snd_cwnd",
+    "uid_got",
+    "uid_reset",
+    "uid_set",
+    "upstream_bytes_received",
+    "upstream_bytes_sent",
+    "upstream_cache_status",
+    "upstream_last_server_name",
+    "upstream_queue_time",
+];
+
+/// Beginnings of the names of such variables.
+const MISSING_FAMILIES: &[&str] =
+    &["geoip_", "geoip2_", "sent_trailer_", "upstream_trailer_", "upstream_cookie_", "proxy_protocol_tlv_"];
+
+impl Value {
+    /// By its name, without the dollar sign; `None`: nobody has it.
+    pub fn of(name: &str) -> Option<Self> {
+        let of_name = |prefix: &str| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
+        let field = |name: &str| -> Box<str> { name.replace('_', "-").to_ascii_lowercase().into() };
+        if let Some(value) = Self::plain(name).or_else(|| Self::of_upstream(name)) {
+            return Some(value);
+        }
+        Some(match name {
+            "http_referer" => Self::Referer,
+            "http_user_agent" => Self::UserAgent,
+            "uri" | "document_uri" => Self::OfAnswer(Variable::Uri),
+            "best_http_host" => Self::OfAnswer(Variable::BestHost),
+            "pass_access_scheme" => Self::OfAnswer(Variable::AccessScheme),
+            "pass_server_port" | "pass_port" => Self::OfAnswer(Variable::AccessPort),
+            "escaped_request_uri" => Self::OfAnswer(Variable::EscapedRequestUri),
+            "proxy_add_x_forwarded_for" => Self::OfHead(Variable::ForwardedFor),
+            "content_type" => Self::OfHead(Variable::ContentType),
+            "content_length" => Self::OfHead(Variable::ContentLength),
+            _ if MISSING.contains(&name) || MISSING_FAMILIES.iter().any(|it| of_name(it).is_some()) => {
+                Self::Missing
+            }
+            _ => {
+                if let Some(header) = of_name("http_") {
+                    Self::OfHead(Variable::Header(field(header)))
+                } else if let Some(cookie) = of_name("cookie_") {
+                    Self::OfHead(Variable::Cookie(cookie.into()))
+                } else if let Some(argument) = of_name("arg_") {
+                    Self::Argument(argument.into())
+                } else if let Some(header) = of_name("sent_http_") {
+                    Self::Sent(field(header))
+                } else if let Some(header) = of_name("upstream_http_") {
+                    Self::Came(field(header))
+                } else {
+                    return None;
+                }
+            }
+        })
+    }
+
+    fn plain(name: &str) -> Option<Self> {
+        Some(match name {
+            "time_local" => Self::TimeLocal,
+            "time_iso8601" => Self::TimeIso8601,
+            "msec" => Self::Msec,
+            "request_time" => Self::RequestTime,
+            "status" => Self::Status,
+            "bytes_sent" => Self::BytesSent,
+            "body_bytes_sent" => Self::BodyBytesSent,
+            "request_length" => Self::RequestLength,
+            "request_completion" => Self::Completion,
+            "pipe" => Self::Pipe,
+            "remote_addr" | "the_real_ip" => Self::Client,
+            "binary_remote_addr" => Self::ClientBytes,
+            "realip_remote_addr" => Self::Peer,
+            "remote_port" | "realip_remote_port" => Self::PeerPort,
+            "remote_user" => Self::User,
+            "request" => Self::Request,
+            "request_method" => Self::Method,
+            "request_uri" => Self::RequestUri,
+            "args" | "query_string" => Self::Args,
+            "is_args" => Self::IsArgs,
+            "server_protocol" => Self::Protocol,
+            "scheme" => Self::Scheme,
+            "https" => Self::Https,
+            "host" => Self::Host,
+            "server_name" => Self::ServerName,
+            "server_port" => Self::ServerPort,
+            "req_id" | "request_id" => Self::RequestId,
+            "connection" => Self::Connection,
+            "connection_requests" => Self::ConnectionRequests,
+            "namespace" => Self::Namespace,
+            "ingress_name" => Self::Ingress,
+            "service_name" => Self::Service,
+            "service_port" => Self::ServicePort,
+            "location_path" => Self::LocationPath,
+            "hostname" => Self::Hostname,
+            "pid" => Self::Pid,
+            "nginx_version" => Self::Version,
+            _ => return None,
+        })
+    }
+
+    fn of_upstream(name: &str) -> Option<Self> {
+        Some(match name {
+            "proxy_upstream_name" | "proxy_host" => Self::Upstream,
+            "proxy_alternative_upstream_name" => Self::Alternative,
+            "upstream_addr" => Self::UpstreamAddr,
+            "upstream_status" => Self::UpstreamStatus,
+            "upstream_response_length" => Self::UpstreamLength,
+            "upstream_response_time" => Self::UpstreamTime,
+            "upstream_connect_time" => Self::UpstreamConnectTime,
+            "upstream_header_time" => Self::UpstreamHeaderTime,
+            "ssl_protocol" => Self::SslProtocol,
+            "ssl_cipher" => Self::SslCipher,
+            "ssl_server_name" => Self::SslServerName,
+            "ssl_client_verify" => Self::SslClientVerify,
+            "ssl_client_s_dn" => Self::SslClientSubject,
+            "ssl_client_i_dn" => Self::SslClientIssuer,
+            _ => return None,
+        })
+    }
+}
