@@ -306,7 +306,8 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Sc
         return;
     };
     let local_port = stream.local_addr().map_or(0, |local| local.port());
-    let peer = Peer::new(address, scheme, local_port);
+    let number = worker.server.local.metrics.accepted.value();
+    let peer = Peer::new(address, scheme, local_port).numbered(number);
     let server = Rc::clone(&worker.server);
     spawn_local(async move {
         let _open = open;

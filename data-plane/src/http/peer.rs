@@ -8,64 +8,92 @@ use bytes::Bytes;
 use crate::listen::Scheme;
 use crate::tls::negotiated::Negotiated;
 
-/// The other end of a client's connection, with the texts that every request needs.
+/// The other end of a client's connection, with the texts that every request needs. A clone is another name for it: requests
+/// keep one for the log.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct Peer(Rc<Facts>);
+
+#[derive(Debug)]
+struct Facts {
     address: SocketAddr,
     address_text: Bytes,
     scheme: Scheme,
     port: u16,
     port_text: Bytes,
+    /// Its number among the connections of its worker.
+    number: u64,
     /// What its handshake came to, over TLS.
-    negotiated: Option<Rc<Negotiated>>,
+    negotiated: Option<Negotiated>,
 }
 
 impl Peer {
     /// A client at `address` that connected to one of our ports. An IPv4 address in IPv6 clothes is an IPv4 address.
     pub(crate) fn new(address: SocketAddr, scheme: Scheme, local_port: u16) -> Self {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        Self {
+        Self(Rc::new(Facts {
             address,
             address_text: address.ip().to_string().into(),
             scheme,
             port: local_port,
             port_text: local_port.to_string().into(),
+            number: 0,
             negotiated: None,
-        }
+        }))
     }
 
-    /// Once its handshake is over.
-    pub(crate) fn with(self, negotiated: Negotiated) -> Self {
-        Self { negotiated: Some(Rc::new(negotiated)), ..self }
+    /// The connection of this number.
+    pub(crate) fn numbered(mut self, number: u64) -> Self {
+        if let Some(facts) = Rc::get_mut(&mut self.0) {
+            facts.number = number;
+        }
+        self
+    }
+
+    /// Once its handshake is over. Nobody else has it yet.
+    pub(crate) fn with(mut self, negotiated: Negotiated) -> Self {
+        if let Some(facts) = Rc::get_mut(&mut self.0) {
+            facts.negotiated = Some(negotiated);
+        }
+        self
     }
 
     /// What its handshake came to.
     pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
-        self.negotiated.as_deref()
+        self.0.negotiated.as_ref()
     }
 
     /// Where it comes from.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address
     }
 
     /// What it speaks.
     pub(crate) fn scheme(&self) -> Scheme {
-        self.scheme
+        self.0.scheme
     }
 
     /// Its address without port.
     pub(crate) fn address_text(&self) -> Bytes {
-        self.address_text.clone()
+        self.0.address_text.clone()
+    }
+
+    /// The same, to be looked at.
+    pub(crate) fn address_bytes(&self) -> &[u8] {
+        &self.0.address_text
     }
 
     /// The port that it connected to.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.0.port
     }
 
     /// The same as text.
     pub(crate) fn port_text(&self) -> Bytes {
-        self.port_text.clone()
+        self.0.port_text.clone()
+    }
+
+    /// Its number among the connections of its worker.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustls::ServerConnection;
+use rustls::{CipherSuite, ProtocolVersion, ServerConnection};
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -16,8 +16,8 @@ use crate::table::{ClientAuth, HostTable};
 pub(crate) struct Asked {
     /// The host that the client named, or that takes those who name none; `None` where there is none.
     pub(crate) host: Option<Arc<str>>,
-    /// Whether the client named one.
-    pub(crate) is_named: bool,
+    /// What the client named, as it came.
+    pub(crate) name: Option<Box<str>>,
     /// By whom it is judged.
     pub(crate) auth: Option<Arc<ClientAuth>>,
 }
@@ -34,7 +34,7 @@ impl Asked {
             None => table.catch_all(),
         };
         let auth = host.and_then(|host| host.certificates()?.auth());
-        Self { host: host.map(|host| host.name().into()), is_named: asked.is_some(), auth }
+        Self { host: host.map(|host| host.name().into()), name: name.map(Into::into), auth }
     }
 }
 
@@ -42,7 +42,12 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     host: Option<Arc<str>>,
-    is_named: bool,
+    /// The server name that the client sent.
+    pub(crate) name: Option<Box<str>>,
+    /// As OpenSSL calls it: `TLSv1.3`.
+    pub(crate) protocol: &'static str,
+    /// Likewise: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
+    pub(crate) cipher: &'static str,
     /// Number of the way to judge; 0: nobody was.
     judged_by: u64,
     /// What the client showed.
@@ -65,12 +70,14 @@ pub(crate) struct Shown {
 impl Negotiated {
     /// Of a handshake that is over.
     pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
-        let Asked { host, is_named, auth } = asked;
+        let Asked { host, name, auth } = asked;
         let shown = auth.as_deref().zip(session.peer_certificates()).and_then(|(auth, certificates)| {
             let (leaf, rest) = certificates.split_first()?;
             Some(Shown::new(auth.verify(leaf, rest), leaf))
         });
-        Self { host, is_named, judged_by: auth.map_or(0, |auth| auth.id), shown }
+        let protocol = session.protocol_version().map_or("", protocol);
+        let cipher = session.negotiated_cipher_suite().map_or("", |suite| cipher(suite.suite()));
+        Self { host, name, protocol, cipher, judged_by: auth.map_or(0, |auth| auth.id), shown }
     }
 
     /// Whether it was made for a host as that is now: its client was judged as clients of that host are.
@@ -80,7 +87,7 @@ impl Negotiated {
 
     /// Whether the client named a host.
     pub(crate) fn is_named(&self) -> bool {
-        self.is_named
+        self.name.is_some()
     }
 }
 
@@ -94,5 +101,29 @@ impl Shown {
         };
         let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
         Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
+    }
+}
+
+fn protocol(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::TLSv1_3 => "TLSv1.3",
+        ProtocolVersion::TLSv1_2 => "TLSv1.2",
+        _ => "",
+    }
+}
+
+/// The name that OpenSSL has for a suite of ours.
+fn cipher(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "ECDHE-RSA-AES128-GCM-SHA256",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => "ECDHE-RSA-AES256-GCM-SHA384",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-RSA-CHACHA20-POLY1305",
+        _ => "",
     }
 }
