@@ -61,7 +61,7 @@ pub(crate) static BLOCK_USER_AGENTS: Row = Row {
 pub(super) static ROWS: &[&Row] = &[&ALLOWLIST_SOURCE_RANGE, &DENYLIST_SOURCE_RANGE];
 
 /// Entries of an nginx map, as they stand in its configuration.
-const BLOCKED: Grammar<Vec<String>> = Grammar {
+pub(super) const BLOCKED: Grammar<Vec<String>> = Grammar {
     words: "texts with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
         let entries: Vec<_> = value::list(text).map(token).collect();

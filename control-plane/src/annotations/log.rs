@@ -2,8 +2,9 @@
 
 use shared::policy::TextList;
 
+use super::access::BLOCKED;
 use super::row::{Act, Of, Row};
-use super::value::{self, BOOL, Grammar};
+use super::value::{BOOL, Grammar};
 
 /// `disable-access-log`, a key alone.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
@@ -57,13 +58,13 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// Of nginx' maps, which the original makes of this, the plain texts: they are compared whole.
+/// Entries of an nginx map: texts that begin with a slash, compared whole, and patterns.
 const URLS: Grammar<Vec<String>> = Grammar {
-    words: "paths, with their queries, with commas between them",
+    words: "paths, with their queries, with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
-        let urls: Vec<_> = value::list(text).map(str::to_owned).collect();
-        urls.iter().all(|url| url.starts_with('/')).then_some(urls)
+        let urls = (BLOCKED.read)(text)?;
+        urls.iter().all(|url| url.starts_with(['/', '~'])).then_some(urls)
     },
-    good: &["/healthz, /ping?x=1"],
-    bad: &["~^/health", "ping"],
+    good: &["/healthz, /ping?x=1", "~^/health"],
+    bad: &["~(", "ping"],
 };

@@ -29,6 +29,7 @@ pub mod redirect;
 pub mod retries;
 pub mod returned;
 pub mod rewrite;
+mod texts;
 pub mod timeouts;
 
 use shared::policy::LocationPolicy;
@@ -149,7 +150,7 @@ impl Policy {
             answers: Answers::compile(said)?,
             returned: Returned::compile(said)?,
             errors: Errors::compile(said)?,
-            log: Logging::compile(said),
+            log: Logging::compile(said)?,
         })
     }
 }

@@ -1,34 +1,16 @@
 //! Who gets nothing, whatever it asks for: by User-Agent and Referer (ingress-nginx behaviour, annotations.md 4,
 //! configmap.md 1.9).
 
-use std::collections::HashSet;
-
-use foldhash::quality::RandomState;
-use regex::bytes::{RegexSet, RegexSetBuilder};
-use shared::pattern::Pattern;
-use shared::policy::{LocationPolicy, TextList};
+use shared::policy::LocationPolicy;
 
 use super::Refused;
-
-/// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
-const SIZE: usize = 4 << 20;
+use super::texts::Texts;
 
 /// What blocks a request.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     agents: Texts,
     referers: Texts,
-}
-
-/// Texts, as an nginx map has them.
-#[derive(Clone, Debug, Default)]
-struct Texts {
-    /// Compared whole, in any case; here in lower case.
-    whole: HashSet<Box<[u8]>, RandomState>,
-    /// Those of the patterns that are searched for together.
-    together: Option<RegexSet>,
-    /// The others.
-    alone: Box<[Pattern]>,
 }
 
 impl Blocks {
@@ -43,50 +25,15 @@ impl Blocks {
 
     /// Whether a request is blocked. One that cannot be judged in time is.
     pub fn block(&self, agent: Option<&[u8]>, referer: Option<&[u8]>) -> bool {
-        self.agents.have(agent.unwrap_or_default()) || self.referers.have(referer.unwrap_or_default())
-    }
-}
-
-impl Texts {
-    fn compile(field: &'static str, said: Option<&TextList>) -> Result<Self, Refused> {
-        let mut texts = Self::default();
-        let mut patterns = Vec::new();
-        for entry in said.iter().flat_map(|list| &list.values) {
-            let pattern = match (entry.strip_prefix("~*"), entry.strip_prefix('~')) {
-                (Some(text), _) => Pattern::anywhere(&format!("(?i){text}")),
-                (None, Some(text)) => Pattern::anywhere(text),
-                (None, None) => {
-                    texts.whole.insert(entry.to_ascii_lowercase().into_bytes().into());
-                    continue;
-                }
-            };
-            let pattern =
-                pattern.map_err(|error| Refused { field, problem: format!("{entry:?} is {error}") })?;
-            patterns.push(pattern);
-        }
-        let linear = patterns.iter().filter_map(Pattern::linear);
-        let set = RegexSetBuilder::new(linear).unicode(false).size_limit(SIZE).build().ok();
-        if set.is_some() {
-            patterns.retain(|pattern| pattern.linear().is_none());
-        }
-        texts.together = set.filter(|set| !set.is_empty());
-        texts.alone = patterns.into();
-        Ok(texts)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.whole.is_empty() && self.together.is_none() && self.alone.is_empty()
-    }
-
-    fn have(&self, text: &[u8]) -> bool {
-        (!self.whole.is_empty() && self.whole.contains(&*text.to_ascii_lowercase()))
-            || self.together.as_ref().is_some_and(|set| set.is_match(text))
-            || self.alone.iter().any(|pattern| pattern.is_match(text).unwrap_or(true))
+        let have = |texts: &Texts, text: Option<&[u8]>| texts.have(text.unwrap_or_default()).unwrap_or(true);
+        have(&self.agents, agent) || have(&self.referers, referer)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use shared::policy::TextList;
+
     use super::*;
 
     fn list(texts: &[&str]) -> Option<TextList> {

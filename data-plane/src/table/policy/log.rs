@@ -1,39 +1,40 @@
 //! Which requests are logged (ingress-nginx behaviour, annotations.md 5.8, configmap.md 1.7).
 
-use std::collections::HashSet;
-
-use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
+
+use super::Refused;
+use super::texts::Texts;
 
 /// What is logged.
 #[derive(Clone, Debug)]
 pub struct Logging {
     is_on: bool,
     default_backend: bool,
-    skipped: HashSet<Box<[u8]>, RandomState>,
+    /// Targets that are not.
+    skipped: Texts,
 }
 
 impl Default for Logging {
     fn default() -> Self {
-        Self { is_on: true, default_backend: false, skipped: HashSet::default() }
+        Self { is_on: true, default_backend: false, skipped: Texts::default() }
     }
 }
 
 impl Logging {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
-        let skipped = said.skip_access_log_urls.iter().flat_map(|list| &list.values);
-        Self {
+    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        Ok(Self {
             is_on: said.enable_access_log != Some(false)
                 && said.disable_access_log != Some(true)
                 && said.disable_http_access_log != Some(true),
             default_backend: said.enable_access_log_for_default_backend == Some(true),
-            skipped: skipped.map(|url| url.as_bytes().into()).collect(),
-        }
+            skipped: Texts::compile("skip_access_log_urls", said.skip_access_log_urls.as_ref())?,
+        })
     }
 
     /// Whether a request of a location is logged. `target`: path and query as they came.
     pub fn takes(&self, target: &[u8]) -> bool {
-        self.is_on && (self.skipped.is_empty() || !self.skipped.contains(target))
+        // What cannot be told in time is logged: nobody hides by a target that takes long.
+        self.is_on && (self.skipped.is_empty() || self.skipped.have(target) != Some(true))
     }
 
     /// Whether one is that nobody takes on the catch-all host.
@@ -52,7 +53,7 @@ mod tests {
     fn what_is_logged_is_what_is_said() {
         let said = LocationPolicy::default;
         let logs = |said: LocationPolicy| {
-            let logging = Logging::compile(&said);
+            let logging = Logging::compile(&said).unwrap();
             (logging.takes(b"/a?b"), logging.takes_unclaimed(b"/a?b"))
         };
         let skipped = |url: &str| Some(TextList { values: vec![url.to_owned()] });
@@ -70,6 +71,11 @@ mod tests {
             logs(LocationPolicy { skip_access_log_urls: skipped("/a?b"), ..all.clone() }),
             (false, false)
         );
-        assert_eq!(logs(LocationPolicy { skip_access_log_urls: skipped("/a"), ..all }), (true, true));
+        for (url, is_logged) in
+            [("/a", true), ("/A?B", false), ("~^/a", false), ("~^/A", true), ("~*^/A", false)]
+        {
+            let said = LocationPolicy { skip_access_log_urls: skipped(url), ..all.clone() };
+            assert_eq!(logs(said), (is_logged, is_logged), "{url}");
+        }
     }
 }

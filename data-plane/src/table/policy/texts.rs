@@ -1,0 +1,75 @@
+//! Texts and patterns, as an nginx map has them.
+
+use std::collections::HashSet;
+
+use foldhash::quality::RandomState;
+use regex::bytes::{RegexSet, RegexSetBuilder};
+use shared::pattern::Pattern;
+use shared::policy::TextList;
+
+use super::Refused;
+
+/// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
+const SIZE: usize = 4 << 20;
+
+/// Texts, as an nginx map has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Texts {
+    /// Compared whole, in any case; here in lower case.
+    whole: HashSet<Box<[u8]>, RandomState>,
+    /// Those of the patterns that are searched for together.
+    together: Option<RegexSet>,
+    /// The others.
+    alone: Box<[Pattern]>,
+}
+
+impl Texts {
+    /// Of entries as they stand in nginx' configuration.
+    pub(super) fn compile(field: &'static str, said: Option<&TextList>) -> Result<Self, Refused> {
+        let mut texts = Self::default();
+        let mut patterns = Vec::new();
+        for entry in said.iter().flat_map(|list| &list.values) {
+            let pattern = match (entry.strip_prefix("~*"), entry.strip_prefix('~')) {
+                (Some(text), _) => Pattern::anywhere(&format!("(?i){text}")),
+                (None, Some(text)) => Pattern::anywhere(text),
+                (None, None) => {
+                    texts.whole.insert(entry.to_ascii_lowercase().into_bytes().into());
+                    continue;
+                }
+            };
+            let pattern =
+                pattern.map_err(|error| Refused { field, problem: format!("{entry:?} is {error}") })?;
+            patterns.push(pattern);
+        }
+        let linear = patterns.iter().filter_map(Pattern::linear);
+        let set = RegexSetBuilder::new(linear).unicode(false).size_limit(SIZE).build().ok();
+        if set.is_some() {
+            patterns.retain(|pattern| pattern.linear().is_none());
+        }
+        texts.together = set.filter(|set| !set.is_empty());
+        texts.alone = patterns.into();
+        Ok(texts)
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.together.is_none() && self.alone.is_empty()
+    }
+
+    /// Whether a text is one of them; `None` where that cannot be told in time.
+    pub(super) fn have(&self, text: &[u8]) -> Option<bool> {
+        let is_whole = !self.whole.is_empty() && self.whole.contains(&*text.to_ascii_lowercase());
+        if is_whole || self.together.as_ref().is_some_and(|set| set.is_match(text)) {
+            return Some(true);
+        }
+        let mut known = Some(false);
+        for pattern in &self.alone {
+            match pattern.is_match(text) {
+                Ok(true) => return Some(true),
+                Ok(false) => {}
+                Err(_) => known = None,
+            }
+        }
+        known
+    }
+}
