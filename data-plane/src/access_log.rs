@@ -16,9 +16,11 @@ use tracing::{error, warn};
 
 use crate::metrics::WorkerMetrics;
 
-pub use format::{Attempt, Record};
+pub use kept::Kept;
+pub use line::{Ask, Format, Source, seconds};
 
-mod format;
+mod kept;
+mod line;
 mod stamp;
 
 /// A worker hands its lines over when there are so many bytes of them, or at its next tick.
@@ -200,6 +202,9 @@ impl Handle {
             buffer: Vec::new(),
             count: 0,
             stamp: stamp::Stamp::default(),
+            scratch: Vec::new(),
+            usual: Format::default(),
+            said: None,
         }
     }
 }
@@ -213,6 +218,10 @@ pub struct Lines {
     /// Lines in the buffer.
     count: u64,
     stamp: stamp::Stamp,
+    scratch: Vec<u8>,
+    usual: Format,
+    /// What the fleet says in its place.
+    said: Option<Arc<Format>>,
 }
 
 impl Lines {
@@ -221,13 +230,21 @@ impl Lines {
         self.chunks.is_some()
     }
 
-    /// Adds a line.
-    pub fn push(&mut self, record: &Record<'_>) {
+    /// Lines are of this format from now on; `None`: of ingress-nginx' own.
+    pub fn follow(&mut self, said: Option<&Arc<Format>>) {
+        if self.said.as_ref().map(Arc::as_ptr) != said.map(Arc::as_ptr) {
+            self.said = said.cloned();
+        }
+    }
+
+    /// Adds a line: of this format, else of the one that is followed.
+    pub fn write(&mut self, source: &impl Source, format: Option<&Format>) {
         if self.chunks.is_none() {
             return;
         }
-        let time = self.stamp.at(shared::clock::wall());
-        format::line(record, time, &mut self.buffer);
+        let Self { buffer, stamp, scratch, usual, said, .. } = self;
+        stamp.set(shared::clock::wall());
+        format.or(said.as_deref()).unwrap_or(usual).line(source, stamp, (buffer, scratch));
         self.count += 1;
         if self.buffer.len() >= CHUNK {
             self.flush();

@@ -1,6 +1,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use proptest::prelude::*;
+use shared::log_format::{Escape, LogFormat, Value};
+
 use super::*;
 
 /// What was written, shared with the test.
@@ -25,22 +28,34 @@ impl Write for Sink {
     }
 }
 
-fn record<'a>(attempts: &'a [Attempt]) -> Record<'a> {
-    Record {
-        client: "10.0.0.9".parse().unwrap(),
-        user: None,
-        request: [b"GET", b"/a?b=\"c\"", b"HTTP/1.1"],
-        status: 200,
-        sent: 12,
-        referer: None,
-        user_agent: Some(b"curl/8\n"),
-        received: 78,
-        took: Duration::from_micros(1_234_567),
-        upstream: "ns-echo-80",
-        alternative: "",
-        attempts,
-        request_id: b"0123456789abcdef0123456789abcdef",
+/// A request that says this, whatever it is asked.
+struct Says<'a>(&'a [u8], Kept);
+
+impl Source for Says<'_> {
+    fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(self.0);
+        *value != Value::Missing
     }
+
+    fn kept(&self) -> &Kept {
+        &self.1
+    }
+}
+
+fn says(said: &[u8]) -> Says<'_> {
+    Says(said, Kept::default())
+}
+
+fn format(text: &str, escape: Escape) -> Format {
+    Format::new(&LogFormat::parse(text).unwrap(), escape)
+}
+
+/// The line of one request, without its end.
+fn line(format: &Format, source: &Says<'_>) -> String {
+    let text = written(|lines| lines.write(source, Some(format)));
+    let line = text.strip_suffix('\n').unwrap();
+    assert!(!line.contains('\n'), "{line:?}");
+    line.to_owned()
 }
 
 fn written(push: impl FnOnce(&mut Lines)) -> String {
@@ -54,69 +69,88 @@ fn written(push: impl FnOnce(&mut Lines)) -> String {
     sink.text()
 }
 
-/// The line without its time.
-fn timeless(line: &str) -> String {
-    let (before, rest) = line.split_once('[').unwrap();
-    let (_, after) = rest.split_once(']').unwrap();
-    format!("{before}[]{after}")
-}
-
 #[test]
-fn a_line_of_one_try() {
-    let attempts = [Attempt {
-        address: "10.1.2.3:8080".parse().unwrap(),
-        length: 12,
-        took: Duration::from_millis(5),
-        status: 200,
-    }];
-    let text = written(|lines| lines.push(&record(&attempts)));
-    assert_eq!(
-        timeless(&text),
-        "10.0.0.9 - - [] \"GET /a?b=\\x22c\\x22 HTTP/1.1\" 200 12 \"-\" \"curl/8\\x0A\" 78 1.234 \
-         [ns-echo-80] [] 10.1.2.3:8080 12 0.005 200 0123456789abcdef0123456789abcdef\n"
-    );
-}
-
-/// What a client says ends neither its quotes nor the line, wherever it stands.
-#[test]
-fn nothing_that_a_client_says_forges_a_line() {
-    const SAID: &[u8] = b"a\" \\x\n\r\t\x00\x1b\x7f\x80\xff";
-    let shown = "a\\x22 \\x5Cx\\x0A\\x0D\\x09\\x00\\x1B\\x7F\\x80\\xFF";
-    let places: [fn(&mut Record<'static>); 7] = [
-        |it| it.user = Some(SAID),
-        |it| it.request[0] = SAID,
-        |it| it.request[1] = SAID,
-        |it| it.request[2] = SAID,
-        |it| it.referer = Some(SAID),
-        |it| it.user_agent = Some(SAID),
-        |it| it.request_id = SAID,
-    ];
-    for (number, place) in places.into_iter().enumerate() {
-        let mut hostile = record(&[]);
-        place(&mut hostile);
-        let text = written(|lines| lines.push(&hostile));
-        assert!(text.contains(shown), "{number}: {text}");
-        let line = text.strip_suffix('\n').unwrap();
-        assert!(line.bytes().all(|byte| (b' '..0x7f).contains(&byte)), "{number}: {text}");
+fn values_are_escaped_as_nginx_does() {
+    const SAID: &[u8] = b"a\" \\x\n\r\t\x08\x0c\x00\x1b\x7f\xc3\xa4";
+    for (escape, shown) in [
+        (Escape::Default, &br#"a\x22 \x5Cx\x0A\x0D\x09\x08\x0C\x00\x1B\x7F\xC3\xA4"#[..]),
+        (Escape::Json, b"a\\\" \\\\x\\n\\r\\t\\b\\f\\u0000\\u001B\x7f\xc3\xa4"),
+        (Escape::None, b"a\" \\x\\x0A\\x0D\t\x08\x0c\x00\x1b\x7f\xc3\xa4"),
+    ] {
+        let shown = std::str::from_utf8(shown).unwrap();
+        assert_eq!(line(&format("<$status>", escape), &says(SAID)), format!("<{shown}>"));
     }
 }
 
 #[test]
-fn tries_are_listed_and_none_is_a_dash() {
-    let attempt = |host: &str, status| Attempt {
-        address: host.parse().unwrap(),
-        length: 0,
-        took: Duration::ZERO,
-        status,
-    };
-    let attempts = [attempt("10.1.2.3:80", 502), attempt("[fd00::1]:80", 200)];
-    let text = written(|lines| {
-        lines.push(&record(&attempts));
-        lines.push(&record(&[]));
+fn what_is_missing_is_a_dash_or_nothing() {
+    for (escape, shown) in [(Escape::Default, "<->"), (Escape::Json, "<>"), (Escape::None, "<>")] {
+        assert_eq!(line(&format("<$geoip2_city>", escape), &says(b"")), shown);
+        // One that is there and empty is itself.
+        assert_eq!(line(&format("<$status>", escape), &says(b"")), "<>");
+    }
+}
+
+#[test]
+fn a_line_of_json_is_json() {
+    let format = format(r#"{"at": "$time_iso8601", "a": "$status", "b": "$http_x"}"#, Escape::Json);
+    let mut source = says(b"\" \\ \x01 }, {\n");
+    source.1.put(|out| {
+        out.extend_from_slice(b"\"kept\"");
+        true
     });
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].contains(" [] 10.1.2.3:80, [fd00::1]:80 0, 0 0.000, 0.000 502, 200 0"), "{text}");
-    assert!(lines[1].contains(" [] - - - - 0"), "{text}");
+    let line: serde_json::Value = serde_json::from_str(&line(&format, &source)).unwrap();
+    assert_eq!((&line["a"], &line["b"]), (&"\" \\ \u{1} }, {\n".into(), &"\"kept\"".into()));
+}
+
+#[test]
+fn what_is_asked_for_is_kept_in_the_order_of_moments() {
+    let format = format("$sent_http_b|$http_a|$upstream_http_b|$uri|$http_a|$status", Escape::Default);
+    let names: Vec<_> = format.asks().iter().map(|ask| format!("{ask:?}")).collect();
+    let expected = [r#"OfHead(Header("a"))"#, r#"Came("b")"#, "OfAnswer(Uri)", r#"Sent("b")"#];
+    assert_eq!(names, expected);
+    let mut source = says(b"200");
+    for value in ["head", "came"] {
+        source.1.put(|out| {
+            out.extend_from_slice(value.as_bytes());
+            true
+        });
+    }
+    source.1.put(|_| false);
+    assert_eq!(line(&format, &source), "-|head|came|-|head|200");
+    assert_eq!(Format::default().asks(), [], "the usual line keeps nothing");
+}
+
+proptest! {
+    /// Whatever a client says and whatever is escaped, a request is one line; where it is escaped, what stands in quotes
+    /// does not end them.
+    #[test]
+    fn nothing_that_a_client_says_forges_a_line(said in prop::collection::vec(any::<u8>(), 0..40)) {
+        for escape in [Escape::Default, Escape::Json, Escape::None] {
+            let format = format("\"$http_user_agent\" $request", escape);
+            let mut out = Vec::new();
+            format.line(&says(&said), &mut Default::default(), (&mut out, &mut Vec::new()));
+            prop_assert_eq!(out.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count(), 1);
+            if escape == Escape::Default {
+                prop_assert_eq!(out.iter().filter(|byte| **byte == b'"').count(), 2);
+                prop_assert!(out[..out.len() - 1].iter().all(|byte| (b' '..0x7f).contains(byte)));
+            }
+        }
+    }
+}
+
+#[test]
+fn formats_follow_the_fleet() {
+    let said = Arc::new(format("$status", Escape::Default));
+    let text = written(|lines| {
+        lines.follow(Some(&said));
+        lines.write(&says(b"1"), None);
+        lines.follow(None);
+        lines.write(&says(b"2"), None);
+    });
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "1");
+    assert!(lines[1].starts_with("2 - 2 [") && lines[1].ends_with(" [2] [2] 2 2 2 2 2"), "{text}");
 }
 
 #[test]
@@ -125,7 +159,7 @@ fn a_writer_that_is_behind_costs_lines_and_no_time() {
     let (chunks, waiting) = sync_channel(1);
     let mut lines = Handle { chunks: Some(chunks) }.lines(Arc::clone(&metrics));
     for _ in 0..3 {
-        lines.push(&record(&[]));
+        lines.write(&says(b"x"), None);
         lines.flush();
     }
     assert_eq!((metrics.log_lines.value(), metrics.log_dropped.value()), (1, 2));
@@ -150,7 +184,7 @@ fn a_sink_that_hangs_does_not_hold_up_the_end() {
     let (go, wait) = sync_channel(0);
     let (handle, writer) = write_to(Hanging(wait)).unwrap();
     let mut lines = handle.lines(Arc::default());
-    lines.push(&record(&[]));
+    lines.write(&says(b"x"), None);
     drop((lines, handle));
     assert!(!writer.finish_within(Duration::from_millis(1)));
     drop(go);

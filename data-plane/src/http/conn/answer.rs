@@ -42,9 +42,9 @@ pub(super) async fn write<S: Stream>(
     info: &mut RequestInfo,
 ) -> Result<After, ProxyError> {
     let Reply { head, mut body, timeouts, .. } = reply;
-    info.replied(head.status);
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
+    info.replied(head.status, text.len());
     let mut answer =
         Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read, untaken: None };
     timer.arm(timeouts.read);
@@ -56,6 +56,7 @@ pub(super) async fn write<S: Stream>(
     drop(answer);
     local.buffers.give_text(text);
     outcome?;
+    info.completed();
     Ok(match body {
         ReplyBody::Tunnel(link) => After::Tunnel(link),
         _ if keep => After::Keep,

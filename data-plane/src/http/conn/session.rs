@@ -185,6 +185,7 @@ impl<S: Stream> Session<S> {
         // The head as it is kept and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut record = RequestRecord::new(&server.local, peer, Some(head));
+        record.info.place = u32::try_from(self.served).unwrap_or(u32::MAX);
         let Some(head) = &record.head else {
             return false;
         };

@@ -49,6 +49,8 @@ pub(super) async fn serve(
     };
     let to_head = head.as_ref().is_some_and(|head| head.method == Method::Head);
     let mut record = RequestRecord::new(local, peer, head);
+    // Clients number their streams 1, 3, 5.
+    record.info.place = u32::from(respond.stream_id()).div_ceil(2);
     let reply = match error {
         Some(error) => pipeline::refusal(local, error.status()),
         None => {
@@ -125,7 +127,9 @@ async fn reply_to(
     to_head: bool,
 ) -> Result<(), ProxyError> {
     let Reply { head: replied, mut body, timeouts, .. } = reply;
-    record.info.replied(replied.status);
+    // As they are before they are compressed, each with two bytes of its own.
+    let size = replied.fields.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    record.info.replied(replied.status, size);
     let bodiless = to_head || matches!(replied.status, 204 | 304) || replied.framing.is_empty();
     let head = response(&replied);
     // It stands in the buffer that the body is read into.
@@ -135,13 +139,15 @@ async fn reply_to(
         // What a backend sends behind such a head goes nowhere; its connection is used again if there is nothing.
         let _ = body.buffered();
         respond.send_response(head, true).map_err(gone)?;
+        record.info.completed();
         return Ok(());
     }
     let stream = respond.send_response(head, false).map_err(gone)?;
     let mut out = Out { stream, streams: Rc::clone(counted.streams()) };
     let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut record.info).await;
-    if let Err(error) = &sent {
-        out.stream.send_reset(reason(error.kind));
+    match &sent {
+        Ok(()) => record.info.completed(),
+        Err(error) => out.stream.send_reset(reason(error.kind)),
     }
     sent
 }

@@ -47,6 +47,7 @@ pub(super) async fn replace<B: RequestBody>(
             }
             tell(exchange, status);
             exchange.stands_in = true;
+            exchange.info.attempts.redirected();
             exchange.target = Some(b"/".to_vec());
             exchange.head.framing = Framing::None;
             // Its place is among the endpoints of the location's own; its cookie is issued all the same.

@@ -123,11 +123,12 @@ async fn attempt<B: RequestBody>(
             let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
             return Err(kind.into());
         };
-        info.asked(&endpoint);
+        info.attempts.asked(&endpoint);
         let mut observed = Observation::begin(*turn, &endpoint);
         let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, way), fresh, once).await
         {
             Ok(mut link) => {
+                info.attempts.connected(link.reused);
                 if let Some(observed) = observed.as_mut().filter(|_| !link.reused) {
                     observed.connected();
                 }
@@ -144,13 +145,13 @@ async fn attempt<B: RequestBody>(
                             Observation::forget(&mut link.observed);
                             // What follows this head is not read: the connection ends with it.
                             link.rest(&server.local.buffers);
-                            info.answered(status, true);
+                            info.attempts.passed_over(status);
                             tries -= 1;
                             tried.add(&endpoint);
                             server.local.metrics.retries.add(1);
                             continue;
                         }
-                        info.answered(status, false);
+                        info.attempts.answered(status);
                         let manner = way.manner();
                         return Ok((Reached { endpoint, manner, link }, answered));
                     }
@@ -169,7 +170,7 @@ async fn attempt<B: RequestBody>(
             Observation::forget(&mut observed);
         }
         server.local.metrics.failed(kind);
-        info.answered(kind.status(), true);
+        info.attempts.failed(kind.status());
         // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
         // it speak against the endpoint.
         let dead = reused && kind == Kind::Closed && !failed.answered;

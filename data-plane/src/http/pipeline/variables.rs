@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use shared::clock;
@@ -34,7 +35,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     match variable {
         Variable::Capture(_) | Variable::Named(_) | Variable::User => {}
         Variable::Header(name) => out.extend_from_slice(&head.fields.joined(&**name).unwrap_or_default()),
-        Variable::Argument(name) => out.extend_from_slice(argument(head, name)),
+        Variable::Argument(name) => out.extend_from_slice(argument(head, name).unwrap_or_default()),
         Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),
         Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),
         Variable::BestHost => out.extend_from_slice(exchange.host().raw()),
@@ -83,13 +84,21 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
 }
 
 /// The first parameter of that name, as it came. As nginx' `$arg_`: the name in any case.
-fn argument<'h>(head: &'h RequestHead, name: &str) -> &'h [u8] {
+pub(super) fn argument<'h>(head: &'h RequestHead, name: &str) -> Option<&'h [u8]> {
     let mut pairs = head.query().unwrap_or_default().split(|byte| *byte == b'&');
-    let value = pairs.find_map(|pair| {
+    pairs.find_map(|pair| {
         let (found, value) = pair.split_at_checked(name.len())?;
         found.eq_ignore_ascii_case(name.as_bytes()).then(|| value.strip_prefix(b"=")).flatten()
-    });
-    value.unwrap_or_default()
+    })
+}
+
+/// What the machine is called, which nobody changes.
+pub(super) fn hostname() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        name.trim().to_owned()
+    })
 }
 
 /// Percent-encodes all that is not unreserved (RFC 3986 2.3), to stand in a query.
@@ -117,9 +126,9 @@ mod tests {
         let text = "GET /a?x=1&ID=first&id=second&idx=3&id HTTP/1.1\r\nHost: a.test\r\n\r\n";
         let mut buffer = BytesMut::from(text.as_bytes());
         let head = RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap();
-        assert_eq!(argument(&head, "id"), b"first");
-        assert_eq!(argument(&head, "idx"), b"3");
-        assert_eq!(argument(&head, "y"), b"");
+        assert_eq!(argument(&head, "id"), Some(&b"first"[..]));
+        assert_eq!(argument(&head, "idx"), Some(&b"3"[..]));
+        assert_eq!(argument(&head, "y"), None);
     }
 
     #[test]

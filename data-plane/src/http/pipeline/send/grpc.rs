@@ -40,7 +40,7 @@ pub(super) async fn send<B: RequestBody>(
             tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "call failed");
             let local = &exchange.call.server.local;
             local.metrics.failed(error.kind);
-            exchange.info.answered(error.kind.status(), true);
+            exchange.info.attempts.failed(error.kind.status());
             Reply::failure(local, &error)
         }
     }
@@ -84,7 +84,7 @@ async fn attempt<B: RequestBody>(
                     call.observe(asking.observed.take());
                     // What an application answers is passed on (annotations.md 6.14).
                     exchange.head.let_go();
-                    exchange.info.answered(response.status().as_u16(), false);
+                    exchange.info.attempts.answered(response.status().as_u16());
                     return Ok((Box::new(answer(response, to_head || call.is_over())), call));
                 }
                 Err(failed) => failed,
@@ -147,7 +147,7 @@ impl Asking {
                 let kind = if self.tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
                 return Err(kind.into());
             };
-            exchange.info.asked(&endpoint);
+            exchange.info.attempts.asked(&endpoint);
             self.observed = Observation::begin(exchange.turn, &endpoint);
             let limit = exchange.timeouts.connect;
             let connecting = place(exchange.call, limit, cell, (&endpoint, &self.way), self.fresh);
@@ -155,6 +155,7 @@ impl Asking {
             self.endpoint = Some(endpoint);
             match connected {
                 Ok(place) => {
+                    exchange.info.attempts.connected(place.reused);
                     if let Some(observed) = self.observed.as_mut().filter(|_| !place.reused) {
                         observed.connected();
                     }
@@ -199,7 +200,7 @@ impl Asking {
         }
         Observation::forget(&mut self.observed);
         local.metrics.failed(error.kind);
-        exchange.info.answered(error.kind.status(), true);
+        exchange.info.attempts.failed(error.kind.status());
         local.metrics.retries.add(1);
         Ok(())
     }

@@ -1,0 +1,195 @@
+//! What the variables of a log line are at the end of a request (controller.md 8).
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use shared::log_format::Value;
+use shared::telemetry::VERSION;
+
+use super::attempts::Attempt;
+use super::{RequestRecord, basic};
+use crate::access_log::{Kept, Source, seconds};
+use crate::codec::head::Known;
+use crate::http::pipeline::variables;
+use crate::listen::Scheme;
+use crate::table::{DEFAULT_UPSTREAM, PathEntry};
+use crate::tls::negotiated::Negotiated;
+
+/// A request that has ended.
+pub(super) struct Ended<'a> {
+    pub(super) record: &'a RequestRecord,
+    pub(super) took: Duration,
+}
+
+impl Source for Ended<'_> {
+    fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        let Self { record, took } = self;
+        let info = &record.info;
+        match value {
+            Value::Status => number(info.status.into(), out),
+            Value::BytesSent => number(info.head_sent + info.sent, out),
+            Value::BodyBytesSent => number(info.sent, out),
+            Value::RequestLength => number(record.received(), out),
+            Value::RequestTime => {
+                seconds(*took, out);
+                true
+            }
+            Value::Completion => text(if info.completed { b"OK" } else { b"" }, out),
+            Value::Pipe => text(b".", out),
+            Value::Client => match info.client {
+                Some(client) if client != record.peer.address().ip() => written(&client, out),
+                _ => text(record.peer.address_bytes(), out),
+            },
+            Value::ClientBytes => match record.client().to_canonical() {
+                IpAddr::V4(ip) => text(&ip.octets(), out),
+                IpAddr::V6(ip) => text(&ip.octets(), out),
+            },
+            Value::Peer => text(record.peer.address_bytes(), out),
+            Value::PeerPort => number(record.peer.address().port().into(), out),
+            Value::ServerPort => number(record.peer.port().into(), out),
+            Value::Scheme => text(record.peer.scheme().as_str().as_bytes(), out),
+            Value::Https => text(if record.peer.scheme() == Scheme::Https { b"on" } else { b"" }, out),
+            Value::Connection => number(record.peer.number(), out),
+            Value::ConnectionRequests => number(info.place.into(), out),
+            Value::RequestId => text(&info.id, out),
+            Value::Hostname => text(variables::hostname().as_bytes(), out),
+            Value::Pid => number(std::process::id().into(), out),
+            Value::Version => text(VERSION.as_bytes(), out),
+            Value::Missing => false,
+            other => self.of_head(other, out) || self.of_location(other, out) || self.of_others(other, out),
+        }
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.record.info.kept
+    }
+}
+
+impl Ended<'_> {
+    fn of_head(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        let Self { record, .. } = self;
+        if let Value::User = value {
+            let user = record.info.user.as_deref().map(std::borrow::Cow::Borrowed);
+            let user = user.or_else(|| basic::user(record.head.as_deref()?).map(Into::into));
+            return user.is_some_and(|user| text(&user, out));
+        }
+        let Some(head) = record.head.as_deref() else {
+            let unread = record.unread.as_deref();
+            return unread.is_some_and(|unread| match value {
+                Value::Request => text(&unread.line, out),
+                Value::Referer => unread.referer.as_deref().is_some_and(|it| text(it, out)),
+                Value::UserAgent => unread.agent.as_deref().is_some_and(|it| text(it, out)),
+                _ => false,
+            });
+        };
+        match value {
+            Value::Request => {
+                let version = head.version.as_str();
+                for part in [head.method_name().as_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()]
+                {
+                    out.extend_from_slice(part);
+                }
+                true
+            }
+            Value::Method => text(head.method_name().as_bytes(), out),
+            Value::RequestUri => text(head.target(), out),
+            Value::Args => head.query().is_some_and(|query| text(query, out)),
+            Value::IsArgs => text(if head.query().is_some() { b"?" } else { b"" }, out),
+            Value::Protocol => text(head.version.as_str().as_bytes(), out),
+            Value::Host => text(head.host.name().as_bytes(), out),
+            Value::Referer => head.fields.get(Known::Referer).is_some_and(|it| text(it, out)),
+            Value::UserAgent => head.fields.get(Known::UserAgent).is_some_and(|it| text(it, out)),
+            Value::Argument(name) => variables::argument(head, name).is_some_and(|it| text(it, out)),
+            _ => false,
+        }
+    }
+
+    fn of_location(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        let Self { record, .. } = self;
+        let location: Option<&PathEntry> = record.location.as_deref();
+        let (namespace, name) = location.and_then(|it| it.owner.split_once('/')).unwrap_or_default();
+        let of = |which: fn(&PathEntry) -> &str| location.map_or("", which).as_bytes();
+        match value {
+            Value::Upstream => match location {
+                Some(location) => text(location.upstream_name.as_bytes(), out),
+                None => record.info.default_backend && text(DEFAULT_UPSTREAM.as_bytes(), out),
+            },
+            Value::Alternative => {
+                text(record.info.alternative.as_deref().unwrap_or_default().as_bytes(), out)
+            }
+            Value::Namespace => text(namespace.as_bytes(), out),
+            Value::Ingress => text(name.as_bytes(), out),
+            Value::Service => text(of(|it| &it.service), out),
+            Value::ServicePort => text(of(|it| &it.port), out),
+            Value::LocationPath => text(of(|it| &it.declared), out),
+            Value::ServerName => {
+                let host = location.and_then(|it| it.route.rsplit_once('/')).map_or("_", |(_, host)| host);
+                text(host.as_bytes(), out)
+            }
+            _ => false,
+        }
+    }
+
+    fn of_others(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        let list = self.record.info.attempts.list();
+        let tls: Option<&Negotiated> = self.record.peer.negotiated();
+        let shown = tls.and_then(|tls| tls.shown.as_ref());
+        match value {
+            Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
+            Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
+            Value::UpstreamLength => each(list, out, |it, out| number(it.length, out)),
+            Value::UpstreamTime => each(list, out, |it, out| time(Some(it.took), out)),
+            Value::UpstreamConnectTime => each(list, out, |it, out| time(it.connect, out)),
+            Value::UpstreamHeaderTime => each(list, out, |it, out| time(it.header, out)),
+            Value::SslProtocol => tls.is_some_and(|tls| text(tls.protocol.as_bytes(), out)),
+            Value::SslCipher => tls.is_some_and(|tls| text(tls.cipher.as_bytes(), out)),
+            Value::SslServerName => {
+                tls.and_then(|tls| tls.name.as_deref()).is_some_and(|name| text(name.as_bytes(), out))
+            }
+            Value::SslClientVerify => tls.is_some_and(|_| match shown.map(|it| it.verdict) {
+                None => text(b"NONE", out),
+                Some(Ok(())) => text(b"SUCCESS", out),
+                Some(Err(why)) => text(b"FAILED:", out) && text(why.as_str().as_bytes(), out),
+            }),
+            Value::SslClientSubject => shown.is_some_and(|it| text(&it.subject, out)),
+            Value::SslClientIssuer => shown.is_some_and(|it| text(&it.issuer, out)),
+            _ => false,
+        }
+    }
+}
+
+fn text(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(text);
+    true
+}
+
+fn number(number: u64, out: &mut Vec<u8>) -> bool {
+    written(&number, out)
+}
+
+fn written(it: &dyn std::fmt::Display, out: &mut Vec<u8>) -> bool {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{it}");
+    true
+}
+
+/// A dash stands for a time that was not reached, in a list too.
+fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
+    match time {
+        Some(time) => seconds(time, out),
+        None => out.push(b'-'),
+    }
+    true
+}
+
+/// Values of several tries are separated by a comma, those before an internal redirect from those after it by a colon.
+fn each(list: &[Attempt], out: &mut Vec<u8>, one: impl Fn(&Attempt, &mut Vec<u8>) -> bool) -> bool {
+    for (place, attempt) in list.iter().enumerate() {
+        if place > 0 {
+            out.extend_from_slice(if attempt.stands_in { b" : " } else { b", " });
+        }
+        one(attempt, out);
+    }
+    !list.is_empty()
+}

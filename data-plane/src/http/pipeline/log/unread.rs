@@ -1,0 +1,55 @@
+//! What is told of a head that could not be read: who sent it is found by the rest of its line.
+
+/// So much of a line that cannot be read is logged, in bytes.
+const LONGEST: usize = 1024;
+
+/// Lines that are looked at.
+const LINES: usize = 128;
+
+/// Of a head that could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    pub(super) line: Box<[u8]>,
+    pub(super) referer: Option<Box<[u8]>>,
+    pub(super) agent: Option<Box<[u8]>>,
+}
+
+impl Unread {
+    /// Of what came of it.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut lines = bytes.split(|byte| matches!(byte, b'\r' | b'\n'));
+        let line = cut(lines.next().unwrap_or_default());
+        let mut unread = Self { line, ..Self::default() };
+        for line in lines.take(LINES) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let place = match &line[..colon] {
+                name if name.eq_ignore_ascii_case(b"referer") => &mut unread.referer,
+                name if name.eq_ignore_ascii_case(b"user-agent") => &mut unread.agent,
+                _ => continue,
+            };
+            place.get_or_insert_with(|| cut(line[colon + 1..].trim_ascii()));
+        }
+        unread
+    }
+}
+
+fn cut(line: &[u8]) -> Box<[u8]> {
+    line[..line.len().min(LONGEST)].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_told_is_told() {
+        let head = b"GET / HTTP/1.1\r\nUser-Agent: a\"\x01b \r\nREFERER:x\r\nReferer: y\r\n\r\n";
+        let unread = Unread::of(head);
+        assert_eq!(&*unread.line, b"GET / HTTP/1.1");
+        assert_eq!(unread.agent.as_deref(), Some(&b"a\"\x01b"[..]));
+        assert_eq!(unread.referer.as_deref(), Some(&b"x"[..]));
+        let long = Unread::of(&[b'x'; 5000]);
+        assert_eq!((long.line.len(), long.agent), (LONGEST, None));
+        assert!(Unread::of(b"").line.is_empty());
+    }
+}
