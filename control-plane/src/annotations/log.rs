@@ -1,10 +1,11 @@
 //! The access log (annotations.md 5.8, configmap.md 1.7).
 
+use shared::log_format::LogFormat;
 use shared::policy::TextList;
 
 use super::access::BLOCKED;
 use super::row::{Act, Of, Row};
-use super::value::{BOOL, Grammar};
+use super::value::{ANY, BOOL, Grammar};
 
 /// `disable-access-log`, a key alone.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
@@ -41,6 +42,50 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     ..Row::NEW
 };
 
+/// `log-format-upstream`, a key alone.
+pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
+    name: "log-format-upstream",
+    value: &Of(FORMAT, Act::Sets(|to, it| to.location.log_format_upstream = Some(it))),
+    doc: "What a line of the access log is made of",
+    ..Row::NEW
+};
+
+/// `log-format-escape-json`, a key alone.
+pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
+    name: "log-format-escape-json",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_json = Some(it))),
+    default: "false",
+    doc: "Its values are escaped as in strings of JSON",
+    ..Row::NEW
+};
+
+/// `log-format-escape-none`, a key alone.
+pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
+    name: "log-format-escape-none",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_none = Some(it))),
+    default: "false",
+    doc: "Its values are not escaped, but for the ends of lines; comes before log-format-escape-json",
+    ..Row::NEW
+};
+
+/// `access-log-path` and `http-access-log-path`, keys alone: where the original's image links it to standard output.
+pub(crate) static ACCESS_LOG_PATH: Row = Row {
+    name: "access-log-path",
+    value: &Of(
+        ANY,
+        Act::Differs {
+            unless: |it| STANDARD_OUTPUT.contains(&it.as_str()),
+            without: "lines go where the proxy's --access-log says",
+        },
+    ),
+    default: STANDARD_OUTPUT[0],
+    doc: "File of the access log",
+    ..Row::NEW
+};
+
+/// Paths that mean standard output in the original's image.
+const STANDARD_OUTPUT: [&str; 2] = ["/var/log/nginx/access.log", "/dev/stdout"];
+
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "enable-access-log",
@@ -67,4 +112,12 @@ const URLS: Grammar<Vec<String>> = Grammar {
     },
     good: &["/healthz, /ping?x=1", "~^/health"],
     bad: &["~(", "ping"],
+};
+
+/// nginx' `log_format`, as it stands between single quotes.
+const FORMAT: Grammar<String> = Grammar {
+    words: "text with variables that nginx or ingress-nginx have",
+    read: |text| LogFormat::parse(text).is_ok().then(|| text.to_owned()),
+    good: &["$remote_addr ${status}", "{\"at\": \"$time_iso8601\", \"x\": \"$http_x_y\"}"],
+    bad: &["$nonsense", "a $ b", "${status"],
 };

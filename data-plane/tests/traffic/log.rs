@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::resource::{Denial, Host, PathType, Resource, Route};
+use shared::policy::LocationPolicy;
+use shared::resource::{Denial, Host, PathType, Resource, Route, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -88,4 +89,81 @@ fn an_upstream_is_named_whatever_is_answered() {
     for ((host, .., upstream), line) in expected.iter().zip(log.lines()) {
         assert!(line.contains(&format!(" [{upstream}] [] - - - - ")), "{host}: {line}");
     }
+}
+
+/// The log of `GET` requests with these heads, where the fleet says this format.
+fn logged(format: &str, escape: (bool, bool), requests: &[&str]) -> Vec<String> {
+    let origin = Origin::new(|_| {
+        (
+            b"HTTP/1.1 201 Made\r\nX-Own: inner\r\nX-Accel-Buffering: no\r\nContent-Length: 2\r\n\r\nhi"
+                .to_vec(),
+            true,
+        )
+    });
+    let mut proxy = Proxy::start();
+    let said = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+    proxy.policies(false, &[("/echo", said)]);
+    proxy.endpoints("echo", &[origin.address]);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some(format.to_owned()),
+        log_format_escape_json: Some(escape.0),
+        log_format_escape_none: Some(escape.1),
+        ..LocationPolicy::default()
+    };
+    let settings = Settings { defaults, ..Settings::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(settings))]);
+    let mut client = Client::new(proxy.http);
+    for request in requests {
+        client.ask(request);
+    }
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    log.replace(&origin.address.to_string(), "ORIGIN").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_line_is_made_of_what_the_fleet_says() {
+    let heads = [
+        "GET /echo/%61?a=1&b HTTP/1.1\r\nHost: A.test\r\nX-Forwarded-For: 7.7.7.7\r\nCookie: c=\"2\"\r\n\r\n",
+        "GET /nowhere HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ];
+    let format =
+        "$status|$host|$http_host|$uri|$request_uri|$args|$arg_a|$is_args|$scheme|$connection_requests|$pipe";
+    assert_eq!(
+        logged(format, (false, false), &heads),
+        [
+            "201|a.test|A.test|/echo/a|/echo/%61?a=1&b|a=1&b|1|?|http|1|.",
+            "404|a.test|a.test|/nowhere|/nowhere|-|-||http|2|.",
+        ]
+    );
+    // What the client said, and not what the backend is told in its place; of answers what came, and what was sent.
+    let format = "$http_x_forwarded_for|$cookie_c|$upstream_http_x_accel_buffering|$sent_http_x_accel_buffering\
+                  |$sent_http_x_own|$sent_http_content_length|$upstream_addr|$upstream_status|$upstream_http_x_no";
+    assert_eq!(
+        logged(format, (false, false), &heads),
+        [r"7.7.7.7|\x222\x22|no|-|inner|2|ORIGIN|201|-", "-|-|-|-|-|146|-|-|-"]
+    );
+    let format = "$namespace/$ingress_name $service_name:$service_port $location_path $proxy_upstream_name \
+                  [$proxy_alternative_upstream_name] $server_name";
+    assert_eq!(
+        logged(format, (false, false), &heads),
+        ["ns/echo echo:80 /echo ns-echo-80 [] a.test", "/ :  upstream-default-backend [] _"]
+    );
+}
+
+#[test]
+fn a_line_of_json_is_json_whatever_the_client_says() {
+    let format = r#"{"agent": "$http_user_agent", "x": "$http_x", "user": "$remote_user", "uri": "$uri", "n": $status}"#;
+    let head = "GET /echo/%0a%22%5C}%0d HTTP/1.1\r\nHost: a.test\r\nUser-Agent: \"\\\t{\r\nX: a\", \"n\": 1}\r\n\r\n";
+    let lines = logged(format, (true, false), &[head, "BAD\r\n\r\n"]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!(
+        (&line["agent"], &line["x"], &line["uri"]),
+        (&"\"\\\t{".into(), &"a\", \"n\": 1}".into(), &"/echo/\n\"\\}\r".into())
+    );
+    assert_eq!(lines[1], r#"{"agent": "", "x": "", "user": "", "uri": "", "n": 400}"#);
+    // Nothing is escaped, and a line is one all the same.
+    let plain = logged("$uri|$http_x", (true, true), &[head]);
+    assert_eq!(plain, [r#"/echo/\x0A"\}\x0D|a", "n": 1}"#]);
 }

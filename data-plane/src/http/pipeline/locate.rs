@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
-use super::{Call, Exchange, Step, forwarded, redirect};
+use super::{Call, Exchange, Step, forwarded, log, redirect};
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
@@ -71,7 +71,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let mut passes = None;
+    let (mut passes, mut format) = (None, None);
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -80,6 +80,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let ask = Ask { call: exchange.call, is_plain, head: exchange.head, raw: exchange.head.path() };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
+        format = log::follow(local, &table.policy().log);
         (claims, found, table.default_backend().cloned())
     });
     exchange.certificate = passes;
@@ -89,6 +90,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
     exchange.fallback = fallback;
+    log::asked::of_head(exchange, format);
     match found {
         Found::Location { entry, target, has_tls } => {
             exchange.has_tls = has_tls;

@@ -16,10 +16,12 @@ use crate::http::peer::Peer;
 use crate::local::Local;
 use crate::rate::Permit;
 use crate::table::PathEntry;
+use crate::table::policy::log::Logging;
 use attempts::Attempts;
 use line::Ended;
 use unread::Unread;
 
+pub(super) mod asked;
 mod attempts;
 mod line;
 mod unread;
@@ -78,6 +80,13 @@ pub(crate) struct RequestInfo {
     /// What its line is made of, where that asks for what the end of a request does not know.
     format: Option<Arc<Format>>,
     kept: Kept,
+}
+
+/// The log follows the fleet's format. That format, where it asks for what the end of a request does not know.
+pub(super) fn follow(local: &Local, logging: &Logging) -> Option<Arc<Format>> {
+    let said = logging.format.as_ref();
+    local.log.borrow_mut().follow(said);
+    said.filter(|format| !format.asks().is_empty()).cloned()
 }
 
 impl RequestRecord {

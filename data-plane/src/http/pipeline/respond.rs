@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Exchange, affinity, cors, external, forwarded, returned, variables};
+use super::{Exchange, affinity, cors, external, forwarded, log, returned, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -17,6 +17,7 @@ const OURS: &str = "firth";
 /// Makes an answer the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
+    log::asked::of_backend(exchange, &reply);
     match exchange.location.clone() {
         Some(location) => {
             finish(&server.local, &location.policy.answers, &mut reply);
@@ -35,6 +36,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     }
     cors::say(exchange, &mut reply);
     external::tell_client(exchange, &mut reply);
+    log::asked::of_answer(exchange, &reply);
     reply
 }
 

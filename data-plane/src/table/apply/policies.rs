@@ -30,8 +30,10 @@ impl Policies {
         }
         let mut whole = effective(defaults, said);
         if *said != LocationPolicy::default() {
-            // Asked before there is a location, so the fleet's own policy alone has them compiled.
+            // Asked without a location, so the fleet's own policy alone has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
+            (whole.log_format_upstream, whole.log_format_escape_json, whole.log_format_escape_none) =
+                (None, None, None);
         }
         let policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         let policy = Arc::new(policy);

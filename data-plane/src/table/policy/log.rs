@@ -1,9 +1,13 @@
 //! Which requests are logged (ingress-nginx behaviour, annotations.md 5.8, configmap.md 1.7).
 
+use std::sync::Arc;
+
+use shared::log_format::{Escape, LogFormat};
 use shared::policy::LocationPolicy;
 
 use super::Refused;
 use super::texts::Texts;
+use crate::access_log::Format;
 
 /// What is logged.
 #[derive(Clone, Debug)]
@@ -12,11 +16,13 @@ pub struct Logging {
     default_backend: bool,
     /// Targets that are not.
     skipped: Texts,
+    /// What lines are made of, where that is not ingress-nginx' own format: of the fleet's own policy alone.
+    pub format: Option<Arc<Format>>,
 }
 
 impl Default for Logging {
     fn default() -> Self {
-        Self { is_on: true, default_backend: false, skipped: Texts::default() }
+        Self { is_on: true, default_backend: false, skipped: Texts::default(), format: None }
     }
 }
 
@@ -28,6 +34,7 @@ impl Logging {
                 && said.disable_http_access_log != Some(true),
             default_backend: said.enable_access_log_for_default_backend == Some(true),
             skipped: Texts::compile("skip_access_log_urls", said.skip_access_log_urls.as_ref())?,
+            format: format(said)?,
         })
     }
 
@@ -41,6 +48,22 @@ impl Logging {
     pub fn takes_unclaimed(&self, target: &[u8]) -> bool {
         self.default_backend && self.takes(target)
     }
+}
+
+fn format(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+    let escape = match (said.log_format_escape_none, said.log_format_escape_json) {
+        (Some(true), _) => Escape::None,
+        (_, Some(true)) => Escape::Json,
+        _ => Escape::Default,
+    };
+    if said.log_format_upstream.is_none() && escape == Escape::Default {
+        return Ok(None);
+    }
+    let format = said.log_format_upstream.as_deref().map(LogFormat::parse).transpose();
+    let format = format
+        .map_err(|error| Refused { field: "log_format_upstream", problem: error.to_string() })?
+        .unwrap_or_default();
+    Ok(Some(Arc::new(Format::new(&format, escape))))
 }
 
 #[cfg(test)]

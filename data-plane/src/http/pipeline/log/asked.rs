@@ -1,0 +1,114 @@
+//! What a line tells that the end of a request no longer knows, kept while it is known.
+//!
+//! **Invariant:** where no format asks for anything, nothing is kept, and nothing is allocated.
+
+use std::sync::Arc;
+
+use shared::template::Variable;
+
+use crate::access_log::{Ask, Format};
+use crate::codec::head::{Fields, Known};
+use crate::http::pipeline::{Exchange, pick, variables};
+use crate::http::reply::{Reply, ReplyBody};
+
+/// Before the head is changed for a backend: notes the format, and keeps what the head says.
+pub(in crate::http::pipeline) fn of_head(exchange: &mut Exchange<'_>, format: Option<Arc<Format>>) {
+    exchange.info.format = format;
+    keep(exchange, |exchange, ask, out| match ask {
+        Ask::OfHead(variable) => Some(head(exchange, variable, out)),
+        _ => None,
+    });
+}
+
+/// Before an answer is changed for the client: keeps what stands in a backend's.
+pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: &Reply) {
+    let fields = &reply.head.fields;
+    let came = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
+    keep(exchange, |_, ask, out| match ask {
+        Ask::Came(name) => Some(came && field(fields, name, out)),
+        // There was no location: what the head says is not known any more.
+        Ask::OfHead(_) => Some(false),
+        _ => None,
+    });
+}
+
+/// Before the answer is sent: keeps what stands in it, and what is known of the request by now.
+pub(in crate::http::pipeline) fn of_answer(exchange: &mut Exchange<'_>, reply: &Reply) {
+    let fields = &reply.head.fields;
+    keep(exchange, |exchange, ask, out| match ask {
+        Ask::Sent(name) => Some(match Known::of(name.as_bytes()) {
+            Known::ContentLength => length(reply, out),
+            _ => field(fields, name, out),
+        }),
+        Ask::OfAnswer(variable) => {
+            variables::append(exchange, variable, out);
+            Some(true)
+        }
+        _ => None,
+    });
+}
+
+/// Keeps the next values for as long as `value` knows them.
+fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Vec<u8>) -> Option<bool>) {
+    let Some(format) = exchange.info.format.clone() else {
+        return;
+    };
+    let mut kept = std::mem::take(&mut exchange.info.kept);
+    for ask in &format.asks()[kept.len().min(format.asks().len())..] {
+        let mut is_known = true;
+        let before = kept.len();
+        kept.put(|out| match value(exchange, ask, out) {
+            Some(is_there) => is_there,
+            None => {
+                is_known = false;
+                false
+            }
+        });
+        if !is_known {
+            kept.truncate(before);
+            break;
+        }
+    }
+    exchange.info.kept = kept;
+}
+
+fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool {
+    let fields = &exchange.head.fields;
+    match variable {
+        // HTTP/2 has another field for it.
+        Variable::Header(name) if **name == *"host" => {
+            out.extend_from_slice(exchange.head.host.raw());
+            true
+        }
+        Variable::Header(name) => field(fields, name, out),
+        Variable::ContentType => field(fields, "content-type", out),
+        Variable::ContentLength => field(fields, "content-length", out),
+        Variable::Cookie(name) => {
+            let cookie = pick::cookie(exchange.head, name);
+            cookie.is_some_and(|cookie| {
+                out.extend_from_slice(&cookie);
+                true
+            })
+        }
+        other => {
+            variables::append(exchange, other, out);
+            true
+        }
+    }
+}
+
+fn field(fields: &Fields, name: &str, out: &mut Vec<u8>) -> bool {
+    let Some(value) = fields.joined(name) else {
+        return false;
+    };
+    out.extend_from_slice(&value);
+    true
+}
+
+fn length(reply: &Reply, out: &mut Vec<u8>) -> bool {
+    let length = reply.head.declared_length;
+    length.is_some_and(|length| {
+        out.extend_from_slice(length.to_string().as_bytes());
+        true
+    })
+}
