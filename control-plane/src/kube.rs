@@ -1,7 +1,7 @@
 //! The source that watches a cluster. The only module tree that knows kube.
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
-//! what is asked, `wire` what is answered, `sink` what the index hears. Secrets and ConfigMaps are read where
+//! what is asked, `wire` what is answered, `sink` what the index hears; `ask` is for all other requests. Secrets and ConfigMaps are read where
 //! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
@@ -28,6 +28,7 @@ use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 
+mod ask;
 mod collection;
 mod decisions;
 mod demand;

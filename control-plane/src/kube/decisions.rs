@@ -8,11 +8,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{Method, Request};
+use http::Method;
 use kube::Client;
 use serde_json::json;
 use shared::clock;
@@ -20,8 +20,9 @@ use shared::name::ObjectName;
 use tokio::sync::mpsc;
 
 use super::KubeError;
+use super::ask::{Answer, ask, find};
 use super::collection;
-use super::follow::{Sink, chain};
+use super::follow::Sink;
 use super::sink::Objects;
 use super::watch::Change;
 use super::wire::Decoded;
@@ -37,8 +38,6 @@ use self::queue::{Next, Queue};
 pub(super) const LABEL: (&str, &str) = ("firth.dev/decision", "hold");
 /// The key of the source.
 const KEY: &str = "object";
-/// A request without an answer for so long has none.
-const ANSWER: Duration = Duration::from_secs(10);
 
 /// Reads records of one kind back.
 #[derive(Debug)]
@@ -147,14 +146,9 @@ pub(super) async fn write(
                 continue;
             }
         };
-        let done = tokio::time::timeout(ANSWER, fulfil(&client, &namespace, job.request())).await;
-        let reason = match done {
-            Ok(Ok(())) => {
-                queue.done(object, clock::now());
-                continue;
-            }
-            Ok(Err(reason)) => reason,
-            Err(_) => format!("no answer for {} s", ANSWER.as_secs()),
+        let Err(reason) = fulfil(&client, &namespace, job.request()).await else {
+            queue.done(object, clock::now());
+            continue;
         };
         tracing::error!(
             "the hold of {object} cannot be put on record in {namespace}, and is tried again: {reason}"
@@ -179,7 +173,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let collection = collection::path(kind, Some(namespace));
             let body = record(&name, namespace, &hold.object, None);
             match ask(client, Method::POST, &collection, Some(body)).await? {
-                Answer::Done => {
+                Answer::Done(_) => {
                     tracing::warn!(
                         "{object} is held at its last good version, on record in {namespace}/{name}"
                     );
@@ -198,7 +192,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             }
             let body = record(&name, namespace, &hold.object, Some(&there.metadata().resource_version));
             match ask(client, Method::PUT, &format!("{collection}/{name}"), Some(body)).await? {
-                Answer::Done => Ok(()),
+                Answer::Done(_) => Ok(()),
                 Answer::Conflict | Answer::Absent => Err("another replica wrote it meanwhile".to_owned()),
             }
         }
@@ -211,7 +205,8 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
             let path = format!("{}/{name}", collection::path(kind, Some(namespace)));
             // A conflict is a newer decision, which the index hears of and judges anew.
-            ask(client, Method::DELETE, &path, Some(body.to_string())).await.map(|_| ())
+            ask(client, Method::DELETE, &path, Some(body.to_string())).await?;
+            Ok(())
         }
     }
 }
@@ -230,50 +225,6 @@ fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -
         metadata["resourceVersion"] = version.into();
     }
     json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": {KEY: value}}).to_string()
-}
-
-pub(super) async fn find(
-    client: &Client,
-    kind: ObjectKind,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Object>, String> {
-    let request = collection::get(kind, namespace, name).map_err(|error| error.to_string())?;
-    match client.request_text(request).await {
-        Ok(text) => json::decode(kind, &text).map(Some).map_err(|error| error.to_string()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(said(&error)),
-    }
-}
-
-pub(super) enum Answer {
-    Done,
-    /// It exists, or is another version than expected.
-    Conflict,
-    Absent,
-}
-
-pub(super) async fn ask(
-    client: &Client,
-    method: Method,
-    path: &str,
-    body: Option<String>,
-) -> Result<Answer, String> {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let request = request.body(body.unwrap_or_default().into_bytes()).map_err(|error| error.to_string())?;
-    match client.request_text(request).await {
-        Ok(_) => Ok(Answer::Done),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Answer::Absent),
-        Err(error) => Err(said(&error)),
-    }
-}
-
-pub(super) fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
-        error => chain(error),
-    }
 }
 
 #[cfg(test)]

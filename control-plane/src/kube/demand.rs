@@ -20,8 +20,9 @@ use shared::clock;
 use tokio::sync::{mpsc, watch};
 
 use super::KubeError;
+use super::ask::{ANSWER, AskError, within};
 use super::collection;
-use super::follow::{Sink, Without, chain};
+use super::follow::{Sink, Without};
 use super::sink::{self, Sender};
 use super::watch::{Change, Item, Revision};
 use super::wire::{Decode as _, Decoded, Whole};
@@ -30,8 +31,6 @@ use crate::objects::{ObjectKind, ObjectRef};
 
 /// Reads under way at once.
 const MAX_READS: usize = 16;
-/// A read without an answer for so long has none.
-const ANSWER: Duration = Duration::from_secs(10);
 /// What is no longer wanted is kept so long: a reference that moves to and fro costs nothing.
 const KEEP: Duration = Duration::from_secs(60);
 /// Reads under way at once of names that were read before and may give nothing new: those that hang leave room for
@@ -419,16 +418,14 @@ async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<It
         let ObjectRef { kind, name } = &object;
         let request =
             collection::get(*kind, &name.namespace, &name.name).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(ANSWER, client.request_text(request)).await {
+        match within(ANSWER, client.request_text(request)).await {
             // What has no name that can be read is no answer to a request for one.
-            Ok(Ok(text)) => match Whole(*kind).decode(&text) {
+            Ok(text) => match Whole(*kind).decode(&text) {
                 Some(item) => Ok(Some(item)),
                 None => Err("expected an object, got something without a name".to_owned()),
             },
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-            Ok(Err(kube::Error::Api(status))) => Err(format!("{}: {}", status.code, status.message)),
-            Ok(Err(error)) => Err(chain(&error)),
-            Err(_) => Err(format!("no answer for {} s", ANSWER.as_secs())),
+            Err(AskError::Refused { code: 404, .. }) => Ok(None),
+            Err(error) => Err(error.to_string()),
         }
     };
     let found = found.await;

@@ -10,12 +10,13 @@ use shared::clock;
 use tokio::sync::watch;
 
 use super::KubeError;
+use super::ask::{self, AskError};
 use super::collection::Collection;
 use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
 use crate::freshness::Freshness;
 
-/// A request without an answer for so long has none.
+/// A list may be long; one without an answer for so long has none.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// Where what a watch tells goes.
@@ -222,30 +223,11 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     }
 }
 
-/// Waits for an answer, but not for ever.
 async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R, Heard<T>> {
-    match tokio::time::timeout(ANSWER, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => {
-            Err(Heard::Refused { code: status.code, reason: status.message })
-        }
-        Ok(Err(error)) => Err(Heard::Failed(format!("the API server cannot be asked: {}", chain(&error)))),
-        Err(_) => Err(Heard::Failed(format!("the API server gave no answer for {} s", ANSWER.as_secs()))),
-    }
-}
-
-/// An error with its causes, innermost last.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
+    ask::within(ANSWER, answer).await.map_err(|error| match error {
+        AskError::Refused { code, message } => Heard::Refused { code, reason: message },
+        AskError::Unanswered(reason) => Heard::Failed(format!("the API server cannot be asked: {reason}")),
+    })
 }
 
 async fn sleep_until(at: Instant) {

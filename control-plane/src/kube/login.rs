@@ -10,7 +10,7 @@ use http::Request;
 use serde_json::{Value, json};
 use shared::name::ObjectName;
 
-use super::decisions::said;
+use super::ask::{ANSWER, within};
 use super::trust::{AUDIENCE, ROOTS};
 use super::{KubeError, client};
 
@@ -65,7 +65,7 @@ pub async fn grant(
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
         let request = request.body(body.map(|body| body.to_string().into_bytes()).unwrap_or_default());
         let request = request.map_err(|error| error.to_string())?;
-        client.request::<Value>(request).await.map_err(|error| said(&error))
+        within(ANSWER, client.request::<Value>(request)).await.map_err(|error| error.to_string())
     };
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", account.namespace, account.name);
     let asked = json!({

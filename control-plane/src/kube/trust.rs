@@ -4,8 +4,6 @@
 //! **Invariant:** a record is written over the revision that was read, or not at all; and a token that was not made for us is
 //! nobody's.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
@@ -15,8 +13,8 @@ use shared::name::ObjectName;
 use thiserror::Error;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::ask::{ANSWER, Answer, ask, find, within};
 use super::collection;
-use super::decisions::{Answer, ask, find, said};
 use crate::objects::{Object, ObjectKind};
 
 /// Whom tokens have to be made for.
@@ -25,8 +23,6 @@ pub const AUDIENCE: &str = "firth.dev";
 pub const RECORD: &str = "authority.json";
 /// The key of the roots, PEM.
 pub(super) const ROOTS: &str = "ca.pem";
-/// A request without an answer for so long has none.
-const ANSWER: Duration = Duration::from_secs(10);
 /// Which pod a token was made for (Kubernetes, bound service account tokens).
 const POD: &str = "authentication.kubernetes.io/pod-name";
 
@@ -152,16 +148,12 @@ impl Trust {
         let request = request.header("content-type", "application/json").body(body.clone().into_bytes());
         body.zeroize();
         let request = request.map_err(|error| ReviewError::Unavailable(error.to_string()))?;
-        let asked = tokio::time::timeout(ANSWER, self.client.request::<Value>(request)).await;
-        let unanswered = || ReviewError::Unavailable(format!("no answer for {} s", ANSWER.as_secs()));
-        let answer = asked.map_err(|_| unanswered())?;
-        holder(&answer.map_err(|error| ReviewError::Unavailable(said(&error)))?)
+        let answer = within(ANSWER, self.client.request::<Value>(request)).await;
+        holder(&answer.map_err(|error| ReviewError::Unavailable(error.to_string()))?)
     }
 
     async fn find(&self, kind: ObjectKind) -> Result<Option<Object>, String> {
-        let asked = find(&self.client, kind, &self.name.namespace, &self.name.name);
-        let asked = tokio::time::timeout(ANSWER, asked).await;
-        asked.map_err(|_| format!("no answer for {} s", ANSWER.as_secs()))?
+        Ok(find(&self.client, kind, &self.name.namespace, &self.name.name).await?)
     }
 
     async fn put(&self, kind: ObjectKind, data: Value, over: Option<&str>) -> Result<bool, String> {
@@ -176,12 +168,8 @@ impl Trust {
             None => (Method::POST, collection),
         };
         let body = json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": data});
-        let asked = ask(&self.client, method, &path, Some(body.to_string()));
-        match tokio::time::timeout(ANSWER, asked)
-            .await
-            .map_err(|_| format!("no answer for {} s", ANSWER.as_secs()))??
-        {
-            Answer::Done => Ok(true),
+        match ask(&self.client, method, &path, Some(body.to_string())).await? {
+            Answer::Done(_) => Ok(true),
             Answer::Conflict => Ok(false),
             // Created: there is no such namespace. Replaced: it went meanwhile, and is looked for again.
             Answer::Absent if over.is_none() => Err(format!("there is no namespace {namespace}")),

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{Method, Request};
+use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use shared::backoff::Backoff;
 use tokio::sync::mpsc;
 
 use super::super::KubeError;
+use super::super::ask::{self, Answer};
 use super::super::collection;
-use super::super::follow::chain;
 use super::{LABEL, MANIFEST, NAME, PART, manifest_of};
 use crate::event::{PinChange, PinRefused, PinRequest};
 use crate::objects::{Object, ObjectKind, Secret, json};
@@ -80,14 +80,6 @@ async fn pause(is_due: bool, backoff: &mut Backoff) {
 struct Writer {
     client: Client,
     namespace: Arc<str>,
-}
-
-/// What the API server answered to a change.
-enum Answer {
-    Done(Arc<Secret>),
-    /// It exists, or is another version than expected.
-    Conflict,
-    Absent,
 }
 
 impl Writer {
@@ -181,6 +173,7 @@ impl Writer {
             // Its uid is known once it is there; until it names that, it decides nothing.
             None => match self.ask(Method::POST, "", Some(&self.manifest(manifest))).await? {
                 Answer::Done(made) => {
+                    let made = secret_of(&made)?;
                     (Arc::clone(&made.metadata.uid), Arc::clone(&made.metadata.resource_version))
                 }
                 Answer::Conflict => return Err(overtaken(self.find(NAME).await?.as_deref())),
@@ -191,7 +184,7 @@ impl Writer {
         let mut body = self.manifest(manifest);
         body["metadata"]["resourceVersion"] = (*version).into();
         match self.ask(Method::PUT, &format!("/{NAME}"), Some(&body)).await? {
-            Answer::Done(made) => Ok(Arc::clone(&made.metadata.resource_version)),
+            Answer::Done(made) => Ok(Arc::clone(&secret_of(&made)?.metadata.resource_version)),
             Answer::Conflict | Answer::Absent => Err(overtaken(self.find(NAME).await?.as_deref())),
         }
     }
@@ -246,37 +239,25 @@ impl Writer {
     }
 
     async fn find(&self, name: &str) -> Result<Option<Arc<Secret>>, PinRefused> {
-        let request = collection::get(ObjectKind::Secret, &self.namespace, name);
-        let request = request.map_err(|error| failed(error.to_string()))?;
-        match self.client.request_text(request).await {
-            Ok(text) => secret_of(&text).map(Some),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(failed(said(&error))),
-        }
+        let found = ask::find(&self.client, ObjectKind::Secret, &self.namespace, name).await;
+        found.map_err(failed)?.map(secret).transpose()
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, PinRefused> {
-        let uri = format!("{}{path}", collection::path(ObjectKind::Secret, Some(&self.namespace)));
-        let body = body.map(ToString::to_string).unwrap_or_default();
-        let is_delete = method == Method::DELETE;
-        let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
-        let request = request.body(body.into_bytes()).map_err(|error| failed(error.to_string()))?;
-        match self.client.request_text(request).await {
-            // A DELETE answers with a Status.
-            Ok(_) if is_delete => Ok(Answer::Done(Arc::default())),
-            Ok(text) => secret_of(&text).map(Answer::Done),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Answer::Absent),
-            Err(error) => Err(failed(said(&error))),
-        }
+        let path = format!("{}{path}", collection::path(ObjectKind::Secret, Some(&self.namespace)));
+        ask::ask(&self.client, method, &path, body.map(ToString::to_string)).await.map_err(failed)
     }
 }
 
+/// The Secret that was answered with.
 fn secret_of(text: &str) -> Result<Arc<Secret>, PinRefused> {
-    match json::decode(ObjectKind::Secret, text) {
-        Ok(Object::Secret(secret)) => Ok(secret),
-        Ok(other) => Err(failed(format!("expected a Secret, got {}", other.reference()))),
-        Err(error) => Err(failed(error.to_string())),
+    secret(json::decode(ObjectKind::Secret, text).map_err(failed)?)
+}
+
+fn secret(object: Object) -> Result<Arc<Secret>, PinRefused> {
+    match object {
+        Object::Secret(secret) => Ok(secret),
+        other => Err(failed(format!("expected a Secret, got {}", other.reference()))),
     }
 }
 
@@ -289,13 +270,6 @@ fn overtaken(there: Option<&Secret>) -> PinRefused {
     PinRefused::Overtaken { there }
 }
 
-fn failed(reason: String) -> PinRefused {
-    PinRefused::Failed { reason }
-}
-
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
-        error => chain(error),
-    }
+fn failed(reason: impl ToString) -> PinRefused {
+    PinRefused::Failed { reason: reason.to_string() }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Reply {
     Text(u16, String),
     /// A watch on which nothing happens.
     Silence,
+    /// No answer at all.
+    Nothing,
 }
 
 /// The server.
@@ -80,6 +82,7 @@ impl Service<Request<Body>> for Fake {
             let (status, body) = match (server.reply)(&asked) {
                 Reply::Text(status, text) => (status, Full::new(Bytes::from(text)).boxed_unsync()),
                 Reply::Silence => (200, StreamBody::new(futures::stream::pending()).boxed_unsync()),
+                Reply::Nothing => std::future::pending().await,
             };
             Ok(Response::builder().status(status).body(body).expect("a status"))
         })

@@ -1,0 +1,146 @@
+//! One request to the API server, and what came of it: for all that is not a watch.
+//!
+//! **Invariant:** each request has a time limit of its own; and what was not answered is told apart from what was refused,
+//! as it may have been done all the same.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::{Method, Request};
+use kube::Client;
+
+use super::collection;
+use crate::objects::{Object, ObjectKind, json};
+
+/// A request without an answer for so long has none.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
+/// What the API server answered to a change.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// What is there now, as JSON; after a DELETE a Status or what was there.
+    Done(String),
+    /// It exists, or is another version than expected.
+    Conflict,
+    Absent,
+}
+
+/// Why there is no answer to go on with.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum AskError {
+    /// The API server says no.
+    #[error("{code}: {message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// In its words.
+        message: String,
+    },
+    /// It says nothing, or nothing that can be read.
+    #[error("{0}")]
+    Unanswered(String),
+}
+
+impl From<kube::Error> for AskError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused { code: status.code, message: status.message },
+            error => Self::Unanswered(chain(&error)),
+        }
+    }
+}
+
+impl From<AskError> for String {
+    fn from(error: AskError) -> Self {
+        error.to_string()
+    }
+}
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, AskError> {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(AskError::Unanswered(format!("no answer for {} s", limit.as_secs()))),
+    }
+}
+
+/// One object; `None` where there is none of that name.
+pub(super) async fn find(
+    client: &Client,
+    kind: ObjectKind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Object>, AskError> {
+    let request = collection::get(kind, namespace, name).map_err(unsaid)?;
+    match within(ANSWER, client.request_text(request)).await {
+        Ok(text) => json::decode(kind, &text).map(Some).map_err(unsaid),
+        Err(AskError::Refused { code: 404, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks for a change.
+pub(super) async fn ask(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Option<String>,
+) -> Result<Answer, AskError> {
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    let request = request.body(body.unwrap_or_default().into_bytes()).map_err(unsaid)?;
+    match within(ANSWER, client.request_text(request)).await {
+        Ok(text) => Ok(Answer::Done(text)),
+        Err(AskError::Refused { code: 409, .. }) => Ok(Answer::Conflict),
+        Err(AskError::Refused { code: 404, .. }) => Ok(Answer::Absent),
+        Err(error) => Err(error),
+    }
+}
+
+/// What cannot even be asked, or is no answer to it.
+fn unsaid(error: impl std::fmt::Display) -> AskError {
+    AskError::Unanswered(error.to_string())
+}
+
+/// An error with its causes, innermost last.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::fake::{Fake, Reply, status};
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_refused_is_told_apart_from_what_was_not_answered() {
+        let put = async |server: &Fake| ask(&server.client(), Method::PUT, "/x", None).await;
+        assert!(matches!(put(&Fake::new(|_| status(409))).await, Ok(Answer::Conflict)));
+        assert!(matches!(put(&Fake::new(|_| status(404))).await, Ok(Answer::Absent)));
+        let refused = put(&Fake::new(|_| status(403))).await.unwrap_err();
+        assert_eq!(refused, AskError::Refused { code: 403, message: "no".to_owned() });
+        let silent = put(&Fake::new(|_| Reply::Nothing)).await.unwrap_err();
+        assert_eq!(silent, AskError::Unanswered("no answer for 10 s".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn only_the_api_server_s_word_is_an_absence() {
+        let look = async |server: &Fake| find(&server.client(), ObjectKind::Secret, "a", "b").await;
+        assert_eq!(look(&Fake::new(|_| status(404))).await, Ok(None));
+        for bad in [status(500), status(403), Reply::Text(200, "{".to_owned())] {
+            let server = Fake::new(move |_| bad.clone());
+            assert!(look(&server).await.is_err());
+        }
+    }
+}
