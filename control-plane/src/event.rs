@@ -67,7 +67,12 @@ pub enum Event {
     /// No pin is on record any more.
     Unpinned,
     /// There is a record of a pin, and it cannot be read.
-    PinUnreadable(Unreadable),
+    PinUnreadable {
+        /// Why.
+        why: Unreadable,
+        /// Which state of the record that is.
+        revision: Arc<str>,
+    },
 }
 
 impl Event {
@@ -81,7 +86,7 @@ impl Event {
             | Self::Unreadable { object, .. }
             | Self::Dropped(object)
             | Self::Released(object) => Some(object.clone()),
-            Self::Noted { .. } | Self::Pinned(_) | Self::Unpinned | Self::PinUnreadable(_) => None,
+            Self::Noted { .. } | Self::Pinned(_) | Self::Unpinned | Self::PinUnreadable { .. } => None,
         }
     }
 }

@@ -108,8 +108,10 @@ pub struct Commit {
     pub origin: Origin,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
-    /// A pin whose record is damaged and is to be written again. Said once.
-    pub mend: Option<Arc<Pin>>,
+    /// The revision of what is on record of a pin, whether it can be read, is in force, or neither.
+    pub on_record: Option<Arc<str>>,
+    /// A pin whose record is damaged is to be written again. Said once.
+    pub mend: Option<PinChange>,
     /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
     pub holds: Vec<HoldRequest>,
     /// Whether [`Index::problems`] changed.
@@ -205,7 +207,9 @@ impl Index {
             Event::Noted { file, problems } => return self.note_file(file, problems),
             Event::Pinned(pin) => return self.note_pin(Some(Arc::clone(pin))),
             Event::Unpinned => return self.note_pin(None),
-            Event::PinUnreadable(why) => return self.note_unreadable_pin(why.clone()),
+            Event::PinUnreadable { why, revision } => {
+                return self.note_unreadable_pin(why.clone(), Arc::clone(revision));
+            }
             _ => {}
         }
         let Some(reference) = event.object() else {
@@ -248,7 +252,7 @@ impl Index {
             | Event::Noted { .. }
             | Event::Pinned(_)
             | Event::Unpinned
-            | Event::PinUnreadable(_) => return true,
+            | Event::PinUnreadable { .. } => return true,
             // Asked for again meanwhile: the source reads it again, and until then what was read counts.
             Event::Dropped(_) => return !self.refs.wants().contains(object),
             Event::Unreadable { reason, .. } => self.refs.failed(object, reason),
@@ -323,6 +327,7 @@ impl Index {
             cause,
             origin,
             pin: self.pinned.in_force.clone(),
+            on_record: self.pinned.revision(),
             mend: self.take_mend(),
             holds,
             problems_changed: std::mem::take(&mut self.problems_changed),
@@ -361,8 +366,8 @@ impl Index {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);
-        let pin = self.pinned.in_force.clone();
-        Commit { live, cause, origin, pin, compiled: early, looked_at, ..Commit::default() }
+        let (pin, on_record) = (self.pinned.in_force.clone(), self.pinned.revision());
+        Commit { live, cause, origin, pin, on_record, compiled: early, looked_at, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

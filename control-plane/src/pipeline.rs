@@ -228,11 +228,12 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit { live, cause, origin, pin, compiled, looked_at, .. } = self.index.commit_live();
+        let Commit { live, cause, origin, pin, on_record, compiled, looked_at, .. } =
+            self.index.commit_live();
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
-            self.publish(Changes { config, live, cause, origin, pin }, compiled, begun);
+            self.publish(Changes { config, live, cause, origin, pin, on_record }, compiled, begun);
         }
     }
 
@@ -272,6 +273,7 @@ impl Pipeline {
             cause,
             origin,
             pin,
+            on_record,
             mend,
             holds,
             problems_changed,
@@ -287,10 +289,10 @@ impl Pipeline {
             self.outputs.problems.send_replace(self.index.problems().clone());
         }
         self.holds.ask(holds, &self.outputs.holds);
-        if let Some(pin) = mend {
-            ask(&self.outputs.pins, PinChange::Mend(pin));
+        if let Some(mend) = mend {
+            ask(&self.outputs.pins, mend);
         }
-        let mut changes = Changes { config, live, cause, origin, pin };
+        let mut changes = Changes { config, live, cause, origin, pin, on_record };
         if let Some(first) = self.first.take() {
             changes = squash(first, changes);
             let awaited = self.awaited();
@@ -368,7 +370,7 @@ fn squash(first: Changes, then: Changes) -> Changes {
         false => (then.cause, then.origin),
     };
     let (config, live) = (first.config.squash(then.config), first.live.squash(then.live));
-    Changes { config, live, cause, origin, pin: then.pin }
+    Changes { config, live, cause, origin, pin: then.pin, on_record: then.on_record }
 }
 
 #[cfg(test)]

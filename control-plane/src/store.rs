@@ -50,6 +50,8 @@ pub struct Head {
     pub compiled: Snapshot,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
+    /// The revision of what is on record of a pin: of one that cannot be read or is not in force yet, too.
+    pub on_record: Option<Arc<str>>,
 }
 
 impl Head {
@@ -107,6 +109,8 @@ pub struct Changes {
     pub origin: Origin,
     /// The pin that is in force from now on.
     pub pin: Option<Arc<Pin>>,
+    /// See [`Head::on_record`].
+    pub on_record: Option<Arc<str>>,
 }
 
 /// What became of changes.
@@ -155,6 +159,7 @@ pub struct Store {
     config: LaneLog,
     live: LaneLog,
     view: View,
+    on_record: Option<Arc<str>>,
     history: History,
     journal: Option<Journal>,
     heads: watch::Sender<Arc<Head>>,
@@ -174,10 +179,12 @@ impl Store {
             history: History::default(),
             compiled: Snapshot::default(),
             pin: None,
+            on_record: None,
         }));
         let published = Published { heads: receiver, notes: notes.clone() };
         let (view, history) = (View::default(), History::default());
-        let store = Self { lineage, config, live, view, history, journal: None, heads, notes };
+        let store =
+            Self { lineage, config, live, view, on_record: None, history, journal: None, heads, notes };
         (store, published)
     }
 
@@ -197,7 +204,8 @@ impl Store {
     /// The first commit is one of both lanes even where LIVE has nothing: "has everything" and "has nothing yet" differ.
     pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> Committed {
         let first = self.config.state.seq == Seq::default();
-        let Changes { config, live, cause, origin, pin } = changes;
+        let Changes { config, live, cause, origin, pin, on_record } = changes;
+        let is_record_news = std::mem::replace(&mut self.on_record, on_record.clone()) != on_record;
         let Step { offered, held_back, is_pin_news } =
             self.view.step(&self.config.state.snapshot, config, pin);
         let live = view::effective(&self.live.state.snapshot, live);
@@ -225,7 +233,7 @@ impl Store {
             self.commit_config(offered, &done.cause, origin, now, time);
             self.view.settle(&self.config.state.snapshot);
         }
-        if config_changes || live_changes || is_pin_news || done.held_back > 0 {
+        if config_changes || live_changes || is_pin_news || is_record_news || done.held_back > 0 {
             self.publish();
         }
         if config_changes || live_changes {
@@ -328,6 +336,7 @@ impl Store {
             history: self.history.clone(),
             compiled: self.view.compiled.clone(),
             pin: self.view.pin.clone(),
+            on_record: self.on_record.clone(),
         }));
     }
 }

@@ -16,11 +16,16 @@ pub enum PinChange {
         /// What it replaces.
         replaces: Option<Arc<str>>,
     },
-    /// Put a pin that is in force back on record, where that is damaged.
-    Mend(Arc<Pin>),
-    /// Take the record away, if it is in this state still; `None`: whatever it is.
+    /// Put a pin that is in force back on record, in place of a damaged one.
+    Mend {
+        /// The pin.
+        pin: Arc<Pin>,
+        /// The revision of what was found damaged: of what came meanwhile whoever decided it knows more.
+        replaces: Arc<str>,
+    },
+    /// Take the record away, if it is in this state still.
     Erase {
-        /// Its revision.
+        /// Its revision; `None`: there is nothing, as far as is known, and what is there all the same stays.
         revision: Option<Arc<str>>,
     },
 }

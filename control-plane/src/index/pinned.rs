@@ -13,6 +13,7 @@ use shared::name::ObjectName;
 
 use super::Index;
 use super::refs::{Site, User};
+use crate::event::PinChange;
 use crate::objects::ObjectRef;
 use crate::pin::{Pin, Unreadable};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
@@ -26,19 +27,29 @@ const MOST: usize = 20;
 pub(super) struct Pinned {
     /// As it was read last.
     on_record: Option<Arc<Pin>>,
+    /// Which state of the record is there, whether that can be read or not.
+    revision: Option<Arc<str>>,
     /// As the last commit said.
     pub(super) in_force: Option<Arc<Pin>>,
     /// Why the record cannot be read.
     unreadable: Option<Unreadable>,
     /// The pin that is to be written again.
-    mend: Option<Arc<Pin>>,
+    mend: Option<PinChange>,
     /// Services that are in use because of it.
     services: BTreeSet<ObjectName>,
+}
+
+impl Pinned {
+    /// The revision of what is on record; `None`: nothing is.
+    pub(super) fn revision(&self) -> Option<Arc<str>> {
+        self.revision.clone()
+    }
 }
 
 impl Index {
     /// A pin is on record, or none is any more.
     pub(super) fn note_pin(&mut self, pin: Option<Arc<Pin>>) {
+        self.pinned.revision = pin.as_ref().map(|pin| Arc::clone(&pin.revision));
         self.pinned.on_record = pin;
         self.pinned.unreadable = None;
         self.pinned.mend = None;
@@ -47,8 +58,10 @@ impl Index {
 
     /// The record of the pin cannot be read. One that was damaged is written again by whoever has its pin, and in force
     /// until then, as a hold is. What only a newer build understands is left to that. All else decides nothing.
-    pub(super) fn note_unreadable_pin(&mut self, why: Unreadable) {
-        self.pinned.mend = if why.may_be_mended() { self.pinned.on_record.clone() } else { None };
+    pub(super) fn note_unreadable_pin(&mut self, why: Unreadable, revision: Arc<str>) {
+        let mended = self.pinned.on_record.clone().filter(|_| why.may_be_mended());
+        self.pinned.mend = mended.map(|pin| PinChange::Mend { pin, replaces: Arc::clone(&revision) });
+        self.pinned.revision = Some(revision);
         if matches!(why, Unreadable::Unfinished | Unreadable::Elsewhere) {
             self.pinned.on_record = None;
         }
@@ -56,8 +69,8 @@ impl Index {
         self.follow_pin();
     }
 
-    /// The pin that is to be written again; said once.
-    pub(super) fn take_mend(&mut self) -> Option<Arc<Pin>> {
+    /// What of the record is to be written again; said once.
+    pub(super) fn take_mend(&mut self) -> Option<PinChange> {
         self.pinned.mend.take()
     }
 

@@ -85,13 +85,16 @@ impl Decider {
         convert::pin(&head).ok_or_else(|| Status::internal("the pin went while it was told of"))
     }
 
-    /// Ends the pin. The version that was pinned.
+    /// Ends the pin that this replica knows of: one that cannot be read or is not in force yet, too, and none that somebody
+    /// put on record a moment ago. What is offered then.
     pub(super) async fn unpin(&self) -> Result<Arc<Head>, Status> {
-        let head = self.published.head();
-        let revision = head.pin.as_ref().map(|pin| Arc::clone(&pin.revision));
-        // Where none is in force a record that cannot be read, or is not in force yet, may be there all the same.
-        self.decide(PinChange::Erase { revision }).await?;
-        self.wait(|head| head.pin.is_none(), "this replica has not heard of its end").await
+        let revision = self.published.head().on_record.clone();
+        self.decide(PinChange::Erase { revision: revision.clone() }).await?;
+        let is_over = |head: &Head| match &revision {
+            None => true,
+            ended => head.on_record != *ended && head.pin.as_ref().map(|pin| &pin.revision) != ended.as_ref(),
+        };
+        self.wait(is_over, "this replica has not heard of its end").await
     }
 
     async fn decide(&self, change: PinChange) -> Result<Arc<str>, Status> {

@@ -48,6 +48,7 @@ impl Bench {
             live: delta(live),
             cause: cause.to_owned(),
             pin: self.inspect.published.head().pin.clone(),
+            on_record: self.inspect.published.head().on_record.clone(),
             ..Changes::default()
         };
         self.store.commit(changes, clock::now(), clock::wall());
@@ -370,6 +371,13 @@ fn asked(version: &str) -> Asked {
 }
 
 impl Bench {
+    /// A pin is on record and in force, or none is.
+    fn put_on_record(&mut self, pin: Option<Arc<pin::Pin>>) {
+        let on_record = pin.as_ref().map(|pin| Arc::clone(&pin.revision));
+        let changes = Changes { pin, on_record, ..Changes::default() };
+        self.store.commit(changes, clock::now(), clock::wall());
+    }
+
     /// Does with the record what was asked, as a source would, and says what that was.
     async fn obey(&mut self, revision: &str) -> PinChange {
         let PinRequest { change, reply } = self.decisions.recv().await.unwrap();
@@ -377,9 +385,9 @@ impl Bench {
             PinChange::Write { pin, .. } => {
                 Some(Arc::new(pin::Pin { revision: revision.into(), ..pin::Pin::clone(pin) }))
             }
-            PinChange::Mend(_) | PinChange::Erase { .. } => None,
+            PinChange::Mend { .. } | PinChange::Erase { .. } => None,
         };
-        self.store.commit(Changes { pin, ..Changes::default() }, clock::now(), clock::wall());
+        self.put_on_record(pin);
         reply.send(Ok(revision.into())).unwrap();
         change
     }
@@ -454,8 +462,7 @@ async fn what_cannot_be_decided_is_said() {
     let pin = bench.inspect.published.head().history.find(older).cloned().unwrap();
     let pin =
         pin::Pin::new(How::Pin, pin.root, pin.snapshot.clone(), clock::wall(), Duration::from_secs(60), "");
-    let pin = Some(Arc::new(pin::Pin { revision: "7".into(), ..pin }));
-    bench.store.commit(Changes { pin, ..Changes::default() }, clock::now(), clock::wall());
+    bench.put_on_record(Some(Arc::new(pin::Pin { revision: "7".into(), ..pin })));
     let status = refused(asked(&history[0].version)).await;
     assert_eq!(status.code(), FailedPrecondition);
     assert!(status.message().contains(older), "{}", status.message());
@@ -467,6 +474,22 @@ async fn what_cannot_be_decided_is_said() {
         let PinChange::Write { replaces, .. } = change else { panic!("it is written") };
         assert_eq!(replaces, Some(revision));
         answer.await.unwrap().unwrap();
+    }
+}
+
+/// Whoever ends a pin means the one that they were shown.
+#[tokio::test]
+async fn what_is_on_record_and_not_in_force_can_be_ended_and_what_was_not_seen_cannot() {
+    let mut bench = bench();
+    bench.host("one");
+    for (on_record, expected) in [(Some("9"), Some("9")), (None, None)] {
+        let on_record = on_record.map(Arc::from);
+        bench.store.commit(Changes { on_record, ..Changes::default() }, clock::now(), clock::wall());
+        let decider = bench.inspect.decider.clone();
+        let answer = spawn(async move { decider.unpin().await });
+        let revision = expected.map(Arc::from);
+        assert_eq!(bench.obey("").await, PinChange::Erase { revision });
+        assert!(answer.await.unwrap().unwrap().on_record.is_none());
     }
 }
 

@@ -89,7 +89,7 @@ impl Pins {
         self.told = Some(told);
         Some(match read {
             Ok(manifest) => Read::Record { manifest: Box::new(manifest), parts, revision },
-            Err(why) => Read::Unreadable(why),
+            Err(why) => Read::Unreadable(why, revision),
         })
     }
 }
@@ -97,7 +97,7 @@ impl Pins {
 /// What of the record there is to be read.
 enum Read {
     Nothing,
-    Unreadable(Unreadable),
+    Unreadable(Unreadable, Arc<str>),
     Record { manifest: Box<Manifest>, parts: Vec<(Option<Arc<Secret>>, String)>, revision: Arc<str> },
 }
 
@@ -105,10 +105,10 @@ impl Read {
     fn event(self) -> Event {
         match self {
             Self::Nothing => Event::Unpinned,
-            Self::Unreadable(why) => Event::PinUnreadable(why),
+            Self::Unreadable(why, revision) => Event::PinUnreadable { why, revision },
             Self::Record { manifest, parts, revision } => match put_together(&manifest, &parts, &revision) {
                 Ok(pin) => Event::Pinned(Arc::new(pin)),
-                Err(why) => Event::PinUnreadable(why),
+                Err(why) => Event::PinUnreadable { why, revision },
             },
         }
     }

@@ -66,10 +66,15 @@ impl PinFile {
         };
         let stamp = match fs::metadata(&path) {
             Ok(meta) if meta.len() > MOST => {
-                self.seen = Some(Stamp::of(&meta));
-                return Ok(Some(Event::PinUnreadable(Unreadable::Damaged {
-                    expected: "a file of 20 MiB at most",
-                })));
+                let stamp = Some(Stamp::of(&meta));
+                if self.seen == stamp {
+                    return Ok(None);
+                }
+                self.seen = stamp;
+                let revision = revision_of_large(&meta);
+                self.revision = Some(Arc::clone(&revision));
+                let why = Unreadable::Damaged { expected: "a file of 20 MiB at most" };
+                return Ok(Some(Event::PinUnreadable { why, revision }));
             }
             Ok(meta) => Stamp::of(&meta),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -91,7 +96,7 @@ impl PinFile {
         self.revision = Some(Arc::clone(&revision));
         Ok(Some(match self.read(&text, &revision) {
             Ok(pin) => Event::Pinned(Arc::new(pin)),
-            Err(why) => Event::PinUnreadable(why),
+            Err(why) => Event::PinUnreadable { why, revision },
         }))
     }
 
@@ -112,11 +117,11 @@ impl PinFile {
         let there = self.on_record()?;
         match change {
             PinChange::Write { pin, replaces } if there == *replaces => self.put(pin),
-            PinChange::Mend(pin) if there.is_some() => self.put(pin),
-            PinChange::Erase { revision } if revision.is_none() || there == *revision => self.erase(),
+            PinChange::Mend { pin, replaces } if there.as_ref() == Some(replaces) => self.put(pin),
+            PinChange::Erase { revision } if there == *revision => self.erase(),
             // It was ended meanwhile.
-            PinChange::Mend(_) | PinChange::Erase { .. } if there.is_none() => self.erase(),
-            PinChange::Write { .. } | PinChange::Mend(_) | PinChange::Erase { .. } => {
+            PinChange::Mend { .. } | PinChange::Erase { .. } if there.is_none() => self.erase(),
+            PinChange::Write { .. } | PinChange::Mend { .. } | PinChange::Erase { .. } => {
                 let there = there.map_or("nothing is pinned", |_| "another pin is on record");
                 Err(PinRefused::Overtaken { there: there.to_owned() })
             }
@@ -128,7 +133,12 @@ impl PinFile {
         let Some(folder) = &self.folder else {
             return Ok(self.revision.clone());
         };
-        match fs::read(folder.join(FILE)) {
+        let path = folder.join(FILE);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.len() > MOST => return Ok(Some(revision_of_large(&meta))),
+            _ => {}
+        }
+        match fs::read(path) {
             Ok(bytes) => Ok(Some(revision_of(&String::from_utf8_lossy(&bytes)))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&error)),
@@ -165,6 +175,11 @@ impl PinFile {
 
 fn revision_of(text: &str) -> Arc<str> {
     blake3::hash(text.as_bytes()).to_hex()[..32].into()
+}
+
+/// Of one that is not read: by its length, and when it was written.
+fn revision_of_large(meta: &fs::Metadata) -> Arc<str> {
+    format!("{} bytes, {:?}", meta.len(), meta.modified().ok()).into()
 }
 
 fn failed(error: &io::Error) -> PinRefused {

@@ -387,7 +387,7 @@ impl Reader {
                 | Event::Noted { .. }
                 | Event::Pinned(_)
                 | Event::Unpinned
-                | Event::PinUnreadable(_) => false,
+                | Event::PinUnreadable { .. } => false,
             };
             if slice { endpoints.push(event) } else { objects.push(event) }
         }

@@ -20,6 +20,7 @@ use crate::annotations::{self, table};
 use crate::event::Event;
 use crate::index::{Commit, Options};
 use crate::objects::{Object, ObjectKind, Secret};
+use crate::event::PinChange;
 use crate::pin::{How, Pin, Unreadable};
 use crate::problem::{Severity, Subject};
 use crate::reference::{Reference, Use};
@@ -181,17 +182,20 @@ fn a_damaged_record_is_written_again_by_who_has_its_pin_and_ends_nothing() {
     let pinned = pin(&world.config.clone(), "1");
     world.events([Event::Pinned(Arc::clone(&pinned))]);
     let missing = || Unreadable::Missing { name: "firth-pin-0".to_owned() };
-    let commit = world.events([Event::PinUnreadable(missing())]);
-    assert_eq!(commit.mend, Some(pinned));
+    let unreadable = |why, revision: &str| Event::PinUnreadable { why, revision: revision.into() };
+    let commit = world.events([unreadable(missing(), "2")]);
+    assert_eq!(commit.mend, Some(PinChange::Mend { pin: pinned, replaces: "2".into() }));
+    assert_eq!(commit.on_record.as_deref(), Some("2"), "what an operator may end");
     assert!(commit.pin.is_some() && reasons(&world).iter().any(|it| it.contains("firth-pin-0")));
     assert_eq!(world.apply(service("x")).mend, None, "said once");
     // Copied from elsewhere, or being made: it decides nothing, and nobody writes it.
     for nothing in [Unreadable::Elsewhere, Unreadable::Unfinished] {
-        let commit = world.events([Event::PinUnreadable(nothing)]);
-        assert_eq!((commit.mend, commit.pin), (None, None));
+        let commit = world.events([unreadable(nothing, "3")]);
+        assert_eq!((commit.mend, commit.pin, commit.on_record), (None, None, Some("3".into())));
     }
+    assert_eq!(world.events([Event::Unpinned]).on_record, None);
     // Who starts now has nothing to write.
-    let commit = before().events([Event::PinUnreadable(missing())]);
+    let commit = before().events([unreadable(missing(), "2")]);
     assert_eq!((commit.mend, commit.pin), (None, None));
 }
 

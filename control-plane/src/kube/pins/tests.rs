@@ -70,6 +70,17 @@ impl Cluster {
         self.secrets.lock().unwrap().keys().cloned().collect()
     }
 
+    /// The revision of the manifest.
+    fn revision(&self) -> Arc<str> {
+        self.secrets.lock().unwrap()[NAME]["metadata"]["resourceVersion"].as_str().unwrap().into()
+    }
+
+    fn manifest(&self) -> String {
+        let secrets = self.secrets.lock().unwrap();
+        let text = STANDARD.decode(secrets[NAME]["data"][MANIFEST].as_str().unwrap()).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     fn edit(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut secret = self.secrets.lock().unwrap().remove(name).unwrap();
         change(&mut secret);
@@ -158,7 +169,7 @@ fn version(event: Option<Event>) -> shared::version::Root {
 
 fn unreadable(event: Option<Event>) -> Unreadable {
     match event {
-        Some(Event::PinUnreadable(why)) => why,
+        Some(Event::PinUnreadable { why, .. }) => why,
         other => panic!("expected a record that cannot be read, got {other:?}"),
     }
 }
@@ -214,10 +225,14 @@ async fn a_record_that_is_damaged_is_mended_once_and_one_that_is_gone_stays_away
 
     cluster.secrets.lock().unwrap().remove(&part);
     assert_eq!(unreadable(replica.read().await), Unreadable::Missing { name: part });
-    let mend = || PinChange::Mend(Arc::clone(&pin));
-    let mended = replica.ask(mend()).await.unwrap();
+    let of_pin = |replaces| PinChange::Mend { pin: Arc::clone(&pin), replaces };
+    let mend = || of_pin(cluster.revision());
+    let damaged = cluster.revision();
+    let mended = replica.ask(of_pin(damaged.clone())).await.unwrap();
     assert_eq!(version(replica.read().await), pin.version);
-    assert_eq!(replica.ask(mend()).await.unwrap(), mended, "another replica was quicker");
+    for seen in [mended.clone(), damaged] {
+        assert_eq!(replica.ask(of_pin(seen)).await.unwrap(), mended, "another replica was quicker");
+    }
 
     let part = cluster.names().into_iter().find(|name| name != NAME).unwrap();
     cluster.edit(&part, |it| it["data"][PART] = STANDARD.encode("else").into());
@@ -227,10 +242,43 @@ async fn a_record_that_is_damaged_is_mended_once_and_one_that_is_gone_stays_away
     replica.ask(mend()).await.unwrap();
     assert_eq!(version(replica.read().await), pin.version);
 
+    let late = mend();
     cluster.secrets.lock().unwrap().remove(NAME);
     assert_eq!(replica.read().await, Some(Event::Unpinned), "whoever deletes it unpins");
-    replica.ask(mend()).await.unwrap();
+    replica.ask(late).await.unwrap();
     assert!(!cluster.names().contains(&NAME.to_owned()));
+}
+
+/// A replica of an older build is asked to mend what it cannot read: that is not damage.
+#[tokio::test]
+async fn a_record_of_a_newer_build_a_copy_and_one_that_is_being_made_are_no_damage() {
+    let cluster = Cluster::default();
+    let replica = Replica::of(&cluster);
+    let pin = a_pin(1);
+    replica.write(&pin, None).await.unwrap();
+    let written = cluster.manifest();
+    for (of, is) in
+        [("\"format\": 1", "\"format\": 2"), ("\"uid-", "\"uid-of-another-"), ("\"uid-3\"", "\"\"")]
+    {
+        assert!(written.contains(of), "{written}");
+        cluster.edit(NAME, |it| it["data"][MANIFEST] = STANDARD.encode(written.replace(of, is)).into());
+        let there = cluster.manifest();
+        let mend = PinChange::Mend { pin: Arc::clone(&pin), replaces: cluster.revision() };
+        assert_eq!(replica.ask(mend).await.unwrap(), cluster.revision());
+        assert_eq!(cluster.manifest(), there, "it is left as it is");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_ended_that_was_not_seen() {
+    let cluster = Cluster::default();
+    let replica = Replica::of(&cluster);
+    replica.ask(PinChange::Erase { revision: None }).await.unwrap();
+    let pin = a_pin(1);
+    replica.write(&pin, None).await.unwrap();
+    let unseen = replica.ask(PinChange::Erase { revision: None }).await.unwrap_err();
+    assert!(unseen.to_string().contains(&pin.version.short()), "it says what there is: {unseen}");
+    assert_eq!(cluster.names().len(), 3);
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ pub(in crate::kube) async fn write(
     let writer = Writer { client, namespace };
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     // A pin that is in force and damaged on record is written until that is done, or something else is decided.
-    let mut mend: Option<Arc<Pin>> = None;
+    let mut mend: Option<PinChange> = None;
     loop {
         let request = tokio::select! {
             request = requests.recv() => match request {
@@ -43,7 +43,7 @@ pub(in crate::kube) async fn write(
                 None => return std::future::pending().await,
             },
             () = pause(mend.is_some(), &mut backoff) => match mend.take() {
-                Some(pin) => PinRequest::new(PinChange::Mend(pin)).0,
+                Some(change) => PinRequest::new(change).0,
                 None => continue,
             },
         };
@@ -53,11 +53,11 @@ pub(in crate::kube) async fn write(
             Err(PinRefused::Failed { reason: format!("no answer for {} s", PATIENCE.as_secs()) })
         });
         match (&change, &done) {
-            (PinChange::Mend(pin), Err(error)) => {
+            (PinChange::Mend { pin, .. }, Err(error)) => {
                 tracing::error!(
                     "the record of the {pin} is damaged and cannot be written again yet: {error}"
                 );
-                mend = Some(Arc::clone(pin));
+                mend = Some(change.clone());
             }
             (_, Ok(_)) => {
                 mend = None;
@@ -96,13 +96,15 @@ impl Writer {
                 }
                 self.put(pin, there.as_deref()).await
             }
-            PinChange::Mend(pin) => {
-                // Ended meanwhile, or written again by another replica.
+            PinChange::Mend { pin, replaces } => {
+                // Ended meanwhile.
                 let Some(there) = there else {
                     return Ok("".into());
                 };
-                if self.is_whole(&there).await? {
-                    return Ok(Arc::clone(&there.metadata.resource_version));
+                // Somebody decided something else, or another replica was quicker: either is read back.
+                let revision = &there.metadata.resource_version;
+                if revision != replaces || !self.is_damaged(&there).await? {
+                    return Ok(Arc::clone(revision));
                 }
                 tracing::warn!(
                     "the record of the {pin} in {}/{NAME} is damaged: it is written again",
@@ -114,7 +116,7 @@ impl Writer {
                 let Some(there) = there else {
                     return Ok("".into());
                 };
-                if revision.as_ref().is_some_and(|revision| *revision != there.metadata.resource_version) {
+                if revision.as_ref() != Some(&there.metadata.resource_version) {
                     return Err(overtaken(Some(&there)));
                 }
                 self.erase(&there).await?;
@@ -201,16 +203,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a record can be read: another replica may have written it again.
-    async fn is_whole(&self, there: &Secret) -> Result<bool, PinRefused> {
-        let Ok(manifest) = manifest_of(there) else {
-            return Ok(false);
+    /// Whether a record is one of ours that cannot be read: it may have come to be whole again, and what a newer build
+    /// wrote, or somebody writes now, is not damage.
+    async fn is_damaged(&self, there: &Secret) -> Result<bool, PinRefused> {
+        let manifest = match manifest_of(there) {
+            Ok(manifest) => manifest,
+            Err(why) => return Ok(why.may_be_mended()),
         };
         let mut parts = Vec::new();
         for name in &manifest.parts {
             parts.push((self.find(name).await?, name.clone()));
         }
-        Ok(super::put_together(&manifest, &parts, &"".into()).is_ok())
+        Ok(super::put_together(&manifest, &parts, &"".into()).is_err_and(|why| why.may_be_mended()))
     }
 
     /// What is left behind does no harm.

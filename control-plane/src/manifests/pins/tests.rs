@@ -45,6 +45,8 @@ fn a_pin_outlives_the_process_and_two_that_decide_at_once_do_not_both_win() {
     assert_eq!(version(one.look().unwrap()), Some(second.version));
 
     assert_eq!(version(open().look().unwrap()), Some(second.version), "a process that starts");
+    let unseen = one.fulfil(&PinChange::Erase { revision: None });
+    assert!(matches!(unseen, Err(PinRefused::Overtaken { .. })), "nobody has seen that it is there");
     one.fulfil(&PinChange::Erase { revision: Some(newer) }).unwrap();
     assert_eq!(other.look().unwrap(), Some(Event::Unpinned));
     assert_eq!(other.look().unwrap(), None);
@@ -58,21 +60,25 @@ fn what_is_damaged_or_of_another_folder_is_told_and_written_again() {
     let pin = a_pin("one");
     mine.fulfil(&write(&pin, None)).unwrap();
     let mut elsewhere = PinFile::new(Path::new("/others"), Some(dir.path()));
-    assert_eq!(elsewhere.look().unwrap(), Some(Event::PinUnreadable(Unreadable::Elsewhere)));
+    let told = elsewhere.look().unwrap();
+    assert!(matches!(told, Some(Event::PinUnreadable { why: Unreadable::Elsewhere, .. })), "{told:?}");
 
     let file = dir.path().join("decisions").join(FILE);
     let text = fs::read_to_string(&file).unwrap();
     for damaged in ["", "{", &text[..text.len() / 2], &text.replacen("\"data\":\"eJ", "\"data\":\"eK", 1)] {
         fs::write(&file, damaged).unwrap();
-        let Some(Event::PinUnreadable(why)) = mine.look().unwrap() else {
+        let Some(Event::PinUnreadable { why, revision }) = mine.look().unwrap() else {
             panic!("{damaged:.40} can be read");
         };
         assert!(why.may_be_mended(), "{why}");
-        let (event, _) = mine.fulfil(&PinChange::Mend(Arc::clone(&pin))).unwrap();
+        let mend = |replaces: Arc<str>| PinChange::Mend { pin: Arc::clone(&pin), replaces };
+        let stale = mine.fulfil(&mend("another".into()));
+        assert!(matches!(stale, Err(PinRefused::Overtaken { .. })), "what it has not seen");
+        let (event, _) = mine.fulfil(&mend(revision)).unwrap();
         assert_eq!(version(Some(event)), Some(pin.version));
     }
     fs::remove_file(&file).unwrap();
-    let (event, _) = mine.fulfil(&PinChange::Mend(pin)).unwrap();
+    let (event, _) = mine.fulfil(&PinChange::Mend { pin, replaces: "gone".into() }).unwrap();
     assert_eq!(event, Event::Unpinned, "one that was taken away by hand stays away");
 }
 
