@@ -50,7 +50,7 @@ use crate::annotations::errors::FIRST_PORT;
 use crate::compile::allowed::Allowed;
 use crate::compile::backend;
 use crate::compile::claim::{BackendKey, OfFleet};
-use crate::event::{Event, HoldRequest, Wants};
+use crate::event::{Event, HoldRequest, PinChange, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
 use crate::pin::Pin;

@@ -46,6 +46,12 @@ pub enum PinRefused {
         /// How large it is.
         reason: String,
     },
+    /// Nobody knows yet whether it is on record.
+    #[error("it is not known whether the decision is on record; ask again: {reason}")]
+    Unknown {
+        /// Why not.
+        reason: String,
+    },
     /// It cannot be written now.
     #[error("the decision cannot be put on record: {reason}")]
     Failed {

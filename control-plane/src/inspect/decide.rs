@@ -107,7 +107,9 @@ impl Decider {
         outcome.map_err(|_| Status::unavailable("this replica is going"))?.map_err(|refused| match refused {
             PinRefused::Overtaken { .. } => Status::aborted(refused.to_string()),
             PinRefused::TooLarge { .. } => Status::resource_exhausted(refused.to_string()),
-            PinRefused::Failed { .. } => Status::unavailable(refused.to_string()),
+            PinRefused::Unknown { .. } | PinRefused::Failed { .. } => {
+                Status::unavailable(refused.to_string())
+            }
         })
     }
 

@@ -41,6 +41,13 @@ pub(super) enum AskError {
     Unanswered(String),
 }
 
+impl AskError {
+    /// Whether nothing was done. A server that fails may have done it before it failed.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { code: ..500, .. })
+    }
+}
+
 impl From<kube::Error> for AskError {
     fn from(error: kube::Error) -> Self {
         match error {
@@ -129,9 +136,12 @@ mod tests {
         assert!(matches!(put(&Fake::new(|_| status(409))).await, Ok(Answer::Conflict)));
         assert!(matches!(put(&Fake::new(|_| status(404))).await, Ok(Answer::Absent)));
         let refused = put(&Fake::new(|_| status(403))).await.unwrap_err();
+        assert!(refused.is_refusal());
+        assert!(!put(&Fake::new(|_| status(503))).await.unwrap_err().is_refusal());
         assert_eq!(refused, AskError::Refused { code: 403, message: "no".to_owned() });
         let silent = put(&Fake::new(|_| Reply::Nothing)).await.unwrap_err();
         assert_eq!(silent, AskError::Unanswered("no answer for 10 s".to_owned()));
+        assert!(!silent.is_refusal());
     }
 
     #[tokio::test]

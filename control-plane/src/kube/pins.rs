@@ -21,6 +21,7 @@ use crate::event::Event;
 use crate::objects::{Object, Secret};
 use crate::pin::{self, Manifest, Pin, Unreadable};
 
+mod secrets;
 mod write;
 
 pub(super) use write::write;
@@ -116,10 +117,14 @@ impl Read {
 
 /// The manifest of a Secret, if it decides anything here.
 fn manifest_of(secret: &Secret) -> Result<Manifest, Unreadable> {
-    let text = bytes(secret, MANIFEST).and_then(|bytes| String::from_utf8(bytes).ok());
-    let manifest = Manifest::read(&text.ok_or(Unreadable::Damaged { expected: "a key manifest" })?)?;
+    let manifest = Manifest::read(&text_of(secret)?)?;
     manifest.check_source(&secret.metadata.uid)?;
     Ok(manifest)
+}
+
+fn text_of(secret: &Secret) -> Result<String, Unreadable> {
+    let text = bytes(secret, MANIFEST).and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or(Unreadable::Damaged { expected: "a key manifest" })
 }
 
 fn put_together(

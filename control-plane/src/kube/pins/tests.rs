@@ -37,6 +37,7 @@ impl Cluster {
         let there = self.secrets.lock().unwrap().get(&name).cloned();
         let version = |value: &Value| value["metadata"]["resourceVersion"].clone();
         match (asked.method.as_str(), there) {
+            ("GET", _) if asked.path.ends_with("/secrets") => self.list(asked),
             ("GET", Some(there)) => Reply::Text(200, there.to_string()),
             ("POST", Some(_)) => status(409),
             ("POST", None) => self.keep(name, asked.body.clone(), None),
@@ -54,6 +55,15 @@ impl Cluster {
             }
             _ => status(404),
         }
+    }
+
+    /// Of those that the selector takes what people may know.
+    fn list(&self, asked: &Asked) -> Reply {
+        let (key, value) = asked.query["labelSelector"].split_once('=').unwrap();
+        let secrets = self.secrets.lock().unwrap();
+        let labelled = secrets.values().filter(|it| it["metadata"]["labels"][key] == value);
+        let items: Vec<_> = labelled.map(|it| json!({"metadata": it["metadata"]})).collect();
+        Reply::Text(200, json!({"metadata": {"resourceVersion": "1"}, "items": items}).to_string())
     }
 
     fn keep(&self, name: String, mut secret: Value, uid: Option<Value>) -> Reply {
@@ -292,26 +302,4 @@ async fn a_copy_in_another_cluster_decides_nothing() {
     assert_eq!(unreadable(Replica::of(&other).read().await), Unreadable::Elsewhere);
 }
 
-#[tokio::test]
-async fn a_record_that_is_being_made_decides_nothing_and_who_failed_leaves_no_parts() {
-    let cluster = Cluster::default();
-    let pin = a_pin(1);
-    let keeps = cluster.clone();
-    // The API server goes away between the two writes of the manifest.
-    let server = Fake::new(move |asked| match asked.method.as_str() {
-        "PUT" => status(503),
-        _ => keeps.answer(asked),
-    });
-    let (asks, requests) = mpsc::channel(1);
-    #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
-    tokio::spawn(write(server.client(), "firth".into(), requests));
-    let (request, outcome) = PinRequest::new(PinChange::Write { pin: Arc::clone(&pin), replaces: None });
-    asks.send(request).await.unwrap();
-    assert!(matches!(outcome.await.unwrap(), Err(PinRefused::Failed { .. })));
-    assert_eq!(cluster.names(), [NAME]);
-    let mut replica = Replica::of(&cluster);
-    assert_eq!(unreadable(replica.read().await), Unreadable::Unfinished);
-    // The next one takes its place.
-    replica.write(&pin, None).await.unwrap();
-    assert_eq!(version(replica.read().await), pin.version);
-}
+mod failures;

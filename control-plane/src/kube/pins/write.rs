@@ -1,26 +1,29 @@
 //! Writes the record of the pin: parts first, then the manifest by compare-and-swap, then what it no longer names goes.
+//!
+//! Each request has a time limit, the whole has none: nothing is left half done because time was short. What is not
+//! known to have failed may have been done, or be done a little later: it is read back, and as long as nobody knows,
+//! nothing that it would need is taken away.
+//!
+//! **Invariant:** no part goes that the record on the API server names.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::Method;
 use kube::Client;
-use serde_json::{Value, json};
 use shared::backoff::Backoff;
 use tokio::sync::mpsc;
 
 use super::super::KubeError;
-use super::super::ask::{self, Answer};
-use super::super::collection;
-use super::{LABEL, MANIFEST, NAME, PART, manifest_of};
+use super::super::ask::{Answer, AskError};
+use super::secrets::{PREFIX, Secrets, is_labelled, is_part, manifest_in, secret_of};
+use super::{MANIFEST, NAME, bytes, manifest_of};
 use crate::event::{PinChange, PinRefused, PinRequest};
-use crate::objects::{Object, ObjectKind, Secret, json};
+use crate::objects::Secret;
 use crate::pin::{self, Manifest, Packed, Pin, Unreadable};
 
-/// A change that is not done after so long is not done. Parts may be many.
-const PATIENCE: Duration = Duration::from_secs(18);
+/// How often it is read back what came of a change that was not answered, and how long after one another.
+const LOOKS: u32 = 3;
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Writes what is asked, one after another, for ever.
 ///
@@ -31,7 +34,7 @@ pub(in crate::kube) async fn write(
     namespace: Arc<str>,
     mut requests: mpsc::Receiver<PinRequest>,
 ) -> Result<(), KubeError> {
-    let writer = Writer { client, namespace };
+    let writer = Writer { secrets: Secrets { client, namespace } };
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     // A pin that is in force and damaged on record is written until that is done, or something else is decided.
     let mut mend: Option<PinChange> = None;
@@ -48,10 +51,7 @@ pub(in crate::kube) async fn write(
             },
         };
         let PinRequest { change, reply } = request;
-        let done = tokio::time::timeout(PATIENCE, writer.fulfil(&change)).await;
-        let done = done.unwrap_or_else(|_| {
-            Err(PinRefused::Failed { reason: format!("no answer for {} s", PATIENCE.as_secs()) })
-        });
+        let done = writer.fulfil(&change).await;
         match (&change, &done) {
             (PinChange::Mend { pin, .. }, Err(error)) => {
                 tracing::error!(
@@ -78,14 +78,21 @@ async fn pause(is_due: bool, backoff: &mut Backoff) {
 }
 
 struct Writer {
-    client: Client,
-    namespace: Arc<str>,
+    secrets: Secrets,
+}
+
+/// Why the manifest is not known to be there.
+enum Unwritten {
+    /// It is not, and will not be.
+    Refused(PinRefused),
+    /// It may be, or come to be.
+    Unknown(PinRefused),
 }
 
 impl Writer {
     /// Does what is asked. What is on record then: its revision.
     async fn fulfil(&self, change: &PinChange) -> Result<Arc<str>, PinRefused> {
-        let there = self.find(NAME).await?;
+        let there = self.find().await?;
         match change {
             PinChange::Write { pin, replaces } => {
                 // One that never came into force counts as none: its writer failed, or is overtaken now.
@@ -108,7 +115,7 @@ impl Writer {
                 }
                 tracing::warn!(
                     "the record of the {pin} in {}/{NAME} is damaged: it is written again",
-                    self.namespace
+                    self.secrets.namespace
                 );
                 self.put(pin, Some(&there)).await
             }
@@ -129,37 +136,47 @@ impl Writer {
     async fn put(&self, pin: &Arc<Pin>, there: Option<&Secret>) -> Result<Arc<str>, PinRefused> {
         let packed = Arc::clone(pin);
         let packed = tokio::task::spawn_blocking(move || pin::pack(&packed)).await;
-        let packed = packed.map_err(|error| PinRefused::Failed { reason: error.to_string() })?;
+        let packed = packed.map_err(failed)?;
         let Packed { mut manifest, parts } = packed.map_err(|reason| PinRefused::TooLarge { reason })?;
-        // Names of their own: whoever takes an older record away does not take these.
-        let attempt = format!("{NAME}-{:08x}", fastrand::u32(..));
-        manifest.parts = (0..parts.len()).map(|place| format!("{attempt}-{place}")).collect();
-        let written = self.put_parts(&manifest, &parts).await;
-        let written = match written {
+        manifest.parts = names(&manifest, &parts, there);
+        let written = match self.put_parts(&manifest, &parts).await {
             Ok(()) => self.put_manifest(&mut manifest, there).await,
-            Err(error) => Err(error),
+            // Nothing names them.
+            Err(refused) => Err(Unwritten::Refused(refused)),
         };
         match written {
             Ok(revision) => {
-                let before = there.and_then(|there| manifest_of(there).ok());
+                let before = there.and_then(|there| manifest_in(there).ok());
                 self.remove_parts(before.map(|before| before.parts).unwrap_or_default()).await;
                 Ok(revision)
             }
-            Err(error) => {
+            Err(Unwritten::Refused(refused)) => {
                 self.remove_parts(manifest.parts).await;
-                Err(error)
+                Err(refused)
             }
+            Err(Unwritten::Unknown(refused)) => Err(refused),
         }
     }
 
     async fn put_parts(&self, manifest: &Manifest, parts: &[Vec<u8>]) -> Result<(), PinRefused> {
         for (name, part) in manifest.parts.iter().zip(parts) {
-            let mut body = self.secret(name, PART, part);
-            body["immutable"] = true.into();
-            match self.ask(Method::POST, "", Some(&body)).await? {
-                Answer::Done(_) => {}
-                Answer::Conflict => return Err(failed(format!("there is a Secret {name} already"))),
-                Answer::Absent => return Err(failed(format!("there is no namespace {}", self.namespace))),
+            let body = self.secrets.part(name, part);
+            match self.secrets.create(&body).await.map_err(failed)? {
+                Answer::Done(_) => continue,
+                Answer::Absent => return Err(self.no_namespace()),
+                Answer::Conflict => {}
+            }
+            // Of an earlier try, or of another replica that writes the same.
+            let there = self.secrets.find(name).await.map_err(failed)?;
+            if there.as_ref().is_some_and(|there| is_part(there, part)) {
+                continue;
+            }
+            if let Some(there) = there.filter(|there| is_labelled(there)) {
+                let version = &there.metadata.resource_version;
+                self.secrets.remove(name, version).await.map_err(failed)?;
+            }
+            if !matches!(self.secrets.create(&body).await.map_err(failed)?, Answer::Done(_)) {
+                return Err(failed(format!("there is a Secret {name} already, and it is none of ours")));
             }
         }
         Ok(())
@@ -169,36 +186,79 @@ impl Writer {
         &self,
         manifest: &mut Manifest,
         there: Option<&Secret>,
-    ) -> Result<Arc<str>, PinRefused> {
+    ) -> Result<Arc<str>, Unwritten> {
         let (uid, version) = match there {
             Some(there) => (Arc::clone(&there.metadata.uid), Arc::clone(&there.metadata.resource_version)),
             // Its uid is known once it is there; until it names that, it decides nothing.
-            None => match self.ask(Method::POST, "", Some(&self.manifest(manifest))).await? {
-                Answer::Done(made) => {
-                    let made = secret_of(&made)?;
-                    (Arc::clone(&made.metadata.uid), Arc::clone(&made.metadata.resource_version))
-                }
-                Answer::Conflict => return Err(overtaken(self.find(NAME).await?.as_deref())),
-                Answer::Absent => return Err(failed(format!("there is no namespace {}", self.namespace))),
-            },
+            None => {
+                let made = self.begin(manifest).await?;
+                (Arc::clone(&made.metadata.uid), Arc::clone(&made.metadata.resource_version))
+            }
         };
         manifest.source = uid.to_string();
-        let mut body = self.manifest(manifest);
-        body["metadata"]["resourceVersion"] = (*version).into();
-        match self.ask(Method::PUT, &format!("/{NAME}"), Some(&body)).await? {
-            Answer::Done(made) => Ok(Arc::clone(&secret_of(&made)?.metadata.resource_version)),
-            Answer::Conflict | Answer::Absent => Err(overtaken(self.find(NAME).await?.as_deref())),
+        let unknown = match self.secrets.replace(NAME, self.secrets.manifest(manifest), &version).await {
+            Ok(Answer::Done(made)) => match secret_of(&made) {
+                Ok(made) => return Ok(Arc::clone(&made.metadata.resource_version)),
+                Err(error) => error,
+            },
+            Ok(Answer::Conflict | Answer::Absent) => return Err(self.overtaken().await),
+            Err(error) if error.is_refusal() => return Err(Unwritten::Refused(failed(error))),
+            Err(error) => error,
+        };
+        let made = self.read_back(manifest, Some(&version), unknown).await?;
+        Ok(Arc::clone(&made.metadata.resource_version))
+    }
+
+    /// Makes the Secret of the manifest.
+    async fn begin(&self, manifest: &Manifest) -> Result<Arc<Secret>, Unwritten> {
+        let unknown = match self.secrets.create(&self.secrets.manifest(manifest)).await {
+            Ok(Answer::Done(made)) => match secret_of(&made) {
+                Ok(made) => return Ok(made),
+                Err(error) => error,
+            },
+            Ok(Answer::Conflict) => return Err(self.overtaken().await),
+            Ok(Answer::Absent) => return Err(Unwritten::Refused(self.no_namespace())),
+            Err(error) if error.is_refusal() => return Err(Unwritten::Refused(failed(error))),
+            Err(error) => error,
+        };
+        self.read_back(manifest, None, unknown).await
+    }
+
+    /// Looks what came of a write that was not answered, and of which version it was to replace.
+    async fn read_back(
+        &self,
+        manifest: &Manifest,
+        replaced: Option<&Arc<str>>,
+        unanswered: AskError,
+    ) -> Result<Arc<Secret>, Unwritten> {
+        let text = manifest.text();
+        for _ in 0..LOOKS {
+            tokio::time::sleep(LOOK).await;
+            let Ok(there) = self.secrets.find(NAME).await else { continue };
+            let is_it = |there: &Secret| bytes(there, MANIFEST).is_some_and(|it| it == text.as_bytes());
+            match there {
+                Some(there) if is_it(&there) => return Ok(there),
+                there if there.as_ref().map(|it| &it.metadata.resource_version) == replaced => {}
+                // Whoever comes after it, compares and finds something else.
+                there => return Err(Unwritten::Refused(overtaken(there.as_deref()))),
+            }
         }
+        Err(Unwritten::Unknown(PinRefused::Unknown { reason: unanswered.to_string() }))
     }
 
     async fn erase(&self, there: &Secret) -> Result<(), PinRefused> {
-        let version = &there.metadata.resource_version;
-        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
-        match self.ask(Method::DELETE, &format!("/{NAME}"), Some(&body)).await? {
-            Answer::Done(_) | Answer::Absent => {}
-            Answer::Conflict => return Err(overtaken(self.find(NAME).await?.as_deref())),
+        match self.secrets.remove(NAME, &there.metadata.resource_version).await {
+            Ok(Answer::Done(_) | Answer::Absent) => {}
+            Ok(Answer::Conflict) => return Err(overtaken(self.find().await?.as_deref())),
+            Err(error) if error.is_refusal() => return Err(failed(error)),
+            Err(error) => {
+                let is_gone = matches!(self.secrets.find(NAME).await, Ok(None));
+                if !is_gone {
+                    return Err(PinRefused::Unknown { reason: error.to_string() });
+                }
+            }
         }
-        let parts = manifest_of(there).map(|manifest| manifest.parts);
+        let parts = manifest_in(there).map(|manifest| manifest.parts);
         self.remove_parts(parts.unwrap_or_default()).await;
         Ok(())
     }
@@ -212,57 +272,67 @@ impl Writer {
         };
         let mut parts = Vec::new();
         for name in &manifest.parts {
-            parts.push((self.find(name).await?, name.clone()));
+            parts.push((self.secrets.find(name).await.map_err(failed)?, name.clone()));
         }
-        Ok(super::put_together(&manifest, &parts, &"".into()).is_err_and(|why| why.may_be_mended()))
+        let pin = super::put_together(&manifest, &parts, &"".into());
+        Ok(pin.is_err_and(|why| why.may_be_mended()))
     }
 
-    /// What is left behind does no harm.
+    /// Takes parts away that the record does not name. What is left behind does no harm.
     async fn remove_parts(&self, names: Vec<String>) {
-        for name in names {
-            if let Err(error) = self.ask(Method::DELETE, &format!("/{name}"), None).await {
-                tracing::warn!(
-                    "a part of an earlier pin, Secret {}/{name}, is left behind: {error}",
-                    self.namespace
-                );
+        if names.is_empty() {
+            return;
+        }
+        if let Err(error) = self.try_remove_parts(&names).await {
+            let namespace = &self.secrets.namespace;
+            tracing::warn!("parts of an earlier pin are left behind in {namespace}: {error}");
+        }
+    }
+
+    async fn try_remove_parts(&self, names: &[String]) -> Result<(), AskError> {
+        let there = self.secrets.parts().await?;
+        // After that: what somebody comes to name now is seen here.
+        let Some(named) = self.secrets.named().await? else {
+            return Ok(());
+        };
+        let mut last = Ok(());
+        for (name, version) in there {
+            let is_meant = names.iter().any(|it| **it == *name);
+            if is_meant
+                && !named.contains(&*name)
+                && let Err(error) = self.secrets.remove(&name, &version).await
+            {
+                last = Err(error);
             }
         }
+        last
     }
 
-    fn manifest(&self, manifest: &Manifest) -> Value {
-        self.secret(NAME, MANIFEST, manifest.text().as_bytes())
+    async fn find(&self) -> Result<Option<Arc<Secret>>, PinRefused> {
+        self.secrets.find(NAME).await.map_err(failed)
     }
 
-    fn secret(&self, name: &str, key: &str, value: &[u8]) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": &*self.namespace, "labels": {LABEL.0: LABEL.1}},
-            "data": {key: STANDARD.encode(value)},
-        })
+    async fn overtaken(&self) -> Unwritten {
+        let there = self.find().await;
+        Unwritten::Refused(there.map_or_else(|error| error, |there| overtaken(there.as_deref())))
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Arc<Secret>>, PinRefused> {
-        let found = ask::find(&self.client, ObjectKind::Secret, &self.namespace, name).await;
-        found.map_err(failed)?.map(secret).transpose()
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, PinRefused> {
-        let path = format!("{}{path}", collection::path(ObjectKind::Secret, Some(&self.namespace)));
-        ask::ask(&self.client, method, &path, body.map(ToString::to_string)).await.map_err(failed)
+    fn no_namespace(&self) -> PinRefused {
+        failed(format!("there is no namespace {}", self.secrets.namespace))
     }
 }
 
-/// The Secret that was answered with.
-fn secret_of(text: &str) -> Result<Arc<Secret>, PinRefused> {
-    secret(json::decode(ObjectKind::Secret, text).map_err(failed)?)
-}
-
-fn secret(object: Object) -> Result<Arc<Secret>, PinRefused> {
-    match object {
-        Object::Secret(secret) => Ok(secret),
-        other => Err(failed(format!("expected a Secret, got {}", other.reference()))),
+/// Names of parts, made of what they are part of and of what that replaces: who tries the same again uses what is there, and
+/// whoever takes another record away does not take these.
+fn names(manifest: &Manifest, parts: &[Vec<u8>], there: Option<&Secret>) -> Vec<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(there.map_or(&b""[..], |there| there.metadata.resource_version.as_bytes()));
+    hasher.update(manifest.text().as_bytes());
+    for part in parts {
+        hasher.update(part);
     }
+    let digest = hasher.finalize().to_hex();
+    (0..parts.len()).map(|place| format!("{PREFIX}{}-{place}", &digest[..16])).collect()
 }
 
 fn overtaken(there: Option<&Secret>) -> PinRefused {
