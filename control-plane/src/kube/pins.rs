@@ -22,6 +22,7 @@ use crate::objects::{Object, Secret};
 use crate::pin::{self, Manifest, Pin, Unreadable};
 
 mod secrets;
+mod sweep;
 mod write;
 
 pub(super) use write::write;

@@ -2,7 +2,7 @@
 //!
 //! Each request has a time limit, the whole has none: nothing is left half done because time was short. What is not
 //! known to have failed may have been done, or be done a little later: it is read back, and as long as nobody knows,
-//! nothing that it would need is taken away.
+//! nothing that it would need is taken away. What is left behind so, or by a process that ended, is swept later.
 //!
 //! **Invariant:** no part goes that the record on the API server names.
 
@@ -12,10 +12,12 @@ use std::time::Duration;
 use kube::Client;
 use shared::backoff::Backoff;
 use tokio::sync::mpsc;
+use tokio::time::{self, MissedTickBehavior};
 
 use super::super::KubeError;
 use super::super::ask::{Answer, AskError};
 use super::secrets::{PREFIX, Secrets, is_labelled, is_part, manifest_in, secret_of};
+use super::sweep::{self, Leftovers};
 use super::{MANIFEST, NAME, bytes, manifest_of};
 use crate::event::{PinChange, PinRefused, PinRequest};
 use crate::objects::Secret;
@@ -38,6 +40,9 @@ pub(in crate::kube) async fn write(
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     // A pin that is in force and damaged on record is written until that is done, or something else is decided.
     let mut mend: Option<PinChange> = None;
+    let mut leftovers = Leftovers::default();
+    let mut sweep = time::interval_at(time::Instant::now() + sweep::EVERY, sweep::EVERY);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let request = tokio::select! {
             request = requests.recv() => match request {
@@ -49,6 +54,10 @@ pub(in crate::kube) async fn write(
                 Some(change) => PinRequest::new(change).0,
                 None => continue,
             },
+            _ = sweep.tick() => {
+                writer.sweep(&mut leftovers).await;
+                continue;
+            }
         };
         let PinRequest { change, reply } = request;
         let done = writer.fulfil(&change).await;
@@ -72,7 +81,7 @@ pub(in crate::kube) async fn write(
 
 async fn pause(is_due: bool, backoff: &mut Backoff) {
     match is_due {
-        true => tokio::time::sleep(backoff.next_delay()).await,
+        true => time::sleep(backoff.next_delay()).await,
         false => std::future::pending().await,
     }
 }
@@ -233,7 +242,7 @@ impl Writer {
     ) -> Result<Arc<Secret>, Unwritten> {
         let text = manifest.text();
         for _ in 0..LOOKS {
-            tokio::time::sleep(LOOK).await;
+            time::sleep(LOOK).await;
             let Ok(there) = self.secrets.find(NAME).await else { continue };
             let is_it = |there: &Secret| bytes(there, MANIFEST).is_some_and(|it| it == text.as_bytes());
             match there {
@@ -306,6 +315,24 @@ impl Writer {
             }
         }
         last
+    }
+
+    /// Takes away what nobody will name any more.
+    async fn sweep(&self, leftovers: &mut Leftovers) {
+        let swept = async {
+            let there = self.secrets.parts().await?;
+            let Some(named) = self.secrets.named().await? else {
+                return Ok(());
+            };
+            for (name, version) in leftovers.look(there, &named) {
+                self.secrets.remove(&name, &version).await?;
+                tracing::info!("Secret {}/{name} was a part of no pin: removed", self.secrets.namespace);
+            }
+            Ok::<_, AskError>(())
+        };
+        if let Err(error) = swept.await {
+            tracing::warn!("parts that no pin names cannot be looked for: {error}");
+        }
     }
 
     async fn find(&self) -> Result<Option<Arc<Secret>>, PinRefused> {

@@ -1,6 +1,7 @@
 //! An API server that says no, says nothing, or does what it is asked and does not say so.
 
 use http::Method;
+use tokio::time;
 
 use super::*;
 
@@ -58,7 +59,7 @@ async fn whoever_tries_again_uses_the_parts_of_before() {
     let mend = PinChange::Mend { pin: Arc::clone(&pin), replaces: cluster.revision() };
     assert!(matches!(ask(&asks, mend).await, Err(PinRefused::Unknown { .. })));
     while replacements(&server) < 10 {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        time::sleep(Duration::from_secs(1)).await;
     }
     let names = cluster.names();
     assert_eq!(names.len(), 5, "the damaged record's two and its own two: {names:?}");
@@ -153,6 +154,37 @@ async fn a_secret_that_is_no_part_stays_whatever_a_manifest_names() {
     cluster.edit(NAME, |it| it["data"][MANIFEST] = STANDARD.encode(named).into());
     replica.ask(PinChange::Erase { revision: Some(cluster.revision()) }).await.unwrap();
     assert_eq!(cluster.names(), ["firth-ca", "firth-pin-mine", "password"]);
+}
+
+/// A process that ended in the middle takes nothing away.
+#[tokio::test(start_paused = true)]
+async fn what_nothing_names_is_swept_and_what_is_being_written_is_not() {
+    let cluster = Cluster::default();
+    let replica = Replica::of(&cluster);
+    let revision = replica.write(&a_pin(1), None).await.unwrap();
+    let kept = cluster.names();
+    let label = json!({LABEL.0: LABEL.1});
+    let leave = |name: &str, labels: &Value| {
+        let secret = json!({"metadata": {"name": name, "labels": labels}, "data": {}});
+        cluster.keep(name.to_owned(), secret, None);
+    };
+    leave("firth-pin-left", &label);
+    leave("firth-pin-foreign", &Value::Null);
+    time::sleep(Duration::from_secs(900)).await;
+    leave("firth-pin-new", &label);
+    time::sleep(Duration::from_secs(600)).await;
+    let mut expected = [kept, vec!["firth-pin-foreign".to_owned(), "firth-pin-new".to_owned()]].concat();
+    expected.sort();
+    assert_eq!(cluster.names(), expected);
+
+    // A record that only a newer build understands may name anything.
+    let text = cluster.manifest().replace("\"format\": 1", "\"format\": 2");
+    cluster.edit(NAME, |it| it["data"][MANIFEST] = STANDARD.encode(text).into());
+    time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(cluster.names(), expected);
+    cluster.secrets.lock().unwrap().remove(NAME);
+    time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!(cluster.names(), ["firth-pin-foreign"], "{revision}: whoever deletes the record unpins");
 }
 
 #[tokio::test(start_paused = true)]
