@@ -21,7 +21,7 @@ use shared::snapshot::Snapshot;
 use shared::version::Root;
 
 use crate::reference::{Reference, Use};
-pub use record::{Manifest, Packed, Unreadable, pack, unpack};
+pub use record::{Manifest, PARTS, Packed, Unreadable, pack, unpack};
 
 /// Characters of a note at most.
 pub const NOTE_MAX: usize = 200;

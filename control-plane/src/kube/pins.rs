@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::KubeError;
 use super::follow::Sink;
 use super::sink::Objects;
-use super::watch::Change;
+use super::watch::{Change, Item, Revision};
 use super::wire::Decoded;
 use crate::event::Event;
 use crate::objects::{Object, Secret};
@@ -25,6 +25,7 @@ mod secrets;
 mod sweep;
 mod write;
 
+use secrets::PREFIX;
 pub(super) use write::write;
 
 /// The label of the manifest and of the parts.
@@ -35,14 +36,25 @@ const NAME: &str = "firth-pin";
 const MANIFEST: &str = "manifest";
 const PART: &str = "part";
 
+/// Parts that no manifest names and that are kept all the same: two writers may be at it at once.
+const SPARE: usize = 2 * pin::PARTS;
+
 /// Reads the record back.
 #[derive(Debug)]
 pub(super) struct Pins {
     objects: Objects,
-    /// All Secrets with the label; `None` for one that cannot be read.
-    there: BTreeMap<Arc<str>, Option<Arc<Secret>>>,
+    /// The manifest, the parts that it names, and those of whoever is writing now.
+    there: BTreeMap<Arc<str>, Seen>,
     /// What was told last, and of which versions of which Secrets.
     told: Option<Vec<(Arc<str>, Arc<str>)>>,
+}
+
+/// A Secret of the record.
+#[derive(Debug)]
+struct Seen {
+    revision: Revision,
+    /// `None`: it cannot be read.
+    secret: Option<Arc<Secret>>,
 }
 
 impl Pins {
@@ -52,38 +64,55 @@ impl Pins {
     }
 
     fn take(&mut self, change: Change<Decoded>) {
-        let (name, secret) = match change {
-            Change::Put(item) => match item.value {
-                Decoded::Good(Object::Secret(secret)) => (item.name.name, Some(Some(secret))),
-                _ => (item.name.name, Some(None)),
-            },
-            Change::Gone(name) => (name.name, None),
-        };
-        match secret {
-            Some(secret) => self.there.insert(name, secret),
-            None => self.there.remove(&name),
-        };
+        match change {
+            Change::Put(Item { name, revision, value, .. }) => {
+                let secret = match value {
+                    Decoded::Good(Object::Secret(secret)) => Some(secret),
+                    _ => None,
+                };
+                // Whoever may write Secrets may label what they like.
+                if *name.name == *NAME || name.name.starts_with(PREFIX) {
+                    self.there.insert(name.name, Seen { revision, secret });
+                }
+            }
+            Change::Gone(name) => {
+                self.there.remove(&name.name);
+            }
+        }
+    }
+
+    /// Lets go of parts that nothing names, but for the newest: their manifest may be on its way.
+    fn forget(&mut self) {
+        let is_told = |name: &Arc<str>| self.told.iter().flatten().any(|(told, _)| told == name);
+        let spare = self.there.iter().filter(|(name, _)| ***name != *NAME && !is_told(name));
+        let mut spare: Vec<_> =
+            spare.map(|(name, seen)| (seen.revision.number(), Arc::clone(name))).collect();
+        spare.sort_unstable();
+        for (_, name) in spare.iter().rev().skip(SPARE) {
+            self.there.remove(name);
+        }
     }
 
     /// What there is to tell; `None`: nothing new.
     fn news(&mut self) -> Option<Read> {
-        let manifest = self.there.get(NAME).cloned();
-        let read = match &manifest {
-            Some(Some(secret)) => manifest_of(secret),
-            Some(None) => Err(Unreadable::Damaged { expected: "a Secret with a manifest" }),
-            None => {
-                return self.told.take().map(|_| Read::Nothing);
-            }
+        let Some(manifest) = self.there.get(NAME) else {
+            return self.told.take().map(|_| Read::Nothing);
+        };
+        let read = match &manifest.secret {
+            Some(secret) => manifest_of(secret),
+            None => Err(Unreadable::Damaged { expected: "a Secret with a manifest" }),
         };
         let parts = read.as_ref().map(|manifest| manifest.parts.clone()).unwrap_or_default();
-        let parts: Vec<_> =
-            parts.into_iter().map(|name| (self.there.get(name.as_str()).cloned().flatten(), name)).collect();
-        let version = |secret: &Option<Arc<Secret>>| match secret {
-            Some(secret) => Arc::clone(&secret.metadata.resource_version),
-            None => "".into(),
-        };
-        let told = parts.iter().map(|(part, name)| (name.as_str().into(), version(part)));
-        let told: Vec<_> = std::iter::once((NAME.into(), version(&manifest.flatten()))).chain(told).collect();
+        let parts = parts.into_iter().map(|name| (self.there.get(name.as_str()), name));
+        let version =
+            |seen: Option<&Seen>| seen.map_or_else(|| "".into(), |seen| Arc::clone(&seen.revision.0));
+        let mut told = vec![(NAME.into(), version(Some(manifest)))];
+        let mut found = Vec::new();
+        for (part, name) in parts {
+            told.push((name.as_str().into(), version(part)));
+            found.push((part.and_then(|part| part.secret.clone()), name));
+        }
+        let parts = found;
         if self.told.as_ref() == Some(&told) {
             return None;
         }
@@ -149,7 +178,9 @@ impl Sink<Decoded> for Pins {
     async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
         // Together: a list has parts and manifest in any order.
         changes.into_iter().for_each(|change| self.take(change));
-        let Some(news) = self.news() else {
+        let news = self.news();
+        self.forget();
+        let Some(news) = news else {
             return Ok(());
         };
         // Of a large one that takes its time.

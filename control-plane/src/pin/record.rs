@@ -27,7 +27,7 @@ const FORMAT: u32 = 1;
 /// Bytes of a part. A Secret takes 1 MiB (`MaxSecretSize` of Kubernetes), and etcd requests of 1.5 MiB.
 const PART: usize = 768 << 10;
 /// Parts of a record at most: 12 MiB of an etcd of 2 GiB.
-const PARTS: usize = 16;
+pub const PARTS: usize = 16;
 /// Bytes of the resources at most. Configurations shrink to a tenth, as they repeat themselves.
 const RAW: usize = 128 << 20;
 /// How hard is tried: the level at which zlib begins to take its time is 6.

@@ -98,6 +98,20 @@ impl Cluster {
         self.keep(name.to_owned(), secret, Some(uid));
     }
 
+    fn writes(&self) -> u64 {
+        *self.count.lock().unwrap()
+    }
+
+    /// What a watch shows of what was written after so many writes, in the order of those.
+    fn shown_since(&self, count: u64) -> Vec<Change<Decoded>> {
+        let secrets = self.secrets.lock().unwrap();
+        let number = |it: &Value| it["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+        let mut newer: Vec<_> = secrets.values().filter(|it| number(it) > count).collect();
+        newer.sort_by_key(|it| number(it));
+        let decoded = newer.into_iter().map(|it| Whole(ObjectKind::Secret).decode(&it.to_string()).unwrap());
+        decoded.map(Change::Put).collect()
+    }
+
     /// What a watch shows of all that is there, in an order that a list may have.
     fn shown(&self, before: &[String]) -> Vec<Change<Decoded>> {
         let secrets = self.secrets.lock().unwrap();
@@ -204,6 +218,33 @@ async fn what_one_replica_writes_every_replica_reads() {
         assert_eq!(replica.read().await, Some(Event::Unpinned));
         assert_eq!(replica.read().await, None);
     }
+}
+
+/// Whoever may write Secrets may fill etcd, but not every replica.
+#[tokio::test]
+async fn what_nobody_names_is_not_kept_and_what_is_written_now_is() {
+    let cluster = Cluster::default();
+    let mut replica = Replica::of(&cluster);
+    let pin = a_pin(1);
+    let revision = replica.write(&pin, None).await.unwrap();
+    for number in 0..100 {
+        let name = if number % 2 == 0 { format!("firth-pin-{number}") } else { format!("a-{number}") };
+        let secret = json!({"metadata": {"name": &name, "labels": {LABEL.0: LABEL.1}}, "data": {}});
+        cluster.keep(name, secret, None);
+    }
+    assert_eq!(version(replica.read().await), pin.version);
+    assert_eq!(replica.sink.there.len(), 1 + 2 + SPARE);
+    let newer = a_pin(2);
+    let changes = cluster.writes();
+    replica.write(&newer, Some(&revision)).await.unwrap();
+    // As a watch tells it: one by one, parts before the manifest that names them.
+    let mut told = None;
+    for change in cluster.shown_since(changes) {
+        replica.sink.changes(vec![change], false).await.unwrap();
+        told = replica.told.try_recv().ok().or(told);
+    }
+    let Some(Input::Events(mut events)) = told else { panic!("{told:?}") };
+    assert_eq!(version(events.pop()), newer.version);
 }
 
 #[tokio::test]
