@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use prost::Message as _;
@@ -201,7 +200,7 @@ pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result
     if digest(&raw) != manifest.digest {
         return Err(damaged("resources with the digest of the manifest"));
     }
-    let config = resources(raw).ok_or_else(|| damaged("resources of CONFIG"))?;
+    let config = resources(&raw).ok_or_else(|| damaged("resources of CONFIG"))?;
     let version = config.root();
     if version.to_string() != manifest.version {
         return Err(damaged("resources with the root of the manifest"));
@@ -233,19 +232,59 @@ fn bytes_of(pin: &Pin) -> Vec<u8> {
     batch.encode_to_vec()
 }
 
-fn resources(raw: Vec<u8>) -> Option<Snapshot> {
-    let batch = config::Batch::decode(Bytes::from(raw)).ok()?;
+/// One after another, and not as one `Batch`: what is put there as two bytes an entry would take fifty times that.
+fn resources(raw: &[u8]) -> Option<Snapshot> {
     let mut config = Snapshot::default();
-    let entries = batch.up.into_iter().map(|up| {
-        // A kind of a later build is kept as it is.
-        let kind = Kind::any_from_wire(up.kind).filter(|kind| kind.lane() == Lane::Config)?;
-        // Not the buffer of the whole record: what few bytes of it are used would keep all of it.
-        let body = Bytes::copy_from_slice(&up.body);
-        Some(Arc::new(Entry::from_body(ResourceKey::new(kind, up.key), up.min_schema, body)))
-    });
-    config.extend(entries.collect::<Option<Vec<_>>>()?);
-    let is_whole = Root::from_slice(&batch.root_after) == Some(config.root());
-    is_whole.then_some(config)
+    let (mut root, mut rest) = (None, raw);
+    let mut before: Option<ResourceKey> = None;
+    while let Some((field, value)) = field(&mut rest)? {
+        match field {
+            ROOT_AFTER => root = Root::from_slice(value),
+            UP => {
+                let entry = entry(value)?;
+                // In their order, so none comes twice: what is held is what was paid for.
+                if before.replace(entry.key.clone()).is_some_and(|before| before >= entry.key) {
+                    return None;
+                }
+                config.insert(Arc::new(entry));
+            }
+            _ => {}
+        }
+    }
+    (root == Some(config.root())).then_some(config)
+}
+
+/// A resource that says which version it is: that alone makes it longer than a map's place for it is large.
+fn entry(bytes: &[u8]) -> Option<Entry> {
+    let up = config::Resource::decode(bytes).ok()?;
+    // A kind of a later build is kept as it is.
+    let kind = Kind::any_from_wire(up.kind).filter(|kind| kind.lane() == Lane::Config)?;
+    // `up.body` is a copy already: of a slice nothing is shared.
+    let entry = Entry::from_body(ResourceKey::new(kind, up.key), up.min_schema, up.body);
+    (entry.version.to_bytes() == up.version).then_some(entry)
+}
+
+/// The numbers of what is read of a `Batch`, see `stream.proto`.
+const ROOT_AFTER: usize = 4;
+const UP: usize = 6;
+
+/// The next field of a message and its bytes, if it has some; `None` in it: there are no more.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<(usize, &'a [u8])>> {
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let tag = prost::decode_length_delimiter(&mut *rest).ok()?;
+    let length = match tag & 7 {
+        // A number: it is read to be passed over.
+        0 => prost::decode_length_delimiter(&mut *rest).map(|_| 0).ok()?,
+        1 => 8,
+        2 => prost::decode_length_delimiter(&mut *rest).ok()?,
+        5 => 4,
+        _ => return None,
+    };
+    let (value, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(Some((tag >> 3, value)))
 }
 
 fn digest(raw: &[u8]) -> String {

@@ -138,6 +138,43 @@ fn compress(raw: &[u8]) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec_zlib(raw, 1)
 }
 
+/// What is not a resource costs two bytes, and cost a hundred.
+#[test]
+fn a_record_takes_no_more_memory_than_it_has_bytes() {
+    let refused = |raw: Vec<u8>| {
+        let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
+        let text = packed.manifest.text();
+        let digest = |raw: &[u8]| blake3::hash(raw).to_hex()[..32].to_owned();
+        let before = digest(&batch(&[]));
+        assert!(text.contains(&before), "{text}");
+        packed.manifest = Manifest::read(&text.replace(&before, &digest(&raw))).unwrap();
+        packed.parts = vec![compress(&raw)];
+        let begun = shared::clock::now();
+        let expected = Unreadable::Damaged { expected: "resources of CONFIG" };
+        assert_eq!(read(&packed).map(|_| ()), Err(expected));
+        begun.elapsed()
+    };
+    // Sixty million empty ones: decoded all together they are six GiB.
+    assert!(refused([6 << 3 | 2, 0].repeat(60 << 20)) < Duration::from_secs(20));
+    let entry = Entry::from_body(ResourceKey::new(shared::kind::Kind::Route, "a"), 1, "body".into());
+    let wire = entry.to_wire();
+    refused(batch(&[wire.clone(), wire.clone()]));
+    refused(batch(&[shared::proto::config::Resource { version: bytes::Bytes::new(), ..wire.clone() }]));
+    refused(batch(&[wire]));
+}
+
+/// A batch that has the root of nothing.
+fn batch(up: &[shared::proto::config::Resource]) -> Vec<u8> {
+    use prost::Message as _;
+    let batch = shared::proto::config::Batch {
+        lane: shared::kind::Lane::Config.to_wire(),
+        up: up.to_vec(),
+        root_after: Snapshot::default().root().to_bytes(),
+        ..Default::default()
+    };
+    batch.encode_to_vec()
+}
+
 #[test]
 fn one_that_is_too_large_is_refused_with_its_size() {
     let mut config = Snapshot::default();
