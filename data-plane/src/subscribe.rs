@@ -26,11 +26,13 @@ use std::time::Duration;
 use shared::clock;
 use shared::kind::Lane;
 use shared::proto::config::ProxyMessage;
+use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{self, Instant};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
 use tonic::transport::Endpoint;
 use tracing::info;
 
@@ -122,6 +124,8 @@ pub(crate) struct Subscription {
     throttle: LogThrottle,
     /// Since when the present stream is welcome.
     welcome: Option<Instant>,
+    /// Whether TLS failed on its connection.
+    doubt: Option<Doubt>,
 }
 
 /// How a stream ended.
@@ -139,6 +143,14 @@ enum Ended {
     Silent(Duration),
     #[error(transparent)]
     Close(#[from] Close),
+}
+
+impl Ended {
+    /// Whether the control plane said that it does not want whoever we are.
+    fn is_about_who(&self) -> bool {
+        let Self::Status(status) = self else { return false };
+        matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
+    }
 }
 
 impl From<tonic::Status> for Ended {
@@ -186,6 +198,7 @@ impl Subscription {
             view,
             throttle: LogThrottle::default(),
             welcome: None,
+            doubt: None,
         };
         Ok((subscription, watcher))
     }
@@ -228,7 +241,12 @@ impl Subscription {
             let Err(ended) = self.stream(writer, names, certificate, complete).await;
             let held = self.welcome.take().map(|welcome| welcome.elapsed());
             if let Some(certificate) = certificate {
-                certificate.ended(held.is_some());
+                let is_doubted = self.doubt.take().is_some_and(|doubt| doubt.is_there());
+                certificate.ended(match held {
+                    Some(_) => certificate::End::Welcome,
+                    None if is_doubted || ended.is_about_who() => certificate::End::Unwelcome,
+                    None => certificate::End::Unheard,
+                });
             }
             self.view.send_modify(|view| view.connected = false);
             let end = match &ended {
@@ -257,6 +275,7 @@ impl Subscription {
         let channel = match certificate {
             Some(certificate) => {
                 let connector = certificate.connector(&self.endpoint).await?;
+                self.doubt = Some(connector.doubt());
                 if let Some(name) = certificate.name() {
                     self.session.called(&name);
                 }

@@ -3,9 +3,10 @@
 //!
 //! **Invariant:** a certificate that cannot be renewed is used as long as it is good; what is served never depends on it.
 
+mod doubt;
 mod kept;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use self::doubt::Doubts;
 use super::client::enrolment_client::EnrolmentClient;
 use super::client::identity_client::IdentityClient;
 
@@ -36,8 +38,6 @@ use super::client::identity_client::IdentityClient;
 const ANSWER: Duration = Duration::from_secs(10);
 /// Between tries to renew.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
-/// Streams in a row that were never welcome, after which the certificate may be the reason.
-const DOUBT: u32 = 2;
 
 /// How a proxy comes to its certificate.
 #[derive(Debug)]
@@ -130,7 +130,18 @@ pub(super) struct Holder {
     channel: watch::Sender<Option<Channel>>,
     /// The key of the first request, and that request: who asks again has to have the same one.
     first: RefCell<Option<(Bytes, Vec<u8>)>>,
-    failures: Cell<u32>,
+    doubts: RefCell<Doubts>,
+}
+
+/// How a stream ended, as far as its certificate is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// It was welcome.
+    Welcome,
+    /// The control plane did not want this certificate, or had one that is not believed.
+    Unwelcome,
+    /// Nothing is known of that: nobody answered, or somebody who had other worries.
+    Unheard,
 }
 
 impl Holder {
@@ -148,7 +159,7 @@ impl Holder {
             held: watch::Sender::new(kept.map(Arc::new)),
             channel: watch::Sender::new(None),
             first: RefCell::default(),
-            failures: Cell::new(0),
+            doubts: RefCell::default(),
         })
     }
 
@@ -159,16 +170,32 @@ impl Holder {
     pub(super) async fn connector(&self, endpoint: &Endpoint) -> Result<Connector, CertificateError> {
         let now = clock::wall();
         let held = self.held.borrow().clone().filter(|held| held.until > now);
-        // One that is not good yet: a clock was set back, this one or the one of whoever signed it.
-        let is_doubtful = |held: &Held| self.failures.get() >= DOUBT || held.from > now + SLACK;
         let held = match held {
-            Some(held) if !is_doubtful(&held) || self.enrolment.proof.is_none() => held,
-            // The authority may be another one by now. If asking fails, too, it was something else, and the token may have
-            // served: what is held comes to be good when the clock does.
-            Some(held) => self.enrol(endpoint).await.unwrap_or(held),
+            Some(held) => self.assured(held, endpoint, now).await,
             None => self.enrol(endpoint).await?,
         };
         Ok(tls::client(&Trust::Roots(held.roots.clone()), Some(&held.credentials))?.into())
+    }
+
+    /// A certificate that is good by its dates, or another one in its place where it may be the reason that no stream is
+    /// welcome. Asking is work for the control plane and its API server, and a whole fleet may come to doubt at once.
+    async fn assured(&self, held: Arc<Held>, endpoint: &Endpoint, now: SystemTime) -> Arc<Held> {
+        // One that is not good yet: a clock was set back, this one or the one of whoever signed it.
+        let is_early = held.from > now + SLACK;
+        let is_due = self.doubts.borrow_mut().is_due(is_early, Instant::now());
+        if !is_due || self.enrolment.proof.is_none() {
+            return held;
+        }
+        match is_early {
+            true => warn!("the certificate is not good yet by this clock: another one is asked for"),
+            false => warn!("the certificate may be why no stream is welcome: another one is asked for"),
+        }
+        // The authority may be another one by now. If asking fails, too, it was something else, and the token may have
+        // served: what is held comes to be good when the clock does.
+        self.enrol(endpoint).await.unwrap_or_else(|error| {
+            warn!("the certificate stays as it is: {error}");
+            held
+        })
     }
 
     /// What it is called in its certificate; whoever gave that may know it by another name than it does itself.
@@ -183,10 +210,10 @@ impl Holder {
         self.channel.send_replace(channel);
     }
 
-    /// A stream ended. It was welcome, or the certificate may be the reason that it was not.
-    pub(super) fn ended(&self, was_welcome: bool) {
+    /// A stream ended.
+    pub(super) fn ended(&self, end: End) {
         self.connected(None);
-        self.failures.set(if was_welcome { 0 } else { self.failures.get().saturating_add(1) });
+        self.doubts.borrow_mut().note(end, Instant::now());
     }
 
     /// Renews in time, for ever.

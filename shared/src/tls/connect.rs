@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -25,16 +27,54 @@ const ADDRESS: Duration = Duration::from_secs(2);
 
 /// Connects. What the control plane is called in the URL does not matter: who it is stands in its certificate.
 #[derive(Clone, Debug)]
-pub struct Connector(Arc<ClientConfig>);
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    doubt: Doubt,
+}
+
+/// Whether TLS itself failed on a connection, in the handshake or after it: in TLS 1.3 a client has shaken hands before
+/// the server has looked at its certificate (RFC 8446 4.4.2.4, 6.2). What an error of a call tells of that differs by
+/// who wrapped it. Clones share it.
+#[derive(Clone, Default, Debug)]
+pub struct Doubt(Arc<AtomicBool>);
+
+impl Doubt {
+    /// Whether it did.
+    pub fn is_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Errors of TLS come as invalid data, and nothing else does on a socket (tokio-rustls, `client.rs` and `common`).
+    fn look<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+/// A connection that is looked at for that.
+#[derive(Debug)]
+pub struct Watched {
+    stream: TlsStream<TcpStream>,
+    doubt: Doubt,
+}
+
+impl Connector {
+    /// What comes of its connections.
+    pub fn doubt(&self) -> Doubt {
+        self.doubt.clone()
+    }
+}
 
 impl From<ClientConfig> for Connector {
     fn from(config: ClientConfig) -> Self {
-        Self(Arc::new(config))
+        Self { config: Arc::new(config), doubt: Doubt::default() }
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Response = TokioIo<Watched>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -43,7 +83,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let tls = TlsConnector::from(Arc::clone(&self.0));
+        let (tls, doubt) = (TlsConnector::from(Arc::clone(&self.config)), self.doubt.clone());
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let mut addresses: Vec<_> = lookup_host((host, uri.port_u16().unwrap_or(443))).await?.collect();
@@ -52,8 +92,53 @@ impl Service<Uri> for Connector {
             let stream = first(&addresses).await?;
             stream.set_nodelay(true)?;
             let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
-            tls.connect(name, stream).await.map(TokioIo::new)
+            let stream = doubt.look(tls.connect(name, stream).await)?;
+            Ok(TokioIo::new(Watched { stream, doubt }))
         })
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        read.map(|done| self.doubt.look(done))
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        written.map(|done| self.doubt.look(done))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        flushed.map(|done| self.doubt.look(done))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        all: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, all);
+        written.map(|done| self.doubt.look(done))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 }
 
@@ -67,4 +152,62 @@ async fn first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         }
     }
     Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use rustls::ServerConfig;
+
+    use super::super::{Credentials, Trust, client, server};
+    use super::*;
+
+    /// Somebody of an authority of their own, and that authority.
+    fn somebody() -> (Credentials, Bytes) {
+        let (root_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut root = CertificateParams::default();
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = root.self_signed(&root_key).unwrap();
+        let leaf = CertificateParams::new(vec![SERVER_NAME.to_owned()]).unwrap();
+        let leaf = leaf.signed_by(&key, &Issuer::new(root, root_key)).unwrap();
+        let [leaf, root] = [leaf.der(), authority.der()].map(|der| Bytes::copy_from_slice(der));
+        let key = crate::secret::kept(key.serialize_der());
+        (Credentials { chain: vec![leaf, root.clone()], key }, root)
+    }
+
+    /// What somebody comes to think who connects and reads. `None`: whoever is there hangs up at once.
+    async fn doubts(believed: &Bytes, me: &Credentials, there: Option<ServerConfig>) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri: Uri = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let serves = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            if let Some(config) = there {
+                let _ = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
+            }
+        };
+        let config = client(&Trust::Roots(vec![believed.clone()]), Some(me)).unwrap();
+        let mut connector = Connector::from(config);
+        let asks = async {
+            if let Ok(stream) = connector.call(uri).await {
+                let _ = stream.into_inner().read_u8().await;
+            }
+        };
+        tokio::join!(serves, asks);
+        connector.doubt().is_there()
+    }
+
+    #[tokio::test]
+    async fn only_what_tls_says_is_a_doubt() {
+        let ((me, mine), (they, theirs)) = (somebody(), somebody());
+        let serves = |clients: &Bytes| Some(server(&they, Some(std::slice::from_ref(clients))).unwrap());
+        assert!(!doubts(&theirs, &me, serves(&mine)).await, "all is well, and they hang up");
+        assert!(!doubts(&theirs, &me, None).await, "nobody says anything");
+        assert!(doubts(&mine, &me, serves(&mine)).await, "theirs is an authority that is not believed");
+        assert!(doubts(&theirs, &me, serves(&theirs)).await, "they do not believe ours");
+    }
 }

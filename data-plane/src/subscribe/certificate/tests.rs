@@ -1,5 +1,7 @@
 //! What is kept of a certificate. Enrolment itself is tested with both planes.
 
+use std::cell::Cell;
+
 use rcgen::{CertificateParams, Issuer, SanType};
 
 use super::*;

@@ -1,0 +1,118 @@
+//! Whether the certificate may be why no stream is welcome, and when to ask for another one.
+//!
+//! A control plane that is gone, starts, or has too much to do says nothing of certificates. Whoever took that for a reason
+//! would ask for another one before each try, and each asks the API server about a token: a fleet that lost its control
+//! plane for a minute would bring the next one down.
+//!
+//! **Invariant:** sans-I/O; two that come to doubt together do not ask together, and who asks in vain asks ever more
+//! seldom.
+
+use std::time::Duration;
+
+use shared::backoff::Backoff;
+use tokio::time::Instant;
+
+use super::End;
+
+/// Streams that were not welcome for reasons of certificates, after which this one is doubted.
+const DOUBT: u32 = 2;
+/// Until it is asked for another one: the first time, and at most.
+const ASK: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
+
+/// What speaks against the certificate.
+#[derive(Debug)]
+pub(super) struct Doubts {
+    failures: u32,
+    /// Not to be asked before.
+    ask: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Self { failures: 0, ask: None, backoff: Backoff::new(ASK.0, ASK.1) }
+    }
+}
+
+impl Doubts {
+    /// A stream ended.
+    pub(super) fn note(&mut self, end: End, now: Instant) {
+        match end {
+            End::Welcome => *self = Self::default(),
+            End::Unheard => {}
+            End::Unwelcome => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures >= DOUBT {
+                    self.ask.get_or_insert_with(|| now + self.backoff.next_delay());
+                }
+            }
+        }
+    }
+
+    /// Whether to ask for another certificate now; that counts as done. `is_early`: this one is not good yet, which is no
+    /// matter of what anybody said.
+    pub(super) fn is_due(&mut self, is_early: bool, now: Instant) -> bool {
+        let is_doubtful = is_early || self.failures >= DOUBT;
+        if !is_doubtful || self.ask.is_some_and(|ask| now < ask) {
+            return false;
+        }
+        self.ask = Some(now + self.backoff.next_delay());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often somebody asks in an hour of trying every second, and when first.
+    fn asked(end: End, is_early: bool) -> (usize, Option<u64>) {
+        let (mut doubts, start) = (Doubts::default(), Instant::now());
+        let (mut count, mut first) = (0, None);
+        for second in 0..3600 {
+            let now = start + Duration::from_secs(second);
+            if doubts.is_due(is_early, now) {
+                count += 1;
+                first.get_or_insert(second);
+            }
+            doubts.note(end, now);
+        }
+        (count, first)
+    }
+
+    #[test]
+    fn nobody_asks_because_nobody_answers() {
+        assert_eq!(asked(End::Unheard, false), (0, None));
+        assert_eq!(asked(End::Welcome, false), (0, None));
+    }
+
+    #[test]
+    fn who_is_not_wanted_asks_and_ever_more_seldom() {
+        let (count, _) = asked(End::Unwelcome, false);
+        assert!((4..60).contains(&count), "{count}");
+        let (early, first) = asked(End::Unheard, true);
+        assert!((4..60).contains(&early) && first == Some(0), "{early}, {first:?}");
+    }
+
+    #[test]
+    fn a_fleet_does_not_ask_together() {
+        let mut by_second = [0_u32; 16];
+        for _ in 0..1000 {
+            let (_, first) = asked(End::Unwelcome, false);
+            by_second[first.unwrap() as usize] += 1;
+        }
+        assert!(by_second.iter().all(|count| *count < 250), "{by_second:?}");
+    }
+
+    #[test]
+    fn a_stream_that_is_welcome_ends_all_doubt() {
+        let (mut doubts, now) = (Doubts::default(), Instant::now());
+        for _ in 0..3 {
+            doubts.note(End::Unwelcome, now);
+        }
+        assert!(doubts.is_due(false, now + ASK.1));
+        doubts.note(End::Welcome, now);
+        doubts.note(End::Unwelcome, now);
+        assert!(!doubts.is_due(false, now + 2 * ASK.1), "once is chance");
+    }
+}
