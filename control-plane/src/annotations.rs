@@ -26,6 +26,7 @@ mod fastcgi;
 pub(crate) mod forwarding;
 mod headers;
 mod hosts;
+pub(crate) mod kept;
 pub(crate) mod limits;
 pub(crate) mod log;
 mod mirror;

@@ -138,7 +138,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
         .with_spill(spill_dir, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
         .with_connections(max_connections.get(), descriptors());
-    let limits = Limits::of_connections(budgets.connections.limit().div_ceil(workers));
+    let limits = Limits::default();
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));

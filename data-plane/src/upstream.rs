@@ -106,6 +106,11 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
+    /// Keeps so many from now on, and so long. What is too much goes with the ticks.
+    pub(crate) fn keep(&mut self, kept: usize, idle: Duration) {
+        (self.kept, self.idle) = (kept, idle);
+    }
+
     /// The endpoint for the next try of a request, `None` when there is none at all.
     pub(crate) fn pick(
         &mut self,
@@ -221,7 +226,12 @@ impl<C: Reusable> Upstreams<C> {
         };
         let place = Place { backend: cell, endpoint: endpoint.id, manner };
         pool.give(connection, place, now, &mut self.order);
-        self.close_down_to(self.kept);
+        // One for each that is given. Where fewer may be kept than before, the ticks close the rest.
+        if self.order.len() > self.kept
+            && let Some(place) = self.order.oldest()
+        {
+            self.close_oldest(place);
+        }
     }
 
     /// Puts aside what nobody will use, and closes some of it. Called on every tick: the turn of a backend comes with its
@@ -251,7 +261,10 @@ impl<C: Reusable> Upstreams<C> {
             left -= 1;
         }
         while left > 0
-            && let Some(place) = self.order.expired(now, self.idle)
+            && let Some(place) = match self.order.len() > self.kept {
+                true => self.order.oldest(),
+                false => self.order.expired(now, self.idle),
+            }
         {
             self.close_oldest(place);
             left -= 1;

@@ -254,6 +254,7 @@ async fn tick(server: Rc<Server>) {
         let now = shared::clock::now();
         local.timers.tick(now);
         local.date.borrow_mut().update(shared::clock::wall());
+        server.renew_kept();
         server.upstreams.borrow_mut().sweep(now);
         server.backends().sweep();
         server.handshakes().sweep();
@@ -307,8 +308,13 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Sc
     };
     let local_port = stream.local_addr().map_or(0, |local| local.port());
     let number = worker.server.local.metrics.accepted.value();
-    let peer = Peer::new(address, scheme, local_port).numbered(number);
     let server = Rc::clone(&worker.server);
+    let peer = Peer::new(address, scheme, local_port).numbered(number);
+    // As in ingress-nginx: the port of TLS is told as the one that clients use, that of plain HTTP as it is.
+    let peer = match scheme {
+        Scheme::Http => peer,
+        Scheme::Https => peer.by_public_port(server.ports.https),
+    };
     spawn_local(async move {
         let _open = open;
         let metrics = Arc::clone(&server.local.metrics);

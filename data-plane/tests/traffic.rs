@@ -44,6 +44,8 @@ mod harness;
 mod hostile;
 #[path = "traffic/http2.rs"]
 mod http2;
+#[path = "traffic/kept.rs"]
+mod kept;
 #[path = "traffic/limits.rs"]
 mod limits;
 #[path = "traffic/log.rs"]

@@ -31,6 +31,15 @@ pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {
     ..Row::NEW
 };
 
+/// `default-type`.
+pub(crate) static DEFAULT_TYPE: Row = Row {
+    name: "default-type",
+    value: &Of(MEDIA_TYPE, Act::Sets(|to, it| to.location.default_type = Some(it))),
+    default: "text/html",
+    doc: "Media type of what the proxy itself answers to health checks",
+    ..Row::NEW
+};
+
 /// `hide-headers`.
 pub(crate) static HIDE_HEADERS: Row = Row {
     name: "hide-headers",
@@ -90,4 +99,18 @@ const AGE: Grammar<u64> = Grammar {
     read: |text| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten(),
     good: &["86400", "0"],
     bad: &["1y", "-1", "5; includeSubDomains"],
+};
+
+/// A media type (RFC 9110 section 8.3.1), without parameters.
+const MEDIA_TYPE: Grammar<String> = Grammar {
+    words: "a media type such as text/plain",
+    read: |text| {
+        let is_word = |word: &str| {
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+        };
+        let (kind, rest) = text.split_once('/')?;
+        (is_word(kind) && is_word(rest)).then(|| text.to_owned())
+    },
+    good: &["text/x-none", "application/vnd.api+json"],
+    bad: &["text", "text/", "text/html; charset=utf-8", "text/a/b", "text/x\ny"],
 };

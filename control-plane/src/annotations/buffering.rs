@@ -125,7 +125,7 @@ const MOST: Grammar<u64> = Grammar {
 };
 
 /// SIZE that is one: nginx would not start with none.
-const SOME: Grammar<u64> = Grammar {
+pub(super) const SOME: Grammar<u64> = Grammar {
     words: "a size above 0: digits, then nothing, b, k, m or g",
     read: |text| (SIZE.read)(text).filter(|size| *size > 0),
     good: &["16k", "8192"],

@@ -2,8 +2,18 @@
 
 use shared::policy::Buffers;
 
+use super::buffering::SOME;
 use super::row::{Act, Of, Row};
 use super::value::{Grammar, SECONDS, SIZE};
+
+/// `client-header-buffer-size`.
+pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
+    name: "client-header-buffer-size",
+    value: &Of(SOME, Act::Sets(|to, it| to.location.client_header_buffer_size = Some(it))),
+    default: "1k",
+    doc: "What the first line of a head may fill, where that is more than one of large-client-header-buffers; 256k at most",
+    ..Row::NEW
+};
 
 /// `client-header-timeout`.
 pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
@@ -11,6 +21,15 @@ pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
     value: &Of(SOME_SECONDS, Act::Sets(|to, it| to.location.client_header_timeout = Some(it))),
     default: "10",
     doc: "Seconds for the whole head of a request",
+    ..Row::NEW
+};
+
+/// `http2-max-concurrent-streams`.
+pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
+    name: "http2-max-concurrent-streams",
+    value: &Of(STREAMS, Act::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
+    default: "128",
+    doc: "Requests at once on a connection of HTTP/2; a change counts for new connections",
     ..Row::NEW
 };
 
@@ -43,6 +62,14 @@ pub(crate) static LARGE_CLIENT_HEADER_BUFFERS: Row = Row {
 
 /// A number.
 const COUNT: Grammar<u32> = Grammar { words: "a number", ..SECONDS };
+
+/// A number above 0: nobody would be served with none.
+const STREAMS: Grammar<u32> = Grammar {
+    words: "a number above 0",
+    read: |text| (SECONDS.read)(text).filter(|streams| *streams > 0),
+    good: &["128", "1"],
+    bad: &["0", "-1", "many"],
+};
 
 /// A number of seconds that is one.
 const SOME_SECONDS: Grammar<u32> = Grammar {

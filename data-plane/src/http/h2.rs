@@ -31,8 +31,8 @@ mod stream;
 mod streams;
 mod wire;
 
-/// Requests at once on a connection (configmap.md 1.5 has 128; security.md 2 asks for 100).
-const STREAMS: u32 = 100;
+/// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).
+const STREAMS: u32 = 128;
 /// Size of a header list, in bytes.
 const HEADER_LIST: u32 = 32 * 1024;
 /// Streams that were reset before they were served; more end the connection (CVE-2023-44487).
@@ -54,7 +54,7 @@ pub(crate) async fn serve<S: Stream>(server: Rc<Server>, peer: Peer, stream: S, 
     let wire = Wire::new(&local.timers);
     let mut builder = Builder::new();
     builder
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(server.clients().streams.unwrap_or(STREAMS))
         .max_header_list_size(HEADER_LIST)
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(CAUSED_RESETS))

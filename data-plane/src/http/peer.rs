@@ -22,6 +22,8 @@ struct Facts {
     port_text: Bytes,
     /// Its number among the connections of its worker.
     number: u64,
+    /// The port that it knows us by, where that is another one.
+    public_port: Option<Bytes>,
     /// What its handshake came to, over TLS.
     negotiated: Option<Negotiated>,
 }
@@ -37,6 +39,7 @@ impl Peer {
             port: local_port,
             port_text: local_port.to_string().into(),
             number: 0,
+            public_port: None,
             negotiated: None,
         }))
     }
@@ -45,6 +48,14 @@ impl Peer {
     pub(crate) fn numbered(mut self, number: u64) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.number = number;
+        }
+        self
+    }
+
+    /// Where clients reach the port that it connected to by this one.
+    pub(crate) fn by_public_port(mut self, port: u16) -> Self {
+        if let Some(facts) = Rc::get_mut(&mut self.0) {
+            facts.public_port = (port != facts.port).then(|| port.to_string().into());
         }
         self
     }
@@ -95,5 +106,23 @@ impl Peer {
     /// Its number among the connections of its worker.
     pub(crate) fn number(&self) -> u64 {
         self.0.number
+    }
+
+    /// The port that it knows us by.
+    pub(crate) fn public_port_text(&self) -> Bytes {
+        self.0.public_port.as_ref().unwrap_or(&self.0.port_text).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_knows_us_by_the_public_port() {
+        let peer = Peer::new(([10, 0, 0, 9], 5555).into(), Scheme::Https, 1443);
+        assert_eq!((peer.port_text(), peer.public_port_text()), ("1443".into(), "1443".into()));
+        let peer = peer.by_public_port(443);
+        assert_eq!((peer.port_text(), peer.public_port_text()), ("1443".into(), "443".into()));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::policy::clients::Clients;
+use crate::table::policy::kept::Kept;
 use crate::table::{HostTable, TableReader, Tables};
 use crate::tls::backends::Backends;
 use crate::tls::clients::Handshakes;
@@ -54,6 +55,14 @@ impl Server {
     /// What the fleet says of clients' connections at this moment.
     pub(crate) fn clients(&self) -> Clients {
         self.with_table(|table| table.policy().clients)
+    }
+
+    /// Keeps connections to endpoints as the fleet says at this moment.
+    pub(crate) fn renew_kept(&self) {
+        let Kept { connections, idle, .. } = self.with_table(|table| table.policy().kept);
+        let limits = &self.local.limits;
+        let connections = connections.unwrap_or(limits.idle_upstreams);
+        self.upstreams.borrow_mut().keep(connections, idle.unwrap_or(limits.upstream_idle));
     }
 
     /// Lets go of a table that is no longer the newest: a worker without requests would otherwise keep it alive.

@@ -39,26 +39,6 @@ pub struct Limits {
     pub discard_pause: Duration,
 }
 
-/// Connections of a worker that nobody has set a limit for.
-const MAX_CONNECTIONS: usize = 10_000;
-
-/// Idle connections to endpoints for so many of clients.
-const UPSTREAMS_SHARE: usize = 8;
-/// However few there are (ingress-nginx behaviour, upstream-keepalive-connections).
-const UPSTREAMS_LEAST: usize = 320;
-
-/// Idle connections to endpoints beside so many clients.
-fn idle_upstreams(max_connections: usize) -> usize {
-    (max_connections / UPSTREAMS_SHARE).max(UPSTREAMS_LEAST)
-}
-
-impl Limits {
-    /// The defaults for so many connections on one worker.
-    pub fn of_connections(max_connections: usize) -> Self {
-        Self { idle_upstreams: idle_upstreams(max_connections), ..Self::default() }
-    }
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -71,7 +51,9 @@ impl Default for Limits {
             sizes: Sizes::default(),
             body_rate: 240,
             body_grace: Duration::from_secs(30),
-            idle_upstreams: idle_upstreams(MAX_CONNECTIONS),
+            // Twice what a worker of ingress-nginx keeps (upstream-keepalive-connections): a burst finds its connections
+            // again, and no endpoint sees more than twice as many.
+            idle_upstreams: 640,
             upstream_idle: Duration::from_secs(60),
             linger: Duration::from_secs(1),
             discard: Duration::from_secs(30),
@@ -115,8 +97,7 @@ mod tests {
             Sizes { body: 1_048_576, buffer: 16_384, buffering: true, head: 4096 },
             "proxy-body-size"
         );
-        assert_eq!((idle_upstreams, upstream_idle), (1_250, second(60)), "upstream-keepalive-*");
+        assert_eq!((idle_upstreams, upstream_idle), (640, second(60)), "upstream-keepalive-*");
         assert_eq!((linger, discard, discard_pause), (second(1), second(30), second(5)), "lingering_*");
-        assert_eq!(Limits::of_connections(8).idle_upstreams, 320, "upstream-keepalive-connections");
     }
 }

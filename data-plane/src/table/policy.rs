@@ -20,6 +20,7 @@ pub mod external;
 pub mod fastcgi;
 pub mod forwarding;
 pub mod headers;
+pub mod kept;
 pub mod limit;
 pub mod log;
 pub mod mirror;
@@ -46,6 +47,7 @@ use errors::Errors;
 use external::External;
 use fastcgi::FastCgi;
 use forwarding::Forwarding;
+use kept::Kept;
 use limit::Limits;
 use log::Logging;
 use mirror::Mirror;
@@ -64,6 +66,8 @@ pub struct Policy {
     pub blocks: Option<Box<Blocks>>,
     /// What holds for clients' connections: of the fleet's own policy alone.
     pub clients: Clients,
+    /// How connections to endpoints are kept: the same everywhere.
+    pub kept: Kept,
     /// Whose addresses get in.
     pub addresses: Addresses,
     /// What is spoken with endpoints.
@@ -129,6 +133,7 @@ impl Policy {
         Ok(Self {
             blocks: Blocks::compile(said)?,
             clients: Clients::compile(said),
+            kept: Kept::compile(said),
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
             backend_tls: backend_tls::Said::compile(said.backend_tls.as_ref())?,

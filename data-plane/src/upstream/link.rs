@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use shared::budget::Held;
@@ -17,16 +17,11 @@ use crate::codec::stream::ROOM;
 use crate::codec::stream::poll_fill;
 use crate::local::buffers::Buffers;
 use crate::table::BackendTls;
+use crate::table::policy::kept::Wear;
 use crate::tls::backends::{Backends, Over};
 
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 const LARGE: usize = 64 * 1024;
-
-/// Requests that a connection serves (ingress-nginx behaviour, upstream-keepalive-requests).
-const REQUESTS: u32 = 10_000;
-
-/// A connection older than this serves no other request (ingress-nginx behaviour, upstream-keepalive-time).
-const AGE: Duration = Duration::from_secs(3600);
 
 /// A connection to an endpoint. Without a buffer while there is nothing to read.
 #[derive(Debug)]
@@ -51,6 +46,7 @@ impl Link {
     pub(crate) async fn connect(
         address: SocketAddr,
         descriptor: Held,
+        wear: Wear,
         tls: Option<(&Backends, Over, Option<&Arc<BackendTls>>)>,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
@@ -68,7 +64,7 @@ impl Link {
             reused: false,
             observed: None,
             room: ROOM,
-            usage: Usage::new(shared::clock::now()),
+            usage: Usage::new(wear, shared::clock::now()),
             descriptor,
         })
     }
@@ -122,16 +118,17 @@ impl Reusable for Link {
     }
 }
 
-/// How much a connection was used. None lasts for ever: a Service that grows gets its share only of new ones.
+/// How much a connection was used.
 #[derive(Debug)]
 pub(super) struct Usage {
+    wear: Wear,
     since: Instant,
     requests: u32,
 }
 
 impl Usage {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, requests: 0 }
+    pub(super) fn new(wear: Wear, now: Instant) -> Self {
+        Self { wear, since: now, requests: 0 }
     }
 
     /// Counts a request.
@@ -141,24 +138,26 @@ impl Usage {
 
     /// Whether another one may follow.
     pub(super) fn lasts(&self, now: Instant) -> bool {
-        self.requests < REQUESTS && now.duration_since(self.since) < AGE
+        self.requests < self.wear.requests && now.duration_since(self.since) < self.wear.age
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_connection_ends_after_so_many_requests_and_so_much_time() {
         let start = shared::clock::now();
-        let mut busy = Usage::new(start);
+        let mut busy = Usage::new(Wear::default(), start);
         let mut lasts = || {
             busy.count();
             busy.lasts(start)
         };
         assert_eq!((0..).take_while(|_| lasts()).count(), 9_999);
-        let old = Usage::new(start);
+        let old = Usage::new(Wear::default(), start);
         assert!(old.lasts(start + Duration::from_secs(3599)));
         assert!(!old.lasts(start + Duration::from_secs(3600)));
     }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use crate::table::policy::kept::Wear;
 use crate::table::{BackendTls, Protocol};
 
 /// By which connections are kept apart.
@@ -22,6 +23,8 @@ pub(crate) struct Way {
     pub(crate) protocol: Protocol,
     /// What is asked of TLS, where that is spoken and something is asked.
     pub(crate) tls: Option<Arc<BackendTls>>,
+    /// How much a new connection will be used.
+    pub(crate) wear: Wear,
 }
 
 impl Way {

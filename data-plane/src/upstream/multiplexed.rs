@@ -26,6 +26,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::Limits as HeadLimits;
 use crate::local::isolated::isolated;
 use crate::metrics::WorkerMetrics;
+use crate::table::policy::kept::Wear;
 
 /// Calls at once on a connection, whatever the endpoint allows.
 const STREAMS: usize = 100;
@@ -73,11 +74,11 @@ pub(crate) enum Room {
 
 impl Multiplexed {
     /// One that is being opened.
-    pub(crate) fn opening(now: Instant) -> Rc<Self> {
+    pub(crate) fn opening(wear: Wear, now: Instant) -> Rc<Self> {
         Rc::new(Self {
             state: RefCell::new(State::Opening),
             calls: Cell::new(0),
-            usage: RefCell::new(Usage::new(now)),
+            usage: RefCell::new(Usage::new(wear, now)),
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),

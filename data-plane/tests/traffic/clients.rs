@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use data_plane::local::Limits;
 use shared::policy::{Buffers, LocationPolicy};
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
+use shared::resource::{Host, Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -61,6 +61,9 @@ fn a_head_may_be_as_long_as_the_fleet_says() {
         (ask(&large, 20_000, 20_000), ask(&large, 33_000, 1), ask(&large, 1, 33_000)),
         (200, 414, 400)
     );
+    let first = |size| LocationPolicy { client_header_buffer_size: Some(size), ..LocationPolicy::default() };
+    let longer = saying(&origin, first(16 << 10));
+    assert_eq!((ask(&longer, 12_000, 1), ask(&longer, 1, 12_000), ask(&longer, 17_000, 1)), (200, 200, 414));
     let small = with(2, 1 << 10);
     assert_eq!((ask(&small, 800, 800), ask(&small, 1_100, 1), ask(&small, 1, 1_100)), (200, 414, 400));
 }
@@ -76,4 +79,19 @@ fn a_head_has_as_long_as_the_fleet_says() {
     assert!(client.ended());
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(8), "{took:?}");
+}
+
+#[test]
+fn a_health_check_is_answered_in_the_said_type() {
+    let origin = Origin::says("hello");
+    for (said, media_type) in [(None, "text/html"), (Some("text/x-none"), "text/x-none")] {
+        let defaults = LocationPolicy { default_type: said.map(str::to_owned), ..LocationPolicy::default() };
+        let mut proxy = saying(&origin, defaults);
+        proxy.config(vec![("_", Resource::Host(Host::default()))]);
+        let answer = Client::new(proxy.http).ask("GET /healthz HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
+        assert_eq!((answer.status, answer.all("content-type")), (200, vec![media_type]));
+        // A page is what it is.
+        let answer = Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
+        assert_eq!((answer.status, answer.all("content-type")), (404, vec!["text/html"]));
+    }
 }

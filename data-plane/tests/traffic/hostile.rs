@@ -173,7 +173,7 @@ fn a_connection_is_told_its_limits_at_first() {
         pairs.next().map(|pair| u32::from_be_bytes(pair[2..].try_into().unwrap()))
     };
     // Streams at once, bytes ahead of a stream, bytes of a header list.
-    assert_eq!([3, 4, 6].map(told), [Some(100), Some(128 << 10), Some(32 << 10)]);
+    assert_eq!([3, 4, 6].map(told), [Some(128), Some(128 << 10), Some(32 << 10)]);
     let (_, _, window) = first.iter().find(|(kind, stream, _)| (*kind, *stream) == (8, 0)).unwrap();
     assert_eq!(u32::from_be_bytes(window[..].try_into().unwrap()), (512 << 10) - 65_535);
 }

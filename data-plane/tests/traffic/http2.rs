@@ -13,7 +13,8 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
-use shared::resource::PathType;
+use shared::policy::LocationPolicy;
+use shared::resource::{PathType, Resource, SETTINGS_KEY, Settings};
 use tokio::net::TcpStream;
 
 use super::harness::*;
@@ -273,13 +274,20 @@ impl Frames {
 }
 
 #[test]
-fn a_connection_has_a_hundred_streams_at_once() {
-    let proxy = Proxy::serving(Limits::default(), &[refusing()]);
-    let mut client = Frames::new(proxy.http);
-    (0..101).for_each(|number| client.post(2 * number + 1));
-    let reset = std::iter::from_fn(|| client.next()).find(|(kind, ..)| *kind == RST_STREAM);
-    // REFUSED_STREAM: nothing was done for it.
-    assert_eq!(reset, Some((RST_STREAM, 0, 201, vec![0, 0, 0, 7])));
+fn a_connection_has_128_streams_at_once() {
+    let mut proxy = Proxy::serving(Limits::default(), &[refusing()]);
+    let refused = |proxy: &Proxy, streams| {
+        let mut client = Frames::new(proxy.http);
+        (0..=streams).for_each(|number| client.post(2 * number + 1));
+        // REFUSED_STREAM: nothing was done for it.
+        let reset = std::iter::from_fn(|| client.next()).find(|(kind, ..)| *kind == RST_STREAM);
+        assert_eq!(reset, Some((RST_STREAM, 0, 2 * streams + 1, vec![0, 0, 0, 7])));
+    };
+    refused(&proxy, 128);
+    // Or as many as the fleet says.
+    let defaults = LocationPolicy { http2_max_concurrent_streams: Some(7), ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    refused(&proxy, 7);
 }
 
 #[test]

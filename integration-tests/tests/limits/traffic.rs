@@ -231,7 +231,7 @@ const ROWS: &[Row] = &[
     Row(
         "streams of a connection at once",
         &["http::h2::STREAMS"],
-        &["a_connection_has_a_hundred_streams_at_once", "a_connection_is_told_its_limits_at_first"],
+        &["a_connection_has_128_streams_at_once", "a_connection_is_told_its_limits_at_first"],
     ),
     Row(
         "streams that are reset",
@@ -311,12 +311,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "idle connections to endpoints",
-        &[
-            "local::limits::upstream_idle",
-            "local::limits::idle_upstreams",
-            "local::limits::UPSTREAMS_SHARE",
-            "local::limits::UPSTREAMS_LEAST",
-        ],
+        &["local::limits::upstream_idle", "local::limits::idle_upstreams"],
         &["every_limit_has_the_default_that_is_documented", "one_budget_for_all_endpoints", "the_old_go"],
     ),
     Row(
@@ -372,7 +367,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("rate::connections::COUNT_BITS", "bits of a slot"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
-    ("local::limits::MAX_CONNECTIONS", "what a worker is made for where nobody says so"),
     ("local::names::FOUND", "of names that the configuration has"),
     ("local::names::LOOKUPS", "of names that the configuration has"),
     ("local::names::MISSING", "of names that the configuration has"),

@@ -7,8 +7,8 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, auth, balancing, buffering, clients, errors, forwarding, limits, log, redirect, retries,
-    returned, timeouts, tracing, waf,
+    access, answers, auth, balancing, buffering, clients, errors, forwarding, kept, limits, log, redirect,
+    retries, returned, timeouts, tracing, waf,
 };
 use crate::compile::allowed;
 
@@ -82,12 +82,12 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("brotli-types", Unsupported),
     ("client-body-buffer-size", Default(&buffering::CLIENT_BODY_BUFFER_SIZE)),
     ("client-body-timeout", Default(&buffering::CLIENT_BODY_TIMEOUT)),
-    ("client-header-buffer-size", Unsupported),
+    ("client-header-buffer-size", Default(&clients::CLIENT_HEADER_BUFFER_SIZE)),
     ("client-header-timeout", Default(&clients::CLIENT_HEADER_TIMEOUT)),
     ("compute-full-forwarded-for", Default(&forwarding::COMPUTE_FULL_FORWARDED_FOR)),
     ("custom-http-errors", Default(&errors::CUSTOM_HTTP_ERRORS_OF_ALL)),
     ("debug-connections", Nginx),
-    ("default-type", Unsupported),
+    ("default-type", Default(&answers::DEFAULT_TYPE)),
     ("denylist-source-range", Default(&access::DENYLIST_SOURCE_RANGE)),
     ("disable-access-log", Default(&log::DISABLE_ACCESS_LOG)),
     ("disable-http-access-log", Default(&log::DISABLE_HTTP_ACCESS_LOG)),
@@ -140,7 +140,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("http-access-log-path", Default(&log::ACCESS_LOG_PATH)),
     ("http-redirect-code", Default(&redirect::HTTP_REDIRECT_CODE)),
     ("http-snippet", Snippet),
-    ("http2-max-concurrent-streams", Unsupported),
+    ("http2-max-concurrent-streams", Default(&clients::HTTP2_MAX_CONCURRENT_STREAMS)),
     ("http2-max-field-size", Nginx),
     ("http2-max-header-size", Nginx),
     ("http2-max-requests", Nginx),
@@ -242,10 +242,10 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("upstream-hash-by", Dead),
     ("upstream-hash-by-subset", Dead),
     ("upstream-hash-by-subset-size", Dead),
-    ("upstream-keepalive-connections", Unsupported),
-    ("upstream-keepalive-requests", Unsupported),
-    ("upstream-keepalive-time", Unsupported),
-    ("upstream-keepalive-timeout", Unsupported),
+    ("upstream-keepalive-connections", Default(&kept::UPSTREAM_KEEPALIVE_CONNECTIONS)),
+    ("upstream-keepalive-requests", Default(&kept::UPSTREAM_KEEPALIVE_REQUESTS)),
+    ("upstream-keepalive-time", Default(&kept::UPSTREAM_KEEPALIVE_TIME)),
+    ("upstream-keepalive-timeout", Default(&kept::UPSTREAM_KEEPALIVE_TIMEOUT)),
     ("use-forwarded-headers", Default(&forwarding::USE_FORWARDED_HEADERS)),
     ("use-geoip", Dead),
     ("use-geoip2", Unsupported),

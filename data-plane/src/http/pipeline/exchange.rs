@@ -125,7 +125,7 @@ impl<'a> Exchange<'a> {
     /// The port that it asks.
     pub(super) fn port(&self) -> Bytes {
         let said = self.claims.as_ref().and_then(|claims| claims.port.clone());
-        said.unwrap_or_else(|| self.call.peer.port_text())
+        said.unwrap_or_else(|| self.call.peer.public_port_text())
     }
 
     /// The host that it asks for, to be told to others; which host serves it is decided by its own Host alone.

@@ -5,7 +5,7 @@ use shared::template::Template;
 
 use super::{Exchange, certificates, claims, variables};
 use crate::codec::head::{Known, RequestHead};
-use crate::table::policy::forwarding::{Forwarding, Names};
+use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
 /// Tells the backend who asks.
 ///
@@ -43,6 +43,8 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());
         exchange.head.upgrade = None;
+    } else if location.policy.kept.says_close() && exchange.head.upgrade.is_none() {
+        exchange.head.connection = Some(Connection::Close.as_str());
     }
 }
 

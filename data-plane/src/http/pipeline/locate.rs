@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
 use super::{Call, Exchange, Step, forwarded, log, redirect};
@@ -41,8 +43,8 @@ enum Found {
     Unknown,
     /// Nothing for this client.
     Refused(Refusal),
-    /// The proxy itself is asked how it is.
-    HealthCheck,
+    /// The proxy itself is asked how it is; the media type of its answer, where somebody says it.
+    HealthCheck(Option<Bytes>),
     /// Nothing is known of anything yet.
     NoTable,
 }
@@ -122,9 +124,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             Break(certificates::answer(&why, local))
         }
         Found::Unknown => Break(Reply::page(local, 500)),
-        Found::HealthCheck => {
+        Found::HealthCheck(media_type) => {
             exchange.info.silent = true;
-            Break(Reply::healthy(local))
+            let mut reply = Reply::healthy(local);
+            if let Some(media_type) = media_type {
+                reply.head.fields.set(Known::ContentType, media_type);
+            }
+            Break(reply)
         }
         Found::NoTable => Break(Reply::page(local, 404)),
     }
@@ -209,7 +215,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             has_tls: is_plain && table.redirects_to_tls(name),
         },
         Match::Unknown => Found::Unknown,
-        _ if is_health_check => Found::HealthCheck,
+        _ if is_health_check => Found::HealthCheck(table.policy().answers.media_type.clone()),
         _ => {
             let log = &table.policy().log;
             let logged =

@@ -270,7 +270,7 @@ async fn link(
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
     // Pinned here: what is limited is held once, and not a second time as an argument.
-    let connecting = pin!(Link::connect(endpoint.address, descriptor, tls));
+    let connecting = pin!(Link::connect(endpoint.address, descriptor, way.wear, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
@@ -297,7 +297,8 @@ fn way(exchange: &Exchange<'_>) -> Option<Way> {
         Some(cell) => Some(cell.get()?),
         None => None,
     };
-    Some(Way { protocol, tls })
+    let wear = exchange.location.as_deref().map(|location| location.policy.kept.wear);
+    Some(Way { protocol, tls, wear: wear.unwrap_or_default() })
 }
 
 /// The target to send where it is not the client's own.

@@ -22,6 +22,8 @@ pub struct Answers {
     pub beside: Box<[Beside]>,
     /// Whether the request's id is among that.
     pub tells_id: bool,
+    /// Media type of answers to health checks, where somebody says it.
+    pub media_type: Option<Bytes>,
 }
 
 /// A header that comes beside those of its name, as nginx' add_header.
@@ -60,6 +62,7 @@ impl Default for Answers {
             added: Box::default(),
             beside: Box::default(),
             tells_id: false,
+            media_type: None,
         }
     }
 }
@@ -94,6 +97,7 @@ impl Answers {
             added: added.into(),
             beside: beside.into(),
             tells_id,
+            media_type: said.default_type.as_ref().map(|it| it.clone().into()),
         })
     }
 }

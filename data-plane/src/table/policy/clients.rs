@@ -9,7 +9,7 @@ use crate::codec::guard::Limits;
 /// No head is longer, whoever says that it may be: until it is whole it stands in memory that nobody has set apart for it.
 const LARGEST: usize = 256 * 1024;
 
-/// nginx' first buffer, beside the large ones.
+/// nginx' first buffer, beside the large ones (configmap.md 1.2, client-header-buffer-size).
 const FIRST: usize = 1024;
 
 /// What the fleet says of connections; the rest is the worker's.
@@ -19,6 +19,8 @@ pub struct Clients {
     pub idle: Option<Duration>,
     /// Requests that a connection serves.
     pub requests: Option<usize>,
+    /// Requests at once on a connection of HTTP/2.
+    pub streams: Option<u32>,
     /// A whole head, from its first byte.
     pub head_time: Option<Duration>,
     /// How long a head may be.
@@ -28,19 +30,14 @@ pub struct Clients {
 impl Clients {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
         let seconds = |said: Option<u32>| said.map(|seconds| Duration::from_secs(seconds.into()));
-        let head = said.large_client_header_buffers.map(|buffers| {
-            let line = usize::try_from(buffers.size).unwrap_or(LARGEST).min(LARGEST);
-            let number = usize::try_from(buffers.number).unwrap_or(usize::MAX);
-            let head = number.saturating_mul(line).saturating_add(FIRST).min(LARGEST);
-            Limits { start_line: line, field_line: line, head, ..Limits::REQUEST }
-        });
         Self {
             idle: seconds(said.keep_alive),
             requests: said
                 .keep_alive_requests
                 .map(|requests| usize::try_from(requests).unwrap_or(usize::MAX)),
+            streams: said.http2_max_concurrent_streams.filter(|streams| *streams > 0),
             head_time: seconds(said.client_header_timeout.filter(|seconds| *seconds > 0)),
-            head,
+            head: head(said),
         }
     }
 
@@ -48,6 +45,27 @@ impl Clients {
     pub fn keeps(&self) -> bool {
         self.idle != Some(Duration::ZERO)
     }
+}
+
+/// How long a head may be: what is in nginx' first buffer, and so many lines as there are large ones. A line may be as long
+/// as the larger of the two; that nginx lets it fill the first one only from the beginning of the head on tells nobody
+/// anything.
+fn head(said: &LocationPolicy) -> Option<Limits> {
+    if said.large_client_header_buffers.is_none() && said.client_header_buffer_size.is_none() {
+        return None;
+    }
+    let bytes = |said: u64| usize::try_from(said).unwrap_or(LARGEST).min(LARGEST);
+    let first = said.client_header_buffer_size.map_or(FIRST, bytes);
+    let (line, all) = match &said.large_client_header_buffers {
+        Some(buffers) => {
+            let line = bytes(buffers.size);
+            let number = usize::try_from(buffers.number).unwrap_or(usize::MAX);
+            (line, number.saturating_mul(line))
+        }
+        None => (Limits::REQUEST.field_line, Limits::REQUEST.head),
+    };
+    let (line, head) = (line.max(first), all.saturating_add(first).min(LARGEST));
+    Some(Limits { start_line: line, field_line: line, head, ..Limits::REQUEST })
 }
 
 #[cfg(test)]
@@ -70,6 +88,20 @@ mod tests {
         assert_eq!(head(4, 8 << 10), (8 << 10, 33 << 10));
         assert_eq!(head(4, 32 << 10), (32 << 10, 129 << 10));
         assert_eq!(head(u32::MAX, u64::MAX), (LARGEST, LARGEST));
+        let first = |size, buffers| {
+            let said = LocationPolicy {
+                client_header_buffer_size: Some(size),
+                large_client_header_buffers: buffers,
+                ..LocationPolicy::default()
+            };
+            let head = Clients::compile(&said).head.unwrap();
+            (head.start_line, head.field_line, head.head)
+        };
+        let large = Some(Buffers { number: 2, size: 4 << 10 });
+        assert_eq!(first(16 << 10, large), (16 << 10, 16 << 10, 24 << 10));
+        assert_eq!(first(1, large), (4 << 10, 4 << 10, (8 << 10) + 1));
+        assert_eq!(first(16 << 10, None), (16 << 10, 16 << 10, 80 << 10));
+        assert_eq!(first(u64::MAX, None), (LARGEST, LARGEST, LARGEST));
         assert_eq!(Clients::compile(&LocationPolicy::default()), Clients::default());
     }
 

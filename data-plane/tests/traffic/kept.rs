@@ -1,0 +1,86 @@
+//! Connections to endpoints, kept as the fleet says.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use data_plane::local::Limits;
+use shared::policy::LocationPolicy;
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
+
+use super::harness::*;
+
+/// One Service behind `a.test`, where the fleet says this.
+fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy
+}
+
+/// On which connection each of some requests came, one after the other.
+fn connections(origin: &Origin) -> Vec<usize> {
+    origin.seen().iter().map(|seen| seen.connection).collect()
+}
+
+#[test]
+fn where_none_is_kept_each_request_says_so() {
+    let origin = Origin::says("hello");
+    let proxy = saying(
+        &origin,
+        LocationPolicy { upstream_keepalive_connections: Some(0), ..LocationPolicy::default() },
+    );
+    let mut client = Client::new(proxy.http);
+    (0..3).for_each(|_| assert_eq!(client.get("/").status, 200));
+    assert_eq!(connections(&origin), [0, 1, 2]);
+    assert!(origin.seen().iter().all(|seen| seen.all("connection") == ["close"]));
+    // Who asks for another protocol asks for that.
+    client.ask("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n");
+    assert_eq!(origin.seen()[3].all("connection"), ["upgrade"]);
+}
+
+#[test]
+fn a_connection_serves_as_many_requests_as_are_said() {
+    let origin = Origin::says("hello");
+    let said = LocationPolicy { upstream_keepalive_requests: Some(2), ..LocationPolicy::default() };
+    let mut proxy = saying(&origin, said);
+    let mut client = Client::new(proxy.http);
+    (0..5).for_each(|_| assert_eq!(client.get("/").status, 200));
+    assert_eq!(connections(&origin), [0, 0, 1, 1, 2]);
+    // As many as nobody counts, from the next connection on.
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings::default()))]);
+    (0..5).for_each(|_| assert_eq!(client.get("/").status, 200));
+    assert_eq!(connections(&origin)[5..], [2, 3, 3, 3, 3]);
+}
+
+#[test]
+fn a_connection_is_used_for_as_long_as_is_said() {
+    let origin = Origin::says("hello");
+    let said = LocationPolicy { upstream_keepalive_time: Some(500), ..LocationPolicy::default() };
+    let proxy = saying(&origin, said);
+    let mut client = Client::new(proxy.http);
+    let begun = Instant::now();
+    while connections(&origin).last() != Some(&1) {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_connection_is_kept_for_as_long_as_is_said() {
+    let ended: Arc<Mutex<Option<Instant>>> = Arc::default();
+    let seen = Arc::clone(&ended);
+    let origin = Origin::raw(move |mut stream, number, _| {
+        while read_request(&mut stream, number).is_some() {
+            stream.write_all(&ok("hello")).unwrap();
+        }
+        seen.lock().unwrap().get_or_insert_with(Instant::now);
+    });
+    let said = LocationPolicy { upstream_keepalive_timeout: Some(1), ..LocationPolicy::default() };
+    let proxy = saying(&origin, said);
+    let begun = Instant::now();
+    assert_eq!(Client::new(proxy.http).get("/").status, 200);
+    eventually("it is closed", || ended.lock().unwrap().is_some());
+    let took = ended.lock().unwrap().unwrap().duration_since(begun);
+    // The clock of a worker is a tenth of a second behind at most.
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+}
