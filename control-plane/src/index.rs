@@ -164,6 +164,7 @@ impl Index {
     /// One that knows no objects yet. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
         let of_fleet = OfFleet { allows_snippets: options.folder, shares_backend_tls: true };
+        let allowed = Allowed::of(None, options.folder);
         let mut index = Self {
             options,
             objects: Objects::default(),
@@ -180,7 +181,7 @@ impl Index {
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,
             of_fleet,
-            allowed: Allowed::default(),
+            allowed,
             published: Published::default(),
             pinned: Pinned::default(),
             problems: Problems::new(),

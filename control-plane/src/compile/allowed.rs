@@ -1,8 +1,8 @@
 //! What the fleet's ConfigMap allows annotations to be (annotations.md 1.5, configmap.md 1.1). An Ingress with others is
 //! rejected: its last good version stays.
 //!
-//! Where nobody says a level there is none: what ingress-nginx leaves out by its default are snippets, which have a lock of
-//! their own, `allow-snippet-annotations`.
+//! Where nobody says a level it is High, as in ingress-nginx: snippets are above it. A folder without a ConfigMap is
+//! somebody's manifests alone, tried as where they came from, and allows everything.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,32 @@ pub(crate) const RISK_LEVEL: &str = "annotations-risk-level";
 pub(crate) const WORDS: &str = "annotation-value-word-blocklist";
 
 /// What annotations may be.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowed {
     /// Nothing is of a higher risk.
-    risk: Option<Risk>,
+    risk: Risk,
     /// No value holds one of these.
     words: Vec<String>,
 }
 
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { risk: Risk::High, words: Vec::new() }
+    }
+}
+
 impl Allowed {
-    /// What a ConfigMap says, in any case of its keys.
-    pub fn of(configmap: Option<&ConfigMap>) -> Self {
+    /// What a ConfigMap says, in any case of its keys; `folder`: where the objects come from one.
+    pub fn of(configmap: Option<&ConfigMap>, folder: bool) -> Self {
         let mut allowed = Self::default();
+        if configmap.is_none() && folder {
+            allowed.risk = Risk::Critical;
+        }
         for (key, text) in configmap.iter().flat_map(|map| &map.data) {
             let text = text.trim();
             if key.eq_ignore_ascii_case(RISK_LEVEL) && !text.is_empty() {
                 // As in the original: who misspells the level gets the strictest one.
-                allowed.risk = Some(risk(text).unwrap_or(Risk::Low));
+                allowed.risk = risk(text).unwrap_or(Risk::Low);
             } else if key.eq_ignore_ascii_case(WORDS) {
                 allowed.words.extend(value::list(text).map(str::to_owned));
             }
@@ -44,7 +53,7 @@ impl Allowed {
 
     /// What of an Ingress' annotations is not allowed.
     pub fn faults(&self, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
-        let (risk, words) = (self.risk.unwrap_or(Risk::Critical), &self.words);
+        let (risk, words) = (self.risk, &self.words);
         if risk == Risk::Critical && words.is_empty() {
             return Vec::new();
         }
@@ -83,7 +92,7 @@ mod tests {
 
     fn fields(data: &[(&str, &str)], annotations: &[(&str, &str)]) -> Vec<String> {
         let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
-        let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }));
+        let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }), true);
         let annotations: BTreeMap<_, _> =
             annotations.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         allowed.faults(&annotations).into_iter().map(|fault| fault.field).collect()
@@ -94,10 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_allows_everything() {
+    fn nothing_said_allows_everything_but_snippets() {
         let annotations = [(&*ours("configuration-snippet"), "x"), (&*ours("server-alias"), "b.test")];
-        assert!(fields(&[], &annotations).is_empty());
-        assert!(fields(&[(RISK_LEVEL, ""), (WORDS, " , ")], &annotations).is_empty());
+        let snippet = [annotations::field("configuration-snippet")];
+        assert_eq!(fields(&[], &annotations), snippet);
+        assert_eq!(fields(&[(RISK_LEVEL, ""), (WORDS, " , ")], &annotations), snippet);
+        let critical = Allowed::of(None, true);
+        assert!(critical.risk == Risk::Critical && Allowed::of(None, false) == Allowed::default());
     }
 
     #[test]

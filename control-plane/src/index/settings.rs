@@ -33,7 +33,8 @@ impl Index {
     /// Takes in what the fleet's ConfigMap allows annotations to be. As soon as it is heard of: what comes after it is
     /// judged by it.
     pub(super) fn judge_annotations(&mut self) {
-        let allowed = Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it));
+        let allowed =
+            Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it), self.options.folder);
         if allowed != self.allowed {
             self.allowed = allowed;
             self.dirty.objects.extend(self.objects.judge_again(&self.allowed));

@@ -69,7 +69,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     (CROSS_NAMESPACE, OfIndex),
     (ALLOW_SNIPPETS, OfIndex),
     (allowed::WORDS, Allows("")),
-    (allowed::RISK_LEVEL, Allows("Critical")),
+    (allowed::RISK_LEVEL, Allows("High")),
     ("app-root", Dead),
     ("bind-address", Unsupported),
     ("bind-address-ipv4", Unsupported),

@@ -35,6 +35,7 @@ fn a_class_that_changed_is_told() {
 #[test]
 fn raw_configuration_is_not_told() {
     let mut world = World::default();
+    world.apply(configmap(json!({"annotations-risk-level": "Critical"})));
     world.apply(web("one"));
     for (service, text, what) in [
         ("two", "set $key hunter1;", "server-snippet changed, rules changed"),
