@@ -8,7 +8,7 @@ pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
     HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, Replacement,
-    SameSite, StatusList, TextList,
+    SameSite, Sampler, StatusList, TextList,
 };
 
 impl LocationPolicy {

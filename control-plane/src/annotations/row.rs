@@ -172,6 +172,15 @@ pub enum Act<T: 'static> {
         /// What is different.
         without: &'static str,
     },
+    /// It acts in part, and somebody can tell what does not: see [`Status::Differs`].
+    Partly {
+        /// What acts.
+        sets: fn(&mut Draft<'_>, T),
+        /// Values that ask for nothing else.
+        unless: fn(&T) -> bool,
+        /// What is different.
+        without: &'static str,
+    },
     /// Not honoured yet: until it is, what depends on it answers 503.
     Denies {
         /// Values that ask for what happens anyway.
@@ -216,6 +225,12 @@ impl<T> Says for Of<T> {
             Act::Sets(set) | Act::Deferred(set, _) | Act::Snippet(set) => set(draft, value),
             Act::Unnoticed(why) => draft.unnoticed(why),
             Act::Differs { unless, without } if !unless(&value) => draft.differs(*without),
+            Act::Partly { sets, unless, without } => {
+                if !unless(&value) {
+                    draft.differs(*without);
+                }
+                sets(draft, value);
+            }
             Act::Denies { unless, reach } if !unless(&value) => draft.not_enforced(*reach),
             Act::Differs { .. } | Act::Denies { .. } => {}
             Act::Dead => draft.dead(),
@@ -226,7 +241,7 @@ impl<T> Says for Of<T> {
         match &self.1 {
             Act::Sets(_) => Status::Honoured,
             Act::Unnoticed(why) => Status::Unnoticed(why),
-            Act::Differs { without, .. } => Status::Differs(without),
+            Act::Differs { without, .. } | Act::Partly { without, .. } => Status::Differs(without),
             Act::Denies { reach, .. } | Act::Deferred(_, reach) => Status::Denies(*reach),
             Act::Snippet(_) => Status::Snippet,
             Act::Dead => Status::Dead,

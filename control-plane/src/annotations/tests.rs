@@ -304,7 +304,10 @@ fn siblings_of_a_denial_claim_nothing() {
     let sibling = parsed.faults.iter().find(|it| it.field == field("enable-opentelemetry")).unwrap();
     assert_eq!(sibling.reason, "not honoured yet");
     let alone = all(&[("enable-opentelemetry", "true")]);
-    assert_eq!(alone.faults[0].reason, "not honoured yet: there are no spans");
+    assert_eq!(
+        alone.faults[0].reason,
+        "not honoured yet: backends are told the trace (traceparent), and no span of ours is recorded"
+    );
 }
 
 #[test]

@@ -1,12 +1,22 @@
-//! Spans (annotations.md 5.8, 6.19).
+//! Traces (annotations.md 5.8, 6.19, configmap.md 1.11): backends are told of the span that a request belongs to, by which
+//! they join their own. No span is recorded here.
+
+use shared::policy::Sampler;
 
 use super::row::{Act, Bad, Of, Risk, Row};
-use super::value::{BOOL, Grammar};
+use super::value::{BOOL, Grammar, one_of};
 
 /// `enable-opentelemetry`.
 pub(crate) static ENABLE_OPENTELEMETRY: Row = Row {
     name: "enable-opentelemetry",
-    value: &Of(BOOL, Act::Differs { unless: |it| !*it, without: "there are no spans" }),
+    value: &Of(
+        BOOL,
+        Act::Partly {
+            sets: |to, it| to.location.enable_opentelemetry = Some(it),
+            unless: |it| !*it,
+            without: "backends are told the trace (traceparent), and no span of ours is recorded",
+        },
+    ),
     default: "false",
     doc: "A span for each request",
     ..Row::NEW
@@ -26,10 +36,47 @@ pub(crate) static OPENTELEMETRY_OPERATION_NAME: Row = Row {
 /// `opentelemetry-trust-incoming-span`.
 pub(crate) static OPENTELEMETRY_TRUST_INCOMING_SPAN: Row = Row {
     name: "opentelemetry-trust-incoming-span",
-    value: &Of(BOOL, Act::Differs { unless: |_| false, without: "" }),
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.opentelemetry_trust_incoming_span = Some(it))),
     needs: Some("enable-opentelemetry"),
     default: "true",
-    doc: "The client's span is continued",
+    doc: "The client's trace is continued",
+    ..Row::NEW
+};
+
+/// `otel-sampler`.
+pub(crate) static OTEL_SAMPLER: Row = Row {
+    name: "otel-sampler",
+    value: &Of(
+        one_of!("AlwaysOn" | "AlwaysOff" | "TraceIdRatioBased"),
+        Act::Sets(|to, it| {
+            let sampler = match it {
+                "AlwaysOff" => Sampler::Off,
+                "TraceIdRatioBased" => Sampler::Ratio,
+                _ => Sampler::On,
+            };
+            to.location.otel_sampler = Some(sampler.into());
+        }),
+    ),
+    default: "AlwaysOn",
+    doc: "Which traces that begin here backends are told to record",
+    ..Row::NEW
+};
+
+/// `otel-sampler-parent-based`.
+pub(crate) static OTEL_SAMPLER_PARENT_BASED: Row = Row {
+    name: "otel-sampler-parent-based",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.otel_sampler_parent_based = Some(it))),
+    default: "true",
+    doc: "Of a trace that is continued the client has decided that",
+    ..Row::NEW
+};
+
+/// `otel-sampler-ratio`.
+pub(crate) static OTEL_SAMPLER_RATIO: Row = Row {
+    name: "otel-sampler-ratio",
+    value: &Of(RATIO, Act::Sets(|to, it| to.location.otel_sampler_ratio = Some(it))),
+    default: "0.01",
+    doc: "Share of them with TraceIdRatioBased",
     ..Row::NEW
 };
 
@@ -44,4 +91,15 @@ const NAME: Grammar<String> = Grammar {
     },
     good: &["web_request"],
     bad: &["a;b"],
+};
+
+/// A share, in millionths.
+const RATIO: Grammar<u32> = Grammar {
+    words: "a number from 0 to 1",
+    read: |text| {
+        let share: f64 = text.parse().ok()?;
+        (0.0..=1.0).contains(&share).then_some((share * 1e6).round() as u32)
+    },
+    good: &["0.01", "1", "0"],
+    bad: &["1.1", "-0.1", "half", "NaN"],
 };

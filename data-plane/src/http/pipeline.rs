@@ -45,6 +45,7 @@ mod rewrite;
 mod send;
 mod size;
 mod variables;
+mod trace;
 
 /// What a phase says: go on, with what it found, or answer with this.
 type Step<T = ()> = ControlFlow<Reply, T>;

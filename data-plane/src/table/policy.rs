@@ -33,6 +33,7 @@ pub mod rewrite;
 mod texts;
 pub mod timeouts;
 
+pub mod tracing;
 use shared::policy::LocationPolicy;
 use thiserror::Error;
 
@@ -60,6 +61,7 @@ use rewrite::Rewrite;
 use timeouts::Said;
 
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
+use tracing::Tracing;
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Who gets nothing, whatever it asks for: of the fleet's own policy alone.
@@ -106,6 +108,8 @@ pub struct Policy {
     pub forwarding: Forwarding,
     /// Headers of answers.
     pub answers: Answers,
+    /// What they are told of traces, if anything.
+    pub tracing: Option<Tracing>,
     /// What places endpoints name in them.
     pub returned: Option<Box<Returned>>,
     /// Which answers another backend makes.
@@ -154,6 +158,7 @@ impl Policy {
             forwarding: Forwarding::compile(said)?,
             answers: Answers::compile(said)?,
             returned: Returned::compile(said)?,
+            tracing: Tracing::compile(said),
             errors: Errors::compile(said)?,
             log: Logging::compile(said)?,
         })

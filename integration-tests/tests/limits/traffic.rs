@@ -367,6 +367,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("rate::connections::COUNT_BITS", "bits of a slot"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
+    ("http::pipeline::trace::LENGTH", "the format"),
     ("local::names::FOUND", "of names that the configuration has"),
     ("local::names::LOOKUPS", "of names that the configuration has"),
     ("local::names::MISSING", "of names that the configuration has"),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::template::Template;
 
-use super::{Exchange, certificates, claims, variables};
+use super::{Exchange, certificates, claims, trace, variables};
 use crate::codec::head::{Known, RequestHead};
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
@@ -36,6 +36,9 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
         && let Some(prefix) = &location.policy.rewrite.prefix
     {
         fields.add(Known::XForwardedPrefix, prefix.clone());
+    }
+    if let Some(tracing) = &location.policy.tracing {
+        trace::tell(fields, tracing);
     }
     for (name, value) in set {
         fields.replace(name, value);

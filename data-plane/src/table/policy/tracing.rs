@@ -1,0 +1,61 @@
+//! What backends are told of traces (ingress-nginx behaviour, configmap.md 1.11).
+
+use shared::policy::{LocationPolicy, Sampler};
+
+/// How a request's trace goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracing {
+    /// That of the client is continued.
+    pub trusts: bool,
+    /// Whether it is recorded is for the client to say then.
+    pub parent_based: bool,
+    /// Traces that are recorded otherwise, of 2^64.
+    below: u64,
+}
+
+impl Tracing {
+    pub(super) fn compile(said: &LocationPolicy) -> Option<Self> {
+        let millionths = said.otel_sampler_ratio.unwrap_or(10_000).min(1_000_000);
+        let below = match said.otel_sampler() {
+            Sampler::On | Sampler::Unspecified => u64::MAX,
+            Sampler::Off => 0,
+            Sampler::Ratio => (u128::from(millionths) * u128::from(u64::MAX) / 1_000_000) as u64,
+        };
+        (said.enable_opentelemetry == Some(true)).then(|| Self {
+            trusts: said.opentelemetry_trust_incoming_span.unwrap_or(true),
+            parent_based: said.otel_sampler_parent_based.unwrap_or(true),
+            below,
+        })
+    }
+
+    /// Whether a trace is recorded, by the first half of its id: everybody who asks by it decides the same.
+    pub fn records(&self, id: u64) -> bool {
+        self.below == u64::MAX || id < self.below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_one_of_ids() {
+        let on = LocationPolicy { enable_opentelemetry: Some(true), ..LocationPolicy::default() };
+        let with = |sampler: Sampler, ratio| {
+            let said = LocationPolicy {
+                otel_sampler: Some(sampler.into()),
+                otel_sampler_ratio: ratio,
+                ..on.clone()
+            };
+            Tracing::compile(&said).unwrap()
+        };
+        assert_eq!(Tracing::compile(&LocationPolicy::default()), None);
+        assert!(Tracing::compile(&on).unwrap().records(u64::MAX));
+        assert!(!with(Sampler::Off, None).records(0));
+        let half = with(Sampler::Ratio, Some(500_000));
+        assert!(half.records(u64::MAX / 2 - 1) && !half.records(u64::MAX / 2 + 1));
+        assert!(with(Sampler::Ratio, Some(2_000_000)).records(u64::MAX));
+        let usual = with(Sampler::Ratio, None);
+        assert!(usual.records(u64::MAX / 101) && !usual.records(u64::MAX / 99));
+    }
+}
