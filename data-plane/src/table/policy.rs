@@ -14,6 +14,7 @@ pub mod blocks;
 pub mod bodies;
 pub mod certificates;
 pub mod clients;
+pub mod compression;
 pub mod cors;
 pub mod errors;
 pub mod external;
@@ -32,8 +33,8 @@ pub mod returned;
 pub mod rewrite;
 mod texts;
 pub mod timeouts;
-
 pub mod tracing;
+
 use shared::policy::LocationPolicy;
 use thiserror::Error;
 
@@ -43,6 +44,7 @@ use auth::Auth;
 use blocks::Blocks;
 use bodies::Bodies;
 use clients::Clients;
+use compression::Compression;
 use cors::Cors;
 use errors::Errors;
 use external::External;
@@ -59,9 +61,9 @@ use retries::Retries;
 use returned::Returned;
 use rewrite::Rewrite;
 use timeouts::Said;
+use tracing::Tracing;
 
 /// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
-use tracing::Tracing;
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Who gets nothing, whatever it asks for: of the fleet's own policy alone.
@@ -106,10 +108,12 @@ pub struct Policy {
     pub mirror: Option<Box<Mirror>>,
     /// Whom is believed what, and what backends are told.
     pub forwarding: Forwarding,
-    /// Headers of answers.
-    pub answers: Answers,
     /// What they are told of traces, if anything.
     pub tracing: Option<Tracing>,
+    /// Which answers are compressed: of the fleet's own policy alone, the others say only that some are.
+    pub compression: Option<Box<Compression>>,
+    /// Headers of answers.
+    pub answers: Answers,
     /// What places endpoints name in them.
     pub returned: Option<Box<Returned>>,
     /// Which answers another backend makes.
@@ -156,9 +160,10 @@ impl Policy {
             cors: Cors::compile(said),
             mirror: Mirror::compile(said),
             forwarding: Forwarding::compile(said)?,
+            tracing: Tracing::compile(said),
+            compression: Compression::compile(said)?,
             answers: Answers::compile(said)?,
             returned: Returned::compile(said)?,
-            tracing: Tracing::compile(said),
             errors: Errors::compile(said)?,
             log: Logging::compile(said)?,
         })
