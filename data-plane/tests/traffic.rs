@@ -26,6 +26,8 @@ mod calls;
 mod client_certs;
 #[path = "traffic/clients.rs"]
 mod clients;
+#[path = "traffic/compression.rs"]
+mod compression;
 #[path = "traffic/connections.rs"]
 mod connections;
 #[path = "traffic/cors.rs"]

@@ -26,6 +26,7 @@ mod affinity;
 mod basic;
 mod certificates;
 mod claims;
+mod compress;
 mod cors;
 mod elsewhere;
 mod errors;
@@ -44,8 +45,8 @@ mod returned;
 mod rewrite;
 mod send;
 mod size;
-mod variables;
 mod trace;
+mod variables;
 
 /// What a phase says: go on, with what it found, or answer with this.
 type Step<T = ()> = ControlFlow<Reply, T>;

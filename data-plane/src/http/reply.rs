@@ -13,9 +13,11 @@ use crate::table::Timeouts;
 use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
+pub(crate) use coded::Coded;
 pub(crate) use paced::Paced;
 pub(crate) use relay::Relay;
 
+mod coded;
 mod paced;
 mod relay;
 
@@ -44,6 +46,8 @@ pub(crate) enum ReplyBody {
     Relay(Box<Relay>),
     /// What a backend sends over HTTP/2, while the client may go on sending.
     Call(Box<Call>),
+    /// Any of those before that has a body, compressed.
+    Coded(Box<Coded>),
     /// Any of those that has a body, no faster than it may come.
     Paced(Box<Paced>),
     /// The head is a 101: from here on the two ends speak their own protocol.
@@ -139,14 +143,17 @@ impl ReplyBody {
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Relay(relay) => relay.held(),
+            Self::Coded(coded) => coded.inner().held(),
             _ => 0,
         }
     }
 
     /// Gives that buffer back, if nothing in it is unread.
     pub(crate) fn rest(&mut self) {
-        if let Self::Relay(relay) = self {
-            relay.rest();
+        match self {
+            Self::Relay(relay) => relay.rest(),
+            Self::Coded(coded) => coded.body().rest(),
+            _ => {}
         }
     }
 
@@ -155,6 +162,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.buffered(),
             Self::Call(call) => Ok(call.buffered()),
+            Self::Coded(coded) => coded.buffered(),
             Self::Paced(paced) => paced.buffered(),
             Self::Page(page) => {
                 let page = std::mem::take(page);
@@ -179,6 +187,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.poll_more(cx),
             Self::Call(call) => call.poll_more(cx),
+            Self::Coded(coded) => coded.body().poll_more(cx),
             Self::Paced(paced) => paced.poll_more(cx),
             _ => Poll::Ready(Ok(())),
         }

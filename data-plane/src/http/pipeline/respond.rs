@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Exchange, affinity, cors, external, forwarded, log, returned, variables};
+use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -24,9 +24,6 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
             returned::mend(exchange, &location, &mut reply);
             affinity::say(exchange, &mut reply);
             say(exchange, &location.policy.answers, &mut reply);
-            if let Some(it) = location.policy.pace {
-                pace(&server.local, it, &mut reply.body);
-            }
         }
         None => server.with_table(|table| {
             let answers = &table.policy().answers;
@@ -36,7 +33,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     }
     cors::say(exchange, &mut reply);
     external::tell_client(exchange, &mut reply);
+    // As nginx' filters: by what is said of the answer, and what goes out is what has its pace.
+    compress::compress(exchange, &mut reply);
     log::asked::of_answer(exchange, &reply);
+    if let Some(it) = exchange.location.as_deref().and_then(|location| location.policy.pace) {
+        pace(&server.local, it, &mut reply.body);
+    }
     reply
 }
 

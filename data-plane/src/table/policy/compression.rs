@@ -1,7 +1,7 @@
 //! Which answers are compressed on their way to clients (ingress-nginx behaviour, configmap.md 1.6).
 //!
 //! The rules are those of nginx' gzip filter and of the brotli module of ingress-nginx, which are one but for the version of
-//! HTTP. What deviates on purpose stands in docs/adr/014.
+//! HTTP. What deviates on purpose stands in docs/adr/015.
 
 use std::collections::HashSet;
 

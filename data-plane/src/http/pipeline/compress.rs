@@ -1,0 +1,90 @@
+//! Compressing an answer whose client accepts that (ingress-nginx behaviour, configmap.md 1.6; docs/adr/015).
+
+use bytes::Bytes;
+use shared::budget::Level;
+
+use super::Exchange;
+use crate::codec::head::{Fields, Framing, Known, Method, Version};
+use crate::http::reply::{Coded, Reply, ReplyBody};
+use crate::table::policy::compression::{Answer, Asked, Coding};
+
+const ENCODING: &str = "Content-Encoding";
+const ETAG: &str = "ETag";
+
+/// Has an answer compressed, where that is asked for and there is memory for it; last of all that is said of its head. Each
+/// answer that would be for other clients says so.
+pub(super) fn compress(exchange: &Exchange<'_>, reply: &mut Reply) {
+    let Exchange { call, head, location, .. } = exchange;
+    let is_said = location.as_deref().is_none_or(|location| location.policy.compression.is_some());
+    if !is_said || head.method == Method::Head || !may_be(reply) {
+        return;
+    }
+    let chosen = call.server.with_table(|table| {
+        let accept = head.fields.joined("Accept-Encoding");
+        let asked = Asked {
+            accept: accept.as_deref(),
+            agent: head.fields.get(Known::UserAgent),
+            is_http10: head.version == Version::Http10,
+        };
+        let answer = Answer {
+            media_type: reply.head.fields.get(Known::ContentType).unwrap_or_default(),
+            length: match reply.head.framing {
+                Framing::Length(length) => Some(length),
+                _ => None,
+            },
+        };
+        Some(table.policy().compression.as_deref()?.choose(&asked, &answer))
+    });
+    let Some((varies, chosen)) = chosen else { return };
+    if varies {
+        vary(&mut reply.head.fields);
+    }
+    if let Some((coding, level)) = chosen {
+        encode(exchange, reply, coding, level);
+    }
+}
+
+/// Whether an answer may be compressed, for whomever. What says that it is not to be changed is not: RFC 9110 section 7.7
+/// asks for that, other than nginx.
+fn may_be(reply: &Reply) -> bool {
+    let Reply { head, body, .. } = reply;
+    let fields = &head.fields;
+    matches!(head.status, 200 | 403 | 404)
+        && matches!(body, ReplyBody::Relay(_) | ReplyBody::Page(_))
+        && !head.framing.is_empty()
+        && fields.get(ENCODING).is_none_or(<[u8]>::is_empty)
+        && !fields.all(Known::CacheControl).any(|value| has_word(value, b"no-transform"))
+}
+
+/// Tells caches that other clients may get another answer.
+fn vary(fields: &mut Fields) {
+    let is_told =
+        fields.all(Known::Vary).any(|value| has_word(value, b"accept-encoding") || has_word(value, b"*"));
+    if !is_told {
+        fields.append(Known::Vary, Bytes::from_static(b"Accept-Encoding"));
+    }
+}
+
+/// Whether a list has a word, in any case.
+fn has_word(list: &[u8], word: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(word))
+}
+
+fn encode(exchange: &Exchange<'_>, reply: &mut Reply, coding: Coding, level: u32) {
+    let quota = &exchange.call.server.local.quota;
+    // Where memory is short an answer goes as it is.
+    let share = if quota.level() == Level::Calm { quota.take(Coded::cost(coding, level)) } else { None };
+    let Some(share) = share else { return };
+    let fields = &mut reply.head.fields;
+    fields.set(ENCODING, Bytes::from_static(coding.as_str().as_bytes()));
+    fields.remove("Accept-Ranges");
+    // It is another representation, of the same meaning.
+    match fields.get_bytes(ETAG) {
+        Some(tag) if tag.starts_with(b"\"") => fields.set(ETAG, [b"W/", &tag[..]].concat()),
+        Some(tag) if !tag.starts_with(b"W/") => fields.remove(ETAG),
+        _ => {}
+    }
+    (reply.head.framing, reply.head.declared_length) = (Framing::Chunked, None);
+    let body = std::mem::replace(&mut reply.body, ReplyBody::Empty);
+    reply.body = ReplyBody::Coded(Box::new(Coded::new(body, coding, level, share)));
+}
