@@ -18,6 +18,7 @@ mod canary;
 mod ciphers;
 mod client_certs;
 pub(crate) mod clients;
+pub(crate) mod compression;
 mod cors;
 mod dead;
 pub mod draft;

@@ -102,7 +102,7 @@ const AGE: Grammar<u64> = Grammar {
 };
 
 /// A media type (RFC 9110 section 8.3.1), without parameters.
-const MEDIA_TYPE: Grammar<String> = Grammar {
+pub(super) const MEDIA_TYPE: Grammar<String> = Grammar {
     words: "a media type such as text/plain",
     read: |text| {
         let is_word = |word: &str| {

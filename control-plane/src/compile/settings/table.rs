@@ -7,8 +7,8 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, auth, balancing, buffering, clients, errors, forwarding, kept, limits, log, redirect,
-    retries, returned, timeouts, tracing, waf,
+    access, answers, auth, balancing, buffering, clients, compression, errors, forwarding, kept, limits, log,
+    redirect, retries, returned, timeouts, tracing, waf,
 };
 use crate::compile::allowed;
 
@@ -77,9 +77,9 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("block-cidrs", Default(&access::BLOCK_CIDRS)),
     ("block-referers", Default(&access::BLOCK_REFERERS)),
     ("block-user-agents", Default(&access::BLOCK_USER_AGENTS)),
-    ("brotli-level", Unsupported),
-    ("brotli-min-length", Unsupported),
-    ("brotli-types", Unsupported),
+    ("brotli-level", Default(&compression::BROTLI_LEVEL)),
+    ("brotli-min-length", Default(&compression::BROTLI_MIN_LENGTH)),
+    ("brotli-types", Default(&compression::BROTLI_TYPES)),
     ("client-body-buffer-size", Default(&buffering::CLIENT_BODY_BUFFER_SIZE)),
     ("client-body-timeout", Default(&buffering::CLIENT_BODY_TIMEOUT)),
     ("client-header-buffer-size", Default(&clients::CLIENT_HEADER_BUFFER_SIZE)),
@@ -98,7 +98,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("enable-access-log-for-default-backend", Default(&log::ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND)),
     ("enable-aio-write", Nginx),
     ("enable-auth-access-log", Unsupported),
-    ("enable-brotli", Unsupported),
+    ("enable-brotli", Default(&compression::ENABLE_BROTLI)),
     ("enable-modsecurity", Default(&waf::ENABLE_MODSECURITY)),
     ("enable-multi-accept", Nginx),
     ("enable-ocsp", Unsupported),
@@ -128,10 +128,10 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("global-auth-snippet", Snippet),
     ("global-auth-url", Default(&auth::GLOBAL_URL)),
     ("grpc-buffer-size-kb", Unsupported),
-    ("gzip-disable", Unsupported),
-    ("gzip-level", Unsupported),
-    ("gzip-min-length", Unsupported),
-    ("gzip-types", Unsupported),
+    ("gzip-disable", Default(&compression::GZIP_DISABLE)),
+    ("gzip-level", Default(&compression::GZIP_LEVEL)),
+    ("gzip-min-length", Default(&compression::GZIP_MIN_LENGTH)),
+    ("gzip-types", Default(&compression::GZIP_TYPES)),
     ("hide-headers", Default(&answers::HIDE_HEADERS)),
     ("hsts", Default(&answers::HSTS)),
     ("hsts-include-subdomains", Default(&answers::HSTS_INCLUDE_SUBDOMAINS)),
@@ -249,7 +249,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("use-forwarded-headers", Default(&forwarding::USE_FORWARDED_HEADERS)),
     ("use-geoip", Dead),
     ("use-geoip2", Unsupported),
-    ("use-gzip", Unsupported),
+    ("use-gzip", Default(&compression::USE_GZIP)),
     ("use-http2", Unsupported),
     ("use-port-in-redirects", Default(&redirect::USE_PORT_IN_REDIRECTS)),
     ("use-proxy-protocol", Unsupported),

@@ -257,13 +257,13 @@ fn redirects_and_global_auth_stand_in_the_route() {
 fn the_configmap_makes_the_settings() {
     let mut world = World::default();
     world.events([]);
-    let commit = world.apply(configmap(json!({"ssl-redirect": "false", "gzip-level": "8"})));
+    let commit = world.apply(configmap(json!({"ssl-redirect": "false", "use-geoip2": "true"})));
     assert_eq!(commit.config.len(), 1);
     assert_eq!(commit.cause, "ConfigMap ingress-nginx/ingress-nginx-controller: created");
     let commit = world.apply(configmap(json!({"ssl-redirect": "true"})));
     assert_eq!(
         commit.cause,
-        "ConfigMap ingress-nginx/ingress-nginx-controller: gzip-level removed, ssl-redirect false -> true"
+        "ConfigMap ingress-nginx/ingress-nginx-controller: ssl-redirect false -> true, use-geoip2 removed"
     );
     assert!(commit.problems_changed);
 }
