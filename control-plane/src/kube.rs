@@ -37,6 +37,8 @@ mod follow;
 pub(crate) mod fuzz;
 pub mod login;
 mod pins;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 mod sink;
 pub mod trust;
 mod watch;

@@ -42,6 +42,8 @@ pub mod problem;
 mod reference;
 mod removal;
 mod serve;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod store;
 
 pub use crate::kube::KubeError;

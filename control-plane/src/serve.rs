@@ -15,6 +15,8 @@ pub mod registry;
 mod roles;
 pub mod session;
 mod shape;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 mod stream;
 mod wire;
 

@@ -23,6 +23,8 @@ pub mod metrics;
 pub mod password;
 pub mod rate;
 mod resolve;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod subscribe;
 pub mod table;
 pub mod tls;

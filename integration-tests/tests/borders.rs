@@ -96,6 +96,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/app*", &[Tokio, Tonic]),
     ("control-plane/src/admin.rs", &[Tokio, Http]),
     ("control-plane/src/main.rs", &[Tokio]),
+    // A replica is polled by hand.
+    ("control-plane/src/sim.rs", &[Prost, Tokio]),
     ("control-plane/src/*", &[]),
     // The proxy.
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
@@ -128,6 +130,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
     ("data-plane/src/main.rs", &[Tokio]),
+    ("data-plane/src/sim.rs", &[Prost]),
     ("data-plane/src/*", &[]),
     ("cli/src/up/demo*", &[Tokio, Hyper, Rustls]),
     ("cli/src/*", &[Prost, Tonic, Tokio, Hyper, Http]),
@@ -188,6 +191,7 @@ const DATA_PLANE: &[&str] = &[
     "subscribe",
     "admin",
     "fuzz",
+    "sim",
     "args",
     "app",
     "lib",
@@ -223,6 +227,7 @@ const CONTROL_PLANE: &[&str] = &[
     "admin",
     "inspect",
     "fuzz",
+    "sim",
     "args",
     "app",
     "lib",

@@ -43,17 +43,23 @@ const KEY: &str = "object";
 #[derive(Debug)]
 pub(super) struct Records {
     objects: Objects,
-    /// Which object a record holds, for when it goes.
-    holding: HashMap<ObjectName, ObjectRef>,
+    holding: Holding,
 }
 
 impl Records {
     /// Tells of them as a part of what `objects` tells.
     pub(super) fn new(objects: Objects) -> Self {
-        Self { objects, holding: HashMap::new() }
+        Self { objects, holding: Holding::default() }
     }
+}
 
-    fn events(&mut self, change: Change<Decoded>) -> Vec<Event> {
+/// Which object a record holds, for when it goes.
+#[derive(Debug, Default)]
+pub(super) struct Holding(HashMap<ObjectName, ObjectRef>);
+
+impl Holding {
+    /// What the change of a record means.
+    pub(super) fn events(&mut self, change: Change<Decoded>) -> Vec<Event> {
         let (record, object) = match change {
             Change::Put(item) => match read(&item.value) {
                 Ok(object) => (item.name, Some(object)),
@@ -66,8 +72,8 @@ impl Records {
         };
         let now = object.as_ref().map(Object::reference);
         let before = match &now {
-            Some(now) => self.holding.insert(record, now.clone()),
-            None => self.holding.remove(&record),
+            Some(now) => self.0.insert(record, now.clone()),
+            None => self.0.remove(&record),
         };
         let released = before.filter(|before| Some(before) != now.as_ref()).map(Event::Released);
         released.into_iter().chain(object.map(|object| Event::Held(Hold { object }))).collect()
@@ -107,7 +113,7 @@ impl Sink<Decoded> for Records {
     async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
         let mut events = Vec::new();
         for change in changes {
-            events.extend(self.events(change));
+            events.extend(self.holding.events(change));
         }
         self.objects.events(events).await
     }
@@ -216,7 +222,8 @@ fn record_kind(held: ObjectKind) -> ObjectKind {
     if held == ObjectKind::Secret { ObjectKind::Secret } else { ObjectKind::ConfigMap }
 }
 
-fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -> String {
+/// A record as it is written.
+pub(super) fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -> String {
     let kind = record_kind(object.kind());
     let source = json::source(object);
     let value = if kind == ObjectKind::Secret { STANDARD.encode(source) } else { source };

@@ -16,22 +16,11 @@ fn shown(object: &Object, change: impl Fn(String) -> String) -> Item<Decoded> {
     Whole(record_kind(object.kind())).decode(&change(record(&name, "firth", object, Some("7")))).unwrap()
 }
 
-fn records() -> Records {
-    use crate::event::Inputs;
-    use crate::freshness::Freshness;
-    use crate::kube::sink::Sender;
-
-    let (endpoints, _) = mpsc::channel(1);
-    let (objects, _) = mpsc::channel(1);
-    let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
-    Records::new(Objects::new(sender, ObjectKind::ConfigMap, 1))
-}
-
 #[test]
 fn a_record_reads_back_as_what_was_held() {
     for kind in [ObjectKind::Ingress, ObjectKind::Secret, ObjectKind::ConfigMap] {
         let object = held(kind, "a.test");
-        let mut records = records();
+        let mut records = Holding::default();
         let item = shown(&object, |text| text);
         let expected = vec![Event::Held(Hold { object: object.clone() })];
         assert_eq!(records.events(Change::Put(item.clone())), expected);
@@ -42,7 +31,7 @@ fn a_record_reads_back_as_what_was_held() {
 #[test]
 fn a_record_that_turns_bad_holds_nothing() {
     let object = held(ObjectKind::Ingress, "a.test");
-    let mut records = records();
+    let mut records = Holding::default();
     records.events(Change::Put(shown(&object, |text| text)));
     let bad = shown(&object, |text| text.replace("networking.k8s.io", "nobody.io"));
     assert_eq!(records.events(Change::Put(bad.clone())), [Event::Released(object.reference())]);
@@ -56,7 +45,7 @@ fn a_record_holds_only_the_object_that_it_is_named_after() {
         text.replace(&record_name(&object.reference()), &record_name(&other.reference()))
     });
     assert!(read(&wrong.value).unwrap_err().contains("expected the name"));
-    assert_eq!(records().events(Change::Put(wrong)), []);
+    assert_eq!(Holding::default().events(Change::Put(wrong)), []);
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! One kind's watch as the simulator drives it: the real state machine and the real reading of what a server says.
+
+use std::time::Instant;
+
+use super::decisions::{self, Holding};
+use super::sink;
+use super::watch::{Heard, Revision, Said, Todo, Watch};
+use super::wire::{self, Decoded, Whole};
+use crate::event::{HoldRequest, Input};
+use crate::hold::record_name;
+use crate::objects::ObjectKind;
+
+/// Where the records of the simulator are.
+pub const NAMESPACE: &str = "firth";
+
+/// What a watch does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Reads a page of a list.
+    List {
+        /// Where it goes on.
+        more: Option<String>,
+    },
+    /// Opens a watch, without a revision with a streamed list.
+    Open {
+        /// From where.
+        from: Option<u64>,
+    },
+    /// Reads on.
+    Read,
+    /// Nothing until then.
+    Wait(Instant),
+}
+
+/// What the server does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Came {
+    /// The answer to a list.
+    Page(String),
+    /// A watch is open.
+    Opened,
+    /// A line of a watch.
+    Line(String),
+    /// An HTTP status that is no good.
+    Refused(u16),
+    /// No answer.
+    Failed,
+    /// The end of a watch.
+    Ended,
+    /// The answer to a probe.
+    Newest(u64),
+    /// Another kind saw the history go back.
+    Restored,
+    /// Time has passed.
+    Tick,
+}
+
+/// What follows.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Told {
+    /// For the pipeline.
+    pub(crate) inputs: Vec<Input>,
+    /// The newest revision is asked for.
+    pub(crate) probe: bool,
+    /// All kinds list again.
+    pub(crate) restored: bool,
+}
+
+/// One watch.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    kind: ObjectKind,
+    watch: Watch<Decoded>,
+    /// ConfigMaps are records of decisions here.
+    holding: Holding,
+}
+
+impl Followed {
+    pub(crate) fn new(kind: ObjectKind, now: Instant) -> Self {
+        let doubts_nothing = super::WHOLE.contains(&(kind, true));
+        Self { kind, watch: Watch::new(doubts_nothing, now), holding: Holding::default() }
+    }
+
+    pub(crate) fn next(&self, now: Instant) -> Next {
+        match self.watch.todo(now) {
+            Todo::List { more } => Next::List { more },
+            Todo::Open { from } => Next::Open { from: from.map(|from| from.number()) },
+            Todo::Read => Next::Read,
+            Todo::Wait(until) => Next::Wait(until),
+        }
+    }
+
+    pub(crate) fn due(&self) -> Instant {
+        self.watch.due()
+    }
+
+    pub(crate) fn on(&mut self, came: &Came, now: Instant) -> Told {
+        let heard = match came {
+            Came::Page(text) => wire::page(&Whole(self.kind), text).ok().map(|(heard, _)| heard),
+            Came::Line(line) => wire::event(&Whole(self.kind), line.as_bytes()).ok().flatten(),
+            Came::Opened => Some(Heard::Opened),
+            Came::Refused(code) => Some(Heard::Refused { code: *code, reason: "simulated".to_owned() }),
+            Came::Failed => Some(Heard::Failed("simulated".to_owned())),
+            Came::Ended => Some(Heard::Ended),
+            Came::Newest(revision) => Some(Heard::Newest(Revision(revision.to_string().into()))),
+            Came::Restored => Some(Heard::Restored),
+            Came::Tick => Some(Heard::Tick),
+        };
+        let mut told = Told::default();
+        for said in heard.map(|heard| self.watch.on(heard, now)).unwrap_or_default() {
+            match said {
+                Said::Changes(changes) => {
+                    let events = changes.into_iter().flat_map(|change| match self.kind {
+                        ObjectKind::ConfigMap => self.holding.events(change),
+                        kind => vec![sink::event(kind, change)],
+                    });
+                    told.inputs.push(Input::Events(events.collect()));
+                }
+                Said::Synced => told.inputs.push(Input::Synced(self.kind)),
+                Said::Probe => told.probe = true,
+                Said::Restored => told.restored = true,
+                Said::Afresh | Said::Listed | Said::Forbidden(_) | Said::Warning(_) => {}
+            }
+        }
+        told
+    }
+}
+
+/// The name of the record that a request is about, and what it is to say; `None`: it is to go.
+pub(crate) fn record(request: &HoldRequest) -> (String, Option<String>) {
+    match request {
+        HoldRequest::Write(hold) => {
+            let name = record_name(&hold.object.reference());
+            let text = decisions::record(&name, NAMESPACE, &hold.object, None);
+            (name, Some(text))
+        }
+        HoldRequest::Erase(object) => (record_name(object), None),
+    }
+}

@@ -1,0 +1,106 @@
+//! One stream as the simulator drives it: the real session between the messages of the wire.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use shared::budget::Budget;
+use shared::proto::config::ProxyMessage;
+use shared::version::Claim;
+
+use super::session::{Actions, Event, Report, Session, Slot};
+use super::wire;
+use crate::store::Head;
+
+/// What happens to a stream.
+#[derive(Clone, Debug)]
+pub enum Happens {
+    /// The proxy said something.
+    Message(Box<ProxyMessage>),
+    /// Time has passed.
+    Tick,
+    /// The process is to end.
+    Leave,
+}
+
+/// What comes of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sent {
+    /// Messages as they go over the wire.
+    pub frames: Vec<Bytes>,
+    /// Acknowledged states that were not what was sent.
+    pub diverged: usize,
+    /// Why the stream ends.
+    pub end: Option<String>,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub struct Stream {
+    session: Session,
+    refusals: Budget,
+    slot: bool,
+    wants_slot: bool,
+}
+
+impl Stream {
+    pub(crate) fn open(head: Arc<Head>, now: Instant) -> Self {
+        let session = Session::new("default".into(), head, Claim::random(), now);
+        Self { session, refusals: Budget::new(1 << 20), slot: false, wants_slot: false }
+    }
+
+    /// When a [`Happens::Tick`] is due.
+    pub fn due(&self) -> Instant {
+        self.session.deadline()
+    }
+
+    /// Whether it has one of the slots for full syncs.
+    pub fn has_slot(&self) -> bool {
+        self.slot
+    }
+
+    /// Whether it waits for one.
+    pub fn wants_slot(&self) -> bool {
+        self.wants_slot
+    }
+
+    /// It gets one.
+    pub fn give_slot(&mut self, now: Instant) -> Sent {
+        (self.slot, self.wants_slot) = (true, false);
+        let actions = self.session.on(Event::Slot, now);
+        self.act(actions)
+    }
+
+    /// Takes in what happens.
+    pub fn on(&mut self, happens: Happens, now: Instant) -> Sent {
+        let event = match happens {
+            Happens::Message(message) => match wire::read(*message, &self.refusals) {
+                Ok(message) => Event::Message(message),
+                Err(error) => return Sent { end: Some(error.to_string()), ..Sent::default() },
+            },
+            Happens::Tick => Event::Tick,
+            Happens::Leave => Event::Leave(Duration::ZERO),
+        };
+        let actions = self.session.on(event, now);
+        self.act(actions)
+    }
+
+    pub(crate) fn head(&mut self, head: Arc<Head>, now: Instant) -> Sent {
+        let actions = self.session.on(Event::Head(head), now);
+        self.act(actions)
+    }
+
+    fn act(&mut self, actions: Actions) -> Sent {
+        let Actions { out, reports, slot, end } = actions;
+        match slot {
+            Slot::Keep => {}
+            Slot::Want => self.wants_slot = true,
+            Slot::Release => self.slot = false,
+        }
+        Sent {
+            frames: out.into_iter().map(|out| wire::encode(out).as_bytes().clone()).collect(),
+            diverged: reports.iter().filter(|report| matches!(report, Report::Diverged { .. })).count(),
+            end: end.map(|end| format!("{end:?}")),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A replica without its edges, for the simulator of `integration-tests`: the real watches, pipeline, store and sessions,
+//! and nobody who waits. What a server, a network or a clock would do is said by calls.
+//!
+//! **Invariant:** nothing is decided here; each call is one step of what `kube`, `pipeline` and `serve` do by themselves.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
+use std::time::Instant;
+
+use shared::clock;
+use shared::kind::Lane;
+use shared::name::ObjectName;
+use shared::snapshot::Snapshot;
+use shared::version::{Lineage, Seq};
+use tokio::sync::{mpsc, watch};
+
+use crate::event::{HoldRequest, Input, Inputs, Wants};
+use crate::index::{Index, Options};
+use crate::kube::sim::Followed;
+pub use crate::kube::sim::{Came, NAMESPACE, Next};
+use crate::metrics::Metrics;
+use crate::objects::ObjectKind;
+use crate::pipeline::{Outputs, Pipeline, PipelineError, PortConfigMaps};
+use crate::problem::Problems;
+pub use crate::serve::sim::{Happens, Sent, Stream};
+use crate::store::{Published, Store};
+
+/// Kinds that the simulator's replicas watch. Of ConfigMaps, the records of decisions.
+pub const WATCHED: [ObjectKind; 5] = [
+    ObjectKind::Ingress,
+    ObjectKind::IngressClass,
+    ObjectKind::Service,
+    ObjectKind::EndpointSlice,
+    ObjectKind::ConfigMap,
+];
+
+/// Inputs that may wait: more than any list of the simulator.
+const INPUTS: usize = 4_096;
+
+/// One replica of the control plane.
+pub struct Replica {
+    watches: BTreeMap<ObjectKind, Followed>,
+    inputs: Inputs,
+    pipeline: Pin<Box<dyn Future<Output = Result<Infallible, PipelineError>>>>,
+    published: Published,
+    holds: mpsc::Receiver<HoldRequest>,
+    /// Held, so that nobody sees them gone.
+    _others: (watch::Receiver<Wants>, watch::Receiver<Problems>),
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("head", &self.published.head().lineage).finish_non_exhaustive()
+    }
+}
+
+/// What a watch asks for beside what it does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Asks {
+    /// The newest revision.
+    pub probe: bool,
+}
+
+impl Replica {
+    /// A process that has just started.
+    ///
+    /// # Panics
+    /// Never: the channel has room.
+    pub fn new(lineage: [u8; 16], now: Instant) -> Self {
+        let (inputs, receivers) = Inputs::channel(INPUTS);
+        let (store, published) = Store::new(Lineage(lineage), clock::now());
+        let (wants, wanted) = watch::channel(Wants::default());
+        let (holds, asked) = mpsc::channel(INPUTS);
+        let (pins, _) = mpsc::channel(1);
+        let (problems, known) = watch::channel(Problems::default());
+        let (awaited, _) = watch::channel(None);
+        let index = Index::new(Options {
+            ingress_class: "nginx".to_owned(),
+            controller_class: "k8s.io/ingress-nginx".to_owned(),
+            watch_without_class: false,
+            default_certificate: None,
+            configmap: ObjectName::new(NAMESPACE, "settings"),
+            default_backend: None,
+            disable_catch_all: false,
+            no_external_names: false,
+            folder: false,
+            on_demand: false,
+        });
+        let outputs = Outputs { wants, awaited, holds, pins, problems };
+        let ports = PortConfigMaps::new(ObjectName::new(NAMESPACE, "tcp"), ObjectName::new(NAMESPACE, "udp"));
+        let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new()));
+        // No Secret is referred to.
+        let _ = inputs.objects.try_send(Input::Synced(ObjectKind::Secret));
+        Self {
+            watches: WATCHED.into_iter().map(|kind| (kind, Followed::new(kind, now))).collect(),
+            inputs,
+            pipeline: Box::pin(pipeline.run()),
+            published,
+            holds: asked,
+            _others: (wanted, known),
+        }
+    }
+
+    /// What the watch of a kind does next.
+    pub fn next(&self, kind: ObjectKind, now: Instant) -> Next {
+        self.watches.get(&kind).map_or(Next::Read, |watch| watch.next(now))
+    }
+
+    /// When the watch of a kind wants a [`Came::Tick`].
+    pub fn due(&self, kind: ObjectKind) -> Option<Instant> {
+        self.watches.get(&kind).map(Followed::due)
+    }
+
+    /// What the server does for the watch of a kind. It is compiled and published before this returns.
+    pub fn on(&mut self, kind: ObjectKind, came: &Came, now: Instant) -> Asks {
+        let Some(watch) = self.watches.get_mut(&kind) else { return Asks::default() };
+        let told = watch.on(came, now);
+        let mut inputs = told.inputs;
+        if told.restored {
+            for (_, other) in self.watches.iter_mut().filter(|(other, _)| **other != kind) {
+                inputs.extend(other.on(&Came::Restored, now).inputs);
+            }
+        }
+        for input in inputs {
+            let to =
+                if kind == ObjectKind::EndpointSlice { &self.inputs.endpoints } else { &self.inputs.objects };
+            let _ = to.try_send(input);
+        }
+        self.work();
+        Asks { probe: told.probe }
+    }
+
+    /// Decisions that are to be put on record, or off it: a name, and what it is to say.
+    pub fn decisions(&mut self) -> Vec<(String, Option<String>)> {
+        std::iter::from_fn(|| self.holds.try_recv().ok())
+            .map(|request| crate::kube::sim::record(&request))
+            .collect()
+    }
+
+    /// Whether it serves.
+    pub fn is_ready(&self) -> bool {
+        self.published.head().is_ready()
+    }
+
+    /// What it offers on a lane, and where in its log that is.
+    pub fn offers(&self, lane: Lane) -> (Seq, Snapshot) {
+        let head = self.published.head();
+        (head.lane(lane).seq, head.lane(lane).snapshot.clone())
+    }
+
+    /// A proxy connects.
+    pub fn connect(&self, now: Instant) -> Stream {
+        Stream::open(self.published.head(), now)
+    }
+
+    /// Tells a stream of the newest head.
+    pub fn tell(&self, stream: &mut Stream, now: Instant) -> Sent {
+        stream.head(self.published.head(), now)
+    }
+
+    /// Lets the pipeline work until it waits.
+    fn work(&mut self) {
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Arc::clone(&woken).into();
+        while woken.0.swap(false, Ordering::AcqRel) {
+            // It ends only with its source, which this holds.
+            let _ = self.pipeline.as_mut().poll(&mut Context::from_waker(&waker));
+        }
+    }
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}

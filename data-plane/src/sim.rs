@@ -1,0 +1,102 @@
+//! A proxy's end of the stream without its edges, for the simulator of `integration-tests`: the real session and the real
+//! tables, and nobody who waits.
+//!
+//! **Invariant:** nothing is decided here.
+
+use std::time::Duration;
+
+use shared::clock;
+use shared::kind::Lane;
+use shared::proto::config::{ControlMessage, ProxyMessage};
+use shared::snapshot::Snapshot;
+use shared::version::Seq;
+
+use crate::subscribe::session::{Close, Identity, Session};
+use crate::table::{Action, Match, Writer};
+
+/// One process.
+#[derive(Debug)]
+pub struct Proxy {
+    session: Session,
+    writer: Writer,
+}
+
+/// What a proxy does after a message.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Said {
+    /// Its answers.
+    pub answers: Vec<ProxyMessage>,
+    /// It ends the stream.
+    pub closed: Option<Closed>,
+}
+
+/// Why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Closed {
+    /// It was asked to, and comes back after this.
+    Redirected(Duration),
+    /// For this fault.
+    Fault(String),
+}
+
+impl Proxy {
+    /// A process that has just started, with nothing.
+    pub fn new(id: &str) -> Self {
+        let identity = Identity {
+            proxy_id: id.to_owned(),
+            node: "node".to_owned(),
+            group: "default".to_owned(),
+            ..Identity::default()
+        };
+        Self { session: Session::new(identity, clock::now), writer: Writer::new() }
+    }
+
+    /// Begins a stream.
+    pub fn hello(&mut self) -> ProxyMessage {
+        self.session.hello(&self.writer)
+    }
+
+    /// Takes in what came.
+    pub fn on(&mut self, message: ControlMessage) -> Said {
+        let actions = self.session.on(message, &mut self.writer);
+        let closed = actions.close.map(|close| match close {
+            Close::Redirect { after, .. } => Closed::Redirected(after),
+            fault => Closed::Fault(fault.to_string()),
+        });
+        Said { answers: actions.say, closed }
+    }
+
+    /// What it has on a lane.
+    pub fn has(&self, lane: Lane) -> &Snapshot {
+        self.writer.has(lane)
+    }
+
+    /// How many resources it has and cannot serve.
+    pub fn refused(&self, lane: Lane) -> usize {
+        self.writer.refused(lane).count()
+    }
+
+    /// Where it is on a lane.
+    pub fn seq(&self, lane: Lane) -> Seq {
+        self.session.seq(lane)
+    }
+
+    /// Whether both lanes were complete once: from then on it serves.
+    pub fn is_complete(&self) -> bool {
+        self.session.is_complete()
+    }
+
+    /// Where a request to the host goes at `/`: the Service's name, and how many endpoints it has. `None`: nowhere.
+    pub fn endpoints_at(&self, host: &str) -> Option<(String, usize)> {
+        let table = self.writer.tables().current();
+        match table.host(host)?.route(b"/") {
+            Match::Path(path) => match &path.action {
+                Action::Backend(upstream) => {
+                    Some((path.service.to_string(), upstream.cell.endpoints().list.len()))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
