@@ -1,0 +1,176 @@
+//! The API server of the simulator: objects, revisions, lists and watch events, and a store that can be put back.
+
+use std::collections::BTreeMap;
+
+use control_plane::objects::ObjectKind;
+use control_plane::sim::NAMESPACE;
+use serde_json::{Value, json};
+
+/// Where the objects of the world are.
+const WORLD: &str = "default";
+
+/// One kind and name.
+type Name = (ObjectKind, String);
+
+/// What happened to an object.
+#[derive(Clone)]
+struct Happened {
+    revision: u64,
+    kind: ObjectKind,
+    line: String,
+}
+
+/// What the store holds: a copy is a backup.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    revision: u64,
+    objects: BTreeMap<Name, Value>,
+    log: Vec<Happened>,
+    /// Events up to here are forgotten.
+    compacted: u64,
+    /// Makes uids; no backup takes it back.
+    created: u64,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        Self { revision: 1, objects: BTreeMap::new(), log: Vec::new(), compacted: 0, created: 0 }
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn get(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
+        self.objects.get(&(kind, name.to_owned()))
+    }
+
+    pub(super) fn put(&mut self, kind: ObjectKind, name: &str, mut object: Value) {
+        self.revision += 1;
+        let before = self.get(kind, name);
+        let (what, uid) = match before {
+            Some(before) => ("MODIFIED", before["metadata"]["uid"].clone()),
+            None => {
+                self.created += 1;
+                ("ADDED", json!(format!("uid-{}", self.created)))
+            }
+        };
+        object["apiVersion"] = json!(kind.api_version());
+        object["kind"] = json!(kind.as_str());
+        let namespace = if kind == ObjectKind::ConfigMap { NAMESPACE } else { WORLD };
+        let metadata = object["metadata"].as_object_mut().map(std::mem::take).unwrap_or_default();
+        let mut metadata = Value::Object(metadata);
+        metadata["name"] = json!(name);
+        metadata["namespace"] = json!(namespace);
+        metadata["uid"] = uid;
+        metadata["resourceVersion"] = json!(self.revision.to_string());
+        metadata["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        object["metadata"] = metadata;
+        self.happened(kind, what, &object);
+        self.objects.insert((kind, name.to_owned()), object);
+    }
+
+    pub(super) fn delete(&mut self, kind: ObjectKind, name: &str) {
+        let Some(mut object) = self.objects.remove(&(kind, name.to_owned())) else { return };
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        self.happened(kind, "DELETED", &object);
+    }
+
+    fn happened(&mut self, kind: ObjectKind, what: &str, object: &Value) {
+        let line = json!({"type": what, "object": object}).to_string() + "\n";
+        self.log.push(Happened { revision: self.revision, kind, line });
+    }
+
+    /// Forgets what happened until now.
+    pub(super) fn compact(&mut self) {
+        self.compacted = self.revision;
+    }
+
+    /// Puts the store back to a backup. With `counts_on` revisions go on and watches of before are refused, as `etcdutl
+    /// --bump-revision --mark-compacted` has it; else revisions are given a second time.
+    pub(super) fn restore(&mut self, backup: &Self, counts_on: bool) {
+        let (created, revision) = (self.created, self.revision);
+        *self = backup.clone();
+        self.created = created;
+        if counts_on {
+            self.revision = revision + 1_000;
+            self.compacted = self.revision;
+        }
+    }
+
+    /// A whole list.
+    pub(super) fn list(&self, kind: ObjectKind) -> String {
+        let of_kind = self.objects.iter().filter(|((its, _), _)| *its == kind);
+        let items: Vec<_> = of_kind.map(|(_, object)| object).collect();
+        json!({
+            "kind": format!("{}List", kind.as_str()), "apiVersion": kind.api_version(),
+            "metadata": {"resourceVersion": self.revision.to_string()}, "items": items,
+        })
+        .to_string()
+    }
+
+    /// The same as the lines of a watch that begins with a list.
+    pub(super) fn streamed(&self, kind: ObjectKind) -> Vec<String> {
+        let of_kind = self.objects.iter().filter(|((its, _), _)| *its == kind);
+        let added = of_kind.map(|(_, object)| json!({"type": "ADDED", "object": object}).to_string() + "\n");
+        added.chain([self.bookmark(kind, true)]).collect()
+    }
+
+    /// A bookmark of now.
+    pub(super) fn bookmark(&self, kind: ObjectKind, complete: bool) -> String {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if complete {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({"kind": kind.as_str(), "apiVersion": kind.api_version(), "metadata": metadata});
+        json!({"type": "BOOKMARK", "object": object}).to_string() + "\n"
+    }
+
+    /// Whether a watch can go on from a revision.
+    pub(super) fn remembers(&self, revision: u64) -> bool {
+        revision >= self.compacted
+    }
+
+    /// What happened to a kind after a revision.
+    pub(super) fn since(&self, kind: ObjectKind, revision: u64) -> Vec<(u64, String)> {
+        let later = self.log.iter().filter(|it| it.kind == kind && it.revision > revision);
+        later.map(|it| (it.revision, it.line.clone())).collect()
+    }
+}
+
+/// An Ingress of one host; `good`: one that is served.
+pub(super) fn ingress(host: &str, service: &str, timeout: u8, good: bool) -> Value {
+    let path = |path: &str| {
+        json!({"path": path, "pathType": "Prefix",
+            "backend": {"service": {"name": service, "port": {"number": 80}}}})
+    };
+    // A path of the original's own is rejected.
+    let paths = if good { vec![path("/")] } else { vec![path("/"), path("/etc/nginx")] };
+    json!({
+        "metadata": {"annotations": {
+            "kubernetes.io/ingress.class": "nginx",
+            "nginx.ingress.kubernetes.io/proxy-read-timeout": timeout.to_string(),
+        }},
+        "spec": {"rules": [{"host": host, "http": {"paths": paths}}]},
+    })
+}
+
+pub(super) fn service() -> Value {
+    json!({"spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 80, "targetPort": 8080}]}})
+}
+
+/// An EndpointSlice with one address.
+pub(super) fn slice(service: &str, last: u8) -> Value {
+    json!({
+        "metadata": {"labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [format!("10.0.0.{last}")], "conditions": {"ready": true}}],
+    })
+}
+
+/// A record as it stands in the store.
+pub(super) fn is_same(record: &Value, text: &Value) -> bool {
+    record["data"] == text["data"]
+}

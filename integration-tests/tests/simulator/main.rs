@@ -1,0 +1,232 @@
+//! A seeded simulator of what is between an API server and what replicas offer: their real watches, pipelines and stores,
+//! over connections that delay, cut and repeat, with processes that restart at any step and a store that may be put back.
+//!
+//! `FIRTH_SEEDS=10000` runs more of them, `FIRTH_SEED=17` one. A seed that fails becomes a test of its own below.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cluster;
+mod node;
+
+use std::time::{Duration, Instant};
+
+use control_plane::objects::ObjectKind;
+use fastrand::Rng;
+use shared::delta::Delta;
+use shared::kind::Lane;
+
+use cluster::{Cluster, ingress, service, slice};
+use node::Node;
+
+const STEPS: usize = 500;
+const NODES: usize = 3;
+const HOSTS: usize = 5;
+/// Services that are there all the time, with an endpoint.
+const STABLE: [&str; 2] = ["always", "ever"];
+/// Services that come and go.
+const OTHERS: [&str; 2] = ["often", "seldom"];
+
+struct World {
+    rng: Rng,
+    now: Instant,
+    cluster: Cluster,
+    backup: Cluster,
+    nodes: Vec<Node>,
+    lives: u64,
+    hosts: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        // What the code under test draws is of the seed too.
+        fastrand::seed(seed);
+        let rng = Rng::with_seed(seed);
+        let now = shared::clock::now();
+        let mut cluster = Cluster::new();
+        for (number, name) in STABLE.into_iter().enumerate() {
+            cluster.put(ObjectKind::Service, name, service());
+            cluster.put(ObjectKind::EndpointSlice, name, slice(name, number as u8 + 1));
+        }
+        let hosts: Vec<_> = (0..HOSTS).map(|host| format!("h{host}.test")).collect();
+        cluster.put(ObjectKind::Ingress, "i0", ingress(&hosts[0], STABLE[0], 1, true));
+        Self {
+            rng,
+            now,
+            backup: cluster.clone(),
+            cluster,
+            nodes: (0..NODES).map(|life| Node::new(life as u64, now)).collect(),
+            lives: NODES as u64,
+            hosts,
+        }
+    }
+
+    fn edit(&mut self) {
+        let Self { rng, cluster, .. } = self;
+        match rng.u8(..10) {
+            0..=3 => {
+                let host = rng.usize(..HOSTS);
+                let name = format!("i{host}");
+                if rng.u8(..5) == 0 {
+                    return cluster.delete(ObjectKind::Ingress, &name);
+                }
+                let service = if rng.u8(..4) > 0 { STABLE[rng.usize(..2)] } else { OTHERS[rng.usize(..2)] };
+                // Few values, so that states recur.
+                let object = ingress(&self.hosts[host], service, rng.u8(1..4), rng.u8(..4) > 0);
+                cluster.put(ObjectKind::Ingress, &name, object);
+            }
+            4..=7 => {
+                let name = STABLE[rng.usize(..2)];
+                cluster.put(ObjectKind::EndpointSlice, name, slice(name, rng.u8(1..4)));
+            }
+            8 => {
+                let name = OTHERS[rng.usize(..2)];
+                match rng.bool() {
+                    true => cluster.put(ObjectKind::EndpointSlice, name, slice(name, rng.u8(1..4))),
+                    false => cluster.delete(ObjectKind::EndpointSlice, name),
+                }
+            }
+            _ => {
+                let name = OTHERS[rng.usize(..2)];
+                match rng.bool() {
+                    true => cluster.put(ObjectKind::Service, name, service()),
+                    false => cluster.delete(ObjectKind::Service, name),
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += node::pause(&mut self.rng);
+        let now = self.now;
+        let at = self.rng.usize(..NODES);
+        match self.rng.u8(..110) {
+            0..=29 => self.edit(),
+            30..=89 => {
+                let node = &mut self.nodes[at];
+                node.probed(&self.cluster);
+                node.stir(&self.cluster, &mut self.rng, now);
+            }
+            90..=94 => _ = self.nodes[at].decide(&mut self.cluster),
+            95 if self.rng.bool() => self.restart(at),
+            96 if self.rng.u8(..3) == 0 => self.cluster.compact(),
+            97 => self.backup = self.cluster.clone(),
+            98 if self.rng.u8(..4) == 0 => self.restore(),
+            99 => {
+                // What is waiting comes at once: a connection is not always slow.
+                let Self { nodes, cluster, rng, .. } = self;
+                nodes[at].catch_up(cluster, rng, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The store is put back to a backup, and the API server starts again.
+    fn restore(&mut self) {
+        let counts_on = self.rng.bool();
+        self.cluster.restore(&self.backup, counts_on);
+        for node in &mut self.nodes {
+            node.cut(self.now);
+        }
+        if counts_on {
+            return;
+        }
+        // Revisions are given a second time. Who meets none that is less than what it knows cannot see that: those who
+        // watch are back before so much was written.
+        for _ in 0..150 {
+            self.now += Duration::from_secs(1);
+            let Self { nodes, cluster, rng, now, .. } = self;
+            for node in nodes {
+                node.catch_up(cluster, rng, *now);
+            }
+        }
+    }
+
+    /// A replica is replaced by a new process.
+    fn restart(&mut self, at: usize) {
+        self.nodes[at] = Node::new(self.lives, self.now);
+        self.lives += 1;
+    }
+
+    /// With nothing in the way any more all are at the same state.
+    fn settle(&mut self) {
+        // A replica that has lived through nothing says what is right.
+        self.nodes.push(Node::new(self.lives, self.now));
+        for _ in 0..1_500 {
+            self.now += Duration::from_secs(1);
+            let Self { nodes, cluster, rng, now, .. } = self;
+            for node in nodes.iter_mut() {
+                node.catch_up(cluster, rng, *now);
+            }
+            if self.is_settled() {
+                return;
+            }
+        }
+        panic!("it does not converge: {}", self.state());
+    }
+
+    fn is_settled(&self) -> bool {
+        let fresh = self.nodes.last().expect("there are some");
+        fresh.replica.is_ready()
+            && Lane::ALL.into_iter().all(|lane| {
+                let root = fresh.replica.offers(lane).1.root();
+                self.nodes.iter().all(|node| node.replica.offers(lane).1.root() == root)
+            })
+    }
+
+    /// In what the others differ from the replica that has just started.
+    fn state(&self) -> String {
+        let fresh = self.nodes.last().expect("there are some");
+        let mut text = String::new();
+        for lane in Lane::ALL {
+            let right = fresh.replica.offers(lane).1;
+            let nodes = self.nodes.iter().map(|node| ("replica", node.replica.offers(lane).1));
+            for (number, (what, has)) in nodes.enumerate() {
+                let Delta { up, removed } = Delta::between(&has, &right);
+                let lacks: Vec<_> = up.iter().map(|entry| entry.key.to_string()).collect();
+                let more: Vec<_> = removed.iter().map(|removal| removal.key.to_string()).collect();
+                if !lacks.is_empty() || !more.is_empty() {
+                    text += &format!("\n{what} {number}: lacks {lacks:?}, has more {more:?}");
+                }
+            }
+        }
+        text
+    }
+}
+
+fn simulate(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.settle();
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: expected a number, got {text:?}")))
+}
+
+#[test]
+fn all_converge_whatever_happens() {
+    let seeds = match number("FIRTH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FIRTH_SEEDS").unwrap_or(300),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let failed: Vec<u64> = std::thread::scope(|scope| {
+        let share = |part: u64| {
+            let seeds = seeds.clone().filter(move |seed| seed % threads == part);
+            scope.spawn(move || {
+                let fails = |seed: &u64| {
+                    let seed = *seed;
+                    std::panic::catch_unwind(|| simulate(seed)).is_err()
+                };
+                seeds.filter(fails).collect::<Vec<_>>()
+            })
+        };
+        #[allow(clippy::needless_collect, reason = "all threads begin before the first is waited for")]
+        let parts: Vec<_> = (0..threads).map(share).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("panics are caught")).collect()
+    });
+    assert!(failed.is_empty(), "FIRTH_SEED={} fails, and {} in all: {failed:?}", failed[0], failed.len());
+}

@@ -1,0 +1,212 @@
+//! One replica of the control plane with its connections to the API server, each as slow and as broken as it likes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use control_plane::objects::ObjectKind;
+use control_plane::sim::{Came, Next, Replica, WATCHED};
+use fastrand::Rng;
+use serde_json::Value;
+
+use super::cluster::{Cluster, is_same};
+
+/// What is on its way from the API server for one kind.
+#[derive(Default)]
+struct Feed {
+    coming: VecDeque<Came>,
+    /// Lines up to here were put on their way.
+    position: u64,
+    /// The watch hears nothing and does not know.
+    stalled: bool,
+    probe: Option<u64>,
+}
+
+pub(super) struct Node {
+    pub(super) replica: Replica,
+    feeds: BTreeMap<ObjectKind, Feed>,
+    decisions: VecDeque<(String, Option<String>)>,
+}
+
+impl Node {
+    pub(super) fn new(life: u64, now: Instant) -> Self {
+        let mut lineage = [0; 16];
+        lineage[..8].copy_from_slice(&life.to_le_bytes());
+        lineage[8] = 1;
+        Self {
+            replica: Replica::new(lineage, now),
+            feeds: WATCHED.into_iter().map(|kind| (kind, Feed::default())).collect(),
+            decisions: VecDeque::new(),
+        }
+    }
+
+    /// One thing happens on one connection, good or bad.
+    pub(super) fn stir(&mut self, cluster: &Cluster, rng: &mut Rng, now: Instant) {
+        let kind = WATCHED[rng.usize(..WATCHED.len())];
+        match rng.u8(..60) {
+            0 => self.breaks(kind, rng, now),
+            1 => self.feed(kind).stalled = true,
+            2 => {
+                // The same line comes a second time.
+                let feed = self.feed(kind);
+                if let Some(line @ Came::Line(_)) = feed.coming.front().cloned() {
+                    feed.coming.push_front(line);
+                }
+            }
+            _ => _ = self.advance(kind, cluster, rng, now),
+        }
+    }
+
+    fn feed(&mut self, kind: ObjectKind) -> &mut Feed {
+        self.feeds.entry(kind).or_default()
+    }
+
+    fn breaks(&mut self, kind: ObjectKind, rng: &mut Rng, now: Instant) {
+        let came = match rng.u8(..4) {
+            0 => Came::Refused(500),
+            1 => Came::Refused(410),
+            2 => Came::Failed,
+            _ => Came::Ended,
+        };
+        *self.feed(kind) = Feed::default();
+        self.hear(kind, &came, now);
+    }
+
+    /// All connections break at once.
+    pub(super) fn cut(&mut self, now: Instant) {
+        for kind in WATCHED {
+            *self.feed(kind) = Feed::default();
+            self.hear(kind, &Came::Failed, now);
+        }
+    }
+
+    /// One step of what a watch does. False where there is nothing to do.
+    pub(super) fn advance(
+        &mut self,
+        kind: ObjectKind,
+        cluster: &Cluster,
+        rng: &mut Rng,
+        now: Instant,
+    ) -> bool {
+        if self.replica.due(kind).is_some_and(|due| due <= now) {
+            self.hear(kind, &Came::Tick, now);
+        }
+        let next = self.replica.next(kind, now);
+        let feed = self.feed(kind);
+        if next != Next::Read {
+            feed.stalled = false;
+        }
+        match next {
+            Next::Wait(_) => return false,
+            // Taken down now, heard later.
+            Next::List { .. } if feed.coming.is_empty() => {
+                feed.coming.push_back(Came::Page(cluster.list(kind)))
+            }
+            Next::Open { from } if feed.coming.is_empty() => open(feed, from, kind, cluster, rng),
+            Next::Read if feed.stalled => return false,
+            Next::Read => {
+                for (revision, line) in cluster.since(kind, feed.position) {
+                    feed.position = revision;
+                    feed.coming.push_back(Came::Line(line));
+                }
+                if rng.u8(..40) == 0 && feed.position <= cluster.revision() {
+                    feed.position = cluster.revision();
+                    feed.coming.push_back(Came::Line(cluster.bookmark(kind, false)));
+                }
+            }
+            _ => {}
+        }
+        if let Some(revision) = feed.probe.take() {
+            self.hear(kind, &Came::Newest(revision), now);
+            return true;
+        }
+        let Some(came) = self.feed(kind).coming.pop_front() else { return false };
+        self.hear(kind, &came, now);
+        true
+    }
+
+    fn hear(&mut self, kind: ObjectKind, came: &Came, now: Instant) {
+        let asks = self.replica.on(kind, came, now);
+        if asks.probe {
+            // Answered with what is newest when it is heard: see `probed`.
+            self.feed(kind).probe = Some(0);
+        }
+        let next = self.replica.next(kind, now);
+        if next != Next::Read && !matches!(came, Came::Opened) {
+            // A stream that is given up brings nothing more.
+            self.feed(kind)
+                .coming
+                .retain(|came| matches!(came, Came::Page(_)) && matches!(next, Next::List { .. }));
+        }
+        self.decisions.extend(self.replica.decisions());
+    }
+
+    /// Probes are answered with the newest revision.
+    pub(super) fn probed(&mut self, cluster: &Cluster) {
+        for feed in self.feeds.values_mut() {
+            if let Some(probe) = &mut feed.probe {
+                *probe = cluster.revision();
+            }
+        }
+    }
+
+    /// The oldest decision goes on record.
+    pub(super) fn decide(&mut self, cluster: &mut Cluster) -> bool {
+        let Some((name, text)) = self.decisions.pop_front() else { return false };
+        match text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
+            Some(record) => {
+                if !cluster.get(ObjectKind::ConfigMap, &name).is_some_and(|there| is_same(there, &record)) {
+                    cluster.put(ObjectKind::ConfigMap, &name, record);
+                }
+            }
+            None => cluster.delete(ObjectKind::ConfigMap, &name),
+        }
+        true
+    }
+
+    /// Everything that can be heard now is heard.
+    pub(super) fn catch_up(&mut self, cluster: &mut Cluster, rng: &mut Rng, now: Instant) {
+        loop {
+            let mut busy = false;
+            for kind in WATCHED {
+                self.probed(cluster);
+                while self.advance(kind, cluster, rng, now) {
+                    busy = true;
+                }
+            }
+            while self.decide(cluster) {
+                busy = true;
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+}
+
+fn open(feed: &mut Feed, from: Option<u64>, kind: ObjectKind, cluster: &Cluster, rng: &mut Rng) {
+    feed.coming.push_back(match from {
+        Some(from) if !cluster.remembers(from) => Came::Refused(410),
+        // A revision that the server does not have yet: refused, or waited for without a word.
+        Some(from) if from > cluster.revision() && rng.bool() => Came::Refused(504),
+        _ => Came::Opened,
+    });
+    if feed.coming.back() != Some(&Came::Opened) {
+        return;
+    }
+    match from {
+        Some(from) => feed.position = from,
+        None => {
+            feed.position = cluster.revision();
+            feed.coming.extend(cluster.streamed(kind).into_iter().map(Came::Line));
+        }
+    }
+}
+
+/// Time that may pass at once.
+pub(super) fn pause(rng: &mut Rng) -> Duration {
+    match rng.u8(..200) {
+        0 => Duration::from_secs(rng.u64(10..400)),
+        1..=5 => Duration::from_secs(rng.u64(1..10)),
+        _ => Duration::from_millis(rng.u64(..20)),
+    }
+}
