@@ -209,8 +209,12 @@ impl Session {
 
     /// When the slot goes to others, if the proxy does not answer.
     fn slot_ends(&self) -> Option<Instant> {
-        let waits = self.live.waits_since().is_some() || self.config.waits_since().is_some();
-        (self.has_slot && waits).then(|| self.slot_idle + SLOT)
+        (self.has_slot && self.waits()).then(|| self.slot_idle + SLOT)
+    }
+
+    /// Whether an answer is due on any lane.
+    fn waits(&self) -> bool {
+        self.live.waits_since().is_some() || self.config.waits_since().is_some()
     }
 
     fn step(&mut self, event: Event, now: Instant, actions: &mut Actions) -> Result<(), End> {
@@ -331,7 +335,7 @@ impl Session {
         }
         let needs_slot = self.live.needs_slot() || self.config.needs_slot();
         // A slot is for who answers. Who has been sent nothing yet could not.
-        let may_ask = self.answers || self.live.waits_since().is_none();
+        let may_ask = self.answers || !self.waits();
         if needs_slot && may_ask && !self.has_slot && !self.wants_slot {
             self.wants_slot = true;
             actions.slot = Slot::Want;

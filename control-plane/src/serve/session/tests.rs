@@ -609,6 +609,24 @@ fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
     settle(&mut plane, &mut link, &mut proxy, later);
 }
 
+/// Seed 58 of the simulator: who lost the slot over CONFIG asked for another in the same breath and kept both.
+#[test]
+fn who_loses_a_slot_over_config_asks_again_with_the_next_answer() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/b", 1), now);
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(&plane, &proxy, true, now);
+    while chunks(&link, Lane::Config) == 0 {
+        assert!(link.deliver_down(&mut proxy) | link.deliver_up(&plane, now), "CONFIG follows LIVE");
+    }
+    while link.deliver_up(&plane, now) {}
+    let later = link.session.deadline();
+    let actions = link.session.on(Event::Tick, later);
+    assert_eq!((actions.slot, link.session.wants_slot), (Slot::Release, false));
+    settle(&mut plane, &mut link, &mut proxy, later);
+}
+
 #[test]
 fn a_stream_begins_with_a_hello_of_its_group_in_time() {
     let now = shared::clock::now();
