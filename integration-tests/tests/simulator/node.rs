@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use super::cluster::{Cluster, is_same};
 
+/// Full syncs at once: few, so that streams wait.
+const SLOTS: usize = 1;
+
 /// What is on its way from the API server for one kind.
 #[derive(Default)]
 struct Feed {
@@ -23,8 +26,11 @@ struct Feed {
 
 pub(super) struct Node {
     pub(super) replica: Replica,
+    /// Counts the processes: a stream belongs to one of them.
+    pub(super) life: u64,
     feeds: BTreeMap<ObjectKind, Feed>,
     decisions: VecDeque<(String, Option<String>)>,
+    pub(super) slots: usize,
 }
 
 impl Node {
@@ -34,8 +40,10 @@ impl Node {
         lineage[8] = 1;
         Self {
             replica: Replica::new(lineage, now),
+            life,
             feeds: WATCHED.into_iter().map(|kind| (kind, Feed::default())).collect(),
             decisions: VecDeque::new(),
+            slots: SLOTS,
         }
     }
 

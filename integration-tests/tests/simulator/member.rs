@@ -1,0 +1,260 @@
+//! One proxy with its stream, and what must hold for it whatever happens.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use control_plane::sim::{Happens, Sent, Stream};
+use data_plane::sim::{Closed, Proxy};
+use fastrand::Rng;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config::control_message::Message as Control;
+use shared::proto::config::{ControlMessage, ProxyMessage};
+use shared::snapshot::Snapshot;
+use shared::version::{Root, Version};
+use tonic_prost::prost::Message as _;
+
+use super::node::Node;
+
+/// Frames on their way of one stream at most: two lanes, two batches, sixteen chunks, and words beside them.
+const FRAMES: usize = 2 * 2 * 16 + 8;
+
+/// One connection.
+struct Link {
+    node: usize,
+    life: u64,
+    stream: Stream,
+    down: VecDeque<Bytes>,
+    up: VecDeque<ProxyMessage>,
+    /// Messages were lost, repeated or mixed up: whatever comes of it may end the stream.
+    tampered: bool,
+    /// The control plane has ended it; what is under way still arrives.
+    over: bool,
+}
+
+/// One proxy.
+pub(super) struct Member {
+    id: String,
+    proxy: Proxy,
+    link: Option<Link>,
+    /// Not before this it connects again.
+    back: Instant,
+    /// All that it was sent since it started.
+    sent: HashSet<(ResourceKey, Version)>,
+    /// Messages were lost on the way, which no stream does: it may lack endpoints until the next CONFIG of a whole one.
+    lacks: bool,
+}
+
+/// States that were offered by anybody.
+pub(super) type Offered = BTreeSet<(Lane, [u8; 16])>;
+
+impl Member {
+    pub(super) fn new(number: usize, now: Instant) -> Self {
+        let id = format!("proxy-{number}");
+        Self { proxy: Proxy::new(&id), id, link: None, back: now, sent: HashSet::new(), lacks: false }
+    }
+
+    pub(super) fn root(&self, lane: Lane) -> Root {
+        self.proxy.has(lane).root()
+    }
+
+    pub(super) fn has(&self, lane: Lane) -> &Snapshot {
+        self.proxy.has(lane)
+    }
+
+    /// What its stream is about, for people.
+    pub(super) fn link(&self) -> String {
+        let Some(link) = &self.link else { return format!("\n{} has no stream", self.id) };
+        let (slot, wants, due) = (link.stream.has_slot(), link.stream.wants_slot(), link.stream.due());
+        let (down, up) = (link.down.len(), link.up.len());
+        format!(
+            "\n{} at {}: slot {slot}, wants one {wants}, {down} down, {up} up, due {due:?}",
+            self.id, link.node
+        )
+    }
+
+    pub(super) fn is_at(&self, node: usize) -> bool {
+        self.link.as_ref().is_some_and(|link| link.node == node)
+    }
+
+    /// The process starts again, with nothing.
+    pub(super) fn restart(&mut self, nodes: &mut [Node], now: Instant) {
+        self.part(now, Duration::ZERO, Some(nodes));
+        self.proxy = Proxy::new(&self.id);
+        self.sent.clear();
+        self.lacks = false;
+    }
+
+    /// The stream breaks.
+    pub(super) fn part(&mut self, now: Instant, pause: Duration, nodes: Option<&mut [Node]>) {
+        self.back = now + pause;
+        let Some(link) = self.link.take() else { return };
+        if let Some(node) =
+            nodes.and_then(|nodes| nodes.get_mut(link.node)).filter(|node| node.life == link.life)
+        {
+            node.slots += usize::from(link.stream.has_slot());
+        }
+    }
+
+    pub(super) fn connect(&mut self, at: usize, nodes: &mut [Node], now: Instant) -> bool {
+        let node = &mut nodes[at];
+        if self.link.is_some() || self.back > now || !node.replica.is_ready() {
+            return false;
+        }
+        let mut link = Link {
+            node: at,
+            life: node.life,
+            stream: node.replica.connect(now),
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            tampered: false,
+            over: false,
+        };
+        link.up.push_back(self.proxy.hello());
+        self.link = Some(link);
+        true
+    }
+
+    /// One message arrives at the control plane.
+    pub(super) fn up(&mut self, nodes: &mut [Node], now: Instant) -> bool {
+        let Some(message) = self.link.as_mut().and_then(|link| link.up.pop_front()) else { return false };
+        self.happens(Happens::Message(Box::new(message)), nodes, now);
+        true
+    }
+
+    /// The control plane's end of the stream hears of something else.
+    pub(super) fn happens(&mut self, happens: Happens, nodes: &mut [Node], now: Instant) {
+        let Some(link) = &mut self.link else { return };
+        let had = link.stream.has_slot();
+        let sent = link.stream.on(happens, now);
+        self.sent_on(sent, had, nodes, now);
+    }
+
+    /// What is due by the clock, a free slot, and a newer head.
+    pub(super) fn serve(&mut self, nodes: &mut [Node], now: Instant) {
+        let Some(link) = &mut self.link else { return };
+        let had = link.stream.has_slot();
+        let node = &mut nodes[link.node];
+        if node.life != link.life {
+            return self.part(now, Duration::ZERO, None);
+        }
+        let mut sent = node.replica.tell(&mut link.stream, now);
+        if link.stream.wants_slot() && node.slots > 0 {
+            node.slots -= 1;
+            let more = link.stream.give_slot(now);
+            sent.frames.extend(more.frames);
+            sent.end = sent.end.or(more.end);
+            return self.sent_on(sent, true, nodes, now);
+        }
+        self.sent_on(sent, had, nodes, now);
+        if self.link.as_ref().is_some_and(|link| link.stream.due() <= now) {
+            self.happens(Happens::Tick, nodes, now);
+        }
+    }
+
+    fn sent_on(&mut self, sent: Sent, had_slot: bool, nodes: &mut [Node], now: Instant) {
+        let Some(link) = &mut self.link else { return };
+        let node = &mut nodes[link.node];
+        if had_slot && !link.stream.has_slot() {
+            node.slots += 1;
+        }
+        assert!(link.tampered || sent.diverged == 0, "{}: it acknowledged what it was not sent", self.id);
+        link.down.extend(sent.frames);
+        assert!(link.down.len() <= FRAMES, "{}: {} frames wait", self.id, link.down.len());
+        if let Some(end) = sent.end {
+            let expected = ["Stalled", "Redirected", "Silent"].iter().any(|it| end.starts_with(it));
+            assert!(link.tampered || expected, "{}: the control plane ends the stream: {end}", self.id);
+            if end == "Redirected" {
+                link.over = true;
+                return;
+            }
+            self.part(now, Duration::from_millis(50), Some(nodes));
+        }
+    }
+
+    /// One message arrives at the proxy.
+    pub(super) fn down(&mut self, nodes: &mut [Node], offered: &Offered, now: Instant) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let Some(frame) = link.down.pop_front() else {
+            if link.over {
+                self.part(now, Duration::ZERO, Some(nodes));
+            }
+            return false;
+        };
+        let Ok(message) = ControlMessage::decode(frame) else { panic!("a frame is no message") };
+        if let Some(Control::Batch(batch)) = &message.message {
+            for up in &batch.up {
+                let kind = Kind::from_wire(up.kind).expect("a kind that is known");
+                let version = Version::from_slice(&up.version).expect("16 bytes");
+                self.sent.insert((ResourceKey::new(kind, up.key.as_str()), version));
+            }
+            self.lacks &= link.tampered || batch.lane == Lane::Live.to_wire();
+        }
+        let said = self.proxy.on(message);
+        self.check(offered);
+        let Some(link) = &mut self.link else { return true };
+        link.up.extend(said.answers);
+        match said.closed {
+            None => {}
+            Some(Closed::Redirected(after)) => self.part(now, after, Some(nodes)),
+            Some(Closed::Fault(fault)) => {
+                assert!(link.tampered, "{}: the proxy ends the stream: {fault}", self.id);
+                self.part(now, Duration::from_secs(1), Some(nodes));
+            }
+        }
+        true
+    }
+
+    fn check(&self, offered: &Offered) {
+        for lane in Lane::ALL {
+            for entry in self.proxy.has(lane).iter() {
+                let version = (entry.key.clone(), entry.version);
+                assert!(self.sent.contains(&version), "{}: {} was not sent", self.id, entry.key);
+            }
+            assert_eq!(self.proxy.refused(lane), 0);
+        }
+        let root = self.root(Lane::Config);
+        let has_none = self.proxy.has(Lane::Config).is_empty();
+        assert!(
+            has_none || offered.contains(&(Lane::Config, root.0)),
+            "{}: a CONFIG that never was",
+            self.id
+        );
+    }
+
+    /// Whatever leads to a Service that always has endpoints finds them.
+    pub(super) fn check_served(&self, hosts: &[String], always: &[&str]) {
+        if !self.proxy.is_complete() || self.lacks {
+            return;
+        }
+        for (service, endpoints) in hosts.iter().filter_map(|host| self.proxy.endpoints_at(host)) {
+            let found = endpoints > 0 || !always.contains(&service.as_str());
+            assert!(found, "{}: {service} has lost its endpoints", self.id);
+        }
+    }
+
+    /// The network loses, repeats or mixes up messages, which one under a stream of bytes never does.
+    pub(super) fn tamper(&mut self, rng: &mut Rng) {
+        let Some(link) = &mut self.link else { return };
+        link.tampered = true;
+        self.lacks = true;
+        fn spoil<T: Clone>(queue: &mut VecDeque<T>, rng: &mut Rng) {
+            if queue.is_empty() {
+                return;
+            }
+            let at = rng.usize(..queue.len());
+            match rng.u8(..3) {
+                0 => _ = queue.remove(at),
+                1 => {
+                    let again = queue[at].clone();
+                    queue.insert(at, again);
+                }
+                _ => {
+                    let other = rng.usize(..queue.len());
+                    queue.swap(at, other);
+                }
+            }
+        }
+        if rng.bool() { spoil(&mut link.down, rng) } else { spoil(&mut link.up, rng) }
+    }
+}
