@@ -23,6 +23,10 @@ pub enum Use {
     UsersFile,
     /// A Secret with a password hash for each user name: `auth-secret` with `auth-secret-type: auth-map`.
     UsersMap,
+    /// A Secret with htdigest lines under the key `auth`: `auth-secret` with `auth-type: digest`.
+    DigestsFile,
+    /// A Secret with a realm and a digest for each user name: both of these.
+    DigestsMap,
     /// A Secret with the authorities of backends' certificates, and with the proxy's own: `proxy-ssl-secret`.
     BackendTls,
     /// A Secret with the authorities of clients' certificates: `auth-tls-secret`.
@@ -41,11 +45,13 @@ pub enum Use {
 
 impl Use {
     /// All of them.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Certificate,
         Self::DefaultCertificate,
         Self::UsersFile,
         Self::UsersMap,
+        Self::DigestsFile,
+        Self::DigestsMap,
         Self::BackendTls,
         Self::ClientAuthorities,
         Self::CustomHeaders,
@@ -67,6 +73,8 @@ impl Use {
             | Self::DefaultCertificate
             | Self::UsersFile
             | Self::UsersMap
+            | Self::DigestsFile
+            | Self::DigestsMap
             | Self::BackendTls
             | Self::ClientAuthorities => ObjectKind::Secret,
             Self::CustomHeaders
@@ -88,6 +96,8 @@ impl Use {
         let what = match self {
             Self::UsersFile => "auth-file",
             Self::UsersMap => "auth-map",
+            Self::DigestsFile => "digest-file",
+            Self::DigestsMap => "digest-map",
             Self::BackendTls => "proxy-ssl",
             Self::ClientAuthorities => "auth-tls",
             _ => return None,
@@ -98,7 +108,8 @@ impl Use {
     /// Whether it keeps somebody out, or says which script is run, or whom a backend must be: what is to be guarded answers
     /// 503 while what is used is not there.
     pub fn guards(self) -> bool {
-        let is_of_users = matches!(self, Self::UsersFile | Self::UsersMap);
+        let is_of_users =
+            matches!(self, Self::UsersFile | Self::UsersMap | Self::DigestsFile | Self::DigestsMap);
         is_of_users || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)
     }
 

@@ -20,6 +20,7 @@ pub use budgets::Budgets;
 pub use copies::Copies;
 pub use limits::Limits;
 pub use names::{Addresses, KnownNames};
+pub use nonces::Nonces;
 pub use passwords::Passwords;
 pub use spill::Spill;
 pub use verdicts::Verdicts;
@@ -31,6 +32,7 @@ pub(crate) mod date;
 pub(crate) mod isolated;
 pub(crate) mod limits;
 pub(crate) mod names;
+pub(crate) mod nonces;
 pub(crate) mod passwords;
 pub(crate) mod quota;
 pub(crate) mod spill;
@@ -46,6 +48,7 @@ pub(crate) struct Local {
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
     pub(crate) passwords: Passwords,
+    pub(crate) nonces: Nonces,
     pub(crate) verdicts: Verdicts,
     pub(crate) copies: Copies,
     pub(crate) names: names::Names,
@@ -74,6 +77,7 @@ impl Local {
             quota: Quota::new(budgets.bytes.clone()),
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
+            nonces: budgets.nonces.clone(),
             verdicts: budgets.verdicts.clone(),
             copies: budgets.copies.clone(),
             names: names::Names::new(names),

@@ -32,6 +32,8 @@ mod compression;
 mod connections;
 #[path = "traffic/cors.rs"]
 mod cors;
+#[path = "traffic/digests.rs"]
+mod digests;
 #[path = "traffic/errors.rs"]
 mod errors;
 #[path = "traffic/external_names.rs"]

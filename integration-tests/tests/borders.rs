@@ -120,6 +120,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/local/names.rs", &[Tokio]),
     // What hashes are compared on is waited for; what is remembered of them needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
+    ("data-plane/src/local/nonces.rs", &[Rustls]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),

@@ -285,7 +285,7 @@ impl std::fmt::Debug for BackendIdentity {
 /// A user and what the password hashes to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
-    /// Without a colon, and unique.
+    /// Unique, and without a colon but the one before the realm of a digest.
     pub name: String,
     /// As in an htpasswd file.
     pub hash: String,

@@ -163,7 +163,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-type",
         value: &Of(TYPE, Act::Sets(|to, it| kind(to, &it))),
         bad: Bad::Reject,
-        doc: "Users and passwords: `basic`; `digest` is not honoured and answers 503",
+        doc: "Users and passwords, asked for in plain (`basic`) or by a digest (any other value with one of the two words)",
         ..Row::NEW
     },
     &Row {
@@ -229,7 +229,13 @@ fn basic<'a>(to: &'a mut Draft<'_>) -> &'a mut BasicAuth {
 /// The Secret of another namespace is nobody's to name, unless the fleet allows it: that is seen where it is looked for.
 fn users(to: &mut Draft<'_>, secret: &str) {
     let is_map = to.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
-    let what = if is_map { Use::UsersMap } else { Use::UsersFile };
+    let is_digest = to.said("auth-type").is_some_and(is_digest);
+    let what = match (is_digest, is_map) {
+        (false, false) => Use::UsersFile,
+        (false, true) => Use::UsersMap,
+        (true, false) => Use::DigestsFile,
+        (true, true) => Use::DigestsMap,
+    };
     let name = to.refer_anywhere(what, secret);
     basic(to).users = what.material(&name).unwrap_or_default();
     if !to.is_on("auth-type") {
@@ -240,12 +246,16 @@ fn users(to: &mut Draft<'_>, secret: &str) {
 }
 
 /// Only the very word is basic authentication; any other that holds one of the two is digest (annotations.md 5.3).
+fn is_digest(kind: &str) -> bool {
+    kind.trim() != "basic"
+}
+
 fn kind(to: &mut Draft<'_>, text: &str) {
     let what = Reach::Paths.as_str();
-    if text.trim() != "basic" {
-        to.deny(Reach::Paths, "asks for digest authentication, which is not honoured");
-        to.fault(Severity::Unsupported, format!("digest authentication is not honoured: {what}"));
-    } else if to.said("auth-secret").is_none() {
+    if is_digest(text) {
+        basic(to).digest = true;
+    }
+    if to.said("auth-secret").is_none() {
         to.deny(Reach::Paths, "needs auth-secret");
         to.fault(Severity::Unsupported, format!("expected auth-secret beside it, got none: {what}"));
     }

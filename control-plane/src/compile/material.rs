@@ -1,4 +1,5 @@
-//! What Secrets give for other uses than as certificates of hosts: users and their password hashes (annotations.md 6.7),
+//! What Secrets give for other uses than as certificates of hosts: users and their password hashes or digests
+//! (annotations.md 6.7),
 //! and who is trusted (annotations.md 5.6).
 //!
 //! **Invariant:** nothing that a Secret holds gets into a fault.
@@ -37,14 +38,22 @@ pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
 fn users(secret: &Secret, what: Use) -> Result<Vec<User>, Fault> {
     let mut seen = HashSet::new();
     let mut users = Vec::new();
+    let digests = matches!(what, Use::DigestsFile | Use::DigestsMap);
     let mut add = |name: &str, rest: &str| {
+        // A digest is of a name in a realm (htdigest); in another realm the same name is somebody else.
+        let (name, rest) = match rest.split_once(':') {
+            _ if name.is_empty() => return,
+            Some((realm, rest)) if digests => (format!("{name}:{realm}"), rest),
+            None if digests => return,
+            _ => (name.to_owned(), rest),
+        };
         // What follows a second colon, or a line break, is no part of the hash (nginx' auth_basic_user_file).
         let hash = rest.split([':', '\r', '\n']).next().unwrap_or_default();
-        if !name.is_empty() && seen.insert(name.to_owned()) {
-            users.push(User { name: name.to_owned(), hash: hash.to_owned() });
+        if seen.insert(name.clone()) {
+            users.push(User { name, hash: hash.to_owned() });
         }
     };
-    if what == Use::UsersMap {
+    if matches!(what, Use::UsersMap | Use::DigestsMap) {
         for (name, text) in &secret.data {
             // A name that is not text, or has a colon, can never be sent by a client.
             if let Ok(hash) = String::from_utf8(decoded(name, text)?)
@@ -112,6 +121,19 @@ mod tests {
         assert_eq!(
             users(&secret(&[("bob", "{SHA}z\n"), ("ann", "$2y$x\nroot:{PLAIN}evil")]), Use::UsersMap),
             pairs(&[("ann", "$2y$x"), ("bob", "{SHA}z")])
+        );
+    }
+
+    #[test]
+    fn digests_are_of_a_name_in_a_realm() {
+        let file = "ann:Test area:0f\r\n# note\nann:other:1e\nbob:hash\n:Test area:2d\nann:other:later\n";
+        assert_eq!(
+            users(&secret(&[("auth", file)]), Use::DigestsFile),
+            pairs(&[("ann:Test area", "0f"), ("ann:other", "1e")])
+        );
+        assert_eq!(
+            users(&secret(&[("ann", "Test area:0f\n"), ("bob", "{SHA}z")]), Use::DigestsMap),
+            pairs(&[("ann:Test area", "0f")])
         );
     }
 

@@ -41,7 +41,7 @@ fn clock_of(year: u64) -> SystemTime {
 fn it_says_what_it_needs_of_live() {
     let backend_tls = |material: &str| BackendTls { material: material.to_owned(), ..BackendTls::default() };
     let policy = |users: &str, authorities: &str| LocationPolicy {
-        basic_auth: Some(BasicAuth { users: users.to_owned(), realm: String::new() }),
+        basic_auth: Some(BasicAuth { users: users.to_owned(), ..BasicAuth::default() }),
         backend_tls: Some(backend_tls(authorities)),
         ..LocationPolicy::default()
     };

@@ -28,6 +28,7 @@ mod certificates;
 mod claims;
 mod compress;
 mod cors;
+mod digest;
 mod elsewhere;
 mod errors;
 mod exchange;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use shared::budget::{Budget, memory};
 
 use super::copies::Copies;
+use super::nonces::Nonces;
 use super::passwords::Passwords;
 use super::spill::Spill;
 use super::verdicts::Verdicts;
@@ -22,6 +23,8 @@ pub struct Budgets {
     pub spill: Spill,
     /// Passwords that are compared with slow hashes.
     pub passwords: Passwords,
+    /// Nonces of digest authentication.
+    pub nonces: Nonces,
     /// Answers of external authentication.
     pub verdicts: Verdicts,
     /// Copies of requests.
@@ -51,6 +54,7 @@ impl Budgets {
             descriptors: Budget::new(4 * CONNECTIONS),
             spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),
+            nonces: Nonces::default(),
             verdicts: Verdicts::default(),
             copies: Copies::of_memory(held).with_descriptors(4 * CONNECTIONS),
         }

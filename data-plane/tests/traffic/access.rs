@@ -62,7 +62,8 @@ fn users(proxy: &mut Proxy, users: &[(&str, &str)]) {
 }
 
 fn asking() -> LocationPolicy {
-    let basic_auth = Some(BasicAuth { users: USERS.into(), realm: "Test area".into() });
+    let basic_auth =
+        Some(BasicAuth { users: USERS.into(), realm: "Test area".into(), ..BasicAuth::default() });
     LocationPolicy { basic_auth, ..LocationPolicy::default() }
 }
 

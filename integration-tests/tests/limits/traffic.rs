@@ -345,6 +345,20 @@ const ROWS: &[Row] = &[
         ],
         &["a_flood_stops_no_neighbour", "one_password_is_compared_once_for_all_who_wait"],
     ),
+    Row(
+        "nonces of digest authentication in use",
+        &[
+            "local::nonces::SHARDS",
+            "local::nonces::IN_USE",
+            "local::nonces::TIMEOUT",
+            "local::nonces::EXPIRES",
+            "local::nonces::REPLAYS",
+        ],
+        &[
+            "a_nonce_serves_for_a_while_and_each_count_once",
+            "a_table_of_nonces_is_bounded_and_forgets_nothing_that_counts",
+        ],
+    ),
 ];
 
 const OTHERS: &[(&str, &str)] = &[
@@ -378,6 +392,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("rate::connections::COUNT_BITS", "bits of a slot"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
+    ("local::nonces::LENGTH", "the format"),
+    ("local::nonces::OWN", "the format"),
     ("local::names::FOUND", "of names that the configuration has"),
     ("local::names::LOOKUPS", "of names that the configuration has"),
     ("local::names::MISSING", "of names that the configuration has"),

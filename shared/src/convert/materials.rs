@@ -57,9 +57,9 @@ impl TryFrom<config::Material> for Material {
 fn users_of(users: Vec<config::User>) -> Result<Vec<User>, ConvertError> {
     let mut names = HashSet::new();
     for (i, user) in users.iter().enumerate() {
-        if user.name.is_empty() || user.name.contains(':') || !names.insert(user.name.as_str()) {
+        if matches!(user.name.split(':').next(), None | Some("")) || !names.insert(user.name.as_str()) {
             let field = format!("users[{i}].name");
-            return Err(invalid(field, "expected a name without a colon that stands there once"));
+            return Err(invalid(field, "expected a name that stands there once"));
         }
     }
     Ok(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect())

@@ -83,8 +83,13 @@ fn a_pin_keeps_the_material_of_every_use() {
     let mut seen = BTreeSet::new();
     for row in table::ROWS.iter() {
         for text in row.value.samples().0.iter().copied().chain(["default/all"]) {
-            for (location_only, users) in [("false", "auth-file"), ("true", "auth-map")] {
-                let user = with_annotation(row, Some(text)).annotation("auth-type", "basic");
+            for (location_only, kind, users) in [
+                ("false", "basic", "auth-file"),
+                ("true", "basic", "auth-map"),
+                ("false", "digest", "auth-file"),
+                ("true", "digest", "auth-map"),
+            ] {
+                let user = with_annotation(row, Some(text)).annotation("auth-type", kind);
                 let user = user.annotation("auth-secret-type", users);
                 let mut world = World::default();
                 world.apply(configmap(json!({"proxy-ssl-location-only": location_only})));

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::basic::{self, Credentials};
-use super::{Exchange, Step, external, variables};
+use super::{Exchange, Step, digest, external, variables};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
 use crate::table::PathEntry;
 use crate::table::policy::access::Listed;
+use crate::table::policy::auth::Basic;
+use crate::table::users::UsersCell;
 
 /// A password that was not compared by then is not waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,6 +93,9 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
     let (Some(cell), Some(asked)) = (&location.users, &location.policy.auth.basic) else {
         return Said::Fail(page(exchange, 503));
     };
+    if let Some(realm) = &asked.realm {
+        return digested(exchange, cell, asked, realm);
+    }
     let credentials = Credentials::of(exchange.head);
     exchange.info.user = credentials.as_ref().map(|credentials| credentials.user().to_vec());
     let local = &exchange.call.server.local;
@@ -103,6 +108,33 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
             Said::Refuse(reply)
         }
         Ok(None | Some(Verdict::Busy)) | Err(_) => Said::Fail(page(exchange, 503)),
+    }
+}
+
+/// Likewise, of who has a digest of a password to show.
+fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm: &str) -> Said {
+    let local = &exchange.call.server.local;
+    let Some(users) = cell.get() else {
+        return Said::Fail(page(exchange, 503));
+    };
+    let answer = digest::Answer::of(exchange.head);
+    let verdict = match &answer {
+        Some(answer) => answer.check(local, &users, realm, exchange.head),
+        None => digest::Verdict::Wrong,
+    };
+    exchange.info.user = answer.map(|answer| answer.user.into_bytes());
+    match verdict {
+        digest::Verdict::Right(proof) => {
+            exchange.proof = Some(proof);
+            Said::Pass
+        }
+        digest::Verdict::Stale | digest::Verdict::Wrong => {
+            let challenge = digest::challenge(local, &asked.challenge, verdict == digest::Verdict::Stale);
+            let Some(challenge) = challenge else { return Said::Fail(page(exchange, 503)) };
+            let mut reply = page(exchange, 401);
+            reply.head.fields.append(Known::WwwAuthenticate, challenge);
+            Said::Refuse(reply)
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) turn: Turn,
     /// What is known of its client by a certificate.
     pub(super) certificate: Option<Box<Passes>>,
+    /// What the client is told that showed a digest of its password.
+    pub(super) proof: Option<Bytes>,
     /// What external authentication said of it.
     pub(super) verdict: Option<Arc<Verdict>>,
     /// Its location's, else the worker's.
@@ -88,6 +90,7 @@ impl<'a> Exchange<'a> {
             target: None,
             has_tls: false,
             certificate: None,
+            proof: None,
             verdict: None,
             session: None,
             turn: Turn::default(),

@@ -32,6 +32,10 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
         }),
     }
     cors::say(exchange, &mut reply);
+    if let Some(proof) = exchange.proof.take() {
+        // The proxy's own word (RFC 7616 section 3.5), whatever a backend says.
+        reply.head.fields.replace(Bytes::from_static(b"Authentication-Info"), proof);
+    }
     external::tell_client(exchange, &mut reply);
     // As nginx' filters: by what is said of the answer, and what goes out is what has its pace.
     compress::compress(exchange, &mut reply);

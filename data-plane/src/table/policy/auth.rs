@@ -19,13 +19,15 @@ pub struct Auth {
     exempt: Box<[String]>,
 }
 
-/// Basic authentication.
+/// Authentication by users and passwords.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Basic {
     /// Key of the Material with the users.
     pub users: Box<str>,
-    /// `WWW-Authenticate`.
+    /// `WWW-Authenticate`; of a digest what stands before the nonce.
     pub challenge: Bytes,
+    /// Whose digests are asked for, and no passwords in plain; `None`: passwords are.
+    pub realm: Option<Box<str>>,
 }
 
 impl Default for Auth {
@@ -52,7 +54,7 @@ impl Auth {
 
 impl Basic {
     fn compile(said: &BasicAuth) -> Result<Self, Refused> {
-        let BasicAuth { users, realm } = said;
+        let BasicAuth { users, realm, digest } = said;
         let refused = |field, problem: &str| Err(Refused { field, problem: problem.to_owned() });
         if users.is_empty() {
             return refused("basic_auth.users", "expected the key of a Material, got none");
@@ -64,7 +66,13 @@ impl Basic {
             );
         }
         // To nginx the realm `off` switches authentication off; here it is a realm (pitfalls.md 2.6).
-        Ok(Self { users: users.as_str().into(), challenge: format!("Basic realm=\"{realm}\"").into() })
+        let challenge = if *digest {
+            format!("Digest algorithm=MD5, qop=\"auth\", realm=\"{realm}\", nonce=\"")
+        } else {
+            format!("Basic realm=\"{realm}\"")
+        };
+        let realm = digest.then(|| realm.as_str().into());
+        Ok(Self { users: users.as_str().into(), challenge: challenge.into(), realm })
     }
 }
 
@@ -75,7 +83,7 @@ mod tests {
     use super::*;
 
     fn basic(users: &str, realm: &str) -> Result<Auth, Refused> {
-        let basic_auth = Some(BasicAuth { users: users.into(), realm: realm.into() });
+        let basic_auth = Some(BasicAuth { users: users.into(), realm: realm.into(), ..BasicAuth::default() });
         Auth::compile(&LocationPolicy { basic_auth, ..LocationPolicy::default() })
     }
 
