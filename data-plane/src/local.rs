@@ -13,6 +13,7 @@ use crate::access_log;
 use crate::metrics::WorkerMetrics;
 use buffers::Buffers;
 use date::HttpDate;
+use ids::Ids;
 use quota::Quota;
 use timer::Timers;
 
@@ -29,6 +30,7 @@ pub(crate) mod budgets;
 pub(crate) mod buffers;
 pub(crate) mod copies;
 pub(crate) mod date;
+pub(crate) mod ids;
 pub(crate) mod isolated;
 pub(crate) mod limits;
 pub(crate) mod names;
@@ -55,6 +57,7 @@ pub(crate) struct Local {
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) date: RefCell<HttpDate>,
+    pub(crate) ids: Ids,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
 }
@@ -83,6 +86,7 @@ impl Local {
             names: names::Names::new(names),
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
+            ids: Ids::default(),
             metrics,
             log: RefCell::new(log),
         }

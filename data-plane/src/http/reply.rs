@@ -61,9 +61,9 @@ impl Reply {
         let mut head = Box::new(ResponseHead::new(status));
         head.framing = Framing::Length(body.len() as u64);
         head.declared_length = Some(body.len() as u64);
-        head.fields.append(Known::Date, local.date.borrow().as_str().to_owned());
+        head.fields.add(Known::Date, local.date.borrow().text());
         if !body.is_empty() || status < 400 {
-            head.fields.append(Known::ContentType, Bytes::from_static(b"text/html"));
+            head.fields.add(Known::ContentType, Bytes::from_static(b"text/html"));
         }
         Self {
             head,

@@ -1,13 +1,14 @@
 //! `Date` of our own answers, made once a second.
 
-use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
 
 /// The value of `Date` (RFC 9110 section 5.6.7).
 #[derive(Debug, Default)]
 pub(crate) struct HttpDate {
     second: Option<u64>,
-    text: String,
+    text: Bytes,
 }
 
 impl HttpDate {
@@ -17,15 +18,13 @@ impl HttpDate {
         let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.second != Some(second) {
             self.second = Some(second);
-            self.text.clear();
-            // Writing to a String cannot fail.
-            let _ = write!(self.text, "{}", httpdate::HttpDate::from(time));
+            self.text = httpdate::HttpDate::from(time).to_string().into();
         }
     }
 
-    /// The text.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
+    /// The text, shared by all answers of a second.
+    pub(crate) fn text(&self) -> Bytes {
+        self.text.clone()
     }
 }
 
@@ -45,9 +44,9 @@ mod tests {
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         ] {
             date.update(UNIX_EPOCH + Duration::from_secs(second));
-            assert_eq!(date.as_str(), text);
+            assert_eq!(date.text(), text);
         }
         date.update(UNIX_EPOCH - Duration::from_secs(1));
-        assert_eq!(date.as_str(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date.text(), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 }

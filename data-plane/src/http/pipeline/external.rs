@@ -10,7 +10,6 @@ use bytes::Bytes;
 
 use super::access::Said;
 use super::elsewhere::Url;
-use super::forwarded::request_id;
 use super::{Exchange, variables};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
@@ -94,7 +93,7 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
 /// A request that is not answered yet has an id from here on: the one that is asked, and the backend, get the same.
 fn name(exchange: &mut Exchange<'_>) {
     if exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
-        exchange.head.fields.set(Known::XRequestId, request_id());
+        exchange.head.fields.set(Known::XRequestId, exchange.call.server.local.ids.next());
     }
 }
 

@@ -22,15 +22,8 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     identify(exchange, forwarding.makes_id);
     let set: Vec<_> =
         forwarding.fields.iter().map(|it| (it.name.clone(), filled(&it.value, exchange))).collect();
-    let told = told(exchange, forwarding);
+    tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
-    fields.retain(|known, name| !is_ours(known, name));
-    for (name, value) in told {
-        // nginx sends no field whose value is empty.
-        if !value.is_empty() {
-            fields.add(name, value);
-        }
-    }
     certificates::tell(exchange.certificate.as_deref(), fields);
     if location.rewritten.is_some()
         && let Some(prefix) = &location.policy.rewrite.prefix
@@ -59,40 +52,51 @@ fn filled(template: &Template, exchange: &Exchange<'_>) -> Bytes {
 pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
     if exchange.info.id.is_empty() {
         let said = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
-        exchange.info.id = said.or_else(|| makes.then(request_id)).unwrap_or_default();
+        exchange.info.id =
+            said.or_else(|| makes.then(|| exchange.call.server.local.ids.next())).unwrap_or_default();
     }
 }
 
-/// What the backend is told.
-fn told(exchange: &Exchange<'_>, forwarding: &Forwarding) -> [(Known, Bytes); 11] {
+/// Puts what the backend is told in place of what the client said of it.
+fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
+    // All of it before anything is removed: it may be what the client said.
+    let (peer, client, scheme) = (exchange.call.peer, exchange.client_text(), exchange.scheme());
+    let (asked, port) = (exchange.host().raw_bytes(), exchange.port());
     let fields = &exchange.head.fields;
-    let (client, scheme) = (exchange.client_text(), exchange.scheme());
     let is_believed = exchange.claims.as_ref().is_some_and(|claims| claims.is_believed);
     let came = fields.joined(Known::XForwardedFor);
     // Of a peer that is not believed the list is not continued, but begun.
     let list = match came.filter(|list| is_believed && !list.is_empty()).filter(|_| forwarding.whole_list) {
-        Some(list) => [&list[..], b", ", &exchange.call.peer.address_text()].concat().into(),
-        None if forwarding.whole_list => exchange.call.peer.address_text(),
+        Some(list) => [&list[..], b", ", &peer.address_text()].concat().into(),
+        None if forwarding.whole_list => peer.address_text(),
         None => client.clone(),
     };
-    let host = match &forwarding.host_field {
+    let original_list = claims::list(exchange.head, forwarding).unwrap_or_default();
+    let original_host = match &forwarding.host_field {
         None => fields.joined(Known::XForwardedHost),
         Some(name) => fields.joined(&**name),
     };
     let target = if forwarding.original_uri { exchange.head.target() } else { b"" };
-    [
-        (Known::XRequestId, exchange.info.id.clone()),
-        (Known::XRealIp, client),
-        (Known::XForwardedFor, list),
-        (Known::XForwardedHost, exchange.host().raw_bytes()),
-        (Known::XForwardedPort, exchange.port()),
-        (Known::XForwardedProto, scheme.clone()),
-        (Known::XForwardedScheme, scheme.clone()),
-        (Known::XScheme, scheme),
-        (Known::XOriginalForwardedFor, claims::list(exchange.head, forwarding).unwrap_or_default()),
-        (Known::XOriginalForwardedHost, host.unwrap_or_default()),
-        (Known::XOriginalUri, Bytes::copy_from_slice(target)),
-    ]
+    let target = Bytes::copy_from_slice(target);
+    let fields = &mut exchange.head.fields;
+    fields.retain(|known, name| !is_ours(known, name));
+    let mut tell = |name, value: Bytes| {
+        // nginx sends no field whose value is empty.
+        if !value.is_empty() {
+            fields.add(name, value);
+        }
+    };
+    tell(Known::XRequestId, exchange.info.id.clone());
+    tell(Known::XRealIp, client);
+    tell(Known::XForwardedFor, list);
+    tell(Known::XForwardedHost, asked);
+    tell(Known::XForwardedPort, port);
+    tell(Known::XForwardedProto, scheme.clone());
+    tell(Known::XForwardedScheme, scheme.clone());
+    tell(Known::XScheme, scheme);
+    tell(Known::XOriginalForwardedFor, original_list);
+    tell(Known::XOriginalForwardedHost, original_host.unwrap_or_default());
+    tell(Known::XOriginalUri, target);
 }
 
 /// Host of the request to the backend: what its location says, else the host that is asked for.
@@ -139,13 +143,6 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
 
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
     name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-}
-
-/// 32 lower-case hex digits.
-pub(super) fn request_id() -> Bytes {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let random = fastrand::u128(..);
-    (0..32).map(|place| DIGITS[(random >> (place * 4) & 15) as usize]).collect()
 }
 
 #[cfg(test)]

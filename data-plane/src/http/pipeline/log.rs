@@ -8,7 +8,6 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::basic;
-use super::forwarded::request_id;
 use crate::access_log::{Format, Kept};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
@@ -190,7 +189,7 @@ impl Drop for RequestRecord {
         }
         if info.id.is_empty() {
             let said = self.head.as_deref().and_then(|head| head.fields.joined(Known::XRequestId));
-            info.id = said.filter(|id| !id.is_empty()).unwrap_or_else(request_id);
+            info.id = said.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next());
         }
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }

@@ -82,8 +82,7 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     }
     // As nginx: the date is ours, whatever the backend says.
     if relayed || !fields.has(Known::Date) {
-        let date = local.date.borrow().as_str().to_owned();
-        fields.set(Known::Date, date);
+        fields.set(Known::Date, local.date.borrow().text());
     }
 }
 
