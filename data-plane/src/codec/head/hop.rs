@@ -45,6 +45,10 @@ pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
             }
         }
     }
+    if named.is_empty() {
+        fields.retain(|known, _| !known.is_hop_by_hop());
+        return Ok(options);
+    }
     let is_named = |name: &[u8]| named.iter().any(|option| name.eq_ignore_ascii_case(option));
     fields.retain(|known, name| match known {
         Known::Other => !is_named(name),

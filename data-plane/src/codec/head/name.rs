@@ -170,7 +170,7 @@ impl Known {
             (32, b'a') => &[Self::AccessControlAllowCredentials],
             _ => return Self::Other,
         };
-        let found = candidates.iter().find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()));
+        let found = candidates.iter().find(|known| is_same(name, known.as_str().as_bytes()));
         found.copied().unwrap_or(Self::Other)
     }
 
@@ -202,13 +202,42 @@ impl Known {
 
     /// Whether the field speaks to the next hop only (RFC 9110 section 7.6.1).
     pub(crate) fn is_hop_by_hop(self) -> bool {
-        self.bit() & Self::HOP_BY_HOP != 0
+        self.is_in(Self::HOP_BY_HOP)
+    }
+
+    /// Whether it is one of those of a mask.
+    pub(crate) const fn is_in(self, mask: u128) -> bool {
+        self.bit() & mask != 0
     }
 
     /// Whether `Connection` may not have the field removed: what routing, security or the backend relies on.
     pub(crate) fn is_protected(self) -> bool {
         self != Self::Other
     }
+}
+
+/// Whether two names are the same in any case: eight octets at a time, for every name of every head is looked at.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (Some(one_ends), Some(other_ends)) = (one.last_chunk(), other.last_chunk()) else {
+        return one.eq_ignore_ascii_case(other);
+    };
+    let equal = |one: &[u8; 8], other: &[u8; 8]| folded(*one) == folded(*other);
+    // The last eight stand partly in what was looked at, where there are not eight more.
+    let (ones, others) = (one.as_chunks().0, other.as_chunks().0);
+    one.len() == other.len()
+        && ones.iter().zip(others).all(|(one, other)| equal(one, other))
+        && equal(one_ends, other_ends)
+}
+
+/// Octets without the case of ASCII letters: of each that is from `A` to `Z` the bit of lower case is set.
+const fn folded(octets: [u8; 8]) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    const TOP: u64 = 0x80 * EACH;
+    let word = u64::from_ne_bytes(octets);
+    // Without their top bits, so that no sum reaches the next octet: it is set in those that are at least this.
+    let low = word & !TOP;
+    let (from_a, past_z) = (low + (0x80 - b'A' as u64) * EACH, low + (0x7f - b'Z' as u64) * EACH);
+    word | (from_a & !past_z & !word & TOP) >> 2
 }
 
 impl From<Known> for Bytes {
@@ -240,19 +269,38 @@ impl FieldName for Known {
 
 impl FieldName for &str {
     fn is(self, _: Known, name: &[u8]) -> bool {
-        name.eq_ignore_ascii_case(self.as_bytes())
+        is_same(name, self.as_bytes())
     }
 }
 
 impl FieldName for &[u8] {
     fn is(self, _: Known, name: &[u8]) -> bool {
-        name.eq_ignore_ascii_case(self)
+        is_same(name, self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_two_octets_are_compared_as_one_by_one() {
+        for length in [1, 7, 8, 9, 16, 21] {
+            for (one, other) in (0..=255).flat_map(|one| (0..=255).map(move |other| (one, other))) {
+                for place in [0, length / 2, length - 1] {
+                    let (mut left, mut right) = (vec![b'x'; length], vec![b'X'; length]);
+                    (left[place], right[place]) = (one, other);
+                    assert_eq!(
+                        is_same(&left, &right),
+                        left.eq_ignore_ascii_case(&right),
+                        "{left:?} {right:?}"
+                    );
+                }
+            }
+        }
+        assert!(!is_same(b"content-length", b"content-lengt") && !is_same(b"", b"a") && is_same(b"", b""));
+        assert!(!is_same(b"12345678", b"123456789"));
+    }
 
     #[test]
     fn every_name_is_recognised_in_any_case() {
