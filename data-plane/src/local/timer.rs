@@ -29,6 +29,8 @@ pub(crate) struct Elapsed;
 pub(crate) struct Timers {
     start: Instant,
     now: Cell<Instant>,
+    /// The same in milliseconds after `start`, as deadlines are.
+    millis: Cell<u64>,
     phase: Cell<Phase>,
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
@@ -62,6 +64,7 @@ impl Timers {
         Rc::new(Self {
             start: now,
             now: Cell::new(now),
+            millis: Cell::new(0),
             phase: Cell::new(Phase::Serving),
             slots: RefCell::default(),
             free: RefCell::default(),
@@ -107,8 +110,9 @@ impl Timers {
 
     /// Moves the clock and wakes the tasks whose deadline is over.
     pub(crate) fn tick(&self, now: Instant) {
+        let millis = whole_millis(now.duration_since(self.start));
         self.now.set(now);
-        let millis = self.millis(now);
+        self.millis.set(millis);
         for slot in self.slots.borrow_mut().iter_mut() {
             if slot.deadline <= millis
                 && let Some(waker) = slot.waker.take()
@@ -122,8 +126,7 @@ impl Timers {
     /// less than `least`. Gives how many there are.
     pub(crate) fn shed(&self, count: usize, least: Duration) -> usize {
         let mut slots = self.slots.borrow_mut();
-        let since =
-            self.millis(self.now.get()).checked_sub(u64::try_from(least.as_millis()).unwrap_or(NEVER));
+        let since = self.millis.get().checked_sub(whole_millis(least));
         let long = |slot: &Slot| since.is_some_and(|since| slot.idle <= since) && !slot.shed;
         let idle = slots.iter().enumerate().filter(|(_, slot)| long(slot));
         let mut idle: Vec<(u64, usize)> = idle.map(|(index, slot)| (slot.idle, index)).collect();
@@ -141,9 +144,20 @@ impl Timers {
         idle.len()
     }
 
-    fn millis(&self, at: Instant) -> u64 {
-        u64::try_from(at.duration_since(self.start).as_millis()).unwrap_or(NEVER - 1)
+    /// The moment that is so much later than now, in milliseconds after `start`: not before it.
+    fn after(&self, later: Duration) -> u64 {
+        let part = u64::from(later.subsec_nanos().div_ceil(1_000_000));
+        later
+            .as_secs()
+            .saturating_mul(1_000)
+            .saturating_add(part)
+            .saturating_add(self.millis.get())
+            .min(NEVER - 1)
     }
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(NEVER - 1)
 }
 
 /// One task's deadline.
@@ -157,7 +171,7 @@ impl Timer {
     /// Sets the deadline; the one before is forgotten.
     pub(crate) fn arm(&self, after: Duration) {
         // The clock may be a tick behind, and a deadline is never early.
-        let at = self.timers.millis(self.timers.now.get() + after + TICK);
+        let at = self.timers.after(after.saturating_add(TICK));
         self.timers.slots.borrow_mut()[self.index].deadline = at;
     }
 
@@ -178,7 +192,7 @@ impl Timer {
     }
 
     fn idle_from(&self, idle: bool, delay: Duration) {
-        let now = self.timers.millis(self.timers.now.get() + delay);
+        let now = self.timers.after(delay);
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         match idle {
             true => slot.idle = slot.idle.min(now),
@@ -188,7 +202,7 @@ impl Timer {
 
     /// Ready when the deadline is over; else the task is woken then, and when the worker enters another phase.
     pub(crate) fn poll_elapsed(&self, cx: &mut Context<'_>) -> Poll<Elapsed> {
-        let now = self.timers.millis(self.timers.now.get());
+        let now = self.timers.millis.get();
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         if slot.deadline <= now || slot.shed {
             return Poll::Ready(Elapsed);
