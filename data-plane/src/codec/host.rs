@@ -50,8 +50,13 @@ impl Host {
         if name_end == 0 {
             return Err(HeadError::Host);
         }
-        let name = std::str::from_utf8(&raw[..name_end]).map_err(|_| HeadError::Host)?;
-        let folded = name.bytes().any(|b| b.is_ascii_uppercase()).then(|| name.to_ascii_lowercase().into());
+        let folded = match raw[..name_end].iter().any(u8::is_ascii_uppercase) {
+            true => {
+                let name = std::str::from_utf8(&raw[..name_end]).map_err(|_| HeadError::Host)?;
+                Some(name.to_ascii_lowercase().into())
+            }
+            false => None,
+        };
         Ok(Self { raw, name_len: name_end, folded })
     }
 
@@ -93,22 +98,43 @@ fn check_port(digits: &[u8]) -> Result<(), HeadError> {
 }
 
 fn check_name(name: &[u8]) -> Result<(), HeadError> {
-    let mut previous = 0u8;
-    let mut rest = name.iter();
-    while let Some(&b) = rest.next() {
-        let allowed = match b {
-            b'.' => previous != b'.',
-            b'%' => rest.as_slice().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)),
-            b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => true,
-            _ => b.is_ascii_alphanumeric(),
-        };
-        if !allowed {
-            return Err(HeadError::Host);
-        }
-        previous = b;
+    let (mut seen, mut previous) = (0, 0);
+    for &b in name {
+        let class = CLASS[usize::from(b)];
+        let twice = if class & previous & DOT == 0 { 0 } else { BAD };
+        seen |= class | twice;
+        previous = class;
     }
-    Ok(())
+    let well = seen & BAD == 0 && (seen & PERCENT == 0 || escapes_well(name));
+    if well { Ok(()) } else { Err(HeadError::Host) }
 }
+
+/// Whether two hex digits follow every percent sign.
+fn escapes_well(name: &[u8]) -> bool {
+    let mut parts = name.split(|&b| b == b'%').skip(1);
+    parts.all(|part| part.get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
+}
+
+/// What an octet is in a name, a bit each: never allowed, not after its like, not without what follows.
+const BAD: u8 = 1;
+const DOT: u8 = 2;
+const PERCENT: u8 = 4;
+
+const CLASS: [u8; 256] = {
+    let mut classes = [BAD; 256];
+    let mut b = 0;
+    while b < 256 {
+        classes[b] = match b as u8 {
+            b'.' => DOT,
+            b'%' => PERCENT,
+            b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => 0,
+            octet if octet.is_ascii_alphanumeric() => 0,
+            _ => BAD,
+        };
+        b += 1;
+    }
+    classes
+};
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,7 @@ pub(crate) fn write_request(
     host: &[u8],
     framing: Framing,
 ) -> BodyWriter {
-    out.put_slice(head.method_name().as_bytes());
+    out.put_slice(head.method_bytes());
     out.put_u8(b' ');
     put_target(out, target);
     out.put_slice(if head.as_http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });

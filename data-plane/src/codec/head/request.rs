@@ -183,7 +183,12 @@ impl RequestHead {
     /// The method as it was sent.
     pub(crate) fn method_name(&self) -> &str {
         // The guard passed only ASCII capitals, `_` and `-`.
-        std::str::from_utf8(&self.fields.bytes()[..self.method_len]).unwrap_or_default()
+        std::str::from_utf8(self.method_bytes()).unwrap_or_default()
+    }
+
+    /// The same, to be written.
+    pub(crate) fn method_bytes(&self) -> &[u8] {
+        &self.fields.bytes()[..self.method_len]
     }
 
     /// The target as it was sent, for the log: a path, an absolute URI, or `*`.

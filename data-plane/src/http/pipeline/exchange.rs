@@ -52,7 +52,7 @@ pub(crate) struct Exchange<'a> {
     pub(super) normal: Option<Vec<u8>>,
     /// Path that the backend is sent in place of the request's own, already encoded.
     pub(super) target: Option<Vec<u8>>,
-    /// Whether the host has TLS. Asked for plain requests alone.
+    /// Whether the host has TLS. Known of plain requests alone, where the location goes by it.
     pub(super) has_tls: bool,
     /// The client of a backend with affinity, from `pick` on.
     pub(super) session: Option<Session>,

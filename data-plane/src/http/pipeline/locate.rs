@@ -79,7 +79,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let claims = Claims::of(exchange.head, peer, forwarding);
         let is_plain = claims::is_plain(claims.as_deref(), peer);
         names = forwarding.names;
-        let ask = Ask { call: exchange.call, is_plain, head: exchange.head, raw: exchange.head.path() };
+        let head = &*exchange.head;
+        let ask = Ask { call: exchange.call, name: head.host.name(), is_plain, head, raw: head.path() };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
         format = log::follow(local, &table.policy().log);
@@ -147,6 +148,8 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
 /// A request, as far as its way depends on it.
 struct Ask<'a> {
     call: Call<'a>,
+    /// Of the host that is asked for.
+    name: &'a str,
     is_plain: bool,
     head: &'a RequestHead,
     /// The path as it came, or that of what is shown in its place.
@@ -155,7 +158,7 @@ struct Ask<'a> {
 
 /// Finds the location for a client that may ask for it. What is known of who does.
 fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, Option<Box<Passes>>) {
-    let name = ask.head.host.name();
+    let name = ask.name;
     let host = table.host(name).filter(|_| table.www(name).is_none());
     match host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
         Judged::NotAsked => (find(table, ask, normal), None),
@@ -174,8 +177,7 @@ fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, O
 }
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
-    let Ask { call, is_plain, head, raw } = *ask;
-    let name = head.host.name();
+    let Ask { call, name, is_plain, head, raw } = *ask;
     if let Some(host) = table.www(name) {
         let policy = match host.route(&normal.path) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
@@ -212,7 +214,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
             entry: Arc::clone(entry),
             target,
-            has_tls: is_plain && table.redirects_to_tls(name),
+            has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
         },
         Match::Unknown => Found::Unknown,
         _ if is_health_check => Found::HealthCheck(table.policy().answers.media_type.clone()),
@@ -223,6 +225,11 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             Found::DefaultBackend { silent: !logged, entry: table.unclaimed().cloned(), target }
         }
     }
+}
+
+/// Whether plain requests for a location are sent to TLS where its host has that.
+fn redirects(entry: &PathEntry) -> bool {
+    entry.policy.redirect.ssl && !entry.stays_plain
 }
 
 /// Whether an Ingress has taken the path of health checks for a backend of its own.

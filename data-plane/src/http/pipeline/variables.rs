@@ -49,7 +49,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::AccessPort => out.extend_from_slice(&exchange.port()),
         Variable::ServerPort => out.extend_from_slice(&peer.port_text()),
         Variable::Protocol => out.extend_from_slice(head.version.as_str().as_bytes()),
-        Variable::Method => out.extend_from_slice(head.method_name().as_bytes()),
+        Variable::Method => out.extend_from_slice(head.method_bytes()),
         Variable::ClientAddress => out.extend_from_slice(&exchange.client_text()),
         Variable::ClientBytes => match exchange.client().to_canonical() {
             IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),

@@ -86,13 +86,12 @@ impl Ended<'_> {
         match value {
             Value::Request => {
                 let version = head.version.as_str();
-                for part in [head.method_name().as_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()]
-                {
+                for part in [head.method_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()] {
                     out.extend_from_slice(part);
                 }
                 true
             }
-            Value::Method => text(head.method_name().as_bytes(), out),
+            Value::Method => text(head.method_bytes(), out),
             Value::RequestUri => text(head.target(), out),
             Value::Args => head.query().is_some_and(|query| text(query, out)),
             Value::IsArgs => text(if head.query().is_some() { b"?" } else { b"" }, out),

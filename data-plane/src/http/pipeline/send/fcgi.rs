@@ -60,7 +60,7 @@ fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, para
     let (port, client_port) = (call.peer.port_text(), call.peer.address().port().to_string());
     let all: [(&str, &[u8]); 18] = [
         ("QUERY_STRING", head.query().unwrap_or_default()),
-        ("REQUEST_METHOD", head.method_name().as_bytes()),
+        ("REQUEST_METHOD", head.method_bytes()),
         ("CONTENT_TYPE", head.fields.get(Known::ContentType).unwrap_or_default()),
         ("CONTENT_LENGTH", length.as_bytes()),
         ("SCRIPT_NAME", &script),

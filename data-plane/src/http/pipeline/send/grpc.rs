@@ -264,7 +264,7 @@ fn request(
     let target = target.unwrap_or_else(|| head.target());
     let path = PathAndQuery::try_from(target).map_err(|error| bad(error.into()))?;
     let uri = Uri::builder().scheme(scheme).authority(host).path_and_query(path).build();
-    let method = Method::from_bytes(head.method_name().as_bytes()).map_err(|error| bad(error.into()))?;
+    let method = Method::from_bytes(head.method_bytes()).map_err(|error| bad(error.into()))?;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = uri.map_err(bad)?;
