@@ -261,8 +261,11 @@ impl<S: Stream> Serving<S> {
         let (server, peer, wire) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.wire));
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);
+        // Boxed: a task's future is moved when it begins and copied over when it ends, and this one is large.
+        let serving = Box::pin(async move {
+            isolated(stream::serve((&server, &peer, &wire), &counted, request, respond)).await
+        });
         spawn_local(async move {
-            let serving = isolated(stream::serve((&server, &peer, &wire), &counted, request, respond));
             if let Err(panic) = serving.await {
                 metrics.panics.add(1);
                 error!(%panic, "a stream's task panicked; the stream is closed");

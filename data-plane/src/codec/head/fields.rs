@@ -227,7 +227,8 @@ impl Fields {
         }
     }
 
-    fn entries(&self) -> Entries<'_> {
+    /// Tag, name as sent and value of every field.
+    pub(crate) fn entries(&self) -> Entries<'_> {
         Entries { bytes: &self.bytes, spans: self.spans.iter(), added: self.added.iter() }
     }
 }
@@ -253,7 +254,7 @@ type Entry<'a> = (Known, &'a [u8], &'a [u8]);
 
 /// Iterates all that was kept, then all that was added.
 #[derive(Debug, Clone, Default)]
-struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     spans: std::slice::Iter<'a, Span>,
     added: std::slice::Iter<'a, Added>,

@@ -158,9 +158,9 @@ fn response(head: &ResponseHead) -> Response<()> {
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
-    for (name, value) in head.fields.iter() {
+    for (known, name, value) in head.fields.entries() {
         // Framing is ours to say; and names that HTTP/2 cannot spell stay behind.
-        if Known::of(name) == Known::ContentLength {
+        if known == Known::ContentLength {
             continue;
         }
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
