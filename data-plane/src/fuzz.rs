@@ -74,7 +74,9 @@ fn read(pieces: &[&[u8]]) -> (Vec<Message>, String) {
         loop {
             let Some((head, body, bytes)) = &mut open else {
                 match reader.feed(&mut buffer) {
-                    Ok(Some(head)) => open = Some((head.clone(), BodyReader::new(head.framing), Vec::new())),
+                    Ok(Some(head)) => {
+                        open = Some(((*head).clone(), BodyReader::new(head.framing), Vec::new()))
+                    }
                     Ok(None) => break,
                     Err(error) => return (messages, format!("{error:?}")),
                 }
@@ -105,7 +107,7 @@ fn heads(data: &[u8]) -> Vec<RequestHead> {
     let mut heads = Vec::new();
     while let Ok(Some(head)) = reader.feed(&mut buffer) {
         let mut body = BodyReader::new(head.framing);
-        heads.push(head);
+        heads.push(*head);
         while matches!(body.next(&mut buffer), Ok(Body::Data(_))) {}
         if !body.is_done() {
             break;

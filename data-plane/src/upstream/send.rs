@@ -268,7 +268,7 @@ impl Reader {
         &mut self,
         input: &mut BytesMut,
         to_head: bool,
-    ) -> Result<Option<(ResponseHead, BodyReader)>, HeadError> {
+    ) -> Result<Option<(Box<ResponseHead>, BodyReader)>, HeadError> {
         match self {
             Self::Http(reader) => {
                 let head = reader.feed(input, to_head)?;
@@ -304,7 +304,7 @@ impl Answer {
         loop {
             while !link.input.is_empty() {
                 let (head, body) = match self.reader.feed(&mut link.input, request.to_head) {
-                    Ok(Some((head, body))) => (Box::new(head), body),
+                    Ok(Some(found)) => found,
                     Ok(None) => break,
                     Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::InvalidHead, error))),
                 };

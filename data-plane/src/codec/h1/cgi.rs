@@ -41,7 +41,7 @@ impl CgiReader {
         &mut self,
         buffer: &mut BytesMut,
         to_head: bool,
-    ) -> Result<Option<(ResponseHead, BodyReader)>, HeadError> {
+    ) -> Result<Option<(Box<ResponseHead>, BodyReader)>, HeadError> {
         loop {
             match self.records.next(buffer).map_err(|_| HeadError::Record)? {
                 Output::Need => return Ok(None),
@@ -139,7 +139,7 @@ mod tests {
         [record(6, output.as_bytes()), record(6, b""), record(3, &[0; 8])].concat()
     }
 
-    fn read(bytes: &[u8], cut: usize) -> Result<(ResponseHead, Vec<u8>), HeadError> {
+    fn read(bytes: &[u8], cut: usize) -> Result<(Box<ResponseHead>, Vec<u8>), HeadError> {
         let mut reader = CgiReader::new(Limits::response(4096));
         let (mut buffer, mut pieces) = (BytesMut::new(), bytes.chunks(cut));
         let (head, mut body) = loop {

@@ -3,7 +3,6 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Buf, Bytes, BytesMut};
-use smallvec::SmallVec;
 
 use super::mend::mend;
 use super::scan::{Scan, Side};
@@ -37,13 +36,14 @@ impl RequestReader {
     /// # Errors
     /// What is wrong with the head. Its bytes are left in the buffer, and the connection cannot be read on: answer
     /// [`HeadError::status`] and close.
-    pub(crate) fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, HeadError> {
+    pub(crate) fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<Box<RequestHead>>, HeadError> {
         let empty = self.scan.leading(buffer)?;
         buffer.advance(empty);
         let Some(length) = self.scan.advance(buffer, Side::Request, &self.limits)? else {
             return Ok(None);
         };
-        let found = {
+        let mut head = RequestHead::unread();
+        let parts = {
             let bytes = &buffer[..length];
             let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
             let mut request = httparse::Request::new(&mut []);
@@ -53,21 +53,17 @@ impl RequestReader {
                 Ok(_) => return Err(HeadError::Field),
                 Err(error) => return Err(grammar(error)),
             }
-            let method = request.method.unwrap_or_default().len();
-            let target = request.path.unwrap_or_default().len();
-            let version = version(request.version)?;
-            (method, target, version, spans(bytes, request.headers, Side::Request)?)
+            spans(bytes, request.headers, Side::Request, &mut head.fields)?;
+            RequestParts {
+                method_len: request.method.unwrap_or_default().len(),
+                target_len: request.path.unwrap_or_default().len(),
+                version: version(request.version)?,
+            }
         };
-        let (method, target, version, spans) = found;
-        let bytes = buffer.split_to(length).freeze();
+        head.fields.stand_in(buffer.split_to(length).freeze(), length - 2);
         self.scan = Scan::default();
-        let parts = RequestParts {
-            method_len: method,
-            target_len: target,
-            version,
-            fields: Fields::new(bytes, spans, length - 2),
-        };
-        RequestHead::judge(parts).map(Some)
+        head.judge(&parts)?;
+        Ok(Some(head))
     }
 }
 
@@ -95,33 +91,37 @@ impl ResponseReader {
         &mut self,
         buffer: &mut BytesMut,
         to_head: bool,
-    ) -> Result<Option<ResponseHead>, HeadError> {
+    ) -> Result<Option<Box<ResponseHead>>, HeadError> {
         let Some(length) = self.scan.advance(buffer, Side::Response, &self.limits)? else {
             return Ok(None);
         };
+        let mut head = ResponseHead::unread();
         // httparse takes line ends that we do not pass on.
-        let strict =
-            if self.scan.bare { Err(HeadError::LineEnd) } else { found(&buffer[..length], &self.limits) };
+        let strict = match self.scan.bare {
+            true => Err(HeadError::LineEnd),
+            false => found(&buffer[..length], &self.limits, &mut head.fields),
+        };
         let (found, bytes) = match strict {
             Ok(found) => (found, buffer.split_to(length).freeze()),
             Err(error @ (HeadError::LineEnd | HeadError::Field)) => {
                 let bytes = mend(&buffer[..length]).ok_or(error)?.freeze();
-                let found = found(&bytes, &self.limits)?;
+                let found = found(&bytes, &self.limits, &mut head.fields)?;
                 buffer.advance(length);
                 (found, bytes)
             }
             Err(error) => return Err(error),
         };
         self.scan = Scan::default();
-        let Found { status, reason: (reason, reason_len), version, spans } = found;
+        let Found { status, reason: (reason, reason_len), version } = found;
         let end = bytes.len() - 2;
         let parts = ResponseParts {
             status,
             reason: if reason_len == 0 { Bytes::new() } else { bytes.slice(reason..reason + reason_len) },
             version,
-            fields: Fields::new(bytes, spans, end),
         };
-        ResponseHead::judge(parts, to_head).map(Some)
+        head.fields.stand_in(bytes, end);
+        head.judge(parts, to_head)?;
+        Ok(Some(head))
     }
 }
 
@@ -130,12 +130,11 @@ struct Found {
     status: u16,
     reason: (usize, usize),
     version: Version,
-    spans: SmallVec<[Span; 32]>,
 }
 
 /// # Errors
 /// What is wrong with the head.
-fn found(bytes: &[u8], limits: &Limits) -> Result<Found, HeadError> {
+fn found(bytes: &[u8], limits: &Limits, fields: &mut Fields) -> Result<Found, HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let limit = limits.fields.min(MAX_FIELDS);
@@ -145,11 +144,11 @@ fn found(bytes: &[u8], limits: &Limits) -> Result<Found, HeadError> {
         Ok(_) => return Err(HeadError::Field),
         Err(error) => return Err(grammar(error)),
     }
+    spans(bytes, response.headers, Side::Response, fields)?;
     Ok(Found {
         status: response.code.unwrap_or_default(),
         reason: place(bytes, response.reason.unwrap_or_default().as_bytes()),
         version: version(response.version)?,
-        spans: spans(bytes, response.headers, Side::Response)?,
     })
 }
 
@@ -177,14 +176,18 @@ fn place(bytes: &[u8], part: &[u8]) -> (usize, usize) {
     ((part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize), part.len())
 }
 
+/// Puts in where the fields stand.
+///
 /// # Errors
 /// [`HeadError::HeadTooLong`] for a name that no [`Span`] can hold.
 fn spans(
     bytes: &[u8],
-    fields: &[httparse::Header<'_>],
+    found: &[httparse::Header<'_>],
     side: Side,
-) -> Result<SmallVec<[Span; 32]>, HeadError> {
-    let span = |field: &httparse::Header<'_>| {
+    fields: &mut Fields,
+) -> Result<(), HeadError> {
+    fields.begin();
+    for field in found {
         let (name, name_len) = place(bytes, field.name.as_bytes());
         // An empty value may point anywhere; its place is then right behind the name.
         let (value, value_len) = match field.value {
@@ -192,7 +195,7 @@ fn spans(
             value => place(bytes, value),
         };
         let known = Known::of(field.name.as_bytes());
-        Ok(Span {
+        fields.put_span(Span {
             name: name as u32,
             name_len: u16::try_from(name_len).map_err(|_| HeadError::HeadTooLong)?,
             known,
@@ -200,7 +203,7 @@ fn spans(
             dropped: side == Side::Request && known == Known::Other && !is_plain_name(field.name.as_bytes()),
             value: value as u32,
             value_len: value_len as u32,
-        })
-    };
-    fields.iter().map(span).collect()
+        });
+    }
+    Ok(())
 }

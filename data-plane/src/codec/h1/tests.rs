@@ -48,7 +48,9 @@ pub(super) fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<S
             let Some((head, mut body, mut bytes)) = open.take() else {
                 match reader.feed(&mut buffer) {
                     Ok(None) => break,
-                    Ok(Some(head)) => open = Some((head.clone(), BodyReader::new(head.framing), Vec::new())),
+                    Ok(Some(head)) => {
+                        open = Some(((*head).clone(), BodyReader::new(head.framing), Vec::new()))
+                    }
                     Err(error) => return (out, format!("{error:?}")),
                 }
                 continue;

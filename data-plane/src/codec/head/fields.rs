@@ -52,10 +52,27 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Fields over the bytes of a head; `end` is where its last field line ends.
-    pub(crate) fn new(bytes: Bytes, spans: SmallVec<[Span; 32]>, end: usize) -> Self {
-        let present = spans.iter().fold(0, |present, span| present | span.known.bit());
-        Self { bytes, spans, end: end as u32, added: Vec::new(), present }
+    /// Begins anew: with the spans of a head whose bytes are to follow by [`Self::stand_in`]. They are written where they
+    /// stay, for they are most of a head, and each move of one would be a copy.
+    pub(crate) fn begin(&mut self) {
+        self.spans.clear();
+        self.present = 0;
+    }
+
+    /// The next span.
+    pub(crate) fn put_span(&mut self, span: Span) {
+        self.present |= span.known.bit();
+        self.spans.push(span);
+    }
+
+    /// How many there are.
+    pub(crate) fn spans(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The bytes that the spans are of; `end` is where the last field line ends.
+    pub(crate) fn stand_in(&mut self, bytes: Bytes, end: usize) {
+        (self.bytes, self.end) = (bytes, end as u32);
     }
 
     /// The bytes that the spans point into.
@@ -138,16 +155,20 @@ impl Fields {
     /// Keeps the first bytes of the head and copies of the fields that came of these known names, and lets all else go.
     pub(crate) fn keep(&mut self, first: usize, names: u128) {
         let mut kept = BytesMut::from(&self.bytes[..first]);
-        let mut spans = SmallVec::new();
-        for span in self.spans.iter().filter(|span| !span.dropped && span.known.bit() & names != 0) {
-            let name = kept.len() as u32;
-            put_field(&mut kept, span.name_in(&self.bytes), span.value_in(&self.bytes));
-            let value = name + u32::from(span.name_len) + 2;
-            spans.push(Span { name, value, ..*span });
-        }
-        let end = kept.len();
+        self.present = 0;
+        self.spans.retain(|span| {
+            let stays = !span.dropped && span.known.is_in(names);
+            if stays {
+                let name = kept.len() as u32;
+                put_field(&mut kept, span.name_in(&self.bytes), span.value_in(&self.bytes));
+                (span.name, span.value) = (name, name + u32::from(span.name_len) + 2);
+                self.present |= span.known.bit();
+            }
+            stays
+        });
         self.added = Vec::new();
-        *self = Self::new(kept.freeze(), spans, end);
+        let end = kept.len();
+        self.stand_in(kept.freeze(), end);
     }
 
     /// Takes back the fields that were dropped for their names alone, where the closure says yes to the name.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use smallvec::SmallVec;
 
 use super::fields::{Fields, Span, put_field};
 use super::name::Known;
@@ -49,27 +48,49 @@ pub(crate) struct RequestHead {
     size: usize,
 }
 
-/// What a reader found in the bytes of a request head, which begin with method, space and target.
+/// What a reader found beside the fields in the bytes of a request head, which begin with method, space and target.
 pub(crate) struct RequestParts {
     pub(crate) method_len: usize,
     pub(crate) target_len: usize,
     pub(crate) version: Version,
-    pub(crate) fields: Fields,
 }
 
 impl RequestHead {
+    /// One that is about to be read: its fields are put in, and then it is judged.
+    pub(crate) fn unread() -> Box<Self> {
+        Box::new(Self {
+            method: Method::Other,
+            version: Version::Http11,
+            framing: Framing::None,
+            host: Host::none(),
+            fields: Fields::default(),
+            keep_alive: false,
+            expect_continue: false,
+            upgrade: None,
+            connection: None,
+            as_http10: false,
+            method_len: 0,
+            raw: 0..0,
+            origin: 0..0,
+            made: None,
+            path_len: 0,
+            size: 0,
+        })
+    }
+
     /// Judges what a reader found.
     ///
     /// # Errors
     /// The first rule of the guard that it breaks.
-    pub(crate) fn judge(parts: RequestParts) -> Result<Self, HeadError> {
-        let RequestParts { method_len, target_len, version, mut fields } = parts;
+    pub(crate) fn judge(&mut self, parts: &RequestParts) -> Result<(), HeadError> {
+        let RequestParts { method_len, target_len, version } = *parts;
+        let fields = &mut self.fields;
         let bytes = fields.bytes().clone();
         let raw = method_len + 1..method_len + 1 + target_len;
         let method = start::method(&bytes[..method_len])?;
         let form = start::target(method, &bytes[raw.clone()])?;
-        let framing = framing::request_framing(version, &fields)?;
-        let mut host = host(version, &fields)?;
+        let framing = framing::request_framing(version, fields)?;
+        let mut host = host(version, fields)?;
         let mut origin = raw.clone();
         let mut made = None;
         if let start::Target::Absolute { from, to } = form {
@@ -83,32 +104,19 @@ impl RequestHead {
         let expect_continue = version >= Version::Http11
             && fields.get(Known::Expect).is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
         let upgrade =
-            if version == Version::Http11 && framing.is_empty() { hop::upgrade(&fields) } else { None };
-        let options = hop::strip(&mut fields)?;
+            if version == Version::Http11 && framing.is_empty() { hop::upgrade(fields) } else { None };
+        let options = hop::strip(fields)?;
         if fields.may_have_any(Known::Expect.bit() | Known::Proxy.bit()) {
             fields.retain(|known, _| known != Known::Expect && known != Known::Proxy);
         }
         let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
         let target = made.as_deref().unwrap_or_else(|| &bytes[origin.clone()]);
-        let path_len = memchr::memchr(b'?', target).unwrap_or(target.len());
-        Ok(Self {
-            method,
-            version,
-            framing,
-            host,
-            fields,
-            keep_alive,
-            expect_continue,
-            upgrade,
-            connection: None,
-            as_http10: false,
-            method_len,
-            raw,
-            origin,
-            made,
-            path_len,
-            size: bytes.len(),
-        })
+        self.path_len = memchr::memchr(b'?', target).unwrap_or(target.len());
+        (self.method, self.version, self.framing, self.host) = (method, version, framing, host);
+        (self.keep_alive, self.expect_continue, self.upgrade) = (keep_alive, expect_continue, upgrade);
+        (self.method_len, self.raw, self.origin, self.made) = (method_len, raw, origin, made);
+        self.size = bytes.len();
+        Ok(())
     }
 
     /// Makes the head of an HTTP/2 request: `:method`, `:path`, `:authority`, the other fields in order, and whether
@@ -125,7 +133,7 @@ impl RequestHead {
         authority: Option<&[u8]>,
         fields: F,
         ended: bool,
-    ) -> Result<Self, HeadError>
+    ) -> Result<Box<Self>, HeadError>
     where
         F: Iterator<Item = (&'a [u8], &'a [u8])>,
     {
@@ -160,18 +168,15 @@ impl RequestHead {
         if !cookies.is_empty() {
             lines.push(b"cookie", &cookies)?;
         }
-        let (bytes, spans) = lines.end();
-        let end = bytes.len();
-        let parts = RequestParts {
-            method_len: method.len(),
-            target_len: path.len(),
-            version: Version::Http2,
-            fields: Fields::new(bytes, spans, end),
-        };
+        let mut head = lines.end();
         if !matches!(path, [b'/', ..] | b"*") {
             return Err(HeadError::Target);
         }
-        let mut head = Self::judge(parts)?;
+        head.judge(&RequestParts {
+            method_len: method.len(),
+            target_len: path.len(),
+            version: Version::Http2,
+        })?;
         head.framing = match head.framing {
             Framing::Length(length) if ended && length > 0 => return Err(HeadError::ContentLength),
             Framing::None if !ended => Framing::Chunked,
@@ -250,10 +255,10 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
     }
 }
 
-/// Lines of text made of HTTP/2 fields.
+/// Lines of text made of HTTP/2 fields, and the head that they are to be.
 struct Lines {
     text: BytesMut,
-    spans: SmallVec<[Span; 32]>,
+    head: Box<RequestHead>,
 }
 
 impl Lines {
@@ -263,7 +268,7 @@ impl Lines {
         text.put_u8(b' ');
         text.put_slice(path);
         text.put_slice(b" HTTP/2.0\r\n");
-        Self { text, spans: SmallVec::new() }
+        Self { text, head: RequestHead::unread() }
     }
 
     fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
@@ -277,13 +282,13 @@ impl Lines {
         if self.text.len() + name.len() + value.len() + 4 > Limits::REQUEST.head {
             return Err(HeadError::HeadTooLong);
         }
-        if self.spans.len() == Limits::REQUEST.fields {
+        if self.head.fields.spans() == Limits::REQUEST.fields {
             return Err(HeadError::TooManyFields);
         }
         let known = Known::of(name);
         let at = self.text.len();
         put_field(&mut self.text, name, value);
-        self.spans.push(Span {
+        self.head.fields.put_span(Span {
             name: at as u32,
             name_len: name.len() as u16,
             known,
@@ -294,7 +299,10 @@ impl Lines {
         Ok(())
     }
 
-    fn end(self) -> (Bytes, SmallVec<[Span; 32]>) {
-        (self.text.freeze(), self.spans)
+    fn end(self) -> Box<RequestHead> {
+        let Self { text, mut head } = self;
+        let end = text.len();
+        head.fields.stand_in(text.freeze(), end);
+        head
     }
 }

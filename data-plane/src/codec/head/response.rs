@@ -28,12 +28,11 @@ pub(crate) struct ResponseHead {
     reason: Bytes,
 }
 
-/// What a reader found in the bytes of a response head.
+/// What a reader found beside the fields in the bytes of a response head.
 pub(crate) struct ResponseParts {
     pub(crate) status: u16,
     pub(crate) reason: Bytes,
     pub(crate) version: Version,
-    pub(crate) fields: Fields,
 }
 
 impl ResponseHead {
@@ -50,22 +49,36 @@ impl ResponseHead {
         }
     }
 
+    /// One that is about to be read: its fields are put in, and then it is judged.
+    pub(crate) fn unread() -> Box<Self> {
+        Box::new(Self {
+            status: 0,
+            framing: Framing::None,
+            declared_length: None,
+            fields: Fields::default(),
+            keep_alive: false,
+            upgrade: None,
+            reason: Bytes::new(),
+        })
+    }
+
     /// Judges what a reader found; `to_head` says whether HEAD was asked.
     ///
     /// # Errors
     /// The first rule that it breaks: framing that two readers could take differently, above all.
-    pub(crate) fn judge(parts: ResponseParts, to_head: bool) -> Result<Self, HeadError> {
-        let ResponseParts { status, reason, version, mut fields } = parts;
+    pub(crate) fn judge(&mut self, parts: ResponseParts, to_head: bool) -> Result<(), HeadError> {
+        let ResponseParts { status, reason, version } = parts;
+        let fields = &mut self.fields;
         if status < 100 {
             return Err(HeadError::Status);
         }
-        let length = framing::content_length(&fields)?;
-        let chunked = framing::transfer_coding(&fields)?;
+        let length = framing::content_length(fields)?;
+        let chunked = framing::transfer_coding(fields)?;
         if chunked && length.is_some() {
             return Err(HeadError::Framing);
         }
         let upgrade = fields.joined(Known::Upgrade);
-        let options = hop::strip(&mut fields)?;
+        let options = hop::strip(fields)?;
         let mut keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
         // RFC 9112 section 6.3, in its order.
         let framing = if to_head || matches!(status, 100..=199 | 204 | 304) {
@@ -80,8 +93,10 @@ impl ResponseHead {
         if framing == Framing::UntilClose || (chunked && version == Version::Http10) {
             keep_alive = false;
         }
-        let declared_length = if matches!(status, 100..=199 | 204) { None } else { length };
-        Ok(Self { status, framing, declared_length, fields, keep_alive, upgrade, reason })
+        self.declared_length = if matches!(status, 100..=199 | 204) { None } else { length };
+        (self.status, self.framing, self.keep_alive) = (status, framing, keep_alive);
+        (self.upgrade, self.reason) = (upgrade, reason);
+        Ok(())
     }
 
     /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.

@@ -121,7 +121,7 @@ impl<S: Stream> Session<S> {
             }
             if !self.sniff {
                 match self.reader.feed(&mut self.input) {
-                    Ok(Some(head)) => break Next::Request(Box::new(head)),
+                    Ok(Some(head)) => break Next::Request(head),
                     Ok(None) => {}
                     Err(error) => break Next::Refused(error),
                 }
@@ -361,7 +361,7 @@ mod tests {
         let mut session = Session::new(Rc::new(server), tokio::io::empty(), peer, false);
         let mut input = BytesMut::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let head = session.reader.feed(&mut input).unwrap().unwrap();
-        let size = size_of_val(&session.exchange(Box::new(head)));
+        let size = size_of_val(&session.exchange(head));
         assert!(size <= 4 * 1024, "{size}");
     }
 }

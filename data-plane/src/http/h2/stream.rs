@@ -97,7 +97,7 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended).map(Box::new)
+    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended)
 }
 
 async fn answer(

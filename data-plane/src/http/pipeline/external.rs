@@ -118,7 +118,8 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let is_head = external.method.as_deref() == Some("HEAD");
     let asking = question::ask(exchange.call, &url, &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
-    Ok(verdict(&answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??, external))
+    let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+    Ok(verdict(&answer, external))
 }
 
 fn verdict(answer: &ResponseHead, external: &External) -> Verdict {

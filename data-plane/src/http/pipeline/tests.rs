@@ -65,7 +65,7 @@ async fn a_panic_ends_one_request() {
     let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut bytes).unwrap().unwrap();
     let peer = Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 7)), Scheme::Http, 80);
     let timer = server.local.timers.timer();
-    let mut record = RequestRecord::new(&server.local, &peer, Some(Box::new(head)));
+    let mut record = RequestRecord::new(&server.local, &peer, Some(head));
     let call = Call { server: &server, timer: &timer, peer: &peer };
     let exchange = Exchange::new(call, &mut record).unwrap();
     let reply = serve(exchange, &mut Broken).await;

@@ -19,7 +19,7 @@ fn put(body: &mut BodyWriter, out: &mut Vec<u8>, piece: &[u8]) -> Result<(), Bod
     Ok(())
 }
 
-fn head(bytes: &str) -> RequestHead {
+fn head(bytes: &str) -> Box<RequestHead> {
     let mut buffer = BytesMut::from(bytes.as_bytes());
     RequestReader::new(Limits::REQUEST).feed(&mut buffer).unwrap().unwrap()
 }

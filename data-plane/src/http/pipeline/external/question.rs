@@ -86,7 +86,12 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
 }
 
 /// Asks once; nobody is asked again.
-pub(super) async fn ask(call: Call<'_>, url: &Url, text: &[u8], to_head: bool) -> io::Result<ResponseHead> {
+pub(super) async fn ask(
+    call: Call<'_>,
+    url: &Url,
+    text: &[u8],
+    to_head: bool,
+) -> io::Result<Box<ResponseHead>> {
     let mut connection = elsewhere::connect(call.server, url, Room::Made).await?;
     exchange_heads(&mut connection.wire, text, to_head).await
 }
@@ -95,7 +100,7 @@ async fn exchange_heads(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     text: &[u8],
     to_head: bool,
-) -> io::Result<ResponseHead> {
+) -> io::Result<Box<ResponseHead>> {
     stream.write_all(text).await?;
     stream.flush().await?;
     let mut reader = ResponseReader::new(Limits::RESPONSE);

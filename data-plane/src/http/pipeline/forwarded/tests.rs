@@ -20,7 +20,7 @@ fn sent(said: LocationPolicy, fields: &str) -> Vec<(String, String)> {
     let peer = Peer::new(SocketAddr::from(([10, 0, 0, 9], 5555)), Scheme::Https, 443);
     let server = server(said);
     let timer = server.local.timers.timer();
-    let mut record = RequestRecord::new(&server.local, &peer, Some(Box::new(head)));
+    let mut record = RequestRecord::new(&server.local, &peer, Some(head));
     let call = Call { server: &server, timer: &timer, peer: &peer };
     let mut exchange = Exchange::new(call, &mut record).unwrap();
     assert!(locate::locate(&mut exchange).is_continue());
