@@ -1,7 +1,8 @@
 //! What a request costs the worker that serves it, counted: blocks and bytes that it allocates, system calls that it makes.
-//! A real worker in a process of its own, real sockets, one client and one endpoint.
+//! And what is held for connections and routes without requests. A real worker in a process of its own, real sockets, one
+//! endpoint.
 //!
-//! The counts may not exceed those of `costs/limits.txt`. A change that saves some lowers them there, so that nobody takes
+//! The counts may not exceed those of `costs/limits.txt` and `costs/memory.txt`. A change that saves some lowers them there, so that nobody takes
 //! them back unseen; `UPDATE_COSTS=1` writes what was counted:
 //!
 //! ```text
@@ -20,6 +21,8 @@ mod counted;
 #[allow(dead_code, reason = "requests through a proxy need more of it")]
 #[path = "traffic/harness.rs"]
 mod harness;
+#[path = "costs/idle.rs"]
+mod idle;
 #[path = "costs/limits.rs"]
 mod limits;
 #[path = "costs/proxy.rs"]
@@ -64,6 +67,11 @@ fn a_request_costs_no_more_than_it_did() {
 }
 
 #[test]
+fn who_asks_nothing_holds_no_more_than_it_did() {
+    limits::compare_memory(&idle::held());
+}
+
+#[test]
 #[ignore = "a part of the other one, in a process of its own"]
 fn proxy_that_is_looked_at() {
     proxy::serve();
@@ -79,7 +87,8 @@ fn cost(scene: Scene, client: fn(&Looked) -> Ask) -> Cost {
         let before = proxy.allocated();
         (0..BATCH).for_each(&mut ask);
         let after = proxy.allocated();
-        (blocks, bytes) = (blocks.min(after.0 - before.0), bytes.min(after.1 - before.1));
+        blocks = blocks.min(after.blocks - before.blocks);
+        bytes = bytes.min(after.bytes - before.bytes);
     }
     let calls = traced::calls(proxy.worker, || (0..BATCH).for_each(&mut ask));
     Cost::new(BATCH, (blocks, bytes), calls)

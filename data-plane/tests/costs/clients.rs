@@ -67,7 +67,8 @@ pub(crate) fn http1_over_tls(address: SocketAddr, host: &str, target: &str) -> A
     lines(StreamOwned::new(session, connected(address)), &[host], target)
 }
 
-fn connected(address: SocketAddr) -> TcpStream {
+/// A connection that says nothing yet.
+pub(crate) fn connected(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();

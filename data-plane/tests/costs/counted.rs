@@ -1,13 +1,14 @@
-//! An allocator that counts what it is asked for, on all threads but those that stand aside.
+//! An allocator that counts what it is asked for, on all threads but those that stand aside, and what all of them hold.
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -20,6 +21,7 @@ thread_local! {
 }
 
 fn count(bytes: usize) {
+    LIVE.fetch_add(bytes as i64, SeqCst);
     if !ASIDE.get() {
         BLOCKS.fetch_add(1, SeqCst);
         BYTES.fetch_add(bytes as u64, SeqCst);
@@ -42,11 +44,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
+        LIVE.fetch_sub(layout.size() as i64, SeqCst);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as i64, SeqCst);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(block, layout) }
     }
@@ -57,7 +61,26 @@ pub(crate) fn stand_aside() {
     ASIDE.set(true);
 }
 
-/// Blocks and bytes so far.
-pub(crate) fn so_far() -> (u64, u64) {
-    (BLOCKS.load(SeqCst), BYTES.load(SeqCst))
+/// What was asked for so far, and how much of it is held, by whomever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allocated {
+    pub(crate) blocks: u64,
+    pub(crate) bytes: u64,
+    pub(crate) live: i64,
+}
+
+/// At this moment.
+pub(crate) fn so_far() -> Allocated {
+    Allocated { blocks: BLOCKS.load(SeqCst), bytes: BYTES.load(SeqCst), live: LIVE.load(SeqCst) }
+}
+
+impl Allocated {
+    pub(crate) fn to_bytes(self) -> [[u8; 8]; 3] {
+        [self.blocks.to_ne_bytes(), self.bytes.to_ne_bytes(), self.live.to_ne_bytes()]
+    }
+
+    pub(crate) fn from_bytes([blocks, bytes, live]: [[u8; 8]; 3]) -> Self {
+        let (blocks, bytes) = (u64::from_ne_bytes(blocks), u64::from_ne_bytes(bytes));
+        Self { blocks, bytes, live: i64::from_ne_bytes(live) }
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use data_plane::access_log;
 use data_plane::listen::PublicPorts;
@@ -10,8 +11,8 @@ use data_plane::local::{Budgets, Limits};
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Backend, Host, PathType, Resource, Route};
 
-use super::counted;
-use super::harness::{Proxy, eventually, to};
+use super::counted::{self, Allocated};
+use super::harness::{self, PATIENCE, Proxy, eventually, to};
 
 /// Where the child finds who looks, the endpoint, and what it is to be.
 const WHERE: &str = "FIRTH_COSTS_CALLER";
@@ -20,6 +21,9 @@ const SCENE: &str = "FIRTH_COSTS_SCENE";
 
 /// Hosts of a proxy that has many.
 pub(crate) const HOSTS: usize = 2_000;
+
+/// Those of a proxy that is looked at for the memory that they take.
+pub(crate) const ROUTES: usize = 20_000;
 
 /// What a proxy is set up for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,10 +36,12 @@ pub(crate) enum Scene {
     Policies,
     /// As many hosts as [`HOSTS`].
     Many,
+    /// As many as [`ROUTES`], each with a route of its own.
+    Routes,
 }
 
 impl Scene {
-    const ALL: [Self; 4] = [Self::Plain, Self::Logged, Self::Policies, Self::Many];
+    const ALL: [Self; 5] = [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes];
 
     fn set_up(self, proxy: &mut Proxy) {
         match self {
@@ -55,14 +61,26 @@ impl Scene {
                     ("ingress/ns/web/a.test", Resource::Route(route)),
                 ]);
             }
-            Self::Many => {
-                for number in 0..HOSTS {
-                    proxy.host(&host(number), false, &[("/", PathType::Prefix, "echo")]);
-                }
-            }
+            Self::Many => many(proxy, HOSTS),
+            Self::Routes => many(proxy, ROUTES),
         }
         proxy.service("echo", Backend::default());
     }
+}
+
+/// Hosts with a path each, which come all at once.
+fn many(proxy: &mut Proxy, count: usize) {
+    let hosts = (0..count).flat_map(|number| {
+        let paths = vec![to("/", PathType::Prefix, "echo")];
+        let route = Resource::Route(Route { paths, ..Route::default() });
+        let name = host(number);
+        [
+            harness::entry(&name, Resource::Host(Host::default())),
+            harness::entry(&format!("ingress/ns/web/{name}"), route),
+        ]
+    });
+    let hosts: Vec<_> = hosts.collect();
+    proxy.writer.apply_config(hosts, &[]);
 }
 
 /// The name of one of many hosts.
@@ -112,12 +130,26 @@ impl Looked {
         Self { process, line, http: on(http), https: on(https), worker: i32::try_from(worker).unwrap() }
     }
 
-    /// Blocks and bytes that its worker has asked for so far.
-    pub(crate) fn allocated(&mut self) -> (u64, u64) {
+    /// What its worker has asked for so far, and what all of it holds.
+    pub(crate) fn allocated(&mut self) -> Allocated {
         self.line.write_all(&[0]).unwrap();
-        let mut numbers = [[0; 8]; 2];
+        let mut numbers = [[0; 8]; 3];
         self.line.read_exact(numbers.as_flattened_mut()).unwrap();
-        (u64::from_ne_bytes(numbers[0]), u64::from_ne_bytes(numbers[1]))
+        Allocated::from_bytes(numbers)
+    }
+
+    /// Bytes that it holds once nothing moves any more.
+    pub(crate) fn settled(&mut self) -> i64 {
+        let (mut before, mut times) = (self.allocated().live, 0);
+        let end = Instant::now() + PATIENCE;
+        while times < 5 {
+            assert!(Instant::now() < end, "its memory never comes to rest");
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.allocated().live;
+            times = if now == before { times + 1 } else { 0 };
+            before = now;
+        }
+        before
     }
 }
 
@@ -168,8 +200,7 @@ pub(crate) fn serve() {
     line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
     counted::stand_aside();
     while line.read_exact(&mut [0]).is_ok() {
-        let (blocks, bytes) = counted::so_far();
-        line.write_all([blocks, bytes].map(u64::to_ne_bytes).as_flattened()).unwrap();
+        line.write_all(counted::so_far().to_bytes().as_flattened()).unwrap();
     }
     // It goes as it is: there is nothing that it owes anybody.
     std::process::exit(0);
