@@ -15,6 +15,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::path::{self, Verdict};
+use crate::journal;
 use crate::resolve;
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
@@ -262,6 +263,16 @@ pub fn resources(data: &[u8]) {
     assert!(good(&writer));
 }
 
+/// A journal on disk: what is read of it is the same however much of a damaged end there is, and goes through a journal
+/// again.
+pub fn journal(data: &[u8]) {
+    let Some((good, root)) = journal::fuzz::newest(data) else { return };
+    assert!(good <= data.len());
+    assert_eq!(journal::fuzz::newest(&data[..good]), Some((good, root)));
+    let again = journal::fuzz::rewritten(data).unwrap_or_default();
+    assert_eq!(journal::fuzz::newest(&again), Some((again.len(), root)));
+}
+
 /// An answer of a DNS server: what is read of it is no more than what it holds.
 pub fn dns(data: &[u8]) {
     if let Answer::Found { addresses, ttl } = resolve::addresses(data) {
@@ -301,6 +312,11 @@ mod tests {
     #[test]
     fn any_dns() {
         run("dns", super::dns);
+    }
+
+    #[test]
+    fn any_journal() {
+        run("journal", super::journal);
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod codec;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod http;
+#[cfg(any(test, feature = "fuzz"))]
+mod journal;
 pub mod listen;
 pub mod local;
 pub mod metrics;

@@ -127,6 +127,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/upstream*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/tls*", &[Tokio, Rustls]),
     ("data-plane/src/worker*", &[Tokio, Rustls]),
+    // The disk has messages of its own.
+    ("data-plane/src/journal/*", &[Prost]),
     ("data-plane/src/listen.rs", &[Tokio]),
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
@@ -189,6 +191,8 @@ const DATA_PLANE: &[&str] = &[
     // The threads.
     "worker",
     "resolve",
+    // What is kept for the next start.
+    "journal",
     "subscribe",
     "admin",
     "fuzz",

@@ -58,6 +58,22 @@ sixteen! {
     Lineage
 }
 
+sixteen! {
+    /// What a control plane reads: which cluster, or which folder.
+    Source
+}
+
+impl Source {
+    /// Of a cluster or a folder: what kind of source it is, and what nothing else of that kind is called.
+    pub fn of(kind: &str, name: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(kind.len() as u64).to_le_bytes());
+        hasher.update(kind.as_bytes());
+        hasher.update(name);
+        Self(first_half(&hasher.finalize()))
+    }
+}
+
 impl Version {
     /// The version of a resource.
     pub fn of(kind: Kind, key: &str, body: &[u8]) -> Self {

@@ -1,0 +1,160 @@
+//! What the frames of a journal say. The first is a [`Header`]; then [`Change`]s: one or more make a step from a state to
+//! the next, and the first step is from nothing.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use prost::Message;
+use shared::delta::Delta;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::version::{Lineage, Root, Seq, Source};
+
+use super::state::{Binding, Kept, State};
+
+/// Bytes of bodies after which a step goes on in another frame.
+const FRAME: usize = 1 << 20;
+
+/// Whose state it is.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Header {
+    /// What the control plane says it reads; empty where it does not say.
+    #[prost(bytes = "bytes", tag = "1")]
+    source: Bytes,
+    #[prost(string, tag = "2")]
+    group: String,
+    /// By what the proxy knew that control plane.
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    known: Vec<Bytes>,
+}
+
+/// A step, or a part of one.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Change {
+    /// The step goes on in the next frame.
+    #[prost(bool, tag = "1")]
+    pub(super) more: bool,
+    /// Milliseconds since 1970.
+    #[prost(uint64, tag = "2")]
+    written: u64,
+    /// Where the step leads.
+    #[prost(message, optional, tag = "3")]
+    config: Option<Place>,
+    #[prost(message, optional, tag = "4")]
+    live: Option<Place>,
+    /// Resources that come. Those with secrets have no body here.
+    #[prost(message, repeated, tag = "5")]
+    pub(super) up: Vec<config::Resource>,
+    #[prost(message, repeated, tag = "6")]
+    removed: Vec<config::ResourceKey>,
+}
+
+/// A place on a lane, and what is there.
+#[derive(Clone, PartialEq, Message)]
+struct Place {
+    #[prost(bytes = "bytes", tag = "1")]
+    lineage: Bytes,
+    #[prost(uint64, tag = "2")]
+    seq: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    root: Bytes,
+}
+
+impl Header {
+    /// The frame of a binding.
+    pub(super) fn of(binding: &Binding) -> Self {
+        Self {
+            source: binding.source.map(Source::to_bytes).unwrap_or_default(),
+            group: binding.group.clone(),
+            known: binding.known.iter().map(|known| Bytes::copy_from_slice(known)).collect(),
+        }
+    }
+
+    /// The binding of a frame.
+    pub(super) fn read(payload: &[u8]) -> Option<Binding> {
+        let header = Self::decode(payload).ok()?;
+        let known = header.known.iter().map(|known| known[..].try_into().ok());
+        Some(Binding {
+            source: Source::from_slice(&header.source),
+            group: header.group,
+            known: known.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The frames of the step from one state to another, or from nothing.
+pub(super) fn step(before: Option<&State>, after: &State, now: SystemTime) -> Vec<Change> {
+    let nothing = State::default();
+    let before = before.unwrap_or(&nothing);
+    let mut changes = vec![Change::default()];
+    let mut bytes = 0;
+    for lane in Lane::ALL {
+        let Delta { up, removed } = Delta::between(&before.lane(lane).has, &after.lane(lane).has);
+        for entry in up {
+            let mut resource = entry.to_wire();
+            if entry.kind().is_secret() {
+                resource.body = Bytes::new();
+            }
+            bytes += resource.key.len() + resource.body.len() + 32;
+            if let Some(last) = changes.last_mut() {
+                last.up.push(resource);
+            }
+            if bytes > FRAME {
+                bytes = 0;
+                changes.push(Change::default());
+            }
+        }
+        if let Some(last) = changes.last_mut() {
+            let key =
+                |key: ResourceKey| config::ResourceKey { kind: key.kind.to_wire(), key: key.key.to_string() };
+            last.removed.extend(removed.into_iter().map(|removal| key(removal.key)));
+        }
+    }
+    let last = changes.len() - 1;
+    changes.iter_mut().take(last).for_each(|change| change.more = true);
+    if let Some(last) = changes.last_mut() {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        last.written = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        last.config = Some(Place::of(&after.config));
+        last.live = Some(Place::of(&after.live));
+    }
+    changes
+}
+
+impl Change {
+    /// A frame.
+    pub(super) fn read(payload: &[u8]) -> Option<Self> {
+        Self::decode(payload).ok()
+    }
+
+    /// Where the last frame of a step leads: the root and the position of a lane.
+    pub(super) fn place(&self, lane: Lane) -> Option<(Root, Option<(Lineage, Seq)>)> {
+        let place = match lane {
+            Lane::Config => self.config.as_ref(),
+            Lane::Live => self.live.as_ref(),
+        }?;
+        let lineage = Lineage::from_slice(&place.lineage);
+        Some((Root::from_slice(&place.root)?, lineage.map(|lineage| (lineage, Seq(place.seq)))))
+    }
+
+    /// Resources that go.
+    pub(super) fn removed(&self) -> impl Iterator<Item = Option<ResourceKey>> {
+        self.removed.iter().map(|it| Some(ResourceKey::new(Kind::any_from_wire(it.kind)?, it.key.as_str())))
+    }
+
+    /// When the step was written.
+    pub(super) fn written(&self) -> SystemTime {
+        UNIX_EPOCH.checked_add(Duration::from_millis(self.written)).unwrap_or(UNIX_EPOCH)
+    }
+}
+
+impl Place {
+    fn of(kept: &Kept) -> Self {
+        let (lineage, seq) = kept.position.unzip();
+        Self {
+            lineage: lineage.map(Lineage::to_bytes).unwrap_or_default(),
+            seq: seq.unwrap_or_default().0,
+            root: kept.has.root().to_bytes(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! From the bytes of a journal to the newest state in them.
+//!
+//! **Invariant:** what comes out is a state that was put in, whole, whatever happened to the bytes since: each frame is
+//! compared with its digest, each body with its version, each lane with its root.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::version::Version;
+use thiserror::Error;
+
+use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
+use super::record::{Change, Header};
+use super::state::State;
+
+/// What a journal begins with.
+pub(super) const MAGIC: Magic = *b"firth-js";
+
+/// Why a file has no state.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub(super) enum NoState {
+    #[error("it is no journal of this program")]
+    Foreign,
+    #[error("it has format {0}, and this program reads format {FORMAT}")]
+    Format(u32),
+    #[error("it is damaged from its beginning on")]
+    Damaged,
+}
+
+/// The newest state of a file, and where that ends.
+#[derive(Clone, Debug)]
+pub(super) struct Replayed {
+    /// What was had. Of resources with secrets it has all but the body.
+    pub(super) state: State,
+    pub(super) written: SystemTime,
+    /// Digest up to the end of this state.
+    pub(super) chain: Chain,
+    /// Bytes up to there.
+    pub(super) good: u64,
+    /// Bytes up to the end of the first state.
+    pub(super) base: u64,
+    /// Steps.
+    pub(super) records: u64,
+}
+
+/// Reads as far as it goes.
+pub(super) fn replay(bytes: &[u8]) -> Result<Replayed, NoState> {
+    match frame::format(MAGIC, bytes) {
+        Some(FORMAT) => {}
+        Some(other) => return Err(NoState::Format(other)),
+        None => return Err(NoState::Foreign),
+    }
+    let mut chain = Chain::new(MAGIC);
+    let (header, mut rest) = chain.open(&bytes[PREAMBLE..]).ok_or(NoState::Damaged)?;
+    let binding = Header::read(header).ok_or(NoState::Damaged)?;
+    let mut state = State { binding: Arc::new(binding), ..State::default() };
+    let mut last: Option<Replayed> = None;
+    let mut open = Vec::new();
+    while let Some((payload, behind)) = chain.open(rest) {
+        rest = behind;
+        let Some(change) = Change::read(payload) else { break };
+        let is_last = !change.more;
+        open.push(change);
+        if !is_last {
+            continue;
+        }
+        let Some((next, written)) = follow(&state, &open) else { break };
+        open.clear();
+        state = next;
+        let good = (bytes.len() - rest.len()) as u64;
+        last = Some(Replayed {
+            state: state.clone(),
+            written,
+            chain: chain.clone(),
+            good,
+            base: last.as_ref().map_or(good, |last| last.base),
+            records: last.as_ref().map_or(1, |last| last.records + 1),
+        });
+    }
+    last.ok_or(NoState::Damaged)
+}
+
+/// The state after a step; `None` where it does not lead where it says.
+fn follow(before: &State, step: &[Change]) -> Option<(State, SystemTime)> {
+    let mut state = before.clone();
+    let last = step.last()?;
+    for lane in Lane::ALL {
+        let mut removed = Vec::new();
+        let mut up = Vec::new();
+        for change in step {
+            let on_lane = |key: &ResourceKey| key.kind.lane() == lane;
+            let keys = change.removed().collect::<Option<Vec<_>>>()?;
+            removed.extend(keys.into_iter().filter(on_lane));
+            for resource in &change.up {
+                let kind = Kind::any_from_wire(resource.kind)?;
+                if kind.lane() == lane {
+                    up.push(entry(kind, resource)?);
+                }
+            }
+        }
+        let kept = state.lane_mut(lane);
+        kept.has.change(up, removed);
+        let (root, position) = last.place(lane)?;
+        if kept.has.root() != root {
+            return None;
+        }
+        kept.position = position;
+    }
+    Some((state, last.written()))
+}
+
+/// A resource whose bytes are what its version says, or one with a secret that is kept elsewhere.
+fn entry(kind: Kind, resource: &config::Resource) -> Option<Arc<Entry>> {
+    let version = Version::from_slice(&resource.version)?;
+    let key = ResourceKey::new(kind, resource.key.as_str());
+    // A copy of its own, so that it does not hold what it came with.
+    let entry = Entry::from_body(key, resource.min_schema, Bytes::copy_from_slice(&resource.body));
+    if entry.version == version {
+        return Some(Arc::new(entry));
+    }
+    let is_elsewhere = kind.is_secret() && resource.body.is_empty();
+    is_elsewhere.then(|| Arc::new(Entry { version, ..entry }))
+}
+
+/// Whether a resource of a replayed state lacks its body.
+pub(super) fn is_elsewhere(entry: &Entry) -> bool {
+    // One that is whole and empty is put together again from nothing.
+    entry.kind().is_secret() && entry.body.is_empty()
+}
+
+/// Puts bodies to the resources of a lane that lack them, and says which are not to be had.
+pub(super) fn complete(
+    state: &mut State,
+    lane: Lane,
+    bodies: &HashMap<Version, Arc<Entry>>,
+) -> Vec<ResourceKey> {
+    let kept = state.lane_mut(lane);
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for entry in kept.has.iter().filter(|entry| is_elsewhere(entry)) {
+        match bodies.get(&entry.version) {
+            // `min_schema` stands in no version: what the journal says holds.
+            Some(whole) => found.push(Arc::new(Entry { min_schema: entry.min_schema, ..(**whole).clone() })),
+            None if Version::of(entry.kind(), &entry.key.key, &[]) == entry.version => {}
+            None => missing.push(entry.key.clone()),
+        }
+    }
+    kept.has.change(found, missing.iter().cloned());
+    if !missing.is_empty() {
+        // Nothing leads from here to anywhere: what is had is no state of any log.
+        kept.position = None;
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;
