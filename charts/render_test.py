@@ -251,7 +251,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(rest, {("networking.k8s.io", "ingressclasses"): (self.WATCH, None), ("", "configmaps"): (self.WATCH, names)})
         own = self.rules(objects, "Role", "firth-control-plane-decisions")
         verbs = [*self.WATCH, "create", "update", "delete"]
-        self.assertEqual(own, {("", "configmaps"): (verbs, None), ("", "secrets"): (verbs, None)})
+        itself = (["get"], ["shore"])
+        self.assertEqual(own, {("", "configmaps"): (verbs, None), ("", "secrets"): (verbs, None), ("", "namespaces"): itself})
         self.assertNotIn("*", str([o["rules"] for (kind, _), o in objects.items() if kind.endswith("Role")]))
 
     def test_one_namespace_is_enough_for_one_namespace(self):

@@ -164,8 +164,10 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (pins, decided) = mpsc::channel(PINS);
     let (problems, known) = watch::channel(Problems::default());
     let mut cluster = None;
+    let (told, reads) = watch::channel(None);
     let source = match manifests {
         Some(dir) => {
+            told.send_replace(Some(identity::of_folder(dir)));
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
             let freshness = source.freshness();
             tasks.spawn("manifests", source.run(inputs, asked, decided));
@@ -185,6 +187,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
             let freshness = source.freshness();
+            tasks.spawn("cluster", source.identify(told));
             tasks.spawn("kube", source.run(inputs, wanted, asked, decided));
             freshness
         }
@@ -202,7 +205,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         Arc::clone(&metrics),
         limits,
         leaves.clone(),
-    );
+    )
+    .reading(reads);
     let inspect =
         Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), pins, leaves.clone())?;
     let listen = listener.local_addr()?;

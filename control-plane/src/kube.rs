@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, Kubeconfig
 use ::kube::{Client, Config};
 use shared::name::ObjectName;
 use shared::tasks::Supervisor;
+use shared::version::Source;
 use tokio::sync::{mpsc, watch as channel};
 
 use self::collection::Collection;
@@ -41,6 +43,7 @@ mod pins;
 pub(crate) mod sim;
 mod sink;
 pub mod trust;
+mod uid;
 mod watch;
 mod wire;
 
@@ -124,6 +127,14 @@ impl KubeSource {
     /// Its health, for metrics and readiness.
     pub fn freshness(&self) -> Freshness {
         self.freshness.clone()
+    }
+
+    /// Finds out which cluster it is, and then has nothing to do.
+    pub fn identify(
+        &self,
+        told: channel::Sender<Option<Source>>,
+    ) -> impl Future<Output = Result<(), KubeError>> + use<> {
+        uid::tell(self.client.clone(), self.options.decisions_namespace.clone(), told)
     }
 
     /// What of the cluster the authority between the planes needs; `name` is that of its Secret.

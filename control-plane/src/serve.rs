@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use shared::budget::{Budget, Held, Peers, Place};
 use shared::proto::{DESCRIPTORS, config::ProxyMessage};
+use shared::version::Source;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -77,6 +78,7 @@ pub struct Service {
     refusals: Budget,
     slots: Arc<Semaphore>,
     leaving: watch::Receiver<bool>,
+    source: watch::Receiver<Option<Source>>,
 }
 
 /// One of the streams that there may be, and the call that it is.
@@ -108,7 +110,14 @@ impl Service {
             refusals: Budget::new(limits.refusals),
             slots: Arc::new(Semaphore::new(limits.full_syncs)),
             leaving,
+            source: watch::Sender::new(None).subscribe(),
         }
+    }
+
+    /// Says with each stream what this control plane reads, once that is known.
+    #[must_use]
+    pub fn reading(self, source: watch::Receiver<Option<Source>>) -> Self {
+        Self { source, ..self }
     }
 
     /// A place for one more stream, where there is one.

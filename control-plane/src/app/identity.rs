@@ -1,10 +1,13 @@
 //! Where the authority between the planes is, by the flags, and the task that looks after it.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use shared::clock;
 use shared::tasks::Supervisor;
+use shared::version::Source;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -16,6 +19,12 @@ use crate::enrol::folder::Folder;
 use crate::enrol::keeper::Keeper;
 use crate::enrol::vault::Vault;
 use crate::kube::trust::Trust;
+
+/// What a folder is called in the state that a proxy keeps: its path, which all replicas and restarts agree on.
+pub(super) fn of_folder(dir: &Path) -> Source {
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    Source::of("folder", dir.as_os_str().as_bytes())
+}
 
 /// Rotations that may be asked for at once.
 const ROTATIONS: usize = 4;

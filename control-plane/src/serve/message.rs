@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::kind::{Kind, Lane};
-use shared::version::{Claim, Lineage, Root, Seq, Version};
+use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 
 use super::refusals::Refusals;
 
@@ -157,6 +157,8 @@ pub struct Welcome {
     pub claim: Claim,
     /// When the pin ends, in seconds since 1970; 0 where there is none.
     pub pinned_until: u64,
+    /// What this control plane reads, where that is known.
+    pub source: Option<Source>,
 }
 
 /// Where a stream is on a lane.

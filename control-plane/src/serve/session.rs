@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::kind::Lane;
-use shared::version::{Claim, Root};
+use shared::version::{Claim, Root, Source};
 
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
 use crate::store::{Frame, Head};
@@ -137,6 +137,7 @@ pub struct Session {
     config: LaneCursor,
     /// What the proxy is given to take over from this stream.
     claim: Claim,
+    source: Option<Source>,
     has_slot: bool,
     wants_slot: bool,
     /// Since when the slot, if there is one, brings nothing.
@@ -157,12 +158,19 @@ impl Session {
             live: LaneCursor::new(Lane::Live, now),
             config: LaneCursor::new(Lane::Config, now),
             claim,
+            source: None,
             has_slot: false,
             wants_slot: false,
             slot_idle: now,
             answers: false,
             last_sent: now,
         }
+    }
+
+    /// Of a control plane that reads this, where that is known.
+    #[must_use]
+    pub fn reading(self, source: Option<Source>) -> Self {
+        Self { source, ..self }
     }
 
     /// Takes in what happened.
@@ -271,6 +279,7 @@ impl Session {
             lanes,
             claim: self.claim,
             pinned_until: head.pin.as_ref().map_or(0, |pin| pin.until),
+            source: self.source,
         }));
         self.hello = Some(hello);
         self.phase = Phase::Streams;

@@ -57,7 +57,8 @@ impl Stream {
         out: mpsc::Sender<Item>,
     ) -> Self {
         let claim = Claim::random();
-        let session = Session::new(Arc::clone(&service.group), head, claim, clock::now());
+        let source = *service.source.borrow();
+        let session = Session::new(Arc::clone(&service.group), head, claim, clock::now()).reading(source);
         Self {
             service,
             session,

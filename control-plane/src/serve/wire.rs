@@ -9,7 +9,7 @@ use shared::proto::config;
 use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
-use shared::version::{Claim, Lineage, Root, Seq, Version};
+use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 use thiserror::Error;
 
 use super::message::{
@@ -198,6 +198,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         lanes: welcome.lanes.iter().map(lane).collect(),
         claim: welcome.claim.to_bytes(),
         pinned_until: welcome.pinned_until,
+        source: welcome.source.map(Source::to_bytes).unwrap_or_default(),
     }
 }
 

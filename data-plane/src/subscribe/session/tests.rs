@@ -109,6 +109,7 @@ impl Model {
             lanes,
             claim: Bytes::new(),
             pinned_until: 0,
+            source: Bytes::new(),
         }));
         self.stream = Some(stream);
     }
