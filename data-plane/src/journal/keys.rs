@@ -1,0 +1,154 @@
+//! Private keys for the next start: a folder in memory, which a power cut empties. Nothing of them is written anywhere else.
+//!
+//! **Invariant:** a folder is written to only where it was found to be in memory, and its owner's alone.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use prost::Message as _;
+use rustix::fs::statfs;
+use rustix::process::geteuid;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::proto::config;
+use shared::version::Version;
+use shared::{private, secret};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
+use super::lock::{self, LockError};
+use super::log::{Former, Log};
+use super::state::State;
+
+const MAGIC: Magic = *b"firth-ks";
+const FILE: &str = "keys";
+/// What the kernel calls file systems that are in memory (statfs(2)).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Why keys are not kept.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(super) enum KeysError {
+    #[error("{} is not in memory (tmpfs or ramfs): private keys are not written to a disk", .0.display())]
+    OnDisk(PathBuf),
+    #[error("{} has mode {mode:o}: expected 700, so that nobody else reads private keys there", dir.display())]
+    Open { dir: PathBuf, mode: u32 },
+    #[error("{} belongs to another user ({owner})", dir.display())]
+    Foreign { dir: PathBuf, owner: u32 },
+    #[error("{}: {reason}", dir.display())]
+    System { dir: PathBuf, reason: io::Error },
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+/// Makes the folder where it is missing, and sees whether keys may be written there.
+fn check(dir: &Path) -> Result<(), KeysError> {
+    let system = |reason: io::Error| KeysError::System { dir: dir.to_owned(), reason };
+    private::folder(dir).map_err(system)?;
+    let there = fs::metadata(dir).map_err(system)?;
+    let (owner, me) = (there.uid(), geteuid().as_raw());
+    if owner != me {
+        return Err(KeysError::Foreign { dir: dir.to_owned(), owner });
+    }
+    let mode = there.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeysError::Open { dir: dir.to_owned(), mode });
+    }
+    let kind = statfs(dir).map_err(|error| system(error.into()))?.f_type;
+    // The type is signed on some machines, and these numbers fill it.
+    let is_in_memory = IN_MEMORY.contains(&(u64::from(kind as u32)));
+    if is_in_memory { Ok(()) } else { Err(KeysError::OnDisk(dir.to_owned())) }
+}
+
+/// The folder.
+#[derive(Debug)]
+pub(super) struct Keys {
+    dir: PathBuf,
+    open: Option<(File, Log)>,
+}
+
+impl Keys {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, open: None }
+    }
+
+    /// What was kept there. Read wherever it is: whether it may be written is another question.
+    pub(super) fn read(&self) -> HashMap<Version, Arc<Entry>> {
+        let path = self.dir.join(FILE);
+        // The whole room at once, since what a vector grows out of is not wiped.
+        let bytes = fs::metadata(&path).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read(&path).ok());
+        read(&Zeroizing::new(bytes.unwrap_or_default()))
+    }
+
+    /// Keeps the secrets of a state, and where those of the one before were kept only what is new.
+    pub(super) fn save(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
+        let saved = self.write(before, state);
+        if saved.is_err() {
+            // The next state is written from its beginning on.
+            self.open = None;
+        }
+        saved
+    }
+
+    fn write(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
+        let system = |reason: io::Error| KeysError::System { dir: self.dir.clone(), reason };
+        let open = self.open.take();
+        if let Some(((lock, mut log), before)) = open.filter(|(_, log)| !log.is_long()).zip(before) {
+            let new = secrets_of(before, state);
+            log.append(new.iter().map(|entry| payload(entry))).map_err(system)?;
+            self.open = Some((lock, log));
+            return Ok(());
+        }
+        check(&self.dir)?;
+        let lock = lock::take(&self.dir)?;
+        let all = secrets_of(&State::default(), state);
+        let log =
+            Log::anew(&self.dir.join(FILE), MAGIC, all.iter().map(|entry| payload(entry)), Former::Dropped);
+        self.open = Some((lock, log.map_err(system)?));
+        Ok(())
+    }
+}
+
+/// Secrets that are in a state and not in the one before.
+fn secrets_of(before: &State, after: &State) -> Vec<Arc<Entry>> {
+    let up = |lane| Delta::between(&before.lane(lane).has, &after.lane(lane).has).up;
+    Lane::ALL.into_iter().flat_map(up).filter(|entry| entry.kind().is_secret()).collect()
+}
+
+fn payload(entry: &Entry) -> Zeroizing<Vec<u8>> {
+    let resource = entry.to_wire();
+    let mut payload = Zeroizing::new(Vec::with_capacity(resource.encoded_len()));
+    // A vector has room for everything.
+    let _ = resource.encode(&mut *payload);
+    payload
+}
+
+/// As far as it goes. Each is what its version says, or is left out.
+fn read(bytes: &[u8]) -> HashMap<Version, Arc<Entry>> {
+    let mut found = HashMap::new();
+    if frame::format(MAGIC, bytes) != Some(FORMAT) {
+        return found;
+    }
+    let (mut chain, mut rest) = (Chain::new(MAGIC), &bytes[PREAMBLE..]);
+    while let Some((payload, behind)) = chain.open(rest) {
+        rest = behind;
+        // What is cut out of it is a part of the same bytes, and wiped with them.
+        let Ok(resource) = config::Resource::decode(secret::kept(payload)) else { break };
+        let Some(kind) = Kind::any_from_wire(resource.kind) else { break };
+        let key = ResourceKey::new(kind, resource.key);
+        let entry = Entry::from_body(key, resource.min_schema, resource.body);
+        if Some(entry.version) == Version::from_slice(&resource.version) {
+            found.insert(entry.version, Arc::new(entry));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;
