@@ -1,0 +1,262 @@
+//! The thread that writes the journal. It may wait for a disk as long as that takes: nobody waits for it.
+//!
+//! **Invariant:** a disk that is full, read-only, slow or gone costs nothing but the newest state on it. It is tried again.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use shared::clock;
+use shared::kind::Lane;
+use shared::private;
+use thiserror::Error;
+use tracing::{info, warn};
+use zeroize::Zeroizing;
+
+use super::keys::Keys;
+use super::lock::{self, LockError};
+use super::log::{self, Former, Log};
+use super::record::{self, Header};
+use super::replay::MAGIC;
+use super::slot::{Slot, Wake};
+use super::state::{Binding, State};
+use super::stats::Stats;
+
+/// Name of the journal in its folder.
+pub(super) const FILE: &str = "state";
+/// What comes within this time is one step: the two lanes of one change, and a burst.
+const GATHER: Duration = Duration::from_millis(20);
+/// The disk is told to have what was written so long ago.
+const SYNC: Duration = Duration::from_secs(1);
+/// Between tries.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Why the newest state is not on disk.
+#[derive(Debug, Error)]
+enum Unsaved {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("{}: {reason}", path.display())]
+    System { path: PathBuf, reason: io::Error },
+}
+
+/// What is on disk, and open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) log: Log,
+    /// The state that it ends with.
+    pub(super) state: State,
+    pub(super) records: u64,
+}
+
+/// Writes what comes into the slot.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) dir: PathBuf,
+    pub(super) keys: Option<Keys>,
+    pub(super) slot: Arc<Slot>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) lock: Option<File>,
+    pub(super) open: Option<Open>,
+    /// Whose state is on disk, where that is known.
+    pub(super) bound: Option<Arc<Binding>>,
+    /// Whether what is in the journal's place is worth keeping beside a new one.
+    pub(super) former: Former,
+    /// The file of before is nobody's who may be here: it goes when there is a journal again.
+    pub(super) stale: bool,
+    /// The state whose secrets are kept.
+    with_keys: Option<State>,
+    said: Said,
+    said_of_keys: Said,
+}
+
+/// What was complained of last.
+#[derive(Debug, Default)]
+struct Said(Option<String>);
+
+impl Keeper {
+    /// Of a folder, with what was found there.
+    pub(super) fn new(dir: PathBuf, keys: Option<Keys>, slot: Arc<Slot>, stats: Arc<Stats>) -> Self {
+        Self {
+            dir,
+            keys,
+            slot,
+            stats,
+            lock: None,
+            open: None,
+            bound: None,
+            former: Former::Dropped,
+            stale: true,
+            with_keys: None,
+            said: Said::default(),
+            said_of_keys: Said::default(),
+        }
+    }
+
+    /// Until the slot is closed.
+    pub(super) fn run(mut self) {
+        let mut unsaved: Option<Box<State>> = None;
+        let mut retry: Option<(Instant, Duration)> = None;
+        let mut sync: Option<Instant> = None;
+        loop {
+            let next = [sync, retry.map(|(at, _)| at)].into_iter().flatten().min();
+            let patience = next.map(|at| at.saturating_duration_since(clock::now()));
+            match self.slot.wait(patience) {
+                Wake::State(state) => {
+                    thread::sleep(GATHER);
+                    unsaved = Some(self.slot.take().unwrap_or(state));
+                }
+                Wake::Time => {}
+                Wake::Closed(state) => {
+                    if let Some(state) = state.or(unsaved) {
+                        self.save(&state);
+                    }
+                    let _ = self.sync();
+                    return;
+                }
+            }
+            let now = clock::now();
+            if sync.take_if(|at| now >= *at).is_some()
+                && let Err(state) = self.sync()
+            {
+                unsaved = Some(unsaved.unwrap_or(state));
+                retry = Some((now + RETRY.0, RETRY.0));
+            }
+            let is_due = retry.is_none_or(|(at, _)| now >= at);
+            let Some(state) = unsaved.take_if(|_| is_due) else { continue };
+            if self.save(&state) {
+                retry = None;
+            } else {
+                let pause = retry.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
+                retry = Some((clock::now() + pause, pause));
+                unsaved = Some(state);
+            }
+            if sync.is_none() && self.open.as_ref().is_some_and(|open| open.log.is_unsynced()) {
+                sync = Some(clock::now() + SYNC);
+            }
+        }
+    }
+
+    /// Whether it is on disk now.
+    fn save(&mut self, state: &State) -> bool {
+        match self.write(state) {
+            Ok(()) => {
+                if let Some(open) = &self.open {
+                    self.stats.wrote(open.log.size(), open.records, clock::wall());
+                }
+                self.bound = Some(Arc::clone(&state.binding));
+                if self.said.0.take().is_some() {
+                    info!(path = %self.dir.display(), "the state is kept on disk again");
+                }
+                true
+            }
+            Err(error) => {
+                self.stats.failed();
+                self.said
+                    .warn(format!("the state is not kept for the next start, and is tried again: {error}"));
+                false
+            }
+        }
+    }
+
+    fn write(&mut self, state: &State) -> Result<(), Unsaved> {
+        let path = self.dir.join(FILE);
+        let system = |reason| Unsaved::System { path: path.clone(), reason };
+        if self.lock.is_none() {
+            private::folder(&self.dir).map_err(system)?;
+            self.lock = Some(lock::take(&self.dir)?);
+            // Whoever had it may have written since.
+            self.open = None;
+        }
+        // First: a journal that names what is not kept yet would lack it.
+        self.save_keys(state);
+        if self.bound.as_ref().is_some_and(|bound| bound.differs(&state.binding)) {
+            info!(
+                "the control plane reads another source than the one whose state was kept: that is dropped"
+            );
+            (self.former, self.stale, self.bound) = (Former::Dropped, true, None);
+        }
+        let now = clock::wall();
+        let is_same = |open: &Open| open.state.binding == state.binding && !open.log.is_long();
+        if let Some(mut open) = self.open.take().filter(is_same) {
+            let step = record::step(Some(&open.state), state, now);
+            let appended = open.log.append(step.iter().map(payload)).map_err(system);
+            if appended.is_ok() {
+                (open.state, open.records) = (state.clone(), open.records + 1);
+            }
+            // What cannot be appended to is written anew.
+            self.open = Some(open).filter(|open| !open.log.is_broken());
+            return appended;
+        }
+        self.open = Some(self.write_anew(state, &path, now).map_err(system)?);
+        Ok(())
+    }
+
+    fn write_anew(&mut self, state: &State, path: &Path, now: SystemTime) -> io::Result<Open> {
+        let header = payload(&Header::of(&state.binding));
+        let step = record::step(None, state, now);
+        let frames = std::iter::once(header).chain(step.iter().map(payload));
+        let log = Log::anew(path, MAGIC, frames, self.former);
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        if self.stale && log.is_ok() || log.as_ref().err().is_some_and(is_full) {
+            // The newest state is worth more than the room that the one before it takes.
+            let _ = fs::remove_file(log::before(path));
+        }
+        let log = log?;
+        (self.former, self.stale) = (Former::Kept, false);
+        Ok(Open { log, state: state.clone(), records: 1 })
+    }
+
+    /// What becomes of keys is not what becomes of the rest: a host without one is better than none.
+    fn save_keys(&mut self, state: &State) {
+        let Some(keys) = &mut self.keys else { return };
+        let before = self.with_keys.take();
+        let is_same = |lane: Lane| {
+            before.as_ref().is_some_and(|before| before.lane(lane).has.root() == state.lane(lane).has.root())
+        };
+        if Lane::ALL.into_iter().all(is_same) {
+            self.with_keys = before;
+            return;
+        }
+        match keys.save(before.as_ref(), state) {
+            Ok(()) => {
+                self.with_keys = Some(state.clone());
+                self.said_of_keys.0 = None;
+            }
+            Err(error) => {
+                self.stats.key_errors.fetch_add(1, Ordering::Relaxed);
+                self.said_of_keys.warn(format!("private keys are not kept for the next start: {error}"));
+            }
+        }
+    }
+
+    /// Gives the state that is to be written again where the disk did not take it.
+    fn sync(&mut self) -> Result<(), Box<State>> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let Err(error) = open.log.sync() else { return Ok(()) };
+        self.stats.failed();
+        self.said.warn(format!("the disk does not take the state, and is asked again: {error}"));
+        // What the kernel has dropped is not written by asking again (fsync(2)): it is written whole.
+        Err(self.open.take().map(|open| Box::new(open.state)).unwrap_or_default())
+    }
+}
+
+impl Said {
+    /// Says it once, and again when it is something else.
+    fn warn(&mut self, what: String) {
+        if self.0.as_ref() != Some(&what) {
+            warn!("{what}");
+            self.0 = Some(what);
+        }
+    }
+}
+
+fn payload(message: &impl prost::Message) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(message.encode_to_vec())
+}

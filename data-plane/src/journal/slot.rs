@@ -1,0 +1,76 @@
+//! Where the control thread leaves the newest state for the thread that writes it. There is no queue: what was not
+//! fetched yet is overtaken.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::state::State;
+
+/// What the thread is woken by.
+#[derive(Debug)]
+pub(super) enum Wake {
+    /// A newer state.
+    State(Box<State>),
+    /// The time is over.
+    Time,
+    /// No other state will come, after this one if there is one.
+    Closed(Option<Box<State>>),
+}
+
+/// The place.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    inside: Mutex<Inside>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    state: Option<Box<State>>,
+    closed: bool,
+}
+
+impl Slot {
+    /// Leaves a state. Waits for a pointer to be moved, at most.
+    pub(super) fn put(&self, state: State) {
+        let former = self.inside().state.replace(Box::new(state));
+        self.changed.notify_one();
+        drop(former);
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn close(&self) {
+        self.inside().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Takes what is there, if anything is.
+    pub(super) fn take(&self) -> Option<Box<State>> {
+        self.inside().state.take()
+    }
+
+    /// Waits for something, not longer than `patience`.
+    pub(super) fn wait(&self, patience: Option<Duration>) -> Wake {
+        let idle = |inside: &mut Inside| inside.state.is_none() && !inside.closed;
+        let mut inside = match patience {
+            Some(patience) => {
+                let waited = self.changed.wait_timeout_while(self.inside(), patience, idle);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.changed.wait_while(self.inside(), idle);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        match (inside.state.take(), inside.closed) {
+            (state, true) => Wake::Closed(state),
+            (Some(state), false) => Wake::State(state),
+            (None, false) => Wake::Time,
+        }
+    }
+
+    /// Nobody panics while holding it: pointers are moved.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
