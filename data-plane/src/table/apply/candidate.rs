@@ -49,6 +49,17 @@ impl Writer {
         Candidate { has, change: Change::Config { up, removed } }
     }
 
+    /// All of a lane, of one that has nothing yet: a set that was put together, and hashed, elsewhere.
+    pub fn first(&self, lane: Lane, has: Snapshot) -> Candidate {
+        debug_assert!(self.has(lane).is_empty(), "nothing is taken out of what there is");
+        let up = has.iter().cloned().collect();
+        let change = match lane {
+            Lane::Config => Change::Config { up, removed: Vec::new() },
+            Lane::Live => Change::Live { up, removed: Vec::new() },
+        };
+        Candidate { has, change }
+    }
+
     /// A change of LIVE: resources, and removals that were said.
     pub fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
         let leave = |removal: &Removal| match removal.gone {

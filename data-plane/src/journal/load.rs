@@ -1,0 +1,171 @@
+//! From the files of a folder to tables that can be served.
+//!
+//! **Invariants:** what does not fit together is not served; and no file, whatever is in it, keeps a proxy from starting.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::SystemTime;
+
+use shared::kind::Lane;
+use shared::private;
+use shared::version::{Lineage, Seq};
+use tracing::{error, info, warn};
+
+use super::keeper::{FILE, Keeper, Open};
+use super::keys::Keys;
+use super::lock::{self, LockError};
+use super::log::{self, Former, Log};
+use super::missing::Missing;
+use super::replay::{self, Replayed};
+use super::state::Binding;
+use crate::table::Writer;
+
+/// Bytes of a journal at most. One that is longer is not ours.
+const MOST: u64 = 4 << 30;
+/// Starts that may end while the state is read, before it is put aside.
+const ATTEMPTS: u32 = 3;
+/// Counts those.
+const MARK: &str = "loading";
+
+/// What was on disk, as tables.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// With everything that is there.
+    pub(crate) writer: Writer,
+    /// Where that is in the log of a control plane: CONFIG.
+    pub(crate) config: Option<(Lineage, Seq)>,
+    /// And LIVE; `None` also where something is missing.
+    pub(crate) live: Option<(Lineage, Seq)>,
+    /// When it was written.
+    pub(crate) written: SystemTime,
+    /// What was had and is not there.
+    pub(crate) missing: Missing,
+    /// No other process keeps its state in this folder: none stands beside this one, and has what is missing here.
+    pub(crate) alone: bool,
+}
+
+/// Reads what there is, and makes `keeper` go on with it.
+pub(super) fn load(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
+    // Where it cannot be made there is nothing to read, and the first state to be written says why.
+    let _ = private::folder(&keeper.dir);
+    let lock = lock::take(&keeper.dir);
+    let alone = !matches!(lock, Err(LockError::Taken(_)));
+    keeper.lock = lock.ok();
+    if keeper.lock.is_some() && !may_try(&keeper.dir) {
+        return None;
+    }
+    let read = catch_unwind(AssertUnwindSafe(|| read(keeper, here)));
+    if keeper.lock.is_some() {
+        let _ = fs::remove_file(keeper.dir.join(MARK));
+    }
+    match read {
+        Ok(loaded) => loaded.map(|loaded| Loaded { alone, ..loaded }),
+        Err(_) => {
+            error!(path = %keeper.dir.display(), "reading the kept state failed; it is not used");
+            (keeper.open, keeper.former, keeper.stale) = (None, Former::Dropped, true);
+            None
+        }
+    }
+}
+
+/// Counts the starts that ended in the middle of reading: what ends a process in a way that cannot be caught would do so
+/// for ever.
+fn may_try(dir: &Path) -> bool {
+    let mark = dir.join(MARK);
+    let tried: u32 = fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if tried < ATTEMPTS {
+        // Where it cannot be written nothing can be counted, and a start without a state is worth less.
+        let _ = fs::write(&mark, (tried + 1).to_string());
+        return true;
+    }
+    let path = dir.join(FILE);
+    error!(path = %path.display(), "{tried} starts in a row ended while this was read: it is put aside");
+    for path in [log::before(&path), path] {
+        let _ = fs::rename(&path, path.with_extension("suspect"));
+    }
+    let _ = fs::remove_file(&mark);
+    false
+}
+
+fn read(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
+    let path = keeper.dir.join(FILE);
+    if let Some(found) = one(&path, here) {
+        (keeper.former, keeper.stale) = (Former::Kept, false);
+        keeper.bound = Some(found.state.binding.clone());
+        if keeper.lock.is_some() {
+            let log = Log::resume(&path, found.chain.clone(), found.good, found.base);
+            // A disk that is read-only can be read.
+            keeper.open =
+                log.ok().map(|log| Open { log, state: found.state.clone(), records: found.records });
+            keeper.stats.found(found.good, found.records, found.written);
+        }
+        return Some(serve(found, keeper.keys.as_ref()));
+    }
+    let found = one(&log::before(&path), here)?;
+    // It goes on being the one before until there is a good one again.
+    (keeper.former, keeper.stale) = (Former::Dropped, false);
+    keeper.bound = Some(found.state.binding.clone());
+    Some(serve(found, keeper.keys.as_ref()))
+}
+
+/// The newest state of a file, where it is whole enough to have one, and ours.
+fn one(path: &Path, here: &Binding) -> Option<Replayed> {
+    let bytes = match bytes(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            warn!(path = %path.display(), "the kept state cannot be read: {error}");
+            return None;
+        }
+    };
+    let found = match replay::replay(&bytes) {
+        Ok(found) => found,
+        Err(reason) => {
+            warn!(path = %path.display(), "the kept state is not used: {reason}");
+            return None;
+        }
+    };
+    if !found.state.binding.is_of(here) {
+        warn!(path = %path.display(), "the kept state is not used: it is of another group or control plane");
+        return None;
+    }
+    let lost = bytes.len() as u64 - found.good;
+    if lost > 0 {
+        warn!(path = %path.display(), bytes = lost, "the end of the kept state is damaged, and left out");
+    }
+    Some(found)
+}
+
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let there = fs::metadata(path)?;
+    // Opening a pipe would wait for its other end.
+    if !there.is_file() || there.len() > MOST {
+        return Err(io::Error::other(format!("expected a file of at most {MOST} bytes")));
+    }
+    fs::read(path)
+}
+
+/// Applies it anew: what could not be served then may be now, and the other way round.
+fn serve(found: Replayed, keys: Option<&Keys>) -> Loaded {
+    let Replayed { mut state, written, .. } = found;
+    let bodies = keys.map(Keys::read).unwrap_or_default();
+    let mut missing = Vec::new();
+    for lane in Lane::ALL {
+        missing.extend(replay::complete(&mut state, lane, &bodies));
+    }
+    let mut writer = Writer::new();
+    // LIVE first: no table comes before the endpoints that it was made for.
+    for lane in Lane::ALL {
+        writer.apply(writer.first(lane, state.lane(lane).has.clone()));
+    }
+    let missing = Missing::of(&missing, &state.config.has);
+    info!(
+        version = %writer.root(Lane::Config).short(),
+        resources = state.config.has.len() + state.live.has.len(),
+        missing = missing.count(),
+        "the state of the last run is on disk"
+    );
+    Loaded { writer, config: state.config.position, live: state.live.position, written, missing, alone: true }
+}

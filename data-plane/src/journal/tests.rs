@@ -1,0 +1,167 @@
+//! The journal over real files: what is kept comes back, and what is another's does not.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, UNIX_EPOCH};
+
+use shared::kind::Lane;
+use shared::version::{Lineage, Seq, Source};
+
+use super::*;
+use crate::table::world::{World, backend, host, route, slice};
+
+fn binding(source: u8) -> Arc<Binding> {
+    Arc::new(Binding { source: Some(Source([source; 16])), group: "default".into(), known: vec![[1; 32]] })
+}
+
+fn world(paths: &[&str]) -> World {
+    let mut world = World::default();
+    let paths: Vec<_> = paths.iter().map(|path| (*path, "ns/s1/http")).collect();
+    world.config.extend([host("a.test", None), backend("ns/s1/http"), route("ingress/ns/i1/a.test", &paths)]);
+    world.live.insert(slice("ns/e1", "ns/s1", &[1]));
+    world
+}
+
+fn state(world: &World, seq: u64, source: u8) -> State {
+    let kept = |has: &shared::snapshot::Snapshot| Kept {
+        has: has.clone(),
+        position: Some((Lineage([3; 16]), Seq(seq))),
+    };
+    State { binding: binding(source), config: kept(&world.config), live: kept(&world.live) }
+}
+
+/// A process that lives as long as this.
+struct Process {
+    journal: Option<Journal>,
+    loaded: Option<Loaded>,
+    thread: Option<thread::JoinHandle<()>>,
+    stats: Arc<Stats>,
+}
+
+impl Process {
+    fn start(dir: &Path) -> Self {
+        Self::knowing(dir, &binding(0))
+    }
+
+    fn knowing(dir: &Path, here: &Binding) -> Self {
+        let stats = Arc::new(Stats::default());
+        let here = Binding { source: None, ..here.clone() };
+        let mut started = Journal::start(dir.to_owned(), None, here, Arc::clone(&stats)).unwrap();
+        let loaded = loop {
+            match started.loaded.try_recv().unwrap() {
+                Some(loaded) => break loaded,
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        Self { journal: Some(started.journal), loaded, thread: Some(started.thread), stats }
+    }
+
+    fn keep(&self, state: State) {
+        self.journal.as_ref().unwrap().keep(state);
+    }
+
+    /// Roots of what was loaded.
+    fn roots(&self) -> Option<[shared::version::Root; 2]> {
+        self.loaded.as_ref().map(|loaded| Lane::ALL.map(|lane| loaded.writer.root(lane)))
+    }
+}
+
+/// In the end what was given last is on disk.
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.journal.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn roots(world: &World) -> Option<[shared::version::Root; 2]> {
+    Some(Lane::ALL.map(|lane| world.lane(lane).root()))
+}
+
+#[test]
+fn what_is_kept_is_there_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("made/when/missing");
+    let first = Process::start(&dir);
+    assert!(first.loaded.is_none());
+    first.keep(state(&world(&["/"]), 1, 5));
+    drop(first);
+    let second = Process::start(&dir);
+    assert_eq!(second.roots(), roots(&world(&["/"])));
+    let loaded = second.loaded.as_ref().unwrap();
+    assert!(loaded.writer.tables().current().host("a.test").is_some());
+    assert_eq!((loaded.config, loaded.live), (Some((Lineage([3; 16]), Seq(1))), loaded.config));
+    assert!(loaded.alone && loaded.missing.is_nothing() && loaded.written > UNIX_EPOCH);
+    let third = Process::start(&dir);
+    assert!(!third.loaded.as_ref().unwrap().alone);
+    assert_eq!(third.roots(), second.roots());
+    // Only the one that has the lock writes; the other one says so, and nothing is mixed.
+    third.keep(state(&world(&["/third"]), 2, 5));
+    second.keep(state(&world(&["/", "/second"]), 2, 5));
+    drop(third);
+    drop(second);
+    assert_eq!(Process::start(&dir).roots(), roots(&world(&["/", "/second"])));
+}
+
+#[test]
+fn a_journal_is_written_anew_when_it_is_long_and_stays_readable() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let mut last = world(&["/"]);
+    for number in 0..40 {
+        let path = format!("/{number}/{}", "x".repeat(8 << 10));
+        last = world(&["/", &path]);
+        let before = process.stats.states.load(Ordering::Relaxed);
+        process.keep(state(&last, number, 5));
+        while process.stats.states.load(Ordering::Relaxed) == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let size = fs::metadata(dir.path().join("state")).unwrap().len();
+        assert!(size < 64 << 10 << 2, "{size} bytes for one small state");
+    }
+    assert!(dir.path().join("state.before").exists());
+    drop(process);
+    assert_eq!(Process::start(dir.path()).roots(), roots(&last));
+    // The one before is a state that was, too.
+    fs::write(dir.path().join("state"), "gone").unwrap();
+    assert!(Process::start(dir.path()).loaded.is_some());
+}
+
+#[test]
+fn another_source_replaces_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    process.keep(state(&world(&["/"]), 1, 5));
+    drop(process);
+    let process = Process::start(dir.path());
+    process.keep(state(&world(&["/other"]), 1, 6));
+    drop(process);
+    assert!(!dir.path().join("state.before").exists(), "nothing of the other one is left");
+    assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/other"])));
+    // Known by something else: not even read, and gone as soon as there is something to keep.
+    let elsewhere = Binding { known: vec![[2; 32]], ..(*binding(6)).clone() };
+    let process = Process::knowing(dir.path(), &elsewhere);
+    assert!(process.loaded.is_none());
+    process.keep(State { binding: Arc::new(elsewhere.clone()), ..state(&world(&["/third"]), 1, 6) });
+    drop(process);
+    assert!(Process::start(dir.path()).loaded.is_none());
+    assert_eq!(Process::knowing(dir.path(), &elsewhere).roots(), roots(&world(&["/third"])));
+}
+
+#[test]
+fn a_state_that_ends_its_process_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    process.keep(state(&world(&["/"]), 1, 5));
+    drop(process);
+    for tried in 0..3 {
+        fs::write(dir.path().join("loading"), tried.to_string()).unwrap();
+        assert!(Process::start(dir.path()).loaded.is_some(), "after {tried}");
+        assert!(!dir.path().join("loading").exists());
+    }
+    fs::write(dir.path().join("loading"), "3").unwrap();
+    assert!(Process::start(dir.path()).loaded.is_none());
+    assert!(dir.path().join("state.suspect").exists());
+    assert!(Process::start(dir.path()).loaded.is_none());
+}
