@@ -9,6 +9,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use shared::admin::{Page, Pages};
+use shared::clock;
 use shared::drain::{Phase, Watcher};
 use tokio::sync::watch;
 
@@ -48,10 +49,22 @@ impl ProxyPages {
         if self.drain.phase() > Phase::Serving {
             Some("shutting down".to_owned())
         } else if !self.view.borrow().complete {
-            Some("the control plane has not sent everything yet".to_owned())
+            let view = self.view.borrow();
+            let missing = view.remembered().map(|kept| format!("from the state on disk: {}; ", kept.missing));
+            Some(format!("{}the control plane has not sent everything yet", missing.unwrap_or_default()))
         } else {
             None
         }
+    }
+
+    /// Who asks by hand shall see that it is ready by what it remembers.
+    fn ready(&self) -> Page {
+        let kept = self.view.borrow().remembered().map(|kept| kept.written);
+        let Some(written) = kept else { return Page::health(None) };
+        let age = clock::wall().duration_since(written).unwrap_or_default().as_secs();
+        let said =
+            format!("ok, with the state on disk, written {age} s ago: no control plane was reached yet\n");
+        Page::text(StatusCode::OK, said)
     }
 
     fn metrics(&self) -> Page {
@@ -67,7 +80,7 @@ impl Pages for ProxyPages {
     fn page(&self, path: &str, query: Option<&str>) -> Option<Page> {
         Some(match path {
             "/metrics" => self.metrics(),
-            "/readyz" => Page::health(self.not_ready()),
+            "/readyz" => self.not_ready().map_or_else(|| self.ready(), |why| Page::health(Some(why))),
             // The process ends when a thread of it fails, so that whoever answers is alive.
             "/healthz" => Page::health(None),
             "/livez" if self.debug => Page::health(None),

@@ -8,6 +8,7 @@
 //!
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
+mod disk;
 mod identity;
 mod metrics;
 mod threads;
@@ -17,7 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -30,13 +31,14 @@ use tracing::{error, info, warn};
 
 use crate::admin::ProxyPages;
 use crate::args::Args;
+use crate::journal::Stats;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
 use crate::local::{Budgets, KnownNames, Limits};
 use crate::metrics::Metrics;
 use crate::subscribe::Subscription;
-use crate::table::Writer;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
+use disk::Kept;
 use metrics::TableMetrics;
 use threads::Threads;
 
@@ -81,6 +83,8 @@ pub struct Running {
     /// Ends the control and the service thread.
     stop: watch::Sender<bool>,
     threads: Threads,
+    /// Ends by itself after the control thread. Not waited for as the others are: its disk may never answer.
+    journal: Option<thread::JoinHandle<()>>,
     log: access_log::Writer,
 }
 
@@ -107,6 +111,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         health,
         access_log,
         state_dir,
+        key_dir,
         spill_dir,
         spill_bytes,
         memory,
@@ -123,20 +128,22 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         bail!("nothing to serve on: expected --http ADDR, --https ADDR or both");
     }
     let identity = identity::of_process(node, zone, group);
-    let enrolment =
-        identity::enrolment(&identity, identity::proof(join, token_file.zip(ca)), state_dir.as_deref());
+    let proof = identity::proof(join, token_file.zip(ca));
+    let enrolment = identity::enrolment(&identity, proof, state_dir.as_deref(), key_dir.as_deref());
     let (subscription, view) =
         Subscription::new(&control_plane, insecure, identity, enrolment).context("--control-plane")?;
-    for (flag, dir) in [("--state-dir", &state_dir), ("--spill-dir", &spill_dir)] {
-        if let Some(dir) = dir {
-            prepare(dir).with_context(|| format!("{flag} {}", dir.display()))?;
-        }
+    if let Some(dir) = &spill_dir {
+        prepare(dir).with_context(|| format!("--spill-dir {}", dir.display()))?;
     }
+    let bodies = spill_dir.or_else(|| state_dir.clone().filter(|dir| prepare(dir).is_ok()));
+    let journal = Arc::new(Stats::default());
+    let Kept { subscription, writer, thread: journal_thread } =
+        disk::open(subscription, state_dir, key_dir, &journal).await?;
     // The standard library reads the limits of the control group, and rounds them down.
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
-    let spill_dir = spill_dir.or(state_dir).unwrap_or_else(std::env::temp_dir);
+    let bodies = bodies.unwrap_or_else(std::env::temp_dir);
     let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
-        .with_spill(spill_dir, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
+        .with_spill(bodies, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
         .with_connections(max_connections.get(), descriptors());
     let limits = Limits::default();
 
@@ -148,7 +155,6 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let health = health.map(|address| bound("--health", Local::Tcp(address))).transpose()?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;
 
-    let writer = Writer::new();
     let tables = Arc::clone(writer.tables());
     let tls = Arc::new(tls::server_config(Arc::clone(&tables))?);
     let metrics = Metrics::new(workers);
@@ -158,7 +164,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
 
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
-    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone());
+    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
     registry.register_collector(Box::new(of_tables));
     let pages = ProxyPages::new(registry, view, watcher.clone(), Arc::clone(&tables));
     let running = Running {
@@ -172,6 +178,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         metrics: metrics.clone(),
         stop,
         threads: Threads::default(),
+        journal: journal_thread,
         log,
     };
 
@@ -243,6 +250,7 @@ impl Running {
         self.drain.run(grace, deadline, || metrics.open() > 0).await;
         self.stop.send_replace(true);
         let ended = self.threads.join().await;
+        disk::written(self.journal).await;
         self.log.finish();
         match failed {
             Some(failed) => bail!("{failed}"),

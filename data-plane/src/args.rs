@@ -66,9 +66,12 @@ pub struct Args {
     /// Where access log lines go: stdout, off, or a file that they are appended to
     #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]
     pub access_log: Target,
-    /// Folder for the last good state, made when missing; as long as that is not kept, for what --spill-dir says without one
+    /// Folder for the last good state, made when missing: with it the proxy starts, and serves, without a control plane. No private keys of hosts are in it
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Folder of mode 0700 in memory (tmpfs) for private keys, made when missing: without it hosts with TLS wait for the control plane after a restart
+    #[arg(long, env = "FIRTH_KEY_DIR", value_name = "DIR", requires = "state_dir")]
+    pub key_dir: Option<PathBuf>,
     /// Folder for the bodies of requests that do not fit in memory, made when missing; without it --state-dir, else the system's for temporary files
     #[arg(long, env = "FIRTH_SPILL_DIR", value_name = "DIR")]
     pub spill_dir: Option<PathBuf>,

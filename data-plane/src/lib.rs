@@ -17,7 +17,6 @@ mod codec;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod http;
-#[cfg(any(test, feature = "fuzz"))]
 mod journal;
 pub mod listen;
 pub mod local;

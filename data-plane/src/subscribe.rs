@@ -8,6 +8,8 @@
 pub(crate) mod certificate;
 pub(crate) mod session;
 
+mod address;
+mod disk;
 mod retry;
 mod throttle;
 
@@ -18,9 +20,10 @@ mod client {
     tonic::include_proto!("firth.identity.v1");
 }
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shared::clock;
@@ -36,54 +39,29 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 use tracing::info;
 
+use crate::journal::{Binding, Journal, Loaded};
 use crate::resolve::Names;
 use crate::table::Writer;
+use address::AddressError;
 use certificate::{CertificateError, Enrolment, Holder};
 use client::config_stream_client::ConfigStreamClient;
+use disk::{Disk, FromDisk, Opening};
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
 use throttle::LogThrottle;
 
-const CONNECT: Duration = Duration::from_secs(5);
 /// Time to the Welcome.
 const WELCOME: Duration = Duration::from_secs(15);
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 /// Old tables are looked through this often.
 const COLLECT: Duration = Duration::from_millis(200);
 /// One resource is at most half of it, which no object of an API server reaches.
 const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
 /// How long a proxy that has everything else waits for the names of Services before it serves for the first time.
 const NAMES: Duration = Duration::from_secs(2);
+/// The same for one that starts from disk: others serve meanwhile, or nobody does.
+const NAMES_FROM_DISK: Duration = Duration::from_millis(50);
 /// Answers that wait to be sent before reading pauses.
 const ANSWERS: usize = 1024;
-
-/// Why a URL is no control plane.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum AddressError {
-    /// It cannot be read.
-    #[error("expected a URL such as https://firth-control-plane:15010, got {url:?}: {reason}")]
-    Malformed {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A plain connection that nobody asked for.
-    #[error(
-        "{0:?} is a plain connection: certificates' keys would cross the network readable; say --insecure to allow it"
-    )]
-    Plain(String),
-    /// An encrypted one without anything to show.
-    #[error("{url:?} asks who calls: {reason}")]
-    Nobody {
-        /// What was given.
-        url: String,
-        /// What is missing.
-        reason: String,
-    },
-}
 
 /// What the subscription has got to, for readiness and metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -100,6 +78,8 @@ pub(crate) struct View {
     pub(crate) live: Standing,
     /// Resources that it has and cannot serve.
     pub(crate) refused: u64,
+    /// What is served was on disk, and no control plane has confirmed it yet.
+    kept: Option<Arc<FromDisk>>,
 }
 
 /// Where the proxy is on one lane.
@@ -120,6 +100,8 @@ pub(crate) struct Subscription {
     /// `None`: plaintext.
     certificate: Option<Holder>,
     session: Session,
+    disk: Disk,
+    group: String,
     view: watch::Sender<View>,
     throttle: LogThrottle,
     /// Since when the present stream is welcome.
@@ -170,30 +152,18 @@ impl Subscription {
         identity: Identity,
         enrolment: Enrolment,
     ) -> Result<(Self, watch::Receiver<View>), AddressError> {
-        let malformed = |reason: String| AddressError::Malformed { url: url.to_owned(), reason };
-        let is_plain = url.starts_with("http://");
-        if !is_plain && !url.starts_with("https://") {
-            return Err(malformed("it does not begin with https:// or http://".to_owned()));
-        }
-        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| malformed(chain(&error)))?;
-        if is_plain && !insecure {
-            return Err(AddressError::Plain(url.to_owned()));
-        }
+        let (endpoint, is_plain) = address::endpoint(url, insecure)?;
         let nobody = |reason: CertificateError| AddressError::Nobody {
             url: url.to_owned(),
             reason: reason.to_string(),
         };
         let certificate = if is_plain { None } else { Some(Holder::new(enrolment).map_err(nobody)?) };
-        let endpoint = endpoint
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE_ANSWER)
-            .keep_alive_while_idle(true);
         let (view, watcher) = watch::channel(View::default());
         let subscription = Self {
             endpoint,
             certificate,
+            disk: Disk::default(),
+            group: identity.group.clone(),
             session: Session::new(identity, clock::now),
             view,
             throttle: LogThrottle::default(),
@@ -203,18 +173,55 @@ impl Subscription {
         Ok((subscription, watcher))
     }
 
+    /// Keeps what it has in a journal, and goes on from what was loaded of it; its tables are the writer's.
+    #[must_use]
+    pub(crate) fn keeping(mut self, journal: Journal, loaded: Option<&Loaded>) -> Self {
+        if let Some(loaded) = loaded {
+            let whole = loaded.missing.is_nothing();
+            self.session.resume(Lane::Config, loaded.config, whole);
+            self.session.resume(Lane::Live, loaded.live, whole);
+        }
+        self.disk = Disk::new(journal, loaded);
+        self
+    }
+
+    /// Whose state this proxy may start from.
+    pub(crate) fn binding(&self) -> Binding {
+        bound(&self.endpoint, self.group.clone(), self.certificate.as_ref())
+    }
+
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
-    /// for the first time and names are answered, before anybody is told.
+    /// for the first time, on disk or from the control plane, and names are answered, before anybody is told.
     pub(crate) async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
         let writer = RefCell::new(writer);
         let names = Names::of_system();
-        let mut complete = Some(complete);
+        let complete = Cell::new(Some(complete));
         let collect = async {
             let mut tick = time::interval(COLLECT);
             loop {
                 tick.tick().await;
                 writer.borrow_mut().collect();
             }
+        };
+        let (opening, shown, view) = (self.disk.opening(), self.seen(&writer.borrow()), self.view.clone());
+        let open = async {
+            match opening {
+                Opening::Now => names.settled(&writer, NAMES_FROM_DISK).await,
+                Opening::After(patience) => {
+                    view.send_replace(shown.clone());
+                    time::sleep(patience).await;
+                }
+                Opening::WhenComplete => view.send_modify(|view| view.kept = shown.kept.clone()),
+            }
+            if opening != Opening::WhenComplete
+                && let Some(complete) = complete.take()
+            {
+                complete();
+                if opening == Opening::Now {
+                    view.send_replace(shown);
+                }
+            }
+            std::future::pending().await
         };
         let certificate = self.certificate.take();
         let renew = async {
@@ -223,9 +230,9 @@ impl Subscription {
                 None => std::future::pending().await,
             }
         };
-        let follow = self.follow(&writer, &names, certificate.as_ref(), &mut complete);
-        let (never, ..): (Infallible, Infallible, Infallible, Infallible) =
-            futures::join!(follow, collect, names.keep(&writer), renew);
+        let follow = self.follow(&writer, &names, certificate.as_ref(), &complete);
+        let (never, ..): (Infallible, Infallible, Infallible, Infallible, Infallible) =
+            futures::join!(follow, collect, names.keep(&writer), renew, open);
         never
     }
 
@@ -234,7 +241,7 @@ impl Subscription {
         writer: &RefCell<Writer>,
         names: &Names,
         certificate: Option<&Holder>,
-        complete: &mut Option<impl FnOnce()>,
+        complete: &Cell<Option<impl FnOnce()>>,
     ) -> Infallible {
         let mut retry = Retry::default();
         loop {
@@ -269,7 +276,7 @@ impl Subscription {
         writer: &RefCell<Writer>,
         names: &Names,
         certificate: Option<&Holder>,
-        complete: &mut Option<impl FnOnce()>,
+        complete: &Cell<Option<impl FnOnce()>>,
     ) -> Result<Infallible, Ended> {
         let (answers, outbound) = mpsc::channel(16);
         let channel = match certificate {
@@ -323,7 +330,7 @@ impl Subscription {
                         names.settled(writer, NAMES).await;
                         complete();
                     }
-                    self.show(&writer.borrow());
+                    self.show(&writer.borrow(), certificate);
                     if let Some(close) = actions.close {
                         part(&answers, pending).await;
                         return Err(close.into());
@@ -336,26 +343,43 @@ impl Subscription {
         }
     }
 
-    fn show(&self, writer: &Writer) {
-        let standing = |lane| Standing {
-            seq: self.session.seq(lane),
-            root: writer.root(lane),
-            resources: writer.has(lane).len() as u64,
-        };
+    /// Tells readiness, metrics and the disk.
+    fn show(&mut self, writer: &Writer, certificate: Option<&Holder>) {
+        let known = || bound(&self.endpoint, self.group.clone(), certificate);
+        self.disk.keep(&self.session, writer, clock::now(), known);
+        let new = self.seen(writer);
         self.view.send_if_modified(|view| {
-            let new = View {
-                connected: self.session.is_welcome(),
-                complete: self.session.is_complete(),
-                streams: view.streams,
-                config: standing(Lane::Config),
-                live: standing(Lane::Live),
-                refused: Lane::ALL.iter().map(|lane| writer.refused(*lane).count() as u64).sum(),
-            };
             let changed = *view != new;
             *view = new;
             changed
         });
     }
+
+    fn seen(&self, writer: &Writer) -> View {
+        let standing = |lane| Standing {
+            seq: self.session.seq(lane),
+            root: writer.root(lane),
+            resources: writer.has(lane).len() as u64,
+        };
+        View {
+            connected: self.session.is_welcome(),
+            complete: self.session.is_complete(),
+            streams: self.view.borrow().streams,
+            config: standing(Lane::Config),
+            live: standing(Lane::Live),
+            refused: Lane::ALL.iter().map(|lane| writer.refused(*lane).count() as u64).sum(),
+            kept: self.disk.start().filter(|_| self.session.is_kept()).cloned(),
+        }
+    }
+}
+
+/// By what a control plane is known: its authority, or where it has none its address.
+fn bound(endpoint: &Endpoint, group: String, certificate: Option<&Holder>) -> Binding {
+    let known = match certificate {
+        Some(certificate) => certificate.known(),
+        None => vec![*blake3::hash(endpoint.uri().to_string().as_bytes()).as_bytes()],
+    };
+    Binding { source: None, group, known }
 }
 
 /// Says what is left to say before the stream is closed, so that the control plane learns why.

@@ -38,13 +38,21 @@ pub(super) fn proof(join: Option<JoinToken>, files: Option<(PathBuf, PathBuf)>) 
     join.map(Proof::Join).or(account)
 }
 
-/// How it comes to a certificate in which it has its name.
-pub(super) fn enrolment(identity: &Identity, proof: Option<Proof>, state_dir: Option<&Path>) -> Enrolment {
+/// How it comes to a certificate in which it has its name. Who can always ask for another one keeps it in memory, where
+/// there is a folder for that; a join token serves once.
+pub(super) fn enrolment(
+    identity: &Identity,
+    proof: Option<Proof>,
+    state_dir: Option<&Path>,
+    key_dir: Option<&Path>,
+) -> Enrolment {
+    let in_memory = key_dir.filter(|_| matches!(proof, Some(Proof::Account { .. })));
+    let dir = in_memory.or(state_dir);
     Enrolment {
         proof,
         group: identity.group.clone(),
         name: identity.proxy_id[..identity.proxy_id.len() - SUFFIX].to_owned(),
-        folder: state_dir.map(|dir| dir.join("identity")),
+        folder: dir.map(|dir| dir.join("identity")),
     }
 }
 
@@ -73,7 +81,7 @@ mod tests {
         assert_ne!(one.proxy_id, two.proxy_id);
         assert_eq!(one.node, "node-1");
         assert!(one.proxy_id.len() <= LONGEST);
-        let enrolment = enrolment(&one, None, None);
+        let enrolment = enrolment(&one, None, None, None);
         let named = identity::Identity::new("default", identity::Role::Proxy, &enrolment.name).unwrap();
         assert!(named.covers_proxy(&one.proxy_id), "{named} and {}", one.proxy_id);
     }

@@ -9,8 +9,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use shared::clock;
 use tokio::sync::watch;
 
+use crate::journal::Stats;
 use crate::subscribe::{Standing, View};
 use crate::table::apply::Counters;
 
@@ -33,11 +35,51 @@ const COUNTERS: [Plain; 9] = [
 pub(super) struct TableMetrics {
     counters: Arc<Counters>,
     view: watch::Receiver<View>,
+    journal: Arc<Stats>,
 }
 
 impl TableMetrics {
-    pub(super) fn new(counters: Arc<Counters>, view: watch::Receiver<View>) -> Self {
-        Self { counters, view }
+    pub(super) fn new(counters: Arc<Counters>, view: watch::Receiver<View>, journal: Arc<Stats>) -> Self {
+        Self { counters, view, journal }
+    }
+
+    fn encode_disk(&self, encoder: &mut DescriptorEncoder<'_>, view: &View) -> Result<(), Error> {
+        let load = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        let now = clock::wall();
+        let age =
+            view.remembered().map(|kept| now.duration_since(kept.written).unwrap_or_default().as_secs());
+        let missing = view.remembered().map_or(0, |kept| kept.missing.count() as u64);
+        let failing = u64::from(self.journal.failing.load(Ordering::Relaxed));
+        let gauges = [
+            ("firth_state_bytes", "Bytes of the state on disk", load(&self.journal.bytes)),
+            ("firth_state_records", "Steps of the state on disk", load(&self.journal.records)),
+            (
+                "firth_state_written_timestamp_seconds",
+                "When it was written; 0: never",
+                load(&self.journal.written),
+            ),
+            ("firth_state_failing", "Whether the newest state is not on disk, and tried again", failing),
+            (
+                "firth_from_disk",
+                "Whether what is served was on disk and is not confirmed",
+                u64::from(age.is_some()),
+            ),
+            ("firth_from_disk_age_seconds", "How old that is", age.unwrap_or(0)),
+            ("firth_keys_missing", "Secrets of it that are not there", missing),
+        ];
+        for (name, help, value) in gauges {
+            gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        let counters = [
+            ("firth_state_writes", "States that were written to disk", load(&self.journal.states)),
+            ("firth_state_errors", "States that could not be written", load(&self.journal.errors)),
+            ("firth_key_errors", "States whose keys could not be written", load(&self.journal.key_errors)),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -62,6 +104,7 @@ impl Collector for TableMetrics {
         for (name, help, value) in gauges {
             gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
+        self.encode_disk(&mut encoder, &view)?;
         let lanes = [("config", view.config), ("live", view.live)];
         let mut each = |name, help, of: fn(&Standing) -> u64| {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

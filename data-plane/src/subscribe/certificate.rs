@@ -205,6 +205,24 @@ impl Holder {
         Identity::of_certificate(leaf).ok().map(|identity| identity.name)
     }
 
+    /// Digests of the roots by which a control plane is known: those that came with the certificate, and those that the
+    /// proof names.
+    pub(super) fn known(&self) -> Vec<[u8; 32]> {
+        let held = self.held.borrow();
+        let mut known: Vec<_> = held.iter().flat_map(|held| &held.roots).map(|root| tls::pin(root)).collect();
+        match &self.enrolment.proof {
+            Some(Proof::Join(token)) => known.push(token.pin),
+            Some(Proof::Account { roots, .. }) => {
+                let read = text(roots).ok().and_then(|text| pem::certificates(text.as_bytes()).ok());
+                known.extend(read.iter().flatten().map(|root| tls::pin(root)));
+            }
+            None => {}
+        }
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
     /// A stream is open on this connection, or none is.
     pub(super) fn connected(&self, channel: Option<Channel>) {
         self.channel.send_replace(channel);

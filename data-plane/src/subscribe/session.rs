@@ -19,7 +19,7 @@ use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::lane_start::Mode;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
-use shared::version::{Claim, Lineage, Root, Seq};
+use shared::version::{Claim, Lineage, Root, Seq, Source};
 use thiserror::Error;
 use tracing::info;
 
@@ -90,6 +90,8 @@ struct LaneState {
     position: Option<(Lineage, Seq)>,
     /// A state of this lane was complete once.
     complete: bool,
+    /// That was on disk, and no control plane has said yet that it still holds.
+    kept: bool,
     /// Where the control plane's log was at the beginning of this stream, until that is reached.
     target: Option<Seq>,
     /// A batch whose last chunk has not come.
@@ -103,6 +105,15 @@ impl LaneState {
     }
 }
 
+/// Where a proxy is on both lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Places {
+    /// On CONFIG.
+    pub(crate) config: (Lineage, Seq),
+    /// On LIVE.
+    pub(crate) live: (Lineage, Seq),
+}
+
 /// The proxy's end of the stream.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -113,6 +124,8 @@ pub(crate) struct Session {
     /// The control-plane process at the other end, from its Welcome on.
     lineage: Option<Lineage>,
     heartbeat: Duration,
+    /// What the control plane reads, where it says so.
+    source: Option<Source>,
     config: LaneState,
     live: LaneState,
     /// A full sync of LIVE is applied, and the CONFIG that belongs to it not yet.
@@ -128,10 +141,16 @@ impl Session {
             claim: None,
             lineage: None,
             heartbeat: Duration::ZERO,
+            source: None,
             config: LaneState::default(),
             live: LaneState::default(),
             unsettled: false,
         }
+    }
+
+    /// A lane goes on from what was on disk. `complete`: all of it was there.
+    pub(crate) fn resume(&mut self, lane: Lane, position: Option<(Lineage, Seq)>, complete: bool) {
+        *self.lane_mut(lane) = LaneState { position, complete, kept: true, ..LaneState::default() };
     }
 
     /// Begins a stream: the first message to say.
@@ -202,6 +221,26 @@ impl Session {
         self.config.complete && self.live.complete
     }
 
+    /// Whether what is served was on disk, and not confirmed since.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.config.kept || self.live.kept
+    }
+
+    /// What the control plane reads, where it has said so.
+    pub(crate) fn source(&self) -> Option<Source> {
+        self.source
+    }
+
+    /// Where both lanes are, at moments when what the proxy has is a state that it can start from: nothing is half
+    /// applied, and the lanes belong together.
+    pub(crate) fn places(&self) -> Option<Places> {
+        let is_between = self.config.staged.is_some() || self.live.staged.is_some() || self.unsettled;
+        if is_between || !self.is_complete() {
+            return None;
+        }
+        Some(Places { config: self.config.position?, live: self.live.position? })
+    }
+
     /// How long the control plane may be silent; `None` as long as it has not said.
     pub(crate) fn silence_limit(&self) -> Option<Duration> {
         let heartbeat = (self.is_welcome() && !self.heartbeat.is_zero()).then_some(self.heartbeat)?;
@@ -254,14 +293,15 @@ impl Session {
             match Mode::try_from(start.mode).unwrap_or_default() {
                 Mode::InSync => {
                     state.position = Some((lineage, seq));
-                    state.complete = true;
+                    (state.complete, state.kept) = (true, false);
                 }
                 Mode::Cursor => {
                     let resumed = state.position.filter(|(ours, _)| *ours == lineage);
                     let Some((_, ours)) = resumed else {
                         return Err(protocol("a lane goes on from a cursor that this proxy does not have"));
                     };
-                    state.complete = true;
+                    // An earlier state of the same process, which nobody takes back.
+                    (state.complete, state.kept) = (true, false);
                     state.target = (ours < seq).then_some(seq);
                 }
                 // Whatever its kind, what comes first is a batch that replaces all.
@@ -285,6 +325,7 @@ impl Session {
             );
         }
         self.lineage = Some(lineage);
+        self.source = Source::from_slice(&welcome.source);
         // One of an earlier control plane has none.
         self.claim = welcome.claim[..].try_into().ok().map(Claim);
         self.heartbeat = Duration::from_millis(welcome.heartbeat_ms.into());

@@ -151,7 +151,7 @@ impl Session {
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
-        state.complete = true;
+        (state.complete, state.kept) = (true, false);
         state.target = state.target.filter(|target| *target > to);
         self.settle(writer);
         Ok(())

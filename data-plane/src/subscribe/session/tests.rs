@@ -11,6 +11,9 @@ use shared::kind::{Kind, ResourceKey};
 use shared::version::Version;
 
 mod faults;
+mod kept;
+
+use kept::Kept;
 
 use super::*;
 use crate::table::world::{Step, World, backend, dump, host, route, slice, steps};
@@ -109,7 +112,7 @@ impl Model {
             lanes,
             claim: Bytes::new(),
             pinned_until: 0,
-            source: Bytes::new(),
+            source: Bytes::from_static(&[5; 16]),
         }));
         self.stream = Some(stream);
     }
@@ -178,12 +181,14 @@ impl Model {
 struct Proxy {
     session: Session,
     writer: Writer,
+    /// What would be on disk.
+    kept: Option<Kept>,
 }
 
 impl Proxy {
     fn new() -> Self {
         let identity = Identity { proxy_id: "p-1".into(), ..Identity::default() };
-        Self { session: Session::new(identity, shared::clock::now), writer: Writer::new() }
+        Self { session: Session::new(identity, shared::clock::now), writer: Writer::new(), kept: None }
     }
 
     fn connect(&mut self, model: &mut Model) {
@@ -202,6 +207,7 @@ impl Proxy {
     /// What breaks the protocol has no answer.
     fn hear_anything(&mut self, message: Control) -> Actions {
         let actions = self.session.on(config::ControlMessage { message: Some(message) }, &mut self.writer);
+        self.kept = Kept::of(self).or_else(|| self.kept.take());
         for said in &actions.say {
             let Some(FromProxy::Ack(ack)) = &said.message else {
                 panic!("no ack: {said:?}");
@@ -239,10 +245,12 @@ enum Event {
     Deliver(usize),
     Cut,
     Restart,
+    /// The proxy ends, and begins again with what it kept.
+    Reborn,
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![12 => (1..4_usize).prop_map(Event::Deliver), 2 => Just(Event::Cut), 1 => Just(Event::Restart)]
+    prop_oneof![12 => (1..4_usize).prop_map(Event::Deliver), 2 => Just(Event::Cut), 1 => Just(Event::Restart), 1 => Just(Event::Reborn)]
 }
 
 proptest! {
@@ -270,6 +278,10 @@ proptest! {
                 Event::Cut => proxy.connect(&mut model),
                 Event::Restart => {
                     model.restart();
+                    proxy.connect(&mut model);
+                }
+                Event::Reborn => {
+                    proxy = proxy.reborn();
                     proxy.connect(&mut model);
                 }
             }

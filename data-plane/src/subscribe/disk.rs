@@ -1,0 +1,112 @@
+//! What the subscription has to do with the journal: where it starts from, and what it gives to be kept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use shared::kind::Lane;
+
+use super::View;
+use super::session::{Places, Session};
+use crate::journal::{Binding, Journal, Kept, Loaded, Missing, State};
+use crate::table::Writer;
+
+/// By what the control plane is known is looked up again after this: its authority may be replaced.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long a proxy without some of its keys waits for the control plane before it serves what it has.
+const WITHOUT_KEYS: Duration = Duration::from_secs(3);
+
+/// A state that was on disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FromDisk {
+    /// When it was written.
+    pub(crate) written: SystemTime,
+    /// What of it is not there.
+    pub(crate) missing: Missing,
+}
+
+/// When a proxy that starts begins to take connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Opening {
+    /// Everything was on disk.
+    Now,
+    /// Something is missing, but there is nobody else on this node.
+    After(Duration),
+    /// There is nothing to serve, or another process beside this one that has more: with the control plane.
+    WhenComplete,
+}
+
+/// The journal, if there is one, and what it began with.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    journal: Option<Journal>,
+    start: Option<Arc<FromDisk>>,
+    alone: bool,
+    binding: Option<(Arc<Binding>, Instant)>,
+    kept: Option<(Places, Arc<Binding>)>,
+}
+
+impl Disk {
+    /// With a journal, and what of it was loaded but for the tables.
+    pub(super) fn new(journal: Journal, loaded: Option<&Loaded>) -> Self {
+        let start = loaded
+            .map(|loaded| Arc::new(FromDisk { written: loaded.written, missing: loaded.missing.clone() }));
+        let alone = loaded.is_some_and(|loaded| loaded.alone);
+        Self { journal: Some(journal), start, alone, ..Self::default() }
+    }
+
+    /// What was loaded.
+    pub(super) fn start(&self) -> Option<&Arc<FromDisk>> {
+        self.start.as_ref()
+    }
+
+    /// When to take connections.
+    pub(super) fn opening(&self) -> Opening {
+        match &self.start {
+            Some(start) if start.missing.is_nothing() => Opening::Now,
+            Some(_) if self.alone => Opening::After(WITHOUT_KEYS),
+            _ => Opening::WhenComplete,
+        }
+    }
+
+    /// Gives the journal what there is now, if that is a state to start from and another one than last time.
+    pub(super) fn keep(
+        &mut self,
+        session: &Session,
+        writer: &Writer,
+        now: Instant,
+        known: impl FnOnce() -> Binding,
+    ) {
+        let (Some(journal), Some(places)) = (&self.journal, session.places()) else { return };
+        if !session.is_welcome() {
+            return;
+        }
+        let binding = match &self.binding {
+            Some((binding, since)) if now < *since + LOOK && binding.source == session.source() => {
+                Arc::clone(binding)
+            }
+            _ => {
+                let binding = Arc::new(Binding { source: session.source(), ..known() });
+                self.binding = Some((Arc::clone(&binding), now));
+                binding
+            }
+        };
+        let is_kept = |(kept, under): &(Places, Arc<Binding>)| *kept == places && *under == binding;
+        if self.kept.as_ref().is_some_and(is_kept) {
+            return;
+        }
+        let lane = |lane, position| Kept { has: writer.has(lane).clone(), position: Some(position) };
+        journal.keep(State {
+            binding: Arc::clone(&binding),
+            config: lane(Lane::Config, places.config),
+            live: lane(Lane::Live, places.live),
+        });
+        self.kept = Some((places, binding));
+    }
+}
+
+impl View {
+    /// What was on disk, as long as that is what is served.
+    pub(crate) fn remembered(&self) -> Option<&FromDisk> {
+        self.kept.as_deref()
+    }
+}
