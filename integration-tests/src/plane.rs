@@ -247,6 +247,8 @@ impl ControlPlane {
 #[derive(Debug)]
 pub struct DataPlane {
     process: Process,
+    flags: Vec<OsString>,
+    state: PathBuf,
     http: SocketAddr,
     https: SocketAddr,
     admin: SocketAddr,
@@ -309,13 +311,32 @@ impl DataPlane {
         {
             flags.extend([format!("--{flag}").into(), address.to_string().into()]);
         }
-        flags.extend(["--state-dir".into(), folder.path().join("state").into()]);
+        let said = further.iter().position(|flag| *flag == "--state-dir").and_then(|at| further.get(at + 1));
+        let state = said.map_or_else(|| folder.path().join("state"), PathBuf::from);
+        if own("state-dir") {
+            flags.extend(["--state-dir".into(), state.clone().into()]);
+        }
         if !further.iter().any(|flag| flag.starts_with("--workers")) {
             flags.extend(["--workers".into(), "2".into()]);
         }
         flags.extend(further.iter().map(OsString::from));
         let process = run(log, "firth-data-plane", &flags, folder.path());
-        Self { process, http, https, admin, health, folder }
+        Self { process, flags, state, http, https, admin, health, folder }
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again after [`Self::kill`], with the same flags, ports and folders, and does not wait.
+    pub fn start_again(&mut self) {
+        self.process = run(Log::Kept, "firth-data-plane", &self.flags, self.folder.path());
+    }
+
+    /// The folder of its last good state.
+    pub fn state_dir(&self) -> PathBuf {
+        self.state.clone()
     }
 
     /// Where it takes HTTP.
