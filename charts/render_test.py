@@ -127,12 +127,19 @@ class Planes(unittest.TestCase):
         self.assertEqual(container(render(), "data-plane")["securityContext"]["capabilities"]["add"], ["NET_BIND_SERVICE"])
         self.assertNotIn("add", container(render(), "control-plane")["securityContext"]["capabilities"])
 
-    def test_state_is_kept_in_memory(self):
+    def test_keys_are_kept_in_memory_and_the_state_is_not(self):
         objects = render()
-        volume = pod(objects, "data-plane")["volumes"][0]
-        self.assertEqual(volume["emptyDir"]["medium"], "Memory")
-        mount = container(objects, "data-plane")["volumeMounts"][0]
-        self.assertEqual((mount["name"], mount["mountPath"]), (volume["name"], flags(objects, "data-plane")["--state-dir"]))
+        volumes = {v["name"]: v for v in pod(objects, "data-plane")["volumes"]}
+        mounts = {m["name"]: m["mountPath"] for m in container(objects, "data-plane")["volumeMounts"]}
+        self.assertEqual(volumes["keys"]["emptyDir"]["medium"], "Memory")
+        self.assertEqual(flags(objects, "data-plane")["--key-dir"], mounts["keys"] + "/keys")
+        self.assertNotIn("medium", volumes["state"]["emptyDir"])
+        self.assertEqual(flags(objects, "data-plane")["--state-dir"], mounts["state"])
+
+    def test_the_state_may_be_a_folder_of_the_node(self):
+        volumes = {v["name"]: v for v in pod(render("dataPlane.stateHostPath=/var/lib/firth"), "data-plane")["volumes"]}
+        self.assertEqual(volumes["state"], {"name": "state", "hostPath": {"path": "/var/lib/firth", "type": "DirectoryOrCreate"}})
+        self.assertEqual(volumes["keys"]["emptyDir"]["medium"], "Memory")
 
     def test_bodies_wait_on_disk_and_not_in_the_memory_that_they_are_kept_out_of(self):
         objects = render("dataPlane.spillSize=3Gi")
