@@ -21,6 +21,7 @@ mod pinned;
 mod problems;
 mod published;
 mod refs;
+mod review;
 mod secrets;
 mod settings;
 mod slices;
@@ -56,6 +57,8 @@ use crate::origin::Origin;
 use crate::pin::Pin;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
+
+pub use review::Verdict;
 
 /// What the index must know that no object says.
 #[derive(Clone, PartialEq, Eq, Debug)]

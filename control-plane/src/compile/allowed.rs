@@ -51,6 +51,15 @@ impl Allowed {
         allowed
     }
 
+    /// The first annotation with a word that is not allowed, and the word.
+    pub fn forbidden<'a>(&'a self, annotations: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
+        let mut ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
+        ours.find_map(|(key, text)| {
+            let word = self.words.iter().find(|word| text.contains(word.as_str()))?;
+            Some((key.as_str(), word.as_str()))
+        })
+    }
+
     /// What of an Ingress' annotations is not allowed.
     pub fn faults(&self, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
         let (risk, words) = (self.risk, &self.words);

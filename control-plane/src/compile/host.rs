@@ -141,6 +141,11 @@ impl Claims {
         self.mains.values().chain(self.canaries.values()).map(|claim| claim.object())
     }
 
+    /// Whoever asks for a path, and is no canary; who has it comes first.
+    pub fn claimants(&self, path: &Arc<str>, kind: PathType) -> impl Iterator<Item = &Arc<Claim>> {
+        self.locations.claimants(path, kind).filter_map(|(age, ..)| self.mains.get(age))
+    }
+
     fn is_catch_all(&self) -> bool {
         self.host.as_str() == CATCH_ALL
     }

@@ -55,6 +55,21 @@ pub fn faults(ingress: &Ingress, location: &LocationPolicy) -> Vec<Fault> {
     found
 }
 
+/// What ingress-nginx' deep inspection finds, whosever the Ingress is (controller.md 3, 10).
+pub fn inspected(ingress: &Ingress) -> Vec<Fault> {
+    let spec = &ingress.spec;
+    let rules = spec.rules.iter().enumerate();
+    let of_rules = rules.flat_map(|(i, rule)| {
+        let paths = rule.http.iter().flat_map(|http| &http.paths).enumerate();
+        let paths = paths.map(move |(j, path)| (format!("spec.rules[{i}].http.paths[{j}].path"), &path.path));
+        std::iter::once((format!("spec.rules[{i}].host"), &rule.host)).chain(paths)
+    });
+    let tls = spec.tls.iter().enumerate();
+    let of_tls = tls.map(|(i, tls)| (format!("spec.tls[{i}].secretName"), &tls.secret_name));
+    let found = of_rules.chain(of_tls).filter_map(|(field, text)| Some((field, text_fault(text)?)));
+    found.map(|(field, reason)| Fault::new(Severity::Rejected, field, reason)).collect()
+}
+
 fn text_bytes(ingress: &Ingress) -> usize {
     let paths = ingress.spec.rules.iter().flat_map(|rule| rule.http.iter().flat_map(|http| &http.paths));
     let tls = ingress.spec.tls.iter();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, Status};
+use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status};
 use super::referred::Referred;
 use super::{allowed, headers};
 use crate::annotations::row::Row;
@@ -89,7 +89,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 if value::boolean(text).is_none() {
                     fault(
                         Severity::Warning,
-                        format!("expected true or false, got {}: false counts", shown(text)),
+                        format!("expected true or false, got {}: {} counts", shown(text), is_default_on(key)),
                     );
                 }
             }
@@ -129,6 +129,18 @@ pub fn allows_snippets(configmap: Option<&ConfigMap>) -> bool {
 /// Whether what an Ingress says of TLS towards backends counts for its own locations alone (annotations.md 2.4).
 pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, LOCATION_ONLY)
+}
+
+/// Whether the webhook refuses Exact and Prefix paths that are no plain ones (configmap.md 1.1).
+pub fn validates_paths(configmap: Option<&ConfigMap>) -> bool {
+    let keys = configmap.iter().flat_map(|map| &map.data);
+    let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
+    !said.any(|(_, text)| value::boolean(text.trim()) == Some(false))
+}
+
+/// What counts where nobody says it.
+fn is_default_on(key: &str) -> bool {
+    key.eq_ignore_ascii_case(STRICT_PATHS)
 }
 
 fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {

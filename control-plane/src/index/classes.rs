@@ -104,6 +104,11 @@ impl Index {
         }
     }
 
+    /// Whether an Ingress is ours by its class, whatever else is said.
+    pub(super) fn is_of_our_class(&self, ingress: &Ingress) -> bool {
+        matches!(self.by_name(ingress), Belonging::Ours)
+    }
+
     /// What the owner of an Ingress should know though it is served: a cluster would not do so by itself.
     pub(super) fn classless_fault(&self, ingress: &Ingress) -> Option<Fault> {
         let is_odd = self.options.folder

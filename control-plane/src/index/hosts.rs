@@ -42,6 +42,11 @@ impl HostState {
         Self { claims, parts: HashMap::new(), whole: Whole::default(), is_held_back: false }
     }
 
+    /// Who asks for what there.
+    pub(super) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     /// What was made of an Ingress there.
     pub(super) fn made_of(&self, object: &ObjectRef) -> Option<&Made> {
         self.parts.get(object)

@@ -25,7 +25,8 @@ pub(super) struct Version {
 }
 
 impl Version {
-    fn of(object: Object) -> Self {
+    /// Reads one.
+    pub(super) fn of(object: Object) -> Self {
         let parsed = match &object {
             Object::Ingress(ingress) => {
                 let metadata = &ingress.metadata;
@@ -42,7 +43,7 @@ impl Version {
     }
 
     /// Why it is not served, whatever other objects there are but the ConfigMap that says what is allowed.
-    fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
+    pub(super) fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
         let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
         match &self.object {

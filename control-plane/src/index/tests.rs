@@ -18,6 +18,7 @@ mod price;
 mod properties;
 mod references;
 mod restrictions;
+mod review;
 mod routing;
 mod sizes;
 mod snippets;

@@ -44,6 +44,9 @@ pub(crate) const ALLOW_SNIPPETS: &str = "allow-snippet-annotations";
 /// `allow-cross-namespace-resources`.
 pub(crate) const CROSS_NAMESPACE: &str = "allow-cross-namespace-resources";
 
+/// `strict-validate-path-type`.
+pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
+
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
@@ -236,7 +239,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("ssl-session-timeout", Unsupported),
     ("stream-access-log-path", Unsupported),
     ("stream-snippet", Snippet),
-    ("strict-validate-path-type", Unsupported),
+    (STRICT_PATHS, OfIndex),
     ("syslog-host", Unsupported),
     ("syslog-port", Unsupported),
     ("upstream-hash-by", Dead),

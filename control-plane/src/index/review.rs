@@ -1,0 +1,143 @@
+//! What is to be said of an Ingress before it is there: by the rules for those that are, and without putting it in
+//! (ingress-nginx behaviour, controller.md 10).
+//!
+//! **Invariant:** a question changes nothing, and costs what the Ingress that it is about does.
+
+use std::sync::Arc;
+
+use shared::resource::PathType;
+
+use super::Index;
+use super::slot::Version;
+use crate::annotations::PREFIX;
+use crate::compile::claim::Claim;
+use crate::compile::referred::AllReferred;
+use crate::compile::{rejection, settings};
+use crate::objects::{Ingress, IngressPathType, Object};
+use crate::problem::{Fault, Severity, shown};
+
+/// What ends the names of snippets, of whichever vendor.
+const SNIPPET: &str = "-snippet";
+
+/// What is said of an Ingress.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// Why it is not to be taken; `None`: it is.
+    pub refused: Option<String>,
+    /// What its owner should know all the same.
+    pub warnings: Vec<String>,
+}
+
+impl Index {
+    /// Judges an Ingress that is about to be made, or to take the place of one of its name.
+    pub fn review(&self, ingress: &Arc<Ingress>) -> Verdict {
+        let mut warnings = Vec::new();
+        let refused = self.refusal(ingress, &mut warnings).err();
+        Verdict { refused, warnings }
+    }
+
+    /// An error is why it is refused.
+    fn refusal(&self, ingress: &Arc<Ingress>, warnings: &mut Vec<String>) -> Result<(), String> {
+        // Whosever it is: an ingress-nginx beside us that has no webhook reads it, too.
+        if let Some(fault) = rejection::inspected(ingress).first() {
+            return Err(told(fault));
+        }
+        if !self.is_of_our_class(ingress) {
+            return Ok(());
+        }
+        if self.options.disable_catch_all && ingress.spec.default_backend.is_some() {
+            return Err(
+                "spec.defaultBackend: --disable-catch-all is on, and this Ingress would be a catch-all"
+                    .into(),
+            );
+        }
+        let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
+        if settings::validates_paths(configmap)
+            && let Some((path, kind)) = odd_path(ingress)
+        {
+            let path = shown(path);
+            return Err(format!(
+                "ingress contains invalid paths: path {path} cannot be used with pathType {kind}"
+            ));
+        }
+        self.annotations_refusal(ingress)?;
+        let version = Version::of(Object::Ingress(Arc::clone(ingress)));
+        if let Some(fault) = version.faults(&self.allowed).first() {
+            return Err(told(fault));
+        }
+        let Some(parsed) = version.parsed() else {
+            return Ok(());
+        };
+        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
+        self.overlap(ingress, &claim)?;
+        let notable = |fault: &&Fault| fault.severity != Severity::Rejected;
+        warnings.extend(claim.all_faults().filter(notable).map(told));
+        Ok(())
+    }
+
+    /// What names and texts of annotations say, whatever they mean.
+    fn annotations_refusal(&self, ingress: &Ingress) -> Result<(), String> {
+        let annotations = &ingress.metadata.annotations;
+        if let Some((key, word)) = self.allowed.forbidden(annotations) {
+            return Err(format!("{key} annotation contains invalid word {word}"));
+        }
+        let snippet = annotations.keys().find(|key| key.ends_with(SNIPPET));
+        match snippet.filter(|_| !self.of_fleet.allows_snippets) {
+            Some(key) => Err(format!(
+                "{key} annotation cannot be used: the ConfigMap does not say allow-snippet-annotations: \"true\""
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Another Ingress that has one of its paths. As in the original canaries are let through, and who says `canary` at all.
+    fn overlap(&self, ingress: &Ingress, claim: &Claim) -> Result<(), String> {
+        if says_canary(ingress) {
+            return Ok(());
+        }
+        for (host, paths) in &claim.hosts {
+            let Some(state) = self.hosts.get(host) else { continue };
+            for path in paths {
+                let claimants = [PathType::Exact, PathType::Prefix]
+                    .into_iter()
+                    .flat_map(|kind| state.claims().claimants(&path.path, kind));
+                let other = claimants.filter(|other| other.name != claim.name).find(|other| {
+                    let object = self.objects.get(&other.object()).and_then(|slot| slot.in_use());
+                    matches!(object, Some(Object::Ingress(other)) if !says_canary(other))
+                });
+                if let Some(other) = other {
+                    let (host, path) = (host.as_str(), shown(&path.path));
+                    return Err(format!(
+                        "host \"{host}\" and path {path} is already defined in ingress {}",
+                        other.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn says_canary(ingress: &Ingress) -> bool {
+    let mut keys = ingress.metadata.annotations.keys();
+    keys.any(|key| key.strip_prefix(PREFIX) == Some("canary"))
+}
+
+fn told(fault: &Fault) -> String {
+    if fault.field.is_empty() { fault.reason.clone() } else { format!("{}: {}", fault.field, fault.reason) }
+}
+
+/// A path that is no plain one, where its type says that it is compared letter by letter (strict-validate-path-type).
+fn odd_path(ingress: &Ingress) -> Option<(&str, &'static str)> {
+    let paths = ingress.spec.rules.iter().flat_map(|rule| &rule.http).flat_map(|http| &http.paths);
+    let mut odd = paths.filter_map(|path| {
+        let kind = match path.path_type {
+            Some(IngressPathType::Exact) => "Exact",
+            Some(IngressPathType::Prefix) => "Prefix",
+            Some(IngressPathType::ImplementationSpecific) | None => return None,
+        };
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
+        (!path.path.bytes().all(is_plain)).then_some((path.path.as_str(), kind))
+    });
+    odd.next()
+}
