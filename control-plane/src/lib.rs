@@ -45,6 +45,7 @@ mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod store;
+mod webhook;
 
 pub use crate::kube::KubeError;
 pub use crate::kube::login::{GrantError, Granted, grant};

@@ -89,6 +89,9 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/enrol*", &[Tokio, Rustls]),
     // A connection is a handshake first.
     ("control-plane/src/serve/door/line.rs", &[Tokio, Tonic, Rustls]),
+    // An API server is answered over a connection of its own kind.
+    ("control-plane/src/webhook/review.rs", &[]),
+    ("control-plane/src/webhook*", &[Tokio, Http, Hyper, Rustls]),
     ("control-plane/src/serve/roles.rs", &[]),
     ("control-plane/src/serve/registry*", &[Prost, Tokio, DashMap]),
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
@@ -231,6 +234,7 @@ const CONTROL_PLANE: &[&str] = &[
     "serve",
     "admin",
     "inspect",
+    "webhook",
     "fuzz",
     "sim",
     "args",

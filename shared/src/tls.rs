@@ -120,6 +120,18 @@ pub fn server(credentials: &Credentials, clients: Option<&[Bytes]>) -> Result<Se
     Ok(config)
 }
 
+/// For a server that anybody calls over HTTP/1.1, and who has this certificate.
+///
+/// # Errors
+/// Where the certificate or its key cannot be used, or are not of one pair.
+pub fn https(credentials: &Credentials) -> Result<ServerConfig, TlsError> {
+    let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let builder = builder.with_no_client_auth();
+    let mut config = builder.with_single_cert(credentials.certificates(), credentials.key()?)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
 /// Bytes that nobody can guess.
 ///
 /// # Panics
