@@ -7,7 +7,7 @@ mod identity;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service};
 use crate::store::{Bounds, Journal, Store};
+use crate::webhook::{self, Pair};
 
 /// Inputs that a source may be ahead of the pipeline.
 const INPUTS: usize = 256;
@@ -45,6 +46,8 @@ const INPUTS: usize = 256;
 const HOLDS: usize = 64;
 /// Decisions about the pin that may wait for the source.
 const PINS: usize = 16;
+/// Questions about Ingresses that may wait for the pipeline.
+const QUESTIONS: usize = 16;
 /// How long streams may take to end on the way out.
 const LEAVING: Duration = Duration::from_secs(5);
 
@@ -115,6 +118,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         history_bytes,
         history_age,
         pod_namespace: _,
+        validating_webhook,
+        ref validating_webhook_certificate,
+        ref validating_webhook_key,
         log: _,
     } = args;
     if insecure {
@@ -123,6 +129,14 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let listener = bind("--listen", listen).await?;
     let admin = match admin {
         Some(address) => Some(bind("--admin", address).await?),
+        None => None,
+    };
+
+    let webhook = match validating_webhook {
+        Some(address) => {
+            let pair = webhook_pair(validating_webhook_certificate.clone(), validating_webhook_key.clone())?;
+            Some((bind("--validating-webhook", address).await?, pair))
+        }
         None => None,
     };
 
@@ -194,7 +208,13 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     };
     let (awaited, awaits) = watch::channel(None);
     let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems };
+    let questions = webhook.map(|(listener, pair)| {
+        let (asks, questions) = mpsc::channel(QUESTIONS);
+        tasks.spawn("webhook", webhook::serve(listener, pair, asks, Arc::clone(&metrics)));
+        questions
+    });
     let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
+    let pipeline = pipeline.answering(questions);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
     let limits = stream_limits(memory, max_connections, max_connections_per_peer);
@@ -283,6 +303,13 @@ fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+fn webhook_pair(certificate: Option<PathBuf>, key: Option<PathBuf>) -> anyhow::Result<Pair> {
+    let Some((certificate, key)) = certificate.zip(key) else {
+        bail!("--validating-webhook needs --validating-webhook-certificate and --validating-webhook-key");
+    };
+    Pair::open(certificate, key).context("--validating-webhook")
 }
 
 async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -123,6 +123,18 @@ pub struct Args {
         default_value = "ingress-nginx/udp-services", value_parser = object
     )]
     pub udp_services_configmap: ObjectName,
+    /// Address where API servers ask, over HTTPS, whether an Ingress may be applied; nobody is asked without it
+    #[arg(
+        long, env = "FIRTH_VALIDATING_WEBHOOK", value_name = "ADDR",
+        default_value = "", hide_default_value = true, value_parser = address_or_none
+    )]
+    pub validating_webhook: OrNone<SocketAddr>,
+    /// File with the certificate that they are shown there, PEM; read again when it changes
+    #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_CERTIFICATE", value_name = "FILE")]
+    pub validating_webhook_certificate: Option<PathBuf>,
+    /// File with its key, PEM; read again when it changes
+    #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_KEY", value_name = "FILE")]
+    pub validating_webhook_key: Option<PathBuf>,
     /// Folder for decisions about manifests and for the history; both end with the process without it
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
@@ -179,6 +191,13 @@ fn text_or_none(text: &str) -> Result<OrNone<String>, String> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
+/// An address; as in ingress-nginx `:8443` is one of all interfaces.
+fn address_or_none(text: &str) -> Result<OrNone<SocketAddr>, String> {
+    let bad = |_| format!("expected ADDRESS:PORT or :PORT, got {text:?}");
+    let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+    text_or_none(&whole)?.as_deref().map(str::parse).transpose().map_err(bad)
+}
+
 fn object(text: &str) -> Result<ObjectName, String> {
     ObjectName::parse(text).ok_or_else(|| format!("expected NAMESPACE/NAME, got {text:?}"))
 }
@@ -223,6 +242,18 @@ mod tests {
         assert_eq!(args.default_ssl_certificate, Some(ObjectName::new("a", "b")));
         assert!(parse(&["--default-ssl-certificate=a"]).is_err());
         assert!(parse(&["--default-backend-service=a"]).is_err());
+    }
+
+    #[test]
+    fn the_webhook_has_an_address() {
+        let address = |text: &str| parse(&["--validating-webhook", text]).map(|args| args.validating_webhook);
+        assert_eq!(address("").unwrap(), None);
+        assert_eq!(
+            address(":8443").unwrap(),
+            Some(SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 8443)))
+        );
+        assert_eq!(address("127.0.0.1:9443").unwrap(), Some(SocketAddr::from(([127, 0, 0, 1], 9443))));
+        assert!(address("8443").is_err());
     }
 
     #[test]

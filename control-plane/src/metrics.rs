@@ -45,6 +45,11 @@ struct StateLabel {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct VerdictLabel {
+    verdict: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct SeverityLabel {
     severity: &'static str,
 }
@@ -81,6 +86,7 @@ pub struct Metrics {
     looked_at: Counter,
     changed: Family<LaneLabel, Counter>,
     commit_seconds: Histogram,
+    reviews: Family<VerdictLabel, Counter>,
     acks: Family<LaneLabel, Counter>,
     ack_seconds: Family<LaneLabel, Histogram>,
     bytes_sent: Family<ModeLabels, Counter>,
@@ -123,6 +129,7 @@ impl Metrics {
             looked_at: Counter::default(),
             changed: Family::default(),
             commit_seconds: histogram(),
+            reviews: Family::default(),
             acks: Family::default(),
             ack_seconds: Family::new_with_constructor(histogram),
             bytes_sent: Family::default(),
@@ -166,6 +173,7 @@ impl Metrics {
             "From the first event of a commit to its publication",
             self.commit_seconds.clone(),
         );
+        to.register("reviews", "Ingresses that --validating-webhook was asked about", self.reviews.clone());
         to.register("acks", "Batches acknowledged by proxies", self.acks.clone());
         to.register(
             "commit_to_ack_seconds",
@@ -238,6 +246,12 @@ impl Metrics {
     /// What one commit of the pipeline looked at.
     pub(crate) fn looked_at(&self, count: usize) {
         self.looked_at.inc_by(count as u64);
+    }
+
+    /// The webhook has answered.
+    pub(crate) fn reviewed(&self, allowed: bool) {
+        let verdict = if allowed { "allowed" } else { "refused" };
+        self.reviews.get_or_create(&VerdictLabel { verdict }).inc();
     }
 
     /// One commit of the pipeline: what it compiled, what of each lane changed, how long it took.

@@ -11,6 +11,7 @@
 mod expiry;
 mod holds;
 mod notices;
+mod questions;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -33,6 +34,7 @@ use crate::store::{Changes, Committed, Store};
 use expiry::{Expiry, Next};
 use holds::Holds;
 pub use notices::PortConfigMaps;
+pub use questions::Question;
 
 /// Objects that are waited for and named, at most.
 const SHOWN: usize = 3;
@@ -108,6 +110,8 @@ pub struct Pipeline {
     holds: Holds,
     expiry: Expiry,
     ports: PortConfigMaps,
+    /// About Ingresses that are not there yet.
+    questions: Option<mpsc::Receiver<Question>>,
     /// Kinds whose first list is not complete.
     unsynced: Vec<ObjectKind>,
     /// What was compiled before all first lists were complete.
@@ -138,12 +142,19 @@ impl Pipeline {
             holds: Holds::default(),
             expiry: Expiry::default(),
             ports,
+            questions: None,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
             said: Problems::default(),
             list_completed: false,
             turn: clock::now(),
         }
+    }
+
+    /// The same, that answers what is asked there.
+    #[must_use]
+    pub fn answering(self, questions: Option<mpsc::Receiver<Question>>) -> Self {
+        Self { questions, ..self }
     }
 
     /// Runs as long as there is a source.
@@ -157,6 +168,11 @@ impl Pipeline {
                 input = self.inputs.endpoints.recv() => input,
                 input = self.inputs.objects.recv() => input,
                 () = self.holds.room(&self.outputs.holds) => continue,
+                question = questions::next(&mut self.questions) => {
+                    let is_complete = self.first.is_none();
+                    question.judge(|ingress| is_complete.then(|| self.index.review(ingress)));
+                    continue;
+                }
                 change = due(&mut self.expiry) => {
                     ask(&self.outputs.pins, change);
                     continue;

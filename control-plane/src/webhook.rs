@@ -9,3 +9,175 @@
 
 mod pair;
 mod review;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use shared::clock;
+use shared::telemetry::Seldom;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use crate::index::Verdict;
+use crate::metrics::Metrics;
+use crate::pipeline::Question;
+
+pub use pair::Pair;
+
+/// Connections at once; one more takes the place of the oldest.
+const CONNECTIONS: usize = 64;
+/// A handshake, and the head of a request, from the end of the one before.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a head.
+const HEAD: usize = 16 * 1024;
+/// Bytes of a question, as in ingress-nginx.
+const MOST: usize = 9 * 1024 * 1024;
+/// Questions that are read at once; others wait.
+const AT_ONCE: usize = 4;
+/// From the first byte of a question to its answer: API servers wait for 10 s.
+const WHOLE: Duration = Duration::from_secs(9);
+/// How long the index may take. It is one of milliseconds, but for when a cluster is read anew.
+const JUDGING: Duration = Duration::from_secs(3);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(1);
+
+/// What a connection needs to answer.
+#[derive(Debug)]
+struct Desk {
+    questions: mpsc::Sender<Question>,
+    places: Semaphore,
+    metrics: Arc<Metrics>,
+}
+
+/// Answers until dropped, and its connections with it.
+///
+/// # Errors
+/// Never; the signature fits [`shared::tasks::Supervisor`].
+pub async fn serve(
+    listener: TcpListener,
+    pair: Pair,
+    questions: mpsc::Sender<Question>,
+    metrics: Arc<Metrics>,
+) -> Result<(), Infallible> {
+    let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
+    let pair = Arc::new(pair);
+    let mut open = JoinSet::new();
+    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    let mut warning = Seldom::new(WARNINGS);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = open.join_next() => continue,
+        };
+        oldest_first.retain(|connection| !connection.is_finished());
+        let is_full = oldest_first.len() >= CONNECTIONS;
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if let Some(before) = warning.now(clock::now()) {
+                    warn!(%error, before, "accept failed on --validating-webhook");
+                }
+                sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        if is_full && let Some(oldest) = oldest_first.pop_front() {
+            oldest.abort();
+        }
+        oldest_first.push_back(open.spawn(connection(stream, Arc::clone(&pair), Arc::clone(&desk))));
+    }
+}
+
+async fn connection(stream: TcpStream, pair: Arc<Pair>, desk: Arc<Desk>) {
+    let acceptor = TlsAcceptor::from(pair.newest().await);
+    let stream = match timeout(PATIENCE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return debug!(%error, "a handshake with --validating-webhook failed"),
+        Err(_) => return,
+    };
+    let service = service_fn(move |request: Request<Incoming>| {
+        let desk = Arc::clone(&desk);
+        async move { Ok::<_, Infallible>(answer(request, &desk).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = pin!(connection).await {
+        debug!(%error, "a connection to --validating-webhook ended");
+    }
+}
+
+async fn answer(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
+    if request.method() != Method::POST {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only POST".into());
+    }
+    timeout(WHOLE, judged(request, desk))
+        .await
+        .unwrap_or_else(|_| text(StatusCode::REQUEST_TIMEOUT, "the question was too long in coming".into()))
+}
+
+async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
+    let Ok(_place) = desk.places.acquire().await else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "on the way out".into());
+    };
+    let body = match Limited::new(request.into_body(), MOST).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return text(StatusCode::PAYLOAD_TOO_LARGE, format!("expected at most {MOST} bytes"));
+        }
+        Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let question = match review::Question::read(&body) {
+        Ok(question) => question,
+        Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    drop(body);
+    let verdict = match &question.ingress {
+        None => Verdict::default(),
+        Some(Err(why)) => Verdict { refused: Some(why.clone()), ..Verdict::default() },
+        Some(Ok(ingress)) => {
+            let (asked, told) = Question::new(Arc::clone(ingress));
+            let judged = async {
+                desk.questions.send(asked).await.ok()?;
+                told.await.ok()?
+            };
+            timeout(JUDGING, judged).await.ok().flatten().unwrap_or_else(not_judged)
+        }
+    };
+    desk.metrics.reviewed(verdict.refused.is_none());
+    let mut response = Response::new(Full::new(question.answer(&verdict).into()));
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// It fails open.
+fn not_judged() -> Verdict {
+    let warning = "not looked at: the control plane is still reading the cluster; see `firth problems`";
+    Verdict { refused: None, warnings: vec![warning.to_owned()] }
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ mod pages;
 mod source;
 mod stream;
 mod traffic;
+mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,8 @@ struct Listener {
     other_flags: &'static [&'static str],
 }
 
-const LISTENERS: [&Listener; 3] = [&stream::LISTENER, &traffic::LISTENER, &pages::LISTENER];
+const LISTENERS: [&Listener; 4] =
+    [&stream::LISTENER, &traffic::LISTENER, &webhook::LISTENER, &pages::LISTENER];
 
 impl Listener {
     /// What is wrong with it.

@@ -9,6 +9,7 @@ pub(crate) const LISTENER: Listener = Listener {
     places: &["app.rs", "serve.rs", "serve", "inspect.rs", "inspect", "store/frame.rs"],
     rows: ROWS,
     others: &[
+        ("app::QUESTIONS", "questions of API servers, each of which has its own time"),
         ("app::INPUTS", "what a source may be ahead"),
         ("app::HOLDS", "what the pipeline may be ahead"),
         ("app::PINS", "what the pipeline may be ahead"),

@@ -1,0 +1,162 @@
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::*;
+
+/// A webhook, and the certificate that it shows.
+async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector, JoinSet<()>) {
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf =
+        rcgen::CertificateParams::new(vec!["webhook.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let (certificate, secret) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
+    std::fs::write(&certificate, leaf.pem()).unwrap();
+    std::fs::write(&secret, key.serialize_pem()).unwrap();
+    let pair = Pair::open(certificate, secret).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let _dir = dir;
+        let _ = serve(listener, pair, questions, Arc::new(Metrics::new())).await;
+    });
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(leaf.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    (address, TlsConnector::from(Arc::new(config)), tasks)
+}
+
+async fn connect(address: SocketAddr, tls: &TlsConnector) -> TlsStream<TcpStream> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    tls.connect("webhook.test".try_into().unwrap(), stream).await.unwrap()
+}
+
+/// Status and body of the answer to a request on a connection of its own.
+async fn ask(address: SocketAddr, tls: &TlsConnector, method: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let mut stream = connect(address, tls).await;
+    let head = format!(
+        "{method} / HTTP/1.1\r\nHost: webhook.test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Who is refused early may not take all of it.
+    let _ = stream.write_all(body).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+    let status = std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();
+    (status, answer[end + 4..].to_vec())
+}
+
+fn question(name: &str) -> Vec<u8> {
+    let object = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {}});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u1", "operation": "CREATE", "object": object,
+        "kind": {"group": "networking.k8s.io", "version": "v1", "kind": "Ingress"}}})
+    .to_string()
+    .into_bytes()
+}
+
+/// Refuses whatever is called `bad`.
+fn judge(mut questions: mpsc::Receiver<Question>, tasks: &mut JoinSet<()>) {
+    tasks.spawn(async move {
+        while let Some(question) = questions.recv().await {
+            question.judge(|ingress| {
+                let refused = (&*ingress.metadata.name == "bad").then(|| "spec: it is bad".to_owned());
+                Some(Verdict { refused, ..Verdict::default() })
+            });
+        }
+    });
+}
+
+fn response(body: &[u8]) -> Value {
+    serde_json::from_slice::<Value>(body).unwrap()["response"].take()
+}
+
+#[tokio::test]
+async fn a_question_is_answered_over_tls() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let (status, body) = ask(address, &tls, "POST", &question("good")).await;
+    assert_eq!((status, response(&body)), (200, json!({"uid": "u1", "allowed": true})));
+    let (_, body) = ask(address, &tls, "POST", &question("bad")).await;
+    let refused = response(&body);
+    assert_eq!(
+        (&refused["allowed"], &refused["status"]["message"]),
+        (&json!(false), &json!("spec: it is bad"))
+    );
+    assert_eq!(ask(address, &tls, "GET", b"").await.0, 405);
+    assert_eq!(ask(address, &tls, "POST", b"{}").await.0, 400);
+}
+
+#[tokio::test]
+async fn a_question_has_so_many_bytes() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let padded = |bytes: usize| {
+        let mut body = question("good");
+        body.resize(bytes, b' ');
+        body
+    };
+    assert_eq!(ask(address, &tls, "POST", &padded(MOST)).await.0, 200);
+    assert_eq!(ask(address, &tls, "POST", &padded(MOST + 1)).await.0, 413);
+    assert_eq!(ask(address, &tls, "POST", &question("good")).await.0, 200);
+    let mut stream = connect(address, &tls).await;
+    let field = format!("POST / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "x".repeat(HEAD));
+    let _ = stream.write_all(field.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 431 "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_can_judge_in_time_passes() {
+    // Nobody reads the questions, or nobody answers them.
+    for held in [false, true] {
+        let (asks, questions) = mpsc::channel(1);
+        let (address, tls, _tasks) = webhook(asks).await;
+        let _kept = held.then_some(questions);
+        let (status, body) = ask(address, &tls, "POST", &question("bad")).await;
+        let passed = response(&body);
+        assert_eq!((status, &passed["allowed"]), (200, &json!(true)));
+        assert!(passed["warnings"][0].as_str().unwrap().starts_with("not looked at"), "{passed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_silent_or_slow_is_let_go() {
+    let (asks, _questions) = mpsc::channel(1);
+    let (address, tls, _tasks) = webhook(asks).await;
+    // No handshake, no head, no body.
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
+    let mut idle = connect(address, &tls).await;
+    assert_eq!(idle.read(&mut [0]).await.unwrap_or(0), 0);
+    let mut slow = connect(address, &tls).await;
+    slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await.unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
+async fn the_newest_connection_gets_in() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let mut silent = Vec::new();
+    for _ in 0..=CONNECTIONS {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert_eq!(ask(address, &tls, "POST", &question("good")).await.0, 200);
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest made room");
+}

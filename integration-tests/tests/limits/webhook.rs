@@ -1,0 +1,43 @@
+//! The control plane's address for API servers.
+
+use super::{Listener, Row};
+
+pub(crate) const LISTENER: Listener = Listener {
+    heading: "Admission (control plane, `--validating-webhook`)",
+    krate: "control-plane",
+    tested_in: &["control-plane", "shared"],
+    places: &["webhook.rs", "webhook"],
+    rows: &[
+        Row("connections", &["webhook::CONNECTIONS"], &["the_newest_connection_gets_in"]),
+        Row(
+            "a handshake; the head of a request, and the time without one",
+            &["webhook::PATIENCE"],
+            &["who_is_silent_or_slow_is_let_go"],
+        ),
+        Row("bytes of a head", &["webhook::HEAD"], &["a_question_has_so_many_bytes"]),
+        Row("bytes of a question", &["webhook::MOST"], &["a_question_has_so_many_bytes"]),
+        Row("questions that are read at once", &["webhook::AT_ONCE"], &["who_is_silent_or_slow_is_let_go"]),
+        Row(
+            "a question, from its head to its answer",
+            &["webhook::WHOLE", "webhook::JUDGING"],
+            &["who_is_silent_or_slow_is_let_go", "what_nobody_can_judge_in_time_passes"],
+        ),
+        Row(
+            "warnings of an answer",
+            &["webhook::review::WARNINGS", "webhook::review::LONGEST"],
+            &["an_answer_has_the_uid_and_few_warnings"],
+        ),
+        Row(
+            "bytes of a certificate's file",
+            &["webhook::pair::MOST"],
+            &["a_new_pair_is_shown_and_half_of_one_is_not"],
+        ),
+        Row(
+            "warnings of the log about it",
+            &["webhook::WARNINGS", "webhook::pair::WARNINGS"],
+            &["once_in_a_while_with_what_was_missed"],
+        ),
+    ],
+    others: &[],
+    other_flags: &[],
+};
