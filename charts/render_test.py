@@ -56,6 +56,40 @@ class Lint(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
+class Webhook(unittest.TestCase):
+    def test_nobody_asks_unless_it_is_enabled(self):
+        objects = render()
+        self.assertFalse([key for key in objects if "webhook" in key[1]])
+        self.assertNotIn("--validating-webhook", flags(objects, "control-plane"))
+
+    def test_api_servers_are_shown_what_they_believe(self):
+        objects = render("webhook.enabled=true")
+        said = flags(objects, "control-plane")
+        self.assertEqual(said["--validating-webhook"], "0.0.0.0:8443")
+        mount = container(objects, "control-plane")["volumeMounts"][0]["mountPath"]
+        self.assertEqual(said["--validating-webhook-certificate"], f"{mount}/tls.crt")
+        volume = pod(objects, "control-plane")["volumes"][0]["secret"]["secretName"]
+        secret = objects["Secret", volume]["data"]
+        hook = objects["ValidatingWebhookConfiguration", "firth-webhook"]["webhooks"][0]
+        self.assertEqual(hook["clientConfig"]["caBundle"], secret["ca.crt"])
+        self.assertEqual(hook["clientConfig"]["service"], {"name": "firth-webhook", "namespace": "shore", "port": 443, "path": "/networking/v1/ingresses"})
+        self.assertEqual((hook["failurePolicy"], hook["sideEffects"]), ("Ignore", "None"))
+        service = objects["Service", "firth-webhook"]["spec"]
+        ports = {port["name"]: port["containerPort"] for port in container(objects, "control-plane")["ports"]}
+        self.assertEqual(ports[service["ports"][0]["targetPort"]], 8443)
+        policy = objects["NetworkPolicy", "firth-control-plane"]["spec"]["ingress"]
+        self.assertIn({"ports": [{"port": "webhook", "protocol": "TCP"}]}, policy)
+
+    def test_a_certificate_of_one_s_own(self):
+        objects = render("webhook.enabled=true", "webhook.certificate.secret=mine", "webhook.failurePolicy=Fail",
+                         "webhook.annotations.x=y")
+        self.assertNotIn(("Secret", "firth-webhook"), objects)
+        self.assertEqual(pod(objects, "control-plane")["volumes"][0]["secret"]["secretName"], "mine")
+        hook = objects["ValidatingWebhookConfiguration", "firth-webhook"]
+        self.assertEqual((hook["metadata"]["annotations"], hook["webhooks"][0]["failurePolicy"]), ({"x": "y"}, "Fail"))
+        self.assertNotIn("caBundle", hook["webhooks"][0]["clientConfig"])
+
+
 class Refusals(unittest.TestCase):
     def refused(self, *values, saying):
         done = template(*values)
