@@ -117,6 +117,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         history_count,
         history_bytes,
         history_age,
+        metrics: ref metrics_args,
         pod_namespace: _,
         validating_webhook,
         ref validating_webhook_certificate,
@@ -160,6 +161,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let index = Index::new(index::Options {
         ingress_class: ingress_class.clone(),
         controller_class: controller_class.clone(),
+        request_metrics: metrics_args.told(controller_class),
         watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),

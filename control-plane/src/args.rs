@@ -1,6 +1,8 @@
 //! The command line. Every flag has an environment variable; `--flag value`, `--flag=value`, `--bool` and
 //! `--bool=true` all work.
 
+mod metrics;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use shared::duration;
 use shared::identity::Role;
 use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
+
+pub use metrics::{Buckets, MetricsArgs};
 
 /// A value that an empty text says is absent, as charts and units leave it. Named so that clap takes it for one value,
 /// and not for a flag that may be absent.
@@ -154,6 +158,9 @@ pub struct Args {
     /// Namespace where decisions are on record; without it that of --configmap
     #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
     pub pod_namespace: Option<String>,
+    /// Flags about what proxies export of requests.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Flags about logs.
     #[command(flatten)]
     pub log: LogArgs,
@@ -204,7 +211,30 @@ fn object(text: &str) -> Result<ObjectName, String> {
 
 #[cfg(test)]
 mod tests {
+    use shared::policy::{RequestMetrics, TextList};
+
     use super::*;
+
+    #[test]
+    fn metrics_are_told_as_they_are_asked_for() {
+        let told = |words: &[&str]| parse(words).unwrap().metrics.told("its/class");
+        let usual = RequestMetrics { class: Some("its/class".into()), ..RequestMetrics::default() };
+        assert_eq!(told(&["--enable-metrics"]), usual);
+        let original = parse(&[]).unwrap().metrics.told("k8s.io/ingress-nginx");
+        assert_eq!(original, RequestMetrics::default(), "nothing that proxies do anyway");
+        let words = ["--metrics-per-host=false", "--time-buckets=0.1,2", "--exclude-socket-metrics=a, b"];
+        let list = |texts: [&str; 2]| Some(TextList { values: texts.map(Into::into).to_vec() });
+        assert_eq!(
+            told(&words),
+            RequestMetrics {
+                per_host: Some(false),
+                time_buckets: list(["0.1", "2"]),
+                excluded: list(["a", "b"]),
+                ..usual
+            }
+        );
+        assert!(parse(&["--time-buckets=2,1"]).is_err());
+    }
 
     fn parse(words: &[&str]) -> Result<Args, clap::Error> {
         Args::try_parse_from(["firth-control-plane"].iter().chain(words))

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use shared::delta::Delta;
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
+use shared::policy::RequestMetrics;
 
 use self::backends::{BackendState, ServiceState};
 use self::classes::Classes;
@@ -67,6 +68,8 @@ pub struct Options {
     pub ingress_class: String,
     /// `spec.controller` of the IngressClasses that make an Ingress ours.
     pub controller_class: String,
+    /// What proxies export of requests.
+    pub request_metrics: RequestMetrics,
     /// An Ingress without any class is ours.
     pub watch_without_class: bool,
     /// Secret with the certificate for names that have none; `None`: each proxy makes its own.

@@ -83,6 +83,7 @@ impl Replica {
         let index = Index::new(Options {
             ingress_class: "nginx".to_owned(),
             controller_class: "k8s.io/ingress-nginx".to_owned(),
+            request_metrics: shared::policy::RequestMetrics::default(),
             watch_without_class: false,
             default_certificate: None,
             configmap: ObjectName::new(NAMESPACE, "settings"),

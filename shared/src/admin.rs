@@ -41,6 +41,12 @@ impl Page {
         Self { status: StatusCode::OK, content_type, body: body.into() }
     }
 
+    /// Prometheus' text format.
+    pub fn prometheus(body: impl Into<Bytes>) -> Self {
+        let content_type = "text/plain; version=0.0.4; charset=utf-8";
+        Self { status: StatusCode::OK, content_type, body: body.into() }
+    }
+
     /// 200 `ok` or 503 with what is missing.
     pub fn health(problem: Option<String>) -> Self {
         match problem {

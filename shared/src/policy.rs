@@ -9,6 +9,7 @@ pub use crate::proto::config::{
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
     HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, Replacement,
     SameSite, Sampler, StatusList, TextList,
+    RequestMetrics, SameSite, StatusList, TextList,
 };
 
 impl LocationPolicy {

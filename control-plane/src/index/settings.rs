@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use shared::policy::RequestMetrics;
 use shared::resource::{Listener, Protocol, Resource, SETTINGS_KEY};
 
 use super::Index;
@@ -54,6 +55,8 @@ impl Index {
             compiled.put(&reference, &referred);
         }
         let Compiled { mut settings, faults, refs: _, allowed_headers } = compiled;
+        settings.defaults.request_metrics =
+            Some(self.options.request_metrics.clone()).filter(|it| *it != RequestMetrics::default());
         settings.default_backend =
             self.options.default_backend().map(|key| key.to_string()).unwrap_or_default();
         if self.allowed_headers != allowed_headers {

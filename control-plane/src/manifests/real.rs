@@ -5,6 +5,7 @@ use std::path::Path as FilePath;
 
 use shared::kind::Kind;
 use shared::name::ObjectName;
+use shared::policy::RequestMetrics;
 
 use super::backlog;
 use super::disk::Disk;
@@ -36,6 +37,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
     let mut index = Index::new(Options {
         ingress_class: "nginx".into(),
         controller_class: "k8s.io/ingress-nginx".into(),
+        request_metrics: RequestMetrics::default(),
         watch_without_class,
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),

@@ -12,6 +12,7 @@ use crate::objects::{
 use crate::store::Published;
 use shared::kind::Kind;
 use shared::name::ObjectName;
+use shared::policy::RequestMetrics;
 use shared::version::Lineage;
 
 struct Bench {
@@ -32,6 +33,7 @@ fn bench() -> Bench {
     let index = Index::new(Options {
         ingress_class: "nginx".to_owned(),
         controller_class: "k8s.io/ingress-nginx".to_owned(),
+        request_metrics: RequestMetrics::default(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         default_backend: None,

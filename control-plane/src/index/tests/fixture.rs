@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use shared::kind::Kind;
+use shared::policy::RequestMetrics;
 use shared::resource::{PathType, Resource};
 use shared::snapshot::Snapshot;
 
@@ -18,6 +19,7 @@ pub(super) fn options() -> Options {
     Options {
         ingress_class: "nginx".into(),
         controller_class: "k8s.io/ingress-nginx".into(),
+        request_metrics: RequestMetrics::default(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         default_backend: None,
