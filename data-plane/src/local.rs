@@ -10,7 +10,7 @@ use shared::budget::Budget;
 use shared::drain::Phase;
 
 use crate::access_log;
-use crate::metrics::WorkerMetrics;
+use crate::metrics::{Requests, WorkerMetrics};
 use buffers::Buffers;
 use date::HttpDate;
 use ids::Ids;
@@ -60,6 +60,8 @@ pub(crate) struct Local {
     pub(crate) ids: Ids,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
+    /// Requests by where they belong.
+    pub(crate) requests: RefCell<Requests>,
 }
 
 impl Local {
@@ -87,6 +89,7 @@ impl Local {
             descriptors: budgets.descriptors.clone(),
             date: RefCell::new(date),
             ids: Ids::default(),
+            requests: RefCell::new(Requests::new(Arc::clone(&metrics))),
             metrics,
             log: RefCell::new(log),
         }

@@ -6,9 +6,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
+
 pub use crate::codec::error::Kind;
 
+pub use page::{Labels, head, label};
+pub use place::{NO_HOST, Place};
+pub use requests::{Request, Requests, SETS};
+pub use rules::{FAMILIES, PREFIX, Rules, Said};
+
 mod collect;
+mod page;
+mod place;
+mod requests;
+mod rules;
 
 /// A number that one thread changes and any thread reads.
 #[derive(Debug, Default)]
@@ -34,6 +45,9 @@ impl Counter {
 /// Upper bounds of the request time's buckets, in seconds; ingress-nginx' own.
 pub const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
+/// Classes of status.
+const CLASSES: usize = 5;
+
 /// Counters of one worker. Aligned so that two workers never share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -55,7 +69,7 @@ pub struct WorkerMetrics {
     /// Panics in connections' tasks. Always 0, or there is a bug.
     pub panics: Counter,
     /// Answered requests by class of status: `1xx` first.
-    pub requests: [Counter; 5],
+    pub requests: [Counter; CLASSES],
     /// Requests sent to a backend.
     pub routed: Counter,
     /// Requests refused before routing.
@@ -86,6 +100,12 @@ pub struct WorkerMetrics {
     pub log_lines: Counter,
     /// Log lines dropped because the writer was behind.
     pub log_dropped: Counter,
+    /// Requests under way.
+    pub busy: Counter,
+    /// Requests that there was no room to count by themselves.
+    pub overflowed: Counter,
+    /// Requests by where they belong, as others see them.
+    sets: ArcSwap<requests::Published>,
 }
 
 impl WorkerMetrics {
@@ -125,6 +145,22 @@ impl Metrics {
     /// Connections open now, on all workers. The drain is done when there are none.
     pub fn open(&self) -> u64 {
         self.sum(|worker| &worker.open)
+    }
+
+    /// Requests under way.
+    pub fn busy(&self) -> u64 {
+        self.sum(|worker| &worker.busy)
+    }
+
+    /// Connections that came, and those of them that were not turned away.
+    pub fn connections(&self) -> (u64, u64) {
+        let accepted = self.sum(|worker| &worker.accepted);
+        (accepted, accepted.saturating_sub(self.sum(|worker| &worker.refused)))
+    }
+
+    /// Requests that were answered.
+    pub fn answered(&self) -> u64 {
+        (0..CLASSES).map(|class| self.sum(|worker| &worker.requests[class])).sum()
     }
 
     /// A counter, added up.

@@ -262,6 +262,7 @@ async fn tick(server: Rc<Server>) {
             shed(&server);
         }
         local.log.borrow_mut().flush();
+        local.requests.borrow_mut().tick();
         server.renew_table();
     }
 }

@@ -16,7 +16,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Name, help and place of the plain counters.
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
-const COUNTERS: [Plain; 19] = [
+const COUNTERS: [Plain; 20] = [
     ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
     ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
     ("firth_connections_shed", "Idle client connections closed to make room for others", |w| &w.shed),
@@ -38,6 +38,9 @@ const COUNTERS: [Plain; 19] = [
     }),
     ("firth_access_log_dropped", "Access log lines dropped because the writer was behind", |w| {
         &w.log_dropped
+    }),
+    ("firth_request_sets_overflowed", "Requests counted under _overflow: too many kinds of them", |w| {
+        &w.overflowed
     }),
     ("firth_access_log_lines", "Access log lines handed to the writer", |w| &w.log_lines),
 ];

@@ -20,6 +20,7 @@ use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::sticky::Sticky;
 use super::users::UsersCell;
+use crate::metrics::Place;
 use crate::rate::Counts;
 
 /// One virtual host. Immutable.
@@ -35,6 +36,8 @@ pub struct HostEntry {
     /// The same name with or without `www.` is redirected here.
     www: bool,
     certificates_of_clients: Option<HostCertificates>,
+    /// What requests are counted under that none of its paths takes.
+    place: Arc<Place>,
 }
 
 /// Who of a host's clients must show a certificate, and by whom it is judged.
@@ -66,6 +69,7 @@ impl HostEntry {
     /// Without aliases. `certificates` is `None` for a host without TLS.
     pub fn new(name: Arc<str>, certificates: Option<Box<[Arc<CertificateCell>]>>, routing: Routing) -> Self {
         Self {
+            place: Place::of_host(&name, None),
             name,
             certificates,
             routing,
@@ -93,6 +97,19 @@ impl HostEntry {
     pub fn with_certificates(mut self, certificates: Option<HostCertificates>) -> Self {
         self.certificates_of_clients = certificates;
         self
+    }
+
+    /// Counted under the same as the entry before it, where that is still its Ingress'.
+    pub fn with_place(mut self, before: Option<&Self>, owner: Option<&str>) -> Self {
+        let same =
+            before.map(|before| &before.place).filter(|place| &*place.owner == owner.unwrap_or_default());
+        self.place = same.map_or_else(|| Place::of_host(&self.name, owner), Arc::clone);
+        self
+    }
+
+    /// What requests are counted under that none of its paths takes.
+    pub fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 
     /// Who of its clients must show a certificate, if anybody asks.
@@ -151,6 +168,14 @@ impl HostEntry {
     pub fn certificate(&self) -> Option<Arc<Certified>> {
         let there = self.certificates.iter().flatten().filter_map(|cell| cell.certificate());
         there.into_iter().find(|certificate| certificate.covers(&self.name))
+    }
+
+    /// The same with the Secret that it is in; where none covers the name, the first that is there.
+    pub fn shown(&self) -> Option<(&str, Arc<Certified>)> {
+        let there = self.certificates.iter().flatten();
+        let mut there = there.filter_map(|cell| Some((&*cell.key, cell.certificate()?))).peekable();
+        let first = there.peek().cloned();
+        there.find(|(_, certificate)| certificate.covers(&self.name)).or(first)
     }
 
     /// The Secrets of its certificates, in order; empty without TLS.
@@ -222,6 +247,8 @@ pub struct PathEntry {
     pub service: Arc<str>,
     /// Port of its Service as the Ingress writes it; empty for the default backend.
     pub port: Arc<str>,
+    /// What its requests are counted under.
+    pub place: Arc<Place>,
 }
 
 impl PathEntry {

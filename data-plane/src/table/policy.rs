@@ -16,6 +16,7 @@ pub mod certificates;
 pub mod clients;
 pub mod compression;
 pub mod cors;
+pub mod counting;
 pub mod errors;
 pub mod external;
 pub mod fastcgi;
@@ -35,8 +36,12 @@ mod texts;
 pub mod timeouts;
 pub mod tracing;
 
+use std::sync::Arc;
+
 use shared::policy::LocationPolicy;
 use thiserror::Error;
+
+use crate::metrics::Rules;
 
 use access::Addresses;
 use answers::Answers;
@@ -120,6 +125,8 @@ pub struct Policy {
     pub errors: Errors,
     /// Which requests are logged.
     pub log: Logging,
+    /// What is exported of them, where that is not the usual: of the fleet's own policy alone.
+    pub counting: Option<Arc<Rules>>,
 }
 
 /// Why a policy cannot be served.
@@ -166,6 +173,7 @@ impl Policy {
             returned: Returned::compile(said)?,
             errors: Errors::compile(said)?,
             log: Logging::compile(said)?,
+            counting: counting::compile(said)?,
         })
     }
 }

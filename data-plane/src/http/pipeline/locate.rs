@@ -73,7 +73,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let (mut passes, mut format) = (None, None);
+    let (mut passes, mut format, mut place) = (None, None, None);
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -83,7 +83,10 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let ask = Ask { call: exchange.call, name: head.host.name(), is_plain, head, raw: head.path() };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
-        format = log::follow(local, &table.policy().log);
+        format = log::follow(local, table.policy());
+        if !matches!(found, Found::Location { .. } | Found::HealthCheck(_)) {
+            place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
+        }
         (claims, found, table.default_backend().cloned())
     });
     exchange.certificate = passes;
@@ -93,6 +96,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
     exchange.fallback = fallback;
+    exchange.info.unclaimed = place;
     log::asked::of_head(exchange, format);
     match found {
         Found::Location { entry, target, has_tls } => {

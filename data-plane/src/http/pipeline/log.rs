@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -13,9 +13,9 @@ use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
 use crate::http::peer::Peer;
 use crate::local::Local;
+use crate::metrics::{Place, Request};
 use crate::rate::Permit;
-use crate::table::PathEntry;
-use crate::table::policy::log::Logging;
+use crate::table::{PathEntry, Policy};
 use attempts::Attempts;
 use line::Ended;
 use unread::Unread;
@@ -58,6 +58,8 @@ pub(crate) struct RequestInfo {
     pub(crate) received: u64,
     /// Whether no location takes it.
     pub(crate) default_backend: bool,
+    /// What it is counted under, where no location takes it.
+    pub(super) unclaimed: Option<Arc<Place>>,
     /// Name of the canary, when it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
     /// The client, where the peer is believed to stand for one.
@@ -81,9 +83,11 @@ pub(crate) struct RequestInfo {
     kept: Kept,
 }
 
-/// The log follows the fleet's format. That format, where it asks for what the end of a request does not know.
-pub(super) fn follow(local: &Local, logging: &Logging) -> Option<Arc<Format>> {
-    let said = logging.format.as_ref();
+/// The worker logs and counts as the fleet says. The format of its log, where that asks for what the end of a request does
+/// not know.
+pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
+    local.requests.borrow_mut().follow(policy.counting.as_ref());
+    let said = policy.log.format.as_ref();
     local.log.borrow_mut().follow(said);
     said.filter(|format| !format.asks().is_empty()).cloned()
 }
@@ -92,6 +96,7 @@ impl RequestRecord {
     /// Begins now.
     pub(crate) fn new(local: &Rc<Local>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
         let now = shared::clock::now();
+        local.metrics.busy.add(1);
         Self {
             local: Rc::clone(local),
             peer: peer.clone(),
@@ -105,6 +110,7 @@ impl RequestRecord {
                 sent: 0,
                 received: 0,
                 default_backend: false,
+                unclaimed: None,
                 alternative: None,
                 client: None,
                 user: None,
@@ -134,6 +140,34 @@ impl RequestRecord {
     /// The client.
     fn client(&self) -> IpAddr {
         self.info.client.unwrap_or_else(|| self.peer.address().ip())
+    }
+
+    /// Has it counted where it belongs; nowhere before that was known.
+    fn count(&self, took: Duration) {
+        let Self { info, location, head, local, .. } = self;
+        let place = info.unclaimed.as_ref().or_else(|| location.as_deref().map(|it| &it.place));
+        let (Some(place), Some(head)) = (place, head.as_deref()) else {
+            return;
+        };
+        let micros = |time: Duration| time.as_micros() as u64;
+        // As the original: the times of one endpoint, and of none where several were asked (balancing.md 13).
+        let [connect, header, response] = match info.attempts.list() {
+            [only] => [only.connect, only.header, Some(only.took)].map(|time| time.map(micros)),
+            _ => [None; 3],
+        };
+        let sent = Some(info.head_sent + info.sent);
+        let figures = [Some(micros(took)), connect, header, response, Some(self.received()), sent, sent];
+        let request = Request {
+            method: head.method_name(),
+            host: head.host.name(),
+            status: info.status,
+            canary: info.alternative.as_ref(),
+            figures,
+        };
+        // A panic may have unwound through a count.
+        if let Ok(mut requests) = local.requests.try_borrow_mut() {
+            requests.count(place, &request);
+        }
     }
 
     /// Bytes of the request: head and body.
@@ -179,7 +213,10 @@ impl Drop for RequestRecord {
         }
         metrics.answered(info.status, took);
         metrics.sent.add(info.sent);
+        metrics.busy.set(metrics.busy.value().saturating_sub(1));
         info.attempts.end(now);
+        self.count(took);
+        let info = &mut self.info;
         // A panic may have unwound through a line that was being written.
         let Ok(mut log) = self.local.log.try_borrow_mut() else {
             return;

@@ -10,6 +10,7 @@ use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
 use super::refusal::{name_of, parts, route_parts};
+use crate::metrics::Place;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
 use crate::table::host::{
@@ -76,7 +77,9 @@ impl Writer {
         };
         let entry = self.frame(name, host.as_ref(), routing, before.as_deref().filter(|_| !frame));
         self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
-        self.hosts.insert(Arc::new(entry.with_app_root(compiled.app_root())));
+        let owner = compiled.keys().min().and_then(|key| route_parts(key)).map(|parts| parts.owner);
+        let entry = entry.with_place(before.as_deref(), owner).with_app_root(compiled.app_root());
+        self.hosts.insert(Arc::new(entry));
         self.compiled.insert(Arc::clone(name), compiled);
         self.rename(name, before.as_deref());
     }
@@ -150,11 +153,11 @@ impl Writer {
         for path in &route.paths {
             // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
             let proxied = path.backend.as_deref().map(|backend| upstream(self, backend));
-            let same = kept.get(&(path.path.as_str(), path.kind));
-            let same = same.filter(|(old, entry)| *old == path && common.is_of(entry, proxied.as_ref()));
+            let old = kept.get(&(path.path.as_str(), path.kind));
+            let same = old.filter(|(old, entry)| *old == path && common.is_of(entry, proxied.as_ref()));
             entries.push(match same {
                 Some((_, entry)) => Arc::clone(entry),
-                None => Arc::new(self.path(path, &common, proxied)),
+                None => Arc::new(self.path(path, &common, proxied, old.map(|(_, entry)| &entry.place))),
             });
         }
         Built { route: CompiledRoute { source: route, entries: entries.into() }, uses }
@@ -191,7 +194,13 @@ impl Writer {
         said.map(|said| self.materials.backend_tls(&said))
     }
 
-    fn path(&mut self, path: &Path, common: &Common, proxied: Option<Option<Arc<Upstream>>>) -> PathEntry {
+    fn path(
+        &mut self,
+        path: &Path,
+        common: &Common,
+        proxied: Option<Option<Arc<Upstream>>>,
+        place: Option<&Arc<Place>>,
+    ) -> PathEntry {
         self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
         let policy = &common.policy;
         let backend = path.backend.as_deref();
@@ -217,8 +226,13 @@ impl Writer {
         let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
+        let (declared, service): (Arc<str>, Arc<str>) = (path.path.as_str().into(), service.into());
+        // The same as before, so that what was counted goes on.
+        let place = place.filter(|place| place.service == service).cloned();
+        let place = place.unwrap_or_else(|| Place::new(&common.key, &common.owner, &service, &declared));
         PathEntry {
-            declared: path.path.as_str().into(),
+            place,
+            declared,
             action,
             upstream_name,
             policy: Arc::clone(policy),
@@ -231,7 +245,7 @@ impl Writer {
             stays_plain: policy.redirect.stays_plain(&path.path),
             route: Arc::clone(&common.key),
             owner: Arc::clone(&common.owner),
-            service: service.into(),
+            service,
             port: port.into(),
         }
     }

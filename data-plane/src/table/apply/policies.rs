@@ -35,6 +35,7 @@ impl Policies {
             (whole.log_format_upstream, whole.log_format_escape_json, whole.log_format_escape_none) =
                 (None, None, None);
             (whole.gzip_types, whole.gzip_disable, whole.brotli_types) = (None, None, None);
+            whole.request_metrics = None;
         }
         let policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         let policy = Arc::new(policy);

@@ -8,6 +8,7 @@ use super::cells::Cells;
 use super::config::Config;
 use super::refusal::name_of;
 use super::source::Source;
+use crate::metrics::Place;
 use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
 use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
@@ -45,6 +46,7 @@ impl Config {
             owner: "".into(),
             service: "".into(),
             port: "".into(),
+            place: Place::of_host(shared::resource::CATCH_ALL, None),
         }))
     }
 }

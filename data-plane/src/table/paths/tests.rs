@@ -26,6 +26,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         owner: "ns/name".into(),
         service: "".into(),
         port: "".into(),
+        place: crate::metrics::Place::of_host("_", None),
     };
     Declared { kind, entry: Arc::new(entry) }
 }

@@ -50,7 +50,8 @@ pub(in crate::http::pipeline) fn of_answer(exchange: &mut Exchange<'_>, reply: &
 
 /// Keeps the next values for as long as `value` knows them.
 fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Vec<u8>) -> Option<bool>) {
-    let Some(format) = exchange.info.format.clone() else {
+    // Lent: the format is every worker's, and its count of owners would be contended.
+    let Some(format) = exchange.info.format.take() else {
         return;
     };
     let mut kept = std::mem::take(&mut exchange.info.kept);
@@ -69,7 +70,7 @@ fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Ve
             break;
         }
     }
-    exchange.info.kept = kept;
+    (exchange.info.kept, exchange.info.format) = (kept, Some(format));
 }
 
 fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool {

@@ -1,0 +1,191 @@
+use proptest::prelude::*;
+
+use super::super::{Labels, Metrics, Said};
+use super::*;
+
+fn place(owner: &str, path: &str) -> Arc<Place> {
+    Place::new(&format!("ingress/{owner}/a.test"), &owner.into(), &"echo".into(), &path.into())
+}
+
+fn request(method: &str, status: u16) -> Request<'_> {
+    let figures = [Some(7_000), None, None, None, Some(25), Some(120), Some(120)];
+    Request { method, host: "asked.test", status, canary: None, figures }
+}
+
+fn page(metrics: &Metrics, rules: &Rules) -> Vec<String> {
+    let labels = Labels { namespace: "edge".into(), pod: "proxy-1".into() };
+    let mut page = String::new();
+    metrics.requests(rules, &labels, &mut page);
+    page.lines().map(str::to_owned).collect()
+}
+
+/// Values of the counter by their labels, without those of the controller.
+fn counted(metrics: &Metrics, rules: &Rules) -> Vec<String> {
+    let lines = page(metrics, rules).into_iter();
+    lines
+        .filter_map(|line| {
+            Some(
+                line.strip_prefix("nginx_ingress_controller_requests{")?
+                    .split_once("proxy-1\",")?
+                    .1
+                    .to_owned(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn workers_are_added_up_and_labels_are_the_original_s() {
+    let metrics = Metrics::new(2);
+    let place = place("ns/web", "/a\"b");
+    let canary = Arc::from("ns-next-80");
+    for worker in 0..2 {
+        let mut requests = Requests::new(metrics.worker(worker));
+        requests.count(&place, &request("GET", 200));
+        requests.count(&place, &request("BREW", 200));
+        requests.count(&place, &Request { canary: Some(&canary), ..request("GET", 200) });
+        requests.tick();
+    }
+    let rules = Rules::default();
+    assert_eq!(
+        counted(&metrics, &rules),
+        [("", "GET", 2), ("", "OTHER", 2), ("ns-next-80", "GET", 2)].map(|(canary, method, count)| format!(
+            "canary=\"{canary}\",host=\"a.test\",ingress=\"web\",method=\"{method}\",namespace=\"ns\",\
+             path=\"/a\\\"b\",service=\"echo\",status=\"200\"}} {count}"
+        ))
+    );
+    let page = page(&metrics, &rules);
+    let with = |name: &str, text: &str| {
+        let start = format!(
+            "nginx_ingress_controller_{name}{{controller_class=\"k8s.io/ingress-nginx\",controller_namespace=\"edge\""
+        );
+        page.iter()
+            .filter(|line| line.starts_with(&start) && line.contains(text))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let buckets = with("request_duration_seconds_bucket", "method=\"OTHER\"");
+    assert_eq!(buckets.len(), 12);
+    assert!(
+        buckets[0].ends_with(",le=\"0.005\"} 0") && buckets[1].ends_with(",le=\"0.01\"} 2"),
+        "{buckets:?}"
+    );
+    assert!(with("request_duration_seconds_sum", "OTHER")[0].ends_with(" 0.014"));
+    assert!(with("response_size_bucket", "OTHER")[10].ends_with(",le=\"+Inf\"} 2"));
+    assert!(with("response_size_bucket", "OTHER")[9].ends_with(",le=\"100\"} 0"));
+    assert!(with("bytes_sent_sum", "OTHER")[0].ends_with(" 240"));
+    assert_eq!(with("connect_duration_seconds_count", ""), [""; 0], "nobody was asked");
+}
+
+#[test]
+fn what_is_said_is_exported() {
+    let rules = Arc::new(Rules::new(&Said {
+        per_host: Some(false),
+        status_classes: Some(true),
+        bounds: [None, Some(vec![100.0, 200.0]), None],
+        excluded: &["request_duration_seconds".to_owned(), format!("{}bytes_sent", super::super::PREFIX)],
+        ..Said::default()
+    }));
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    requests.follow(Some(&rules));
+    requests.count(&place("ns/web", "/"), &request("GET", 204));
+    let kept = place("ns/web", "/");
+    requests.count(&kept, &request("GET", 204));
+    requests.count(&kept, &request("GET", 200));
+    requests.tick();
+    assert_eq!(
+        counted(&metrics, &rules),
+        [
+            "canary=\"\",ingress=\"web\",method=\"GET\",namespace=\"ns\",path=\"/\",service=\"echo\",status=\"2xx\"} 2"
+        ]
+    );
+    let text = page(&metrics, &rules).join("\n");
+    assert!(!text.contains("request_duration_seconds") && !text.contains("bytes_sent"));
+    assert!(text.contains("response_size_bucket") && text.contains("le=\"200\"} 2"));
+    // By other rules it begins anew.
+    assert_eq!(counted(&metrics, &Rules::default()), [""; 0]);
+    requests.follow(None);
+    requests.tick();
+    assert_eq!(counted(&metrics, &rules), [""; 0]);
+}
+
+#[test]
+fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
+    let nobody = Place::of_host(NO_HOST, None);
+    for (per_host, per_undefined_host, expected) in
+        [(true, false, None), (true, true, Some("host=\"asked.test\"")), (false, false, Some("ingress=\"\""))]
+    {
+        let said = Said {
+            per_host: Some(per_host),
+            per_undefined_host: Some(per_undefined_host),
+            ..Said::default()
+        };
+        let (metrics, rules) = (Metrics::new(1), Arc::new(Rules::new(&said)));
+        let mut requests = Requests::new(metrics.worker(0));
+        requests.follow(Some(&rules));
+        requests.count(&nobody, &request("GET", 404));
+        requests.tick();
+        let counted = counted(&metrics, &rules);
+        assert_eq!(counted.len(), usize::from(expected.is_some()), "{counted:?}");
+        assert!(counted.iter().all(|line| line.contains(expected.unwrap())), "{counted:?}");
+    }
+}
+
+#[test]
+fn what_is_gone_is_shown_no_longer_and_forgotten() {
+    let metrics = Metrics::new(1);
+    let (gone, kept) = (place("ns/gone", "/gone"), place("ns/kept", "/kept"));
+    let mut requests = Requests::new(metrics.worker(0));
+    requests.count(&gone, &request("GET", 200));
+    requests.count(&kept, &request("GET", 200));
+    requests.tick();
+    assert_eq!(counted(&metrics, &Rules::default()).len(), 2);
+    drop(gone);
+    assert_eq!(counted(&metrics, &Rules::default()).len(), 1);
+    (0..SWEEP).for_each(|_| requests.tick());
+    assert_eq!(requests.len, 1);
+}
+
+#[test]
+fn there_is_room_for_so_many_and_the_rest_is_counted_together() {
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    let one = place("ns/one", "/");
+    for status in 100..1000 {
+        requests.count(&one, &request("GET", status));
+    }
+    assert_eq!(requests.len, SETS_OF_PLACE + 9);
+    let places: Vec<_> = (0..SETS).map(|number| place("ns/many", &format!("/{number}"))).collect();
+    for place in &places {
+        requests.count(place, &request("GET", 200));
+    }
+    assert_eq!(requests.len, SETS);
+    requests.tick();
+    let sum = counted(&metrics, &Rules::default())
+        .iter()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .sum::<u64>();
+    assert_eq!(sum, 900 + SETS as u64, "each is counted somewhere");
+    assert_eq!(metrics.worker(0).overflowed.value(), sum - (SETS - 9) as u64);
+}
+
+proptest! {
+    /// Whatever clients ask for by whatever method of hosts that nobody has: there are so many series and no more.
+    #[test]
+    fn clients_make_no_series(asked in prop::collection::vec(("[A-Z]{1,12}", "[a-z]{1,20}", 100..1000_u16), 0..600)) {
+        let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
+        let metrics = Metrics::new(1);
+        let mut requests = Requests::new(metrics.worker(0));
+        requests.follow(Some(&rules));
+        let nobody = Place::of_host(NO_HOST, None);
+        for (method, host, status) in &asked {
+            requests.count(&nobody, &Request { host, ..request(method, *status) });
+        }
+        requests.tick();
+        prop_assert!(requests.len <= SETS && requests.names.len() <= NAMES);
+        let lines = counted(&metrics, &rules);
+        let sum: usize = lines.iter().map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap()).sum();
+        prop_assert_eq!(sum, asked.len());
+    }
+}

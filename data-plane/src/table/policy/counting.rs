@@ -1,0 +1,68 @@
+//! What is exported of requests, as ingress-nginx' flags say (controller.md 11, configmap.md 3).
+
+use std::sync::Arc;
+
+use shared::policy::{LocationPolicy, TextList};
+
+use super::Refused;
+use crate::metrics::{Rules, Said};
+
+/// Buckets of a histogram at most.
+const BUCKETS: usize = 64;
+
+/// The rules, where any are said.
+pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refused> {
+    let Some(said) = &said.request_metrics else {
+        return Ok(None);
+    };
+    let bounds = |list: &Option<TextList>| match list {
+        Some(list) => bounds(&list.values).map(Some).ok_or_else(|| Refused {
+            field: "request_metrics",
+            problem: format!(
+                "expected ascending bounds of buckets, at most {BUCKETS}, got {:?}",
+                list.values
+            ),
+        }),
+        None => Ok(None),
+    };
+    let rules = Rules::new(&Said {
+        class: said.class.as_deref(),
+        per_host: said.per_host,
+        per_undefined_host: said.per_undefined_host,
+        status_classes: said.status_classes,
+        bounds: [bounds(&said.time_buckets)?, bounds(&said.length_buckets)?, bounds(&said.size_buckets)?],
+        excluded: said.excluded.as_ref().map_or(&[], |list| &list.values),
+    });
+    Ok(Some(Arc::new(rules)))
+}
+
+fn bounds(texts: &[String]) -> Option<Vec<f64>> {
+    let bounds: Vec<f64> = texts.iter().map(|text| text.parse().ok()).collect::<Option<_>>()?;
+    let is_sound = bounds.iter().all(|bound| bound.is_finite() && *bound >= 0.0)
+        && bounds.is_sorted_by(|a, b| a < b)
+        && (1..=BUCKETS).contains(&bounds.len());
+    is_sound.then_some(bounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::RequestMetrics;
+
+    use super::*;
+
+    #[test]
+    fn bounds_ascend() {
+        let refused = |texts: &[&str]| {
+            let values = texts.iter().map(|text| (*text).to_owned()).collect();
+            let said =
+                RequestMetrics { time_buckets: Some(TextList { values }), ..RequestMetrics::default() };
+            let said = LocationPolicy { request_metrics: Some(said), ..LocationPolicy::default() };
+            compile(&said).is_err()
+        };
+        assert!(!refused(&["0.1", "1", "1e1"]));
+        for bad in [&["1", "0.5"][..], &["1", "1"], &["x"], &["NaN"], &["inf"], &["-1"], &[]] {
+            assert!(refused(bad), "{bad:?}");
+        }
+        assert!(compile(&LocationPolicy::default()).unwrap().is_none());
+    }
+}
