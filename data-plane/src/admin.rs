@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use prometheus_client::encoding::text;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use shared::admin::{Page, Pages};
@@ -13,9 +13,14 @@ use shared::clock;
 use shared::drain::{Phase, Watcher};
 use tokio::sync::watch;
 
+use crate::metrics::{Labels, Metrics};
 use crate::subscribe::View;
 use crate::table::paths::Declared;
 use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
+
+mod controller;
+mod process;
+mod text;
 
 /// What the pages are made from.
 #[derive(Clone, Debug)]
@@ -24,18 +29,32 @@ pub(crate) struct ProxyPages {
     view: watch::Receiver<View>,
     drain: Watcher,
     tables: Arc<Tables>,
+    metrics: Metrics,
+    labels: Labels,
     debug: bool,
+}
+
+/// Where the figures of its pages come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// Families of the proxy's own.
+    pub(crate) registry: Arc<Registry>,
+    /// What workers count.
+    pub(crate) metrics: Metrics,
+    /// What ingress-nginx' families are labelled with.
+    pub(crate) labels: Labels,
 }
 
 impl ProxyPages {
     /// The pages of `--health`: health and metrics.
     pub(crate) fn new(
-        registry: Registry,
+        figures: Figures,
         view: watch::Receiver<View>,
         drain: Watcher,
         tables: Arc<Tables>,
     ) -> Self {
-        Self { registry: Arc::new(registry), view, drain, tables, debug: false }
+        let Figures { registry, metrics, labels } = figures;
+        Self { registry, view, drain, tables, metrics, labels, debug: false }
     }
 
     /// The pages of `--admin`.
@@ -68,11 +87,18 @@ impl ProxyPages {
     }
 
     fn metrics(&self) -> Page {
-        let mut body = String::new();
-        match text::encode(&mut body, &self.registry) {
-            Ok(()) => Page::metrics(body),
-            Err(error) => Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        let mut families = String::new();
+        if let Err(error) = encode(&mut families, &self.registry) {
+            return Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
         }
+        let mut page = text::classic(&families);
+        let table = self.tables.current();
+        let rules = table.policy().counting.clone().unwrap_or_default();
+        self.metrics.requests(&rules, &self.labels, &mut page);
+        let constant = self.labels.text(&rules.class);
+        process::append(&self.metrics, &constant, &mut page);
+        controller::append(&table, &self.view.borrow(), (&constant, &rules.class), &mut page);
+        Page::prometheus(page)
     }
 }
 
@@ -168,7 +194,9 @@ mod tests {
     fn pages(view: View) -> (ProxyPages, Drain, watch::Sender<View>) {
         let (drain, watcher) = Drain::new();
         let (sender, view) = watch::channel(view);
-        let pages = ProxyPages::new(Registry::default(), view, watcher, Tables::new());
+        let figures =
+            Figures { registry: Arc::default(), metrics: Metrics::new(1), labels: Labels::default() };
+        let pages = ProxyPages::new(figures, view, watcher, Tables::new());
         (pages, drain, sender)
     }
 

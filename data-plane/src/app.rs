@@ -29,7 +29,7 @@ use shared::drain::Drain;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::admin::ProxyPages;
+use crate::admin::{Figures, ProxyPages};
 use crate::args::Args;
 use crate::journal::Stats;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
@@ -166,7 +166,9 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     registry.register_collector(Box::new(metrics.clone()));
     let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
     registry.register_collector(Box::new(of_tables));
-    let pages = ProxyPages::new(registry, view, watcher.clone(), Arc::clone(&tables));
+    let figures =
+        Figures { registry: Arc::new(registry), metrics: metrics.clone(), labels: identity::labels() };
+    let pages = ProxyPages::new(figures, view, watcher.clone(), Arc::clone(&tables));
     let running = Running {
         http,
         https,

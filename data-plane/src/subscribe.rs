@@ -24,7 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use shared::clock;
 use shared::kind::Lane;
@@ -80,6 +80,8 @@ pub(crate) struct View {
     pub(crate) refused: u64,
     /// What is served was on disk, and no control plane has confirmed it yet.
     kept: Option<Arc<FromDisk>>,
+    /// When CONFIG was changed last, in seconds since 1970.
+    pub(crate) applied: Option<u64>,
 }
 
 /// Where the proxy is on one lane.
@@ -361,11 +363,15 @@ impl Subscription {
             root: writer.root(lane),
             resources: writer.has(lane).len() as u64,
         };
+        let (before, config) = (self.view.borrow(), standing(Lane::Config));
+        let is_other = config.root != before.config.root;
+        let now = is_other.then(|| clock::wall().duration_since(UNIX_EPOCH).ok()).flatten();
         View {
+            applied: now.map(|since| since.as_secs()).or(before.applied),
             connected: self.session.is_welcome(),
             complete: self.session.is_complete(),
-            streams: self.view.borrow().streams,
-            config: standing(Lane::Config),
+            streams: before.streams,
+            config,
             live: standing(Lane::Live),
             refused: Lane::ALL.iter().map(|lane| writer.refused(*lane).count() as u64).sum(),
             kept: self.disk.start().filter(|_| self.session.is_kept()).cloned(),

@@ -8,8 +8,7 @@ pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
     HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, Replacement,
-    SameSite, Sampler, StatusList, TextList,
-    RequestMetrics, SameSite, StatusList, TextList,
+    RequestMetrics, SameSite, Sampler, StatusList, TextList,
 };
 
 impl LocationPolicy {

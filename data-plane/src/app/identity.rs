@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use shared::identity;
 use shared::tls::join::JoinToken;
 
+use crate::metrics::Labels;
 use crate::subscribe::certificate::{Enrolment, Proof};
 use crate::subscribe::session::Identity;
 
@@ -29,6 +30,15 @@ pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> I
         node: fit(node.as_deref().unwrap_or(&host), LONGEST),
         zone: fit(&zone, LONGEST),
         group,
+    }
+}
+
+/// What ingress-nginx' metrics call the pod: its namespace and name.
+pub(super) fn labels() -> Labels {
+    let said = |name| env::var(name).ok().filter(|text| !text.is_empty());
+    Labels {
+        namespace: said("POD_NAMESPACE").unwrap_or_else(|| "default".to_owned()),
+        pod: said("POD_NAME").unwrap_or_else(host_name),
     }
 }
 

@@ -1,0 +1,107 @@
+//! What ingress-nginx' controller tells of its configuration, told of what this proxy serves (controller.md 11): a scrape of
+//! proxies alone feeds its dashboards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use shared::telemetry::VERSION;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::metrics::{PREFIX, head, label};
+use crate::subscribe::View;
+use crate::table::{Action, HostTable};
+
+/// Appends all of it.
+pub(super) fn append(table: &HostTable, view: &View, (constant, class): (&str, &str), out: &mut String) {
+    let mut build = constant.to_owned();
+    label(&mut build, "build", VERSION);
+    label(&mut build, "release", VERSION);
+    label(&mut build, "repository", env!("CARGO_PKG_REPOSITORY"));
+    one(out, "build_info", "gauge", "This build", &[(build, 1.0)]);
+    // 48 bits of the version: a number that holds them all.
+    let hash = view.config.root.0.iter().take(6).fold(0.0, |hash, byte| hash * 256.0 + f64::from(*byte));
+    let mut plain = |name, kind, help, value| one(out, name, kind, help, &[(constant.to_owned(), value)]);
+    plain("config_hash", "gauge", "Version of the configuration, as a number", hash);
+    let is_whole = f64::from(view.complete && view.refused == 0);
+    plain("config_last_reload_successful", "gauge", "Whether all of the configuration is served", is_whole);
+    let at = view.applied.map_or(0.0, |at| at as f64);
+    plain("config_last_reload_successful_timestamp_seconds", "gauge", "When it was put in place", at);
+    plain("success", "counter", "Configurations that were put in place", table.generation() as f64);
+    plain("errors", "counter", "Configurations that could not be", 0.0);
+    certificates(table, constant, class, out);
+    orphans(table, constant, out);
+}
+
+/// When the certificates of hosts end, and whose they are. Nothing of their keys.
+fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String) {
+    let (mut ends, mut infos) = (Vec::new(), Vec::new());
+    for host in table.iter() {
+        let Some((secret, certificate)) = host.shown() else { continue };
+        let Some(leaf) = certificate.key().cert.first() else { continue };
+        let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { continue };
+        let (namespace, name) = secret.split_once('/').unwrap_or_default();
+        let serial = leaf.tbs_certificate.serial.to_string();
+        let mut text = constant.to_owned();
+        label(&mut text, "class", class);
+        label(&mut text, "host", host.name());
+        label(&mut text, "identifier", &format!("{serial}-{name}"));
+        label(&mut text, "namespace", namespace);
+        label(&mut text, "secret_name", name);
+        ends.push((text.clone(), leaf.validity().not_after.timestamp() as f64));
+        let issuer = leaf.issuer();
+        let organization = issuer.iter_organization().next().and_then(|it| it.as_str().ok());
+        let common_name = issuer.iter_common_name().next().and_then(|it| it.as_str().ok());
+        label(&mut text, "issuer_common_name", common_name.unwrap_or_default());
+        label(&mut text, "issuer_organization", organization.unwrap_or_default());
+        label(&mut text, "public_key_algorithm", algorithm(&leaf));
+        label(&mut text, "serial_number", &serial);
+        infos.push((text, 1.0));
+    }
+    ends.sort_by(|a, b| a.0.cmp(&b.0));
+    infos.sort_by(|a, b| a.0.cmp(&b.0));
+    one(out, "ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970", &ends);
+    one(out, "ssl_certificate_info", "gauge", "The certificate of a host", &infos);
+}
+
+fn algorithm(leaf: &X509Certificate<'_>) -> &'static str {
+    match leaf.public_key().algorithm.algorithm.to_id_string().as_str() {
+        "1.2.840.113549.1.1.1" => "RSA",
+        "1.2.840.10045.2.1" => "ECDSA",
+        "1.3.101.112" => "Ed25519",
+        _ => "Unknown",
+    }
+}
+
+/// Ingresses of which a Service has no endpoints. What has no Service has none either: a proxy cannot tell.
+fn orphans(table: &HostTable, constant: &str, out: &mut String) {
+    let mut orphans: BTreeMap<Box<str>, bool> = BTreeMap::new();
+    for host in table.iter() {
+        for declared in host.paths() {
+            let entry = &declared.entry;
+            let lacks = match &entry.action {
+                Action::Backend(upstream) => upstream.cell.endpoints().list.is_empty(),
+                Action::Unavailable => true,
+                Action::DefaultBackend | Action::Denied(_) => continue,
+            };
+            *orphans.entry((&*entry.owner).into()).or_default() |= lacks;
+        }
+    }
+    let sample = |owner: &str, lacks: bool| {
+        let (namespace, ingress) = owner.split_once('/').unwrap_or_default();
+        let mut text = constant.to_owned();
+        label(&mut text, "ingress", ingress);
+        label(&mut text, "namespace", namespace);
+        label(&mut text, "type", "no-endpoint");
+        (text, f64::from(lacks))
+    };
+    let samples: Vec<_> = orphans.iter().map(|(owner, lacks)| sample(owner, *lacks)).collect();
+    one(out, "orphan_ingress", "gauge", "Whether an Ingress has a Service without endpoints", &samples);
+}
+
+fn one(out: &mut String, name: &str, kind: &str, help: &str, samples: &[(String, f64)]) {
+    head(out, name, kind, help);
+    for (labels, value) in samples {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{PREFIX}{name}{{{labels}}} {value}");
+    }
+}
