@@ -79,8 +79,15 @@ fn begun(proxy: &Proxy, coding: &str) -> (Client, bool) {
     let mut came = Vec::new();
     let mut some = [0; 64 * 1024];
     client.stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
-    while let Ok(count) = std::io::Read::read(&mut client.stream, &mut some) {
-        came.extend_from_slice(&some[..count]);
+    let begun = std::time::Instant::now();
+    // Until nothing more comes, however long the first of it takes.
+    loop {
+        match std::io::Read::read(&mut client.stream, &mut some) {
+            Ok(0) => break,
+            Ok(count) => came.extend_from_slice(&some[..count]),
+            Err(_) if came.len() > 10_000 || begun.elapsed() > PATIENCE => break,
+            Err(_) => {}
+        }
     }
     let head = String::from_utf8_lossy(&came).into_owned();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head:.100}");
