@@ -1,8 +1,10 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use data_plane::local::Limits;
+use shared::policy::LocationPolicy;
 
 use super::harness::*;
 
@@ -76,6 +78,56 @@ fn when_the_backend_ends_so_does_the_client() {
     client.send(UPGRADE);
     assert_eq!(client.receive(false).unwrap().status, 101);
     assert!(client.ended());
+}
+
+/// As in nginx the time between two reads of the location is the tunnel's, whoever speaks.
+#[test]
+fn a_tunnel_ends_when_nobody_has_said_anything_for_the_location_s_time() {
+    let origin = echo();
+    let mut proxy = Proxy::with(Limits::default());
+    let policy = LocationPolicy { proxy_read_timeout: Some(1), ..LocationPolicy::default() };
+    proxy.policies(false, &[("/chat", policy)]);
+    proxy.endpoints("chat", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    let mut hello = [0; 5];
+    client.stream.read_exact(&mut hello).unwrap();
+    // For longer than that, each time with less in between.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        client.send("x");
+        client.stream.read_exact(&mut [0]).unwrap();
+        std::thread::yield_now();
+    }
+    let silent = Instant::now();
+    assert!(client.ended());
+    let took = silent.elapsed();
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+    eventually("the tunnel is gone", || proxy.metrics.open() == 0);
+}
+
+/// A backend that has said all still hears what the client has to say.
+#[test]
+fn a_tunnel_may_be_closed_by_halves() {
+    let heard: Arc<Mutex<String>> = Arc::default();
+    let list = Arc::clone(&heard);
+    let origin = Origin::raw(move |mut stream, number, _| {
+        read_request(&mut stream, number);
+        stream.write_all(&[SWITCH, b"all"].concat()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        *list.lock().unwrap() = text;
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    assert_eq!(client.rest(), b"all");
+    client.send("what is left");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    eventually("the backend has heard it", || *heard.lock().unwrap() == "what is left");
 }
 
 #[test]
