@@ -106,6 +106,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref default_backend_service,
         disable_catch_all,
         disable_svc_external_name,
+        ref annotations_prefix,
         ref ingress_class,
         ref controller_class,
         watch_ingress_without_class,
@@ -168,6 +169,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         default_backend: default_backend_service.clone(),
         disable_catch_all,
         no_external_names: disable_svc_external_name,
+        prefix: index::Prefix::new(annotations_prefix),
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),

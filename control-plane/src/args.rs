@@ -91,6 +91,12 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub disable_svc_external_name: bool,
+    /// What the names of annotations begin with, before a slash; those that begin otherwise mean nothing
+    #[arg(
+        long, env = "FIRTH_ANNOTATIONS_PREFIX", value_name = "NAME",
+        default_value = "nginx.ingress.kubernetes.io", value_parser = prefix
+    )]
+    pub annotations_prefix: String,
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,
@@ -189,6 +195,13 @@ fn account(text: &str) -> Result<(Role, ObjectName), String> {
     read.ok_or_else(|| format!("expected ROLE=NAMESPACE/NAME with proxy, reader or operator, got {text:?}"))
 }
 
+/// A prefix as Kubernetes has them: a DNS name.
+fn prefix(text: &str) -> Result<String, String> {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+    let is_name = !text.is_empty() && text.len() <= 253 && text.bytes().all(is_plain);
+    if is_name { Ok(text.to_owned()) } else { Err(format!("expected a DNS name, got {text:?}")) }
+}
+
 fn object_or_none(text: &str) -> Result<OrNone<ObjectName>, String> {
     text_or_none(text)?.as_deref().map(object).transpose()
 }
@@ -272,6 +285,15 @@ mod tests {
         assert_eq!(args.default_ssl_certificate, Some(ObjectName::new("a", "b")));
         assert!(parse(&["--default-ssl-certificate=a"]).is_err());
         assert!(parse(&["--default-backend-service=a"]).is_err());
+    }
+
+    #[test]
+    fn a_prefix_is_a_name() {
+        assert_eq!(parse(&[]).unwrap().annotations_prefix, "nginx.ingress.kubernetes.io");
+        assert_eq!(parse(&["--annotations-prefix=a.test"]).unwrap().annotations_prefix, "a.test");
+        for bad in ["", "a.test/", "A.test"] {
+            assert!(parse(&["--annotations-prefix", bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

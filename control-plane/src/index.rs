@@ -18,6 +18,7 @@ mod hosts;
 mod ingresses;
 mod objects;
 mod pinned;
+mod prefix;
 mod problems;
 mod published;
 mod refs;
@@ -59,6 +60,7 @@ use crate::pin::Pin;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
 
+pub use prefix::Prefix;
 pub use review::Verdict;
 
 /// What the index must know that no object says.
@@ -80,6 +82,8 @@ pub struct Options {
     pub default_backend: Option<ObjectName>,
     /// An Ingress with `spec.defaultBackend` is nobody's.
     pub disable_catch_all: bool,
+    /// What annotations begin with, where that is not ingress-nginx' own.
+    pub prefix: Option<Prefix>,
     /// Services of type ExternalName are not followed.
     pub no_external_names: bool,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
@@ -228,7 +232,14 @@ impl Index {
         let slot = self.objects.slot(&reference);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
-            Event::Applied { object, location } => slot.apply(object, location, &self.allowed),
+            Event::Applied { object, location } => {
+                // What a hold keeps was taken in before.
+                let object = match &self.options.prefix {
+                    Some(prefix) => prefix.taken_in(object),
+                    None => object,
+                };
+                slot.apply(object, location, &self.allowed)
+            }
             Event::Broken { uid, problem, .. } => slot.break_off(uid, problem),
             Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(),
             Event::Held(hold) => slot.held(hold.object, &self.allowed),

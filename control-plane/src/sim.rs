@@ -90,6 +90,7 @@ impl Replica {
             default_backend: None,
             disable_catch_all: false,
             no_external_names: false,
+            prefix: None,
             folder: false,
             on_demand: false,
         });

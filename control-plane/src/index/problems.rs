@@ -121,7 +121,12 @@ impl Index {
             _ => None,
         };
         let faults = bounded(faults, MOST).into_iter().chain(classless);
-        faults.map(|fault| problem(object, slot, fault)).collect()
+        let prefix = self.options.prefix.as_ref();
+        let told = |fault| match prefix {
+            Some(prefix) => prefix.told(fault),
+            None => fault,
+        };
+        faults.map(|fault| problem(object, slot, told(fault))).collect()
     }
 
     /// What is not there that nobody but the fleet's operator names, so that no Ingress can tell.

@@ -38,9 +38,19 @@ impl Index {
 
     /// An error is why it is refused.
     fn refusal(&self, ingress: &Arc<Ingress>, warnings: &mut Vec<String>) -> Result<(), String> {
+        if let Some(prefix) = &self.options.prefix
+            && self.is_of_our_class(ingress)
+            && let Some(key) = prefix.misnamed(ingress)
+        {
+            return Err(format!(
+                "{key} has no effect: --annotations-prefix says what annotations begin with"
+            ));
+        }
+        let taken_in = self.options.prefix.as_ref().map(|prefix| prefix.usual(Arc::clone(ingress)));
+        let ingress = taken_in.as_ref().unwrap_or(ingress);
         // Whosever it is: an ingress-nginx beside us that has no webhook reads it, too.
         if let Some(fault) = rejection::inspected(ingress).first() {
-            return Err(told(fault));
+            return Err(self.told(fault));
         }
         if !self.is_of_our_class(ingress) {
             return Ok(());
@@ -63,7 +73,7 @@ impl Index {
         self.annotations_refusal(ingress)?;
         let version = Version::of(Object::Ingress(Arc::clone(ingress)));
         if let Some(fault) = version.faults(&self.allowed).first() {
-            return Err(told(fault));
+            return Err(self.told(fault));
         }
         let Some(parsed) = version.parsed() else {
             return Ok(());
@@ -71,8 +81,17 @@ impl Index {
         let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
         self.overlap(ingress, &claim)?;
         let notable = |fault: &&Fault| fault.severity != Severity::Rejected;
-        warnings.extend(claim.all_faults().filter(notable).map(told));
+        warnings.extend(claim.all_faults().filter(notable).map(|fault| self.told(fault)));
         Ok(())
+    }
+
+    /// A fault in the words of the Ingress' owner.
+    fn told(&self, fault: &Fault) -> String {
+        let Fault { field, reason, .. } = match &self.options.prefix {
+            Some(prefix) => prefix.told(fault.clone()),
+            None => fault.clone(),
+        };
+        if field.is_empty() { reason } else { format!("{field}: {reason}") }
     }
 
     /// What names and texts of annotations say, whatever they mean.
@@ -121,10 +140,6 @@ impl Index {
 fn says_canary(ingress: &Ingress) -> bool {
     let mut keys = ingress.metadata.annotations.keys();
     keys.any(|key| key.strip_prefix(PREFIX) == Some("canary"))
-}
-
-fn told(fault: &Fault) -> String {
-    if fault.field.is_empty() { fault.reason.clone() } else { format!("{}: {}", fault.field, fault.reason) }
 }
 
 /// A path that is no plain one, where its type says that it is compared letter by letter (strict-validate-path-type).

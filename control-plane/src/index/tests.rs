@@ -14,6 +14,7 @@ mod interrupted;
 mod names;
 mod original;
 mod pins;
+mod prefix;
 mod price;
 mod properties;
 mod references;

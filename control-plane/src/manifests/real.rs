@@ -44,6 +44,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         default_backend: None,
         disable_catch_all: false,
         no_external_names: false,
+        prefix: None,
         folder: true,
         on_demand: false,
     });

@@ -39,6 +39,7 @@ fn bench() -> Bench {
         default_backend: None,
         disable_catch_all: false,
         no_external_names: false,
+        prefix: None,
         folder: true,
         on_demand: true,
         watch_without_class: false,

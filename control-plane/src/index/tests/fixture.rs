@@ -25,6 +25,7 @@ pub(super) fn options() -> Options {
         default_backend: None,
         disable_catch_all: false,
         no_external_names: false,
+        prefix: None,
         folder: false,
         on_demand: false,
         watch_without_class: false,
