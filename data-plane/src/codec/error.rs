@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 /// What went wrong. The name is the label of the metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,6 +139,20 @@ impl ProxyError {
     pub(crate) fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
+
+    /// Whether this machine has no way to the endpoint's address, as to those of a family that it does not speak. It says so
+    /// at once, and nothing was sent.
+    pub(crate) fn is_no_way(&self) -> bool {
+        let error = self.source.as_deref().and_then(|source| source.downcast_ref::<io::Error>());
+        let is_unspoken =
+            |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+        self.kind == Kind::ConnectFailed
+            && error.is_some_and(|error| {
+                let kind = error.kind();
+                matches!(kind, io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable)
+                    || is_unspoken(error)
+            })
+    }
 }
 
 impl From<Kind> for ProxyError {
@@ -149,6 +164,18 @@ impl From<Kind> for ProxyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_way_is_known_at_once() {
+        use rustix::io::Errno;
+        let failed = |errno: Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            ProxyError::of(Kind::ConnectFailed, error).is_no_way()
+        };
+        assert!(failed(Errno::NETUNREACH) && failed(Errno::AFNOSUPPORT) && failed(Errno::ADDRNOTAVAIL));
+        assert!(!failed(Errno::CONNREFUSED) && !failed(Errno::TIMEDOUT) && !failed(Errno::HOSTUNREACH));
+        assert!(!ProxyError::from(Kind::ConnectFailed).is_no_way());
+    }
 
     #[test]
     fn numbers_are_places() {

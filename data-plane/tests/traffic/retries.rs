@@ -33,6 +33,20 @@ fn a_refused_connection_goes_to_the_next_endpoint() {
     assert!(proxy.metrics.worker(0).failures[Kind::ConnectFailed as usize].value() >= 4);
 }
 
+/// As where a Service has addresses of both families and this machine speaks one. The kernel has no way to a group address
+/// for TCP, whatever the machine's routes are, and says so at once.
+#[test]
+fn an_address_that_there_is_no_way_to_is_no_try() {
+    let origin = Origin::says("hello");
+    let group = |last: u8| SocketAddr::from(([224, 0, 0, last], 80));
+    let proxy = Proxy::serving(Limits::default(), &[group(1), group(2), group(3), group(4), origin.address]);
+    let mut client = Client::new(proxy.http);
+    (0..20).for_each(|_| assert_eq!(client.get("/").status, 200));
+    // With nobody else it is an error like any other.
+    let nobody = Proxy::serving(Limits::default(), &[group(1), group(2)]);
+    assert_eq!(Client::new(nobody.http).get("/").status, 502);
+}
+
 #[test]
 fn nobody_listens() {
     let proxy = Proxy::serving(Limits::default(), &[refusing()]);

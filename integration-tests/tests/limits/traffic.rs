@@ -388,6 +388,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("http::reply::coded::WINDOW", "a part of what is held"),
     ("http::reply::coded::HARD_WINDOW", "a part of what is held"),
     ("http::pipeline::trace::LENGTH", "the format"),
+    ("http::pipeline::send::PASSED_BY", "tries that cost nothing"),
     ("http::pipeline::send::UNCOUNTED", "tries where the number is not limited"),
     ("rate::connections::COUNT", "bits of a slot"),
     ("rate::connections::COUNT_BITS", "bits of a slot"),

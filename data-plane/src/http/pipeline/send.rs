@@ -62,6 +62,10 @@ pub(super) async fn send<B: RequestBody>(
 /// A connection that its endpoint was told to close is not used again, closed or not.
 const CLOSE: &str = Connection::Close.as_str();
 
+/// Endpoints that there is no way to which a request passes by without counting a try: those of one address family, where a
+/// Service has both and this machine speaks one.
+const PASSED_BY: usize = 16;
+
 /// An endpoint and the connection that an answer came over.
 struct Reached {
     endpoint: Arc<Endpoint>,
@@ -116,6 +120,7 @@ async fn attempt<B: RequestBody>(
     let mut tried = Tried::default();
     // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
     let mut fresh = false;
+    let mut passed_by = 0;
     loop {
         let picked = pick(server, cell, (session.as_mut(), *turn), &mut tried);
         let Some(endpoint) = picked else {
@@ -174,8 +179,10 @@ async fn attempt<B: RequestBody>(
         // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
         // it speak against the endpoint.
         let dead = reused && kind == Kind::Closed && !failed.answered;
+        let no_way = passed_by < PASSED_BY && failed.error.is_no_way();
+        passed_by += usize::from(no_way);
         if !dead || fresh {
-            tries = tries.saturating_sub(1);
+            tries = tries.saturating_sub(usize::from(!no_way));
             tried.add(&endpoint);
         }
         if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {

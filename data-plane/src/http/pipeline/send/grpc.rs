@@ -9,7 +9,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
 use super::super::forwarded;
-use super::{UNCOUNTED, is_grpc, link, pick, target};
+use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
@@ -108,6 +108,8 @@ struct Asking {
     begun: Instant,
     tries: usize,
     tried: Tried,
+    /// Endpoints that there was no way to.
+    passed_by: usize,
     /// The endpoint of the present try.
     endpoint: Option<Arc<Endpoint>>,
     /// The time of the present try.
@@ -128,6 +130,7 @@ impl Asking {
                 tries => tries,
             },
             tried: Tried::default(),
+            passed_by: 0,
             endpoint: None,
             observed: None,
             fresh: false,
@@ -187,7 +190,9 @@ impl Asking {
         counts: bool,
     ) -> Result<(), ProxyError> {
         if counts {
-            self.tries = self.tries.saturating_sub(1);
+            let no_way = self.passed_by < PASSED_BY && error.is_no_way();
+            self.passed_by += usize::from(no_way);
+            self.tries = self.tries.saturating_sub(usize::from(!no_way));
             if let Some(endpoint) = &self.endpoint {
                 self.tried.add(endpoint);
             }
