@@ -12,6 +12,7 @@ mod cells;
 mod compiled;
 mod config;
 mod counts;
+mod kept;
 mod large;
 mod materials;
 pub mod names;

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shared::resource::{Guard, Host, Path, PathType, Route, Settings};
+use shared::resource::{Guard, Host, Path, PathType, Settings};
 
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
+use super::kept::KeptRoute;
 use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::Place;
 use crate::rate::Counts;
@@ -125,7 +126,7 @@ impl Writer {
     fn build(
         &mut self,
         key: &Arc<str>,
-        route: Arc<Route>,
+        route: Arc<KeptRoute>,
         host: Option<&Host>,
         before: Option<&CompiledRoute>,
     ) -> Built {
@@ -150,7 +151,7 @@ impl Writer {
             kept.entry((&path.path, path.kind)).or_insert((path, entry));
         }
         let mut entries = Vec::with_capacity(route.paths.len());
-        for path in &route.paths {
+        for path in &*route.paths {
             // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
             let proxied = path.backend.as_deref().map(|backend| upstream(self, backend));
             let old = kept.get(&(path.path.as_str(), path.kind));
@@ -166,7 +167,7 @@ impl Writer {
     fn common(
         &mut self,
         key: &Arc<str>,
-        route: &Route,
+        route: &KeptRoute,
         host: Option<&Host>,
         errors: Option<Arc<Upstream>>,
     ) -> Common {
@@ -251,7 +252,7 @@ impl Writer {
     }
 
     /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
-    fn denial(&self, route: &Route, host: Option<&Host>) -> Option<Arc<str>> {
+    fn denial(&self, route: &KeptRoute, host: Option<&Host>) -> Option<Arc<str>> {
         let Settings { guards, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());

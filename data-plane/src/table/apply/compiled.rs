@@ -5,8 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use shared::resource::Route;
-
+use super::kept::KeptRoute;
 use crate::table::host::{PathEntry, Routing};
 use crate::table::paths::{Declared, Router};
 use crate::table::patterns::Patterns;
@@ -14,7 +13,7 @@ use crate::table::patterns::Patterns;
 /// A Route and what became of it.
 #[derive(Debug)]
 pub(super) struct CompiledRoute {
-    pub(super) source: Arc<Route>,
+    pub(super) source: Arc<KeptRoute>,
     /// One for each of its paths.
     pub(super) entries: Box<[Arc<PathEntry>]>,
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
-use shared::resource::{Backend, Host, Resource, Route, Settings};
+use shared::resource::{Backend, Host, Resource, Settings};
 
+use super::kept::{KeptRoute, Sayings};
 use super::policies::effective;
 use super::refusal::route_parts;
 
@@ -21,7 +22,8 @@ pub(super) struct Config {
     /// `None`: there, and no version of it can be served.
     pub(super) hosts: HashMap<Arc<str>, Option<Host>>,
     /// By host, then by key.
-    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Route>>>,
+    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<KeptRoute>>>,
+    sayings: Sayings,
     /// One is another pointer when anything of it changes.
     pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
     /// Not had any more, and named by the last good version of something that is: see [`Self::backend`].
@@ -108,7 +110,10 @@ impl Config {
                 self.set_settings(settings, false);
             }
             Resource::Host(host) => self.set_host(key, Some(Some(host))),
-            Resource::Route(route) => self.set_route(key, Some(Arc::new(route))),
+            Resource::Route(route) => {
+                let route = self.sayings.keep(route);
+                self.set_route(key, Some(route));
+            }
             Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
             // Sockets are bound by flags; nothing of a listener can be set yet.
             Resource::Listener(_) => {}
@@ -154,7 +159,7 @@ impl Config {
             match key.kind {
                 Kind::Route => {
                     let route = routes.and_then(|routes| routes.get(&key.key));
-                    let paths = route.into_iter().flat_map(|route| &route.paths);
+                    let paths = route.into_iter().flat_map(|route| &*route.paths);
                     let errors = route.and_then(|route| route.policy.default_backend.as_deref());
                     for backend in paths.filter_map(|path| path.backend.as_deref()).chain(errors) {
                         named.insert(backend);
@@ -264,7 +269,7 @@ impl Config {
         };
     }
 
-    fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<Route>>) {
+    fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<KeptRoute>>) {
         let Some(host) = host_of(key).map(Arc::<str>::from) else {
             return;
         };
@@ -325,14 +330,14 @@ fn of_paths(host: &Host) -> Host {
 fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
-    routes: &'a HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Route>>>,
+    routes: &'a HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<KeptRoute>>>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
     // Few things are said, by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();
     let mut differs = move |policy| {
         *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy))
     };
-    let routes = routes.values().flatten().filter(move |(_, route)| differs(&route.policy));
+    let routes = routes.values().flatten().filter(move |(_, route)| differs(&*route.policy));
     routes.map(|(key, _)| key)
 }
 

@@ -4,7 +4,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind as FieldKind, Value};
 use shared::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use shared::proto::DESCRIPTORS;
-use shared::resource::{Path, PathType};
+use shared::resource::{Path, PathType, Route};
 
 use super::*;
 
