@@ -7,6 +7,7 @@
 //!
 //! **Invariant:** a head is one moment of both lanes, and its CONFIG says which LIVE state it relies on.
 
+mod commits;
 mod frame;
 mod history;
 mod journal;
@@ -22,6 +23,7 @@ use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Root, Seq};
 use tokio::sync::{broadcast, watch};
 
+pub use commits::Commits;
 pub use frame::{Chunks, Frame};
 pub use history::{Bounds, History, NotOne, PastVersion};
 pub use journal::Journal;
@@ -52,6 +54,8 @@ pub struct Head {
     pub pin: Option<Arc<Pin>>,
     /// The revision of what is on record of a pin: of one that cannot be read or is not in force yet, too.
     pub on_record: Option<Arc<str>>,
+    /// When the last commits were made.
+    pub commits: Commits,
 }
 
 impl Head {
@@ -161,6 +165,7 @@ pub struct Store {
     view: View,
     on_record: Option<Arc<str>>,
     history: History,
+    commits: Commits,
     journal: Option<Journal>,
     heads: watch::Sender<Arc<Head>>,
     notes: broadcast::Sender<Arc<Note>>,
@@ -180,11 +185,22 @@ impl Store {
             compiled: Snapshot::default(),
             pin: None,
             on_record: None,
+            commits: Commits::default(),
         }));
         let published = Published { heads: receiver, notes: notes.clone() };
-        let (view, history) = (View::default(), History::default());
-        let store =
-            Self { lineage, config, live, view, on_record: None, history, journal: None, heads, notes };
+        let (view, history, commits) = (View::default(), History::default(), Commits::default());
+        let store = Self {
+            lineage,
+            config,
+            live,
+            view,
+            on_record: None,
+            history,
+            commits,
+            journal: None,
+            heads,
+            notes,
+        };
         (store, published)
     }
 
@@ -233,6 +249,9 @@ impl Store {
             self.commit_config(offered, &done.cause, origin, now, time);
             self.view.settle(&self.config.state.snapshot);
         }
+        if config_changes || live_changes {
+            self.commits.push(self.config.state.seq, self.live.state.seq, now);
+        }
         if config_changes || live_changes || is_pin_news || is_record_news || done.held_back > 0 {
             self.publish();
         }
@@ -248,6 +267,11 @@ impl Store {
             Some(pin) => pin.to_string().into(),
             None => format!("unpin: {} resources released", offered.len()).into(),
         }
+    }
+
+    /// What is offered now.
+    pub fn head(&self) -> Arc<Head> {
+        Arc::clone(&self.heads.borrow())
     }
 
     /// The newest version: the CONFIG root.
@@ -337,6 +361,7 @@ impl Store {
             compiled: self.view.compiled.clone(),
             pin: self.view.pin.clone(),
             on_record: self.on_record.clone(),
+            commits: self.commits.clone(),
         }));
     }
 }

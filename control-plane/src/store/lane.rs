@@ -5,7 +5,7 @@
 //!
 //! **Invariant:** replaying everything after a cursor that is not below the horizon gives the newest state.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ pub struct LaneState {
     /// Resources by kind, in the order of [`Kind::ALL`].
     counts: [usize; Kind::ALL.len()],
     by_seq: OrdMap<(Seq, ResourceKey), Change>,
+    /// At which seq a key stands in `by_seq`.
+    newest: OrdMap<ResourceKey, Seq>,
     horizon: Seq,
     last: Option<Arc<LastCommit>>,
     /// A full sync that has begun: made by the first stream that wants one.
@@ -80,6 +82,7 @@ impl LaneState {
             committed: now,
             counts: [0; Kind::ALL.len()],
             by_seq: OrdMap::new(),
+            newest: OrdMap::new(),
             horizon: Seq::default(),
             last: None,
             full: Arc::default(),
@@ -127,6 +130,18 @@ impl LaneState {
         Some(Arc::clone(frames))
     }
 
+    /// When a resource last changed, or went: 0 where that is not remembered.
+    pub fn changed(&self, key: &ResourceKey) -> Seq {
+        self.newest.get(key).copied().unwrap_or_default()
+    }
+
+    /// When the resources last changed whose keys begin with a text; those that went are among them for a time.
+    pub fn changes(&self, kind: Kind, prefix: &str) -> impl Iterator<Item = (&ResourceKey, Seq)> {
+        let from = ResourceKey::new(kind, prefix);
+        let begins = move |key: &ResourceKey| key.kind == kind && key.key.starts_with(prefix);
+        self.newest.range(from..).map(|(key, seq)| (key, *seq)).take_while(move |(key, _)| begins(key))
+    }
+
     /// Number of resources of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[place(kind)]
@@ -141,8 +156,6 @@ impl LaneState {
 #[derive(Debug)]
 pub(super) struct LaneLog {
     pub(super) state: LaneState,
-    /// At which seq a key stands in `by_seq`.
-    newest: HashMap<ResourceKey, Seq>,
     /// The removals that stand in `by_seq`, the oldest first, and when they were made. One that is overtaken by a later
     /// change of its key is gone from both at once, so that keys that come and go cost nothing for having done so.
     graves: BTreeMap<(Seq, ResourceKey), Instant>,
@@ -150,7 +163,7 @@ pub(super) struct LaneLog {
 
 impl LaneLog {
     pub(super) fn new(lane: Lane, now: Instant) -> Self {
-        Self { state: LaneState::new(lane, now), newest: HashMap::new(), graves: BTreeMap::new() }
+        Self { state: LaneState::new(lane, now), graves: BTreeMap::new() }
     }
 
     /// The next state.
@@ -178,7 +191,7 @@ impl LaneLog {
     }
 
     fn put(&mut self, seq: Seq, key: &ResourceKey, change: Change) {
-        if let Some(before) = self.newest.insert(key.clone(), seq) {
+        if let Some(before) = self.state.newest.insert(key.clone(), seq) {
             let place = (before, key.clone());
             self.state.by_seq.remove(&place);
             self.graves.remove(&place);
@@ -195,7 +208,7 @@ impl LaneLog {
                 return;
             }
             let (place, _) = oldest.remove_entry();
-            self.newest.remove(&place.1);
+            self.state.newest.remove(&place.1);
             self.state.by_seq.remove(&place);
             self.state.horizon = place.0;
             tombstones -= 1;

@@ -102,7 +102,7 @@ fn keys_that_come_and_go_leave_nothing_behind_an_old_removal() {
         let up = body.into_iter().map(|body| entry(index, body)).collect();
         let removed = if body.is_none() { vec![removal(index)] } else { Vec::new() };
         log.commit(Delta { up, removed }, now);
-        (log.graves.len(), log.newest.len(), log.state.by_seq.len())
+        (log.graves.len(), log.state.newest.len(), log.state.by_seq.len())
     };
     commit(0, Some(1));
     commit(1, Some(1));
