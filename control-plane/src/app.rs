@@ -33,6 +33,7 @@ use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
 use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
+use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
@@ -211,7 +212,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         }
     };
     let (awaited, awaits) = watch::channel(None);
-    let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems };
+    let (places, placed) = watch::channel(Places::default());
+    let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems, places };
     let questions = webhook.map(|(listener, pair)| {
         let (asks, questions) = mpsc::channel(QUESTIONS);
         tasks.spawn("webhook", webhook::serve(listener, pair, asks, Arc::clone(&metrics)));

@@ -16,6 +16,7 @@ mod classes;
 mod dirty;
 mod hosts;
 mod ingresses;
+mod made;
 mod objects;
 mod pinned;
 mod prefix;
@@ -54,9 +55,10 @@ use crate::compile::allowed::Allowed;
 use crate::compile::backend;
 use crate::compile::claim::{BackendKey, OfFleet};
 use crate::event::{Event, HoldRequest, PinChange, Wants};
-use crate::objects::{ObjectKind, ObjectRef};
+use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::origin::Origin;
 use crate::pin::Pin;
+use crate::placed::News;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
 
@@ -116,6 +118,8 @@ pub struct Commit {
     pub cause: String,
     /// The object that it names first.
     pub origin: Origin,
+    /// What is new of objects, by object.
+    pub news: Vec<(ObjectRef, News)>,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
     /// The revision of what is on record of a pin, whether it can be read, is in force, or neither.
@@ -247,9 +251,15 @@ impl Index {
             _ => false,
         };
         if !is_news {
+            let counted =
+                |object: Option<&Object>| object.map(|it| Arc::clone(&it.metadata().resource_version));
+            if counted(slot.newest()) != counted(before.as_ref()) {
+                self.tell(&reference);
+            }
             self.objects.forget_if_void(&reference);
             return;
         }
+        self.tell(&reference);
         self.touched.note(&reference, before.as_ref());
         if reference.kind == ObjectKind::ConfigMap && reference.name == self.options.configmap {
             self.judge_annotations();
@@ -332,6 +342,7 @@ impl Index {
             false if is_pin_news && touched.relevant().len() == 0 => Default::default(),
             false => self.cause(&touched),
         };
+        let news = self.news(&touched);
         for object in touched.all() {
             self.objects.forget_if_void(object);
         }
@@ -344,6 +355,7 @@ impl Index {
             live,
             cause,
             origin,
+            news,
             pin: self.pinned.in_force.clone(),
             on_record: self.pinned.revision(),
             mend: self.take_mend(),
@@ -380,12 +392,13 @@ impl Index {
             true => Default::default(),
             false => self.cause(&said),
         };
+        let news = self.moved(&said);
         for object in said.all() {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);
         let (pin, on_record) = (self.pinned.in_force.clone(), self.pinned.revision());
-        Commit { live, cause, origin, pin, on_record, compiled: early, looked_at, ..Commit::default() }
+        Commit { live, cause, origin, news, pin, on_record, compiled: early, looked_at, ..Commit::default() }
     }
 
     /// What is wrong with each object, for those with which something is. A clone is cheap.

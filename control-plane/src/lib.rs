@@ -38,6 +38,7 @@ pub mod objects;
 mod origin;
 mod pin;
 mod pipeline;
+mod placed;
 pub mod problem;
 mod reference;
 mod removal;

@@ -29,6 +29,7 @@ use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
+use crate::placed::{News, Places};
 use crate::problem::Problems;
 use crate::store::{Changes, Committed, Store};
 use expiry::{Expiry, Next};
@@ -88,6 +89,8 @@ pub struct Outputs {
     pub pins: mpsc::Sender<PinRequest>,
     /// What is wrong with objects.
     pub problems: watch::Sender<Problems>,
+    /// Where objects are. Never ahead of the head that is published.
+    pub places: watch::Sender<Places>,
 }
 
 /// Why the pipeline ended.
@@ -116,6 +119,8 @@ pub struct Pipeline {
     unsynced: Vec<ObjectKind>,
     /// What was compiled before all first lists were complete.
     first: Option<Changes>,
+    /// What commits said of objects and was not published yet.
+    news: Vec<(ObjectRef, News)>,
     /// What the log said of problems.
     said: Problems,
     /// A first list was completed since the last commit.
@@ -145,6 +150,7 @@ impl Pipeline {
             questions: None,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
+            news: Vec::new(),
             said: Problems::default(),
             list_completed: false,
             turn: clock::now(),
@@ -244,8 +250,9 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        let Commit { live, cause, origin, pin, on_record, compiled, looked_at, .. } =
+        let Commit { live, cause, origin, news, pin, on_record, compiled, looked_at, .. } =
             self.index.commit_live();
+        self.news.extend(news);
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
@@ -288,6 +295,7 @@ impl Pipeline {
             live,
             cause,
             origin,
+            news,
             pin,
             on_record,
             mend,
@@ -298,6 +306,7 @@ impl Pipeline {
             looked_at,
         } = self.index.commit();
         self.metrics.looked_at(looked_at);
+        self.news.extend(news);
         if wants_changed {
             self.outputs.wants.send_replace(self.index.wants().clone());
         }
@@ -327,6 +336,14 @@ impl Pipeline {
         self.publish(changes, compiled, begun);
     }
 
+    /// Publishes where the objects are now, behind the head that has them.
+    fn place(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        let head = self.store.head();
+        let (config, live, version) = (head.config.seq, head.live.seq, head.config.root);
+        self.outputs.places.send_if_modified(|places| places.settle(news, config, live, version));
+    }
+
     /// What is missing before the first commit; `None`: nothing is.
     fn awaited(&self) -> Option<Awaited> {
         let objects = self.index.awaited();
@@ -342,6 +359,7 @@ impl Pipeline {
         let told = changes.cause.clone();
         self.expiry.set(changes.pin.as_ref());
         let done = self.store.commit(changes, clock::now(), clock::wall());
+        self.place();
         let took = begun.elapsed();
         self.metrics.committed(compiled, done.config, done.live, took);
         let Committed { config, live, held_back, is_pin_news, cause } = done;

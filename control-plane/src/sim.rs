@@ -27,6 +27,7 @@ pub use crate::kube::sim::{Came, NAMESPACE, Next};
 use crate::metrics::Metrics;
 use crate::objects::ObjectKind;
 use crate::pipeline::{Outputs, Pipeline, PipelineError, PortConfigMaps};
+use crate::placed::Places;
 use crate::problem::Problems;
 pub use crate::serve::sim::{Happens, Sent, Stream};
 use crate::store::{Published, Store};
@@ -94,7 +95,8 @@ impl Replica {
             folder: false,
             on_demand: false,
         });
-        let outputs = Outputs { wants, awaited, holds, pins, problems };
+        let (places, _) = watch::channel(Places::default());
+        let outputs = Outputs { wants, awaited, holds, pins, problems, places };
         let ports = PortConfigMaps::new(ObjectName::new(NAMESPACE, "tcp"), ObjectName::new(NAMESPACE, "udp"));
         let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new()));
         // No Secret is referred to.

@@ -216,6 +216,7 @@ const CONTROL_PLANE: &[&str] = &[
     "origin",
     "freshness",
     "hold",
+    "placed",
     "removal",
     // Who is who between the planes.
     "authority",

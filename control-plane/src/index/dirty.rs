@@ -36,6 +36,8 @@ pub(super) struct Dirty {
     pub(super) problems: BTreeSet<ObjectRef>,
     /// Looked at by a commit alone, once all else is settled.
     pub(super) holds: BTreeSet<ObjectRef>,
+    /// Objects of which a commit has something new to say.
+    pub(super) told: BTreeSet<ObjectRef>,
     /// Slices that changed themselves and whose change is not committed yet.
     pub(super) heard: BTreeSet<ObjectName>,
     /// Services that came into use or went out of it, and whether the committed configuration uses them.

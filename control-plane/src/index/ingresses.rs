@@ -58,6 +58,7 @@ impl Index {
     /// Reads an Ingress again and notes what its change touches.
     pub(super) fn refresh_ingress(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::Ingress, name);
+        self.tell(&object);
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object.clone());
         let slot = self.objects.get(&object);

@@ -132,6 +132,7 @@ impl Slot {
             Present::Unknown | Present::Deleted | Present::Broken { .. } => false,
         };
         if known && self.location == location {
+            self.count(object);
             return false;
         }
         self.location = location;
@@ -146,6 +147,15 @@ impl Slot {
             self.good = None;
         }
         true
+    }
+
+    /// The newest version is what it was, and the API server counts another one.
+    fn count(&mut self, object: Object) {
+        if let Present::Fine(version) | Present::Faulty(version, _) | Present::Unchecked(version) =
+            &mut self.present
+        {
+            version.object = object;
+        }
     }
 
     /// The newest version stands elsewhere now.

@@ -11,6 +11,7 @@ mod fixture;
 mod headers;
 mod holds;
 mod interrupted;
+mod made;
 mod names;
 mod original;
 mod pins;

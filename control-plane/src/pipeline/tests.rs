@@ -20,6 +20,7 @@ struct Bench {
     published: Published,
     wants: watch::Receiver<Wants>,
     awaits: watch::Receiver<Option<Awaited>>,
+    placed: watch::Receiver<Places>,
     pipeline: Pipeline,
 }
 
@@ -30,6 +31,7 @@ fn bench() -> Bench {
     let (holds, _) = mpsc::channel(4);
     let (pins, _) = mpsc::channel(4);
     let (problems, _) = watch::channel(Problems::default());
+    let (places, placed) = watch::channel(Places::default());
     let index = Index::new(Options {
         ingress_class: "nginx".to_owned(),
         controller_class: "k8s.io/ingress-nginx".to_owned(),
@@ -45,13 +47,14 @@ fn bench() -> Bench {
         watch_without_class: false,
     });
     let (awaited, awaits) = watch::channel(None);
-    let outputs = Outputs { wants, awaited, holds, pins, problems };
+    let outputs = Outputs { wants, awaited, holds, pins, problems, places };
     let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));
     Bench {
         inputs,
         published,
         wants: wanted,
         awaits,
+        placed,
         pipeline: Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new())),
     }
 }
@@ -103,7 +106,7 @@ fn secret(name: &str) -> ObjectRef {
 
 #[tokio::test]
 async fn nothing_is_offered_before_all_that_is_referred_to_was_read() {
-    let Bench { inputs, published, wants, awaits, pipeline } = bench();
+    let Bench { inputs, published, wants, awaits, placed: _placed, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     let waits = |what: &str| {
         assert!(!published.head().is_ready());
@@ -136,7 +139,7 @@ async fn nothing_is_offered_before_all_that_is_referred_to_was_read() {
 
 #[tokio::test]
 async fn what_waits_becomes_one_commit() {
-    let Bench { inputs, published, wants: _wants, awaits: _awaits, pipeline } = bench();
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     for kind in ObjectKind::ALL {
         inputs.objects.send(Input::Synced(kind)).await.unwrap();
@@ -161,7 +164,7 @@ async fn what_waits_becomes_one_commit() {
 
 #[tokio::test]
 async fn endpoints_overtake_a_long_compile() {
-    let Bench { inputs, published, wants: _wants, awaits: _awaits, pipeline } = bench();
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
     let mut run = pin!(pipeline.run());
     let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
     inputs.objects.send(Input::Events(first)).await.unwrap();

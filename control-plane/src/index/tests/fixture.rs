@@ -247,6 +247,11 @@ impl World {
         self.events([Event::Deleted(reference(kind, name))])
     }
 
+    pub(super) fn delete_class(&mut self, name: &str) -> Commit {
+        let name = ObjectName::new("", name);
+        self.events([Event::Deleted(ObjectRef { kind: ObjectKind::IngressClass, name })])
+    }
+
     /// The resources of a kind by key.
     pub(super) fn all(&self, kind: Kind) -> Vec<(String, Resource)> {
         let snapshot = match kind.lane() {

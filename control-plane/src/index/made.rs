@@ -1,0 +1,76 @@
+//! What a commit says of objects: the newest version of each, and whether it is served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+
+use super::Index;
+use super::dirty::Touched;
+use super::objects::reference;
+use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::placed::{Made, News};
+
+impl Index {
+    /// Notes that there is something new to say of an object.
+    pub(super) fn tell(&mut self, object: &ObjectRef) {
+        if matches!(object.kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::Secret) {
+            self.dirty.told.insert(object.clone());
+        }
+    }
+
+    /// What is new of all objects since the last commit.
+    pub(super) fn news(&mut self, touched: &Touched) -> Vec<(ObjectRef, News)> {
+        let mut news: BTreeMap<_, _> = self.moved(touched).into_iter().collect();
+        for object in std::mem::take(&mut self.dirty.told) {
+            let said = self.made(&object).map_or(News::Gone, News::Made);
+            news.insert(object, said);
+        }
+        news.into_iter().collect()
+    }
+
+    /// The Services that slices were of, or are.
+    pub(super) fn moved(&self, touched: &Touched) -> Vec<(ObjectRef, News)> {
+        let slices = touched.all().filter(|object| object.kind == ObjectKind::EndpointSlice);
+        let services = slices.flat_map(|object| {
+            let before = match touched.before(object) {
+                Some(Object::EndpointSlice(slice)) => slice.service(),
+                _ => None,
+            };
+            let after = self.objects.slice(&object.name).and_then(|slice| slice.service());
+            before.into_iter().chain(after)
+        });
+        let services: BTreeSet<ObjectName> = services.collect();
+        services.iter().map(|service| (reference(ObjectKind::Service, service), News::Moved)).collect()
+    }
+
+    /// `None`: it is not there, or not ours.
+    fn made(&self, object: &ObjectRef) -> Option<Made> {
+        let slot = self.objects.get(object).filter(|slot| slot.is_there())?;
+        let is_rejected = self.is_rejected(object);
+        let claim = self.ingresses.claims.get(object);
+        let is_served = match object.kind {
+            ObjectKind::Ingress => claim.is_some(),
+            _ => slot.in_use().is_some(),
+        };
+        if object.kind == ObjectKind::Ingress && !is_served && !is_rejected {
+            return None;
+        }
+        let backends: BTreeSet<Arc<str>> = claim
+            .iter()
+            .flat_map(|claim| claim.references())
+            .map(|(key, _)| key.to_string().into())
+            .collect();
+        let hosts = claim.iter().flat_map(|claim| claim.hosts()).map(|host| host.as_str().into()).collect();
+        let newest = slot.newest().map(Object::metadata);
+        let known = newest.or_else(|| slot.in_use().map(Object::metadata));
+        Some(Made {
+            resource_version: newest.map(|it| Arc::clone(&it.resource_version)).unwrap_or_default(),
+            uid: known.map(|it| Arc::clone(&it.uid)).unwrap_or_default(),
+            is_rejected,
+            is_served,
+            hosts,
+            backends: backends.into_iter().collect(),
+        })
+    }
+}
