@@ -196,7 +196,8 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     };
     info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health,
         "waiting for the first configuration before listening");
-    threads.start("control", stopped.clone(), || subscription.run(writer, complete))?;
+    let leaving = watcher.clone();
+    threads.start("control", stopped.clone(), || subscription.run(writer, leaving, complete))?;
     threads.start("service", stopped, || async move {
         let full: Arc<dyn admin::Pages> = Arc::new(pages.clone().with_debug());
         let plain: Arc<dyn admin::Pages> = Arc::new(pages);

@@ -27,8 +27,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use shared::clock;
+use shared::drain::{Phase, Watcher};
 use shared::kind::Lane;
-use shared::proto::config::ProxyMessage;
+use shared::proto::config::{Goodbye, ProxyMessage, proxy_message};
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
@@ -193,8 +194,14 @@ impl Subscription {
     }
 
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
-    /// for the first time, on disk or from the control plane, and names are answered, before anybody is told.
-    pub(crate) async fn run(mut self, writer: Writer, complete: impl FnOnce()) -> Infallible {
+    /// for the first time, on disk or from the control plane, and names are answered, before anybody is told. Says goodbye when
+    /// `leaving` takes no more connections.
+    pub(crate) async fn run(
+        mut self,
+        writer: Writer,
+        leaving: Watcher,
+        complete: impl FnOnce(),
+    ) -> Infallible {
         let writer = RefCell::new(writer);
         let names = Names::of_system();
         let complete = Cell::new(Some(complete));
@@ -232,7 +239,7 @@ impl Subscription {
                 None => std::future::pending().await,
             }
         };
-        let follow = self.follow(&writer, &names, certificate.as_ref(), &complete);
+        let follow = self.follow(&writer, &names, certificate.as_ref(), leaving, &complete);
         let (never, ..): (Infallible, Infallible, Infallible, Infallible, Infallible) =
             futures::join!(follow, collect, names.keep(&writer), renew, open);
         never
@@ -243,11 +250,12 @@ impl Subscription {
         writer: &RefCell<Writer>,
         names: &Names,
         certificate: Option<&Holder>,
+        mut leaving: Watcher,
         complete: &Cell<Option<impl FnOnce()>>,
     ) -> Infallible {
         let mut retry = Retry::default();
         loop {
-            let Err(ended) = self.stream(writer, names, certificate, complete).await;
+            let Err(ended) = self.stream(writer, names, certificate, &mut leaving, complete).await;
             let held = self.welcome.take().map(|welcome| welcome.elapsed());
             if let Some(certificate) = certificate {
                 let is_doubted = self.doubt.take().is_some_and(|doubt| doubt.is_there());
@@ -278,6 +286,7 @@ impl Subscription {
         writer: &RefCell<Writer>,
         names: &Names,
         certificate: Option<&Holder>,
+        leaving: &mut Watcher,
         complete: &Cell<Option<impl FnOnce()>>,
     ) -> Result<Infallible, Ended> {
         let (answers, outbound) = mpsc::channel(16);
@@ -300,6 +309,7 @@ impl Subscription {
         let mut deadline = Instant::now() + WELCOME;
         let answered = time::timeout_at(deadline, client.connect(ReceiverStream::new(outbound))).await;
         let mut inbound = answered.map_err(|_| Ended::Silent(WELCOME))??.into_inner();
+        let mut is_parting = false;
         loop {
             tokio::select! {
                 biased;
@@ -312,6 +322,10 @@ impl Subscription {
                     // The request's side was dropped: the stream is over, and says why when it is read.
                     Err(_) => pending.clear(),
                 },
+                () = leaving.reached(Phase::Closing), if !is_parting => {
+                    is_parting = true;
+                    pending.push_back(goodbye());
+                }
                 message = inbound.message(), if pending.len() < ANSWERS => {
                     let message = message?.ok_or(Ended::Finished)?;
                     let was_welcome = self.session.is_welcome();
@@ -402,6 +416,10 @@ async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessa
     };
     let _ = time::timeout(FAREWELL, say).await;
     tokio::task::yield_now().await;
+}
+
+fn goodbye() -> ProxyMessage {
+    ProxyMessage { message: Some(proxy_message::Message::Goodbye(Goodbye {})) }
 }
 
 fn push(answers: &mpsc::Sender<ProxyMessage>, pending: &mut VecDeque<ProxyMessage>) {

@@ -24,6 +24,8 @@ pub enum ProxyMessage {
     Hello(Hello),
     /// The answer to a chunk.
     Ack(Ack),
+    /// It ends: nobody is to count on it.
+    Goodbye,
     /// Counters, which nothing reads yet.
     Status,
     /// An inventory, which nobody asked for.

@@ -256,7 +256,7 @@ impl Session {
                 Err(End::Protocol("got an inventory that was not asked for".into()))
             }
             (_, ProxyMessage::Ack(ack)) => self.on_ack(ack, now, actions),
-            (_, ProxyMessage::Status | ProxyMessage::Unknown) => Ok(()),
+            (_, ProxyMessage::Goodbye | ProxyMessage::Status | ProxyMessage::Unknown) => Ok(()),
         }
     }
 

@@ -54,6 +54,7 @@ pub(super) fn read(message: config::ProxyMessage, budget: &Budget) -> Result<Pro
         Some(FromProxy::Ack(ack)) => ProxyMessage::Ack(read_ack(ack, budget)?),
         Some(FromProxy::Inventory(_)) => ProxyMessage::Inventory,
         Some(FromProxy::Status(_)) => ProxyMessage::Status,
+        Some(FromProxy::Goodbye(_)) => ProxyMessage::Goodbye,
         None => ProxyMessage::Unknown,
     })
 }
