@@ -29,6 +29,11 @@ pub(crate) fn now() -> jiff::Timestamp {
     jiff::Timestamp::try_from(shared::clock::wall()).unwrap_or_default()
 }
 
+/// A span of an answer; one that is none is nothing.
+pub(crate) fn length(span: &prost_types::Duration) -> Duration {
+    (*span).try_into().unwrap_or_default()
+}
+
 /// A span in the unit that suits it: `0.4 ms`, `4 ms`, `1.2 s`.
 pub(crate) fn span(span: Duration) -> String {
     let micros = span.as_micros();

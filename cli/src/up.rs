@@ -157,6 +157,8 @@ fn start_control(
     words.extend(["--listen".into(), ports.listen.to_string().into()]);
     // Whoever runs this is its operator for as long as it runs, and nobody renews a person's certificate.
     words.extend(["--ca-dir".into(), authority.into(), "--certificate-life".into(), "365d".into()]);
+    // There is one proxy, and it starts together with this.
+    words.extend(["--settle".into(), "0s".into()]);
     words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
     words.extend(["--ingress-class".into(), args.ingress_class.clone().into()]);
     if let Some(dir) = &args.state_dir {

@@ -98,6 +98,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref ca_secret,
         account: _,
         certificate_life,
+        settle,
         admin,
         max_connections,
         max_connections_per_peer,
@@ -145,7 +146,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
 
     let mut tasks = Supervisor::new();
     let metrics = Arc::new(Metrics::new());
-    let registry = Arc::new(Registry::default());
+    let registry = Arc::new(Registry::new(settle));
+    tasks.spawn("proxies", Arc::clone(&registry).keep());
     let (leaving, leaves) = watch::channel(false);
     let (mut store, published) = Store::new(Lineage::random(), clock::now());
     let bounds = Bounds {

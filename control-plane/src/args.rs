@@ -52,6 +52,9 @@ pub struct Args {
     /// How long certificates between the planes live, such as 24h; they are renewed at half of it
     #[arg(long, env = "FIRTH_CERTIFICATE_LIFE", value_name = "TIME", default_value = "24h", value_parser = life)]
     pub certificate_life: Duration,
+    /// After a start, how long proxies may take to come back; nobody is told that all of them have something until then
+    #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = duration::parse)]
+    pub settle: Duration,
     /// Address for /metrics, /healthz, /readyz and /livez; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<SocketAddr>,

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::Stream;
+use shared::clock;
 use shared::kind::Lane;
 use shared::proto::inspect;
 use tokio::sync::{mpsc, watch};
@@ -81,8 +82,8 @@ impl Inspect {
     }
 
     fn proxies(&self, head: &Head) -> Vec<inspect::Proxy> {
-        let proxies = self.registry.list();
-        proxies.iter().map(|proxy| convert::proxy(proxy, head)).collect()
+        let (proxies, now) = (self.registry.list(), clock::now());
+        proxies.iter().map(|proxy| convert::proxy(proxy, head, now)).collect()
     }
 }
 

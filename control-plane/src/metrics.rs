@@ -73,6 +73,8 @@ pub struct Proxies {
     pub refusing: i64,
     /// Their root was not that of the state.
     pub diverged: i64,
+    /// They have no stream, and said nothing when they lost it.
+    pub silent: i64,
     /// Resources that any of them cannot serve.
     pub refused: i64,
 }
@@ -194,7 +196,7 @@ impl Metrics {
         to.register("resources", "Resources by kind", self.resources.clone());
         to.register("seq", "Place in the log of this process", self.seq.clone());
         to.register("version_info", "Root of each lane, 12 hex digits", self.version.clone());
-        to.register("proxies", "Connected proxies by state", self.proxies.clone());
+        to.register("proxies", "Proxies by state", self.proxies.clone());
         to.register(
             "refused_resources",
             "Resources that connected proxies have and cannot serve",
@@ -326,6 +328,7 @@ impl Metrics {
             ("behind", proxies.behind),
             ("refusing", proxies.refusing),
             ("diverged", proxies.diverged),
+            ("silent", proxies.silent),
         ] {
             self.proxies.get_or_create(&StateLabel { state }).set(count);
         }

@@ -130,8 +130,9 @@ impl Inspect {
     pub async fn in_sync(&self, count: usize) -> String {
         eventually(&format!("{count} proxies are in sync"), || async {
             let answer = self.proxies().await.map_err(|status| status.to_string())?;
+            let connected = answer.proxies.iter().filter(|proxy| proxy.silent.is_none());
             let synced = answer.proxies.iter().filter(|proxy| proxy.in_sync).count();
-            if synced == count && answer.proxies.len() == count {
+            if synced == count && connected.count() == count {
                 Ok(answer.version)
             } else {
                 Err(format!("{:?}", answer.proxies))

@@ -26,6 +26,10 @@ pub(super) struct Proxy {
     connected: String,
     heard: String,
     apply_us: u64,
+    /// Seconds without a stream; null: it is connected.
+    silent_seconds: Option<u64>,
+    /// Seconds for which it has lacked something; null: it lacks nothing.
+    behind_seconds: Option<f64>,
     #[serde(skip)]
     age: String,
 }
@@ -62,6 +66,8 @@ pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
             refused_total: proxy.refused_total,
             diverged: proxy.diverged,
             apply_us: proxy.apply_us,
+            silent_seconds: proxy.silent.map(|silent| moment::length(&silent).as_secs()),
+            behind_seconds: proxy.behind.map(|behind| moment::length(&behind).as_secs_f64()),
         })
         .collect()
 }
@@ -82,7 +88,7 @@ impl Refused {
 /// For people.
 pub(super) fn text(proxies: &[Proxy]) -> String {
     if proxies.is_empty() {
-        return "no proxy is connected\n".to_owned();
+        return "no proxy is known here\n".to_owned();
     }
     let mut columns = Columns::new(["ID", "NODE", "ACKED", "STATE", "HEARD"]);
     for proxy in proxies {
@@ -121,6 +127,9 @@ pub(super) fn text(proxies: &[Proxy]) -> String {
 /// What matters about a proxy, the worst first.
 fn state(proxy: &Proxy) -> String {
     let mut words = Vec::new();
+    if let Some(silent) = proxy.silent_seconds {
+        words.push(format!("SILENT for {silent} s"));
+    }
     if proxy.diverged {
         words.push("DIVERGED".to_owned());
     }
@@ -128,10 +137,14 @@ fn state(proxy: &Proxy) -> String {
         words.push(format!("{} refused", proxy.refused_total));
     }
     match proxy.config_behind.saturating_add(proxy.live_behind) {
+        _ if proxy.silent_seconds.is_some() => {}
         _ if proxy.acked.is_empty() => words.push("starting".to_owned()),
         0 if proxy.in_sync => words.push("in sync".to_owned()),
         0 => words.push("catching up".to_owned()),
-        behind => words.push(format!("{behind} behind")),
+        behind => words.push(match proxy.behind_seconds {
+            Some(seconds) if seconds >= 1.0 => format!("{behind} behind for {seconds:.0} s"),
+            _ => format!("{behind} behind"),
+        }),
     }
     words.join(", ")
 }
@@ -156,13 +169,16 @@ mod tests {
 
     #[test]
     fn nobody_is_said_in_words_and_as_an_empty_array() {
-        assert_eq!(text(&shown(vec![])), "no proxy is connected\n");
+        assert_eq!(text(&shown(vec![])), "no proxy is known here\n");
         assert_eq!(serde_json::to_string(&shown(vec![])).unwrap(), "[]");
     }
 
     #[test]
     fn states_name_what_is_wrong() {
         let behind = inspect::Proxy { in_sync: false, config_behind: 2, live_behind: 1, ..proxy() };
+        let for_long = prost_types::Duration { seconds: 7, nanos: 500_000_000 };
+        let stuck = inspect::Proxy { behind: Some(for_long), ..behind.clone() };
+        let silent = inspect::Proxy { silent: Some(for_long), ..proxy() };
         let refusing = inspect::Proxy {
             refused: vec![inspect::Refused {
                 kind: "route".to_owned(),
@@ -176,7 +192,9 @@ mod tests {
             diverged: true,
             ..proxy()
         };
-        let text = text(&shown(vec![proxy(), behind, refusing]));
+        let text = text(&shown(vec![proxy(), behind, stuck, silent, refusing]));
+        assert!(text.contains("3 behind for 8 s"), "{text}");
+        assert!(text.contains("SILENT for 7 s  "), "{text}");
         assert!(text.contains("in sync"), "{text}");
         assert!(text.contains("3 behind"), "{text}");
         assert!(text.contains("DIVERGED, 300 refused, in sync"), "{text}");

@@ -1,6 +1,6 @@
 //! From our types to the messages of `firth.inspect.v1`.
 
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use prost_types::Timestamp;
 use shared::entry::Entry;
@@ -18,7 +18,8 @@ pub(super) fn version(head: &Head) -> String {
     if head.is_ready() { head.config.root.short() } else { String::new() }
 }
 
-pub(super) fn proxy(proxy: &Proxy, head: &Head) -> inspect::Proxy {
+pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy {
+    let since = |it: Instant| duration(now.saturating_duration_since(it));
     let behind = |lane| head.lane(lane).seq.0.saturating_sub(proxy.standing(lane).seq.0);
     let refusals = proxy.config.refused.iter().chain(proxy.live.refused.iter());
     let answered = if proxy.live.apply > proxy.config.apply { &proxy.live } else { &proxy.config };
@@ -37,6 +38,8 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head) -> inspect::Proxy {
         connected: Some(timestamp(proxy.connected)),
         heard: Some(timestamp(proxy.heard)),
         apply_us: answered.apply.as_micros() as u64,
+        silent: proxy.silence.map(|silence| since(silence.since)),
+        behind: proxy.behind_since(head).map(since),
     }
 }
 
@@ -102,6 +105,11 @@ pub(super) fn problem(problem: &Problem) -> inspect::Problem {
         reason: problem.reason.clone(),
         location: problem.location.clone(),
     }
+}
+
+/// Shorter than the centuries that do not fit.
+fn duration(span: Duration) -> prost_types::Duration {
+    span.try_into().unwrap_or_default()
 }
 
 fn timestamp(time: SystemTime) -> Timestamp {

@@ -1,11 +1,20 @@
-//! The proxies that are connected and what each has acknowledged. Cold: for inspection and metrics, never for serving.
+//! The proxies of this replica and what each has acknowledged: those that are connected, and those that went without a word.
+//! Cold: for inspection and metrics, never for serving.
+//!
+//! A proxy that said goodbye is no more. One whose connection was cut comes back within its retry time, or its process is no
+//! more. One that went without even that may be stopped, or behind a broken network, and serve what it has: it stays, as a
+//! silent one, until it comes back or an hour is over.
+//!
+//! **Invariant:** nobody is told that all proxies have something while one that may serve has not said so.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use shared::clock;
 use shared::kind::Lane;
 use shared::version::Claim;
 use tokio::sync::{Notify, watch};
@@ -15,7 +24,43 @@ use super::session::Standing;
 use crate::metrics::Proxies;
 use crate::store::Head;
 
-/// One connected proxy.
+/// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
+pub const RETURNS: Duration = Duration::from_secs(15);
+/// How long one that vanished counts. Nothing says that its node is no more.
+const VANISHED: Duration = Duration::from_secs(3600);
+/// Silent proxies that are remembered; the one that is silent longest goes first.
+const SILENT_MAX: usize = 1_024;
+/// Silent proxies are looked through this often.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// How a stream ended, as far as the proxy goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parting {
+    /// Its connection was closed, or its stream: it is no more, or comes back soon.
+    Cut,
+    /// Nothing says what became of it.
+    Vanished,
+}
+
+/// A proxy without a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Silence {
+    /// Since when.
+    pub since: Instant,
+    parting: Parting,
+}
+
+impl Silence {
+    fn is_over(&self, now: Instant) -> bool {
+        let lasts = match self.parting {
+            Parting::Cut => RETURNS,
+            Parting::Vanished => VANISHED,
+        };
+        now.saturating_duration_since(self.since) >= lasts
+    }
+}
+
+/// One proxy.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     /// One process.
@@ -34,6 +79,8 @@ pub struct Proxy {
     pub config: Standing,
     /// What it has acknowledged on LIVE.
     pub live: Standing,
+    /// It has no stream; what it has acknowledged was true when it had one.
+    pub silence: Option<Silence>,
     claim: Claim,
     stream: u64,
     replaced: Arc<Notify>,
@@ -61,21 +108,45 @@ impl Proxy {
     /// Whether it has acknowledged the newest state of both lanes.
     pub fn is_in_sync(&self, head: &Head) -> bool {
         let lane = |lane| self.standing(lane).root == Some(head.lane(lane).root);
-        lane(Lane::Config) && lane(Lane::Live) && !self.is_diverged()
+        lane(Lane::Config) && lane(Lane::Live) && !self.is_diverged() && !self.is_silent()
+    }
+
+    /// Pod or host name, without what tells processes of one name apart.
+    pub fn name(&self) -> &str {
+        self.id.rsplit_once('-').map_or(&self.id, |(name, _)| name)
+    }
+
+    /// Whether it has no stream.
+    pub fn is_silent(&self) -> bool {
+        self.silence.is_some()
+    }
+
+    /// Since when it lacks something of the newest state; `None`: it has all.
+    pub fn behind_since(&self, head: &Head) -> Option<Instant> {
+        let place = |lane| match self.standing(lane) {
+            standing if standing.root == Some(head.lane(lane).root) => head.lane(lane).seq,
+            standing => standing.seq,
+        };
+        head.commits.beyond(place(Lane::Config), place(Lane::Live))
     }
 }
 
-/// All connected proxies, by id.
+/// All proxies, by id.
 #[derive(Debug)]
 pub struct Registry {
     proxies: DashMap<Arc<str>, Proxy>,
     streams: AtomicU64,
     changed: watch::Sender<u64>,
+    /// When the first one connected.
+    begun: OnceLock<Instant>,
+    settles: Duration,
+    /// There may be silent ones.
+    has_silent: AtomicBool,
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        Self { proxies: DashMap::new(), streams: AtomicU64::new(0), changed: watch::Sender::new(0) }
+        Self::new(Duration::ZERO)
     }
 }
 
@@ -83,19 +154,33 @@ impl Default for Registry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken;
 
-/// A stream's place in the registry; leaving it takes the proxy out, unless another stream took over.
+/// A stream's place in the registry. Without it the proxy is silent, unless another stream took over.
 #[derive(Debug)]
 pub struct Seat {
     registry: Arc<Registry>,
     id: Arc<str>,
     stream: u64,
     replaced: Arc<Notify>,
+    parting: Parting,
 }
 
 impl Registry {
+    /// Nobody yet. For so long after the first proxy others may still come back that were connected to a process before.
+    pub fn new(settles: Duration) -> Self {
+        Self {
+            proxies: DashMap::new(),
+            streams: AtomicU64::new(0),
+            changed: watch::Sender::new(0),
+            begun: OnceLock::new(),
+            settles,
+            has_silent: AtomicBool::new(false),
+        }
+    }
+
     /// Takes in a proxy, whose next stream shows `claim`. One that has the same id is told that it was replaced, if it is
     /// the same proxy's: who merely knows an id, from a list of proxies perhaps, neither ends the stream of the proxy that
-    /// has it nor answers in its name. A stream whose proxy is gone without a word ends within 20 s, by its keep-alive.
+    /// has it nor answers in its name. A stream whose proxy is gone without a word ends within 20 s, by its keep-alive; the
+    /// place of a silent proxy is free.
     ///
     /// # Errors
     /// Where the id is somebody else's.
@@ -117,19 +202,31 @@ impl Registry {
             heard: now,
             config: Standing::default(),
             live: Standing::default(),
+            silence: None,
             claim,
             stream,
             replaced: Arc::clone(&replaced),
         };
+        self.begun.get_or_init(clock::now);
+        self.forget_before(&proxy);
         match self.proxies.entry(Arc::clone(&hello.id)) {
             Entry::Vacant(free) => {
                 free.insert(proxy);
+            }
+            Entry::Occupied(mut before) if before.get().is_silent() => {
+                before.insert(proxy);
             }
             Entry::Occupied(before) if hello.claim != Some(before.get().claim) => return Err(Taken),
             Entry::Occupied(mut before) => before.insert(proxy).replaced.notify_one(),
         }
         self.touch();
-        Ok(Seat { registry: Arc::clone(self), id: Arc::clone(&hello.id), stream, replaced })
+        Ok(Seat {
+            registry: Arc::clone(self),
+            id: Arc::clone(&hello.id),
+            stream,
+            replaced,
+            parting: Parting::Cut,
+        })
     }
 
     /// The proxies by id.
@@ -139,14 +236,15 @@ impl Registry {
         proxies
     }
 
-    /// Looks at each proxy, in no order.
+    /// Looks at each connected proxy, in no order.
     pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
-        self.proxies.iter().for_each(|proxy| look(&proxy));
+        self.proxies.iter().filter(|proxy| !proxy.is_silent()).for_each(|proxy| look(&proxy));
     }
 
     /// How many are in which state.
     pub fn figures(&self, head: &Head) -> Proxies {
-        let mut figures = Proxies::default();
+        let silent = self.proxies.iter().filter(|proxy| proxy.is_silent()).count() as i64;
+        let mut figures = Proxies { silent, ..Proxies::default() };
         self.for_each(|proxy| {
             let state = if proxy.is_diverged() {
                 &mut figures.diverged
@@ -163,9 +261,60 @@ impl Registry {
         figures
     }
 
-    /// Number of proxies.
+    /// Whether all proxies that were connected to a process before have had the time to come back.
+    pub fn is_settled(&self, now: Instant) -> bool {
+        self.begun.get().is_some_and(|begun| now.saturating_duration_since(*begun) >= self.settles)
+    }
+
+    /// Looks after silent proxies, for ever.
+    pub async fn keep(self: Arc<Self>) -> Result<(), Infallible> {
+        let mut tick = tokio::time::interval(SWEEP);
+        loop {
+            tick.tick().await;
+            self.sweep(clock::now());
+        }
+    }
+
+    /// Forgets those that have been silent for too long, and those that are too many.
+    fn sweep(&self, now: Instant) {
+        let before = self.proxies.len();
+        self.proxies.retain(|_, proxy| proxy.silence.is_none_or(|silence| !silence.is_over(now)));
+        let since = |proxy: &Proxy| Some((proxy.silence?.since, Arc::clone(&proxy.id)));
+        let mut silent: Vec<_> = self.proxies.iter().filter_map(|proxy| since(&proxy)).collect();
+        self.has_silent.store(!silent.is_empty(), Ordering::Relaxed);
+        if let Some(more) = silent.len().checked_sub(SILENT_MAX) {
+            silent.sort_unstable();
+            for (_, id) in silent.drain(..more) {
+                self.proxies.remove_if(&id, |_, proxy| proxy.is_silent());
+            }
+        }
+        if self.proxies.len() != before {
+            self.touch();
+        }
+    }
+
+    /// A new process of a name takes the place of the silent one that had it, as in a pod, where there is one at a time. Where
+    /// another one of that name is connected nobody knows which of them began again.
+    fn forget_before(&self, proxy: &Proxy) {
+        if !self.has_silent.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_namesake = |other: &Proxy| other.name() == proxy.name() && other.node == proxy.node;
+        let mut silent = Vec::new();
+        for other in self.proxies.iter().filter(|other| is_namesake(other) && other.id != proxy.id) {
+            match other.is_silent() {
+                true => silent.push(Arc::clone(&other.id)),
+                false => return,
+            }
+        }
+        if let [id] = &silent[..] {
+            self.proxies.remove_if(id, |_, proxy| proxy.is_silent());
+        }
+    }
+
+    /// Number of connected proxies.
     pub fn len(&self) -> usize {
-        self.proxies.len()
+        self.proxies.iter().filter(|proxy| !proxy.is_silent()).count()
     }
 
     /// Word of each change of a proxy.
@@ -191,6 +340,18 @@ impl Seat {
         self.registry.touch();
     }
 
+    /// The proxy said that it leaves: nobody counts on it from now on.
+    pub fn leave(&self) {
+        let is_ours = |_: &Arc<str>, proxy: &Proxy| proxy.stream == self.stream;
+        self.registry.proxies.remove_if(&self.id, is_ours);
+        self.registry.touch();
+    }
+
+    /// How its stream ends; [`Parting::Cut`] where nobody says.
+    pub fn part(&mut self, parting: Parting) {
+        self.parting = parting;
+    }
+
     /// Returns when another stream has taken over.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
@@ -199,59 +360,15 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Entry::Occupied(proxy) = self.registry.proxies.entry(Arc::clone(&self.id))
-            && proxy.get().stream == self.stream
+        self.registry.has_silent.store(true, Ordering::Relaxed);
+        if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
+            && proxy.stream == self.stream
         {
-            proxy.remove();
+            proxy.silence = Some(Silence { since: clock::now(), parting: self.parting });
         }
         self.registry.touch();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::serve::message::Resume;
-
-    fn hello(id: &str, claim: Option<Claim>) -> Hello {
-        Hello {
-            id: id.into(),
-            node: "node".into(),
-            zone: "".into(),
-            group: String::new(),
-            config: Resume::default(),
-            live: Resume::default(),
-            claim,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_second_stream_of_the_same_proxy_replaces_the_first() {
-        let registry = Arc::new(Registry::default());
-        let now = shared::clock::wall();
-        let [one, two] = [Claim::random(), Claim::random()];
-        let first = registry.enter(&hello("a", None), one, "1", now).unwrap();
-        let second = registry.enter(&hello("a", Some(one)), two, "2", now).unwrap();
-        first.replaced().await;
-        drop(first);
-        assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
-        drop(second);
-        assert_eq!(registry.len(), 0);
-    }
-
-    #[tokio::test]
-    async fn who_only_knows_an_id_changes_nothing() {
-        let registry = Arc::new(Registry::default());
-        let now = shared::clock::wall();
-        let [one, two, three] = [Claim::random(), Claim::random(), Claim::random()];
-        let first = registry.enter(&hello("a", None), one, "1", now).unwrap();
-        for claim in [None, Some(two)] {
-            assert_eq!(registry.enter(&hello("a", claim), three, "2", now).err(), Some(Taken));
-        }
-        assert_eq!(&*registry.list()[0].address, "1");
-        let replaced = tokio::time::timeout(std::time::Duration::ZERO, first.replaced()).await;
-        assert!(replaced.is_err(), "nobody told it to go");
-        drop(first);
-        assert!(registry.enter(&hello("a", Some(two)), three, "2", now).is_ok(), "the id is free");
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use super::Service;
 use super::StreamPlace;
 use super::door::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
-use super::registry::Seat;
+use super::registry::{Parting, Seat};
 use super::session::{Actions, Event, Out, Report, Session, Slot};
 use super::wire;
 use crate::store::{Frame, Head};
@@ -27,6 +27,9 @@ const LEAVE: Duration = Duration::from_millis(1_000);
 
 /// A proxy whose id is taken waits for so long that it becomes free.
 const TAKEN: Duration = Duration::from_secs(2);
+
+/// A connection is put away within this time.
+const ENDING: Duration = Duration::from_millis(50);
 
 /// What goes out, or how the stream ends.
 pub(super) type Item = Result<Frame, Status>;
@@ -82,6 +85,10 @@ impl Stream {
     ) {
         let end = self.drive(&mut messages, &mut heads).await;
         self.flush().await;
+        let parting = self.parting(&end).await;
+        if let Some(seat) = &mut self.seat {
+            seat.part(parting);
+        }
         let id = self.id();
         match status(&end) {
             None => info!(proxy = %id, reason = ?end, "proxy left"),
@@ -168,6 +175,25 @@ impl Stream {
         }
     }
 
+    /// What the end of the stream says of the proxy.
+    async fn parting(&self, end: &End) -> Parting {
+        match end {
+            // Alive, and not where it was sent.
+            End::Stalled | End::Diverging | End::Protocol(_) => return Parting::Vanished,
+            End::Gone => {}
+            _ => return Parting::Cut,
+        }
+        let Some(caller) = &self.caller else {
+            return Parting::Cut;
+        };
+        // A stream hears of the end of its connection while that is still being put away.
+        tokio::time::sleep(ENDING).await;
+        match caller.is_gone() && !caller.has_hung_up() {
+            true => Parting::Vanished,
+            false => Parting::Cut,
+        }
+    }
+
     fn read(&self, message: Result<Option<ProxyMessage>, Status>) -> Result<Said, End> {
         match message {
             Ok(Some(message)) => {
@@ -186,6 +212,7 @@ impl Stream {
 
     fn on(&mut self, event: Event) -> Option<End> {
         let is_hello = matches!(event, Event::Message(Said::Hello(_)));
+        let is_goodbye = matches!(event, Event::Message(Said::Goodbye));
         let from_proxy = matches!(event, Event::Message(_));
         if is_hello && self.slot.is_none() {
             // Taken before the session asks, so that it can say FULL instead of WAIT; given back where not needed.
@@ -198,7 +225,10 @@ impl Stream {
         if is_hello && let Some(hello) = self.session.hello() {
             info!(proxy = %hello.id, node = %hello.node, address = %self.address, "proxy connected");
         }
-        if from_proxy && let Some(seat) = &self.seat {
+        if is_goodbye && let Some(seat) = &self.seat {
+            info!(proxy = %self.id(), "proxy says goodbye");
+            seat.leave();
+        } else if from_proxy && let Some(seat) = &self.seat {
             let [config, live] = [Lane::Config, Lane::Live].map(|lane| self.session.standing(lane));
             seat.update(config, live, clock::wall());
         }

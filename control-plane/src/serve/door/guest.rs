@@ -46,6 +46,8 @@ pub(super) struct State {
     number: u64,
     peer: SocketAddr,
     closed: AtomicBool,
+    /// The other end closed it.
+    hung_up: AtomicBool,
     reader: AtomicWaker,
     calls: Mutex<Calls>,
     /// Until somebody else gets it.
@@ -79,6 +81,7 @@ impl State {
             number,
             peer,
             closed: AtomicBool::new(false),
+            hung_up: AtomicBool::new(false),
             reader: AtomicWaker::new(),
             calls: Mutex::new(calls),
             place: Mutex::new(Some(place)),
@@ -167,6 +170,16 @@ impl Caller {
         self.state.calls().ends = Some(Instant::now() + time);
     }
 
+    /// Whether the other end closed the connection: whoever it was is no more, or comes back.
+    pub fn has_hung_up(&self) -> bool {
+        self.state.hung_up.load(Ordering::Acquire)
+    }
+
+    /// Whether the connection is no more.
+    pub fn is_gone(&self) -> bool {
+        self.state.calls().gone
+    }
+
     /// Begins a call.
     pub fn call(&self) -> Call {
         let state = Arc::clone(&self.state);
@@ -202,7 +215,12 @@ impl AsyncRead for Guest {
         // Before the look at what it is woken for, so that nothing falls between.
         self.state.reader.register(cx.waker());
         self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if matches!(&read, Poll::Ready(read) if read.is_err() || buffer.filled().len() == before) {
+            self.state.hung_up.store(true, Ordering::Release);
+        }
+        read
     }
 }
 
