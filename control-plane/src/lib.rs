@@ -40,6 +40,7 @@ mod pin;
 mod pipeline;
 mod placed;
 pub mod problem;
+mod programmed;
 mod reference;
 mod removal;
 mod serve;

@@ -28,6 +28,8 @@ pub struct Made {
     pub hosts: Arc<[Arc<str>]>,
     /// Of an Ingress: keys of the Backends that it refers to, sorted, each once.
     pub backends: Arc<[Arc<str>]>,
+    /// Of an Ingress: keys of the Materials that its annotations name.
+    pub materials: Arc<[Arc<str>]>,
 }
 
 /// What a commit says of an object.

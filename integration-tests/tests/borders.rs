@@ -233,6 +233,7 @@ const CONTROL_PLANE: &[&str] = &[
     // Who is told.
     "enrol",
     "serve",
+    "programmed",
     "admin",
     "inspect",
     "webhook",

@@ -62,6 +62,8 @@ impl Index {
             .map(|(key, _)| key.to_string().into())
             .collect();
         let hosts = claim.iter().flat_map(|claim| claim.hosts()).map(|host| host.as_str().into()).collect();
+        let refs = claim.iter().flat_map(|claim| claim.parsed.refs.keys());
+        let materials = refs.filter_map(|it| Some(it.what.material(&it.name)?.into())).collect();
         let newest = slot.newest().map(Object::metadata);
         let known = newest.or_else(|| slot.in_use().map(Object::metadata));
         Some(Made {
@@ -71,6 +73,7 @@ impl Index {
             is_served,
             hosts,
             backends: backends.into_iter().collect(),
+            materials,
         })
     }
 }

@@ -1,0 +1,245 @@
+//! On which proxies an object is, and why not on the others.
+//!
+//! An object is so many resources, each of which changed last at some place of its lane's log. Who has acknowledged those
+//! places, and refuses none of these resources, serves the object as it is.
+//!
+//! **Invariant:** pure, and never too much: where something is not known, the object is not there.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::resource::Resource;
+use shared::version::Seq;
+
+use crate::objects::{ObjectKind, ObjectRef};
+use crate::placed::Placed;
+use crate::serve::message::Refused;
+use crate::serve::registry::Proxy;
+use crate::store::Head;
+
+/// How an object is on one proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum State {
+    /// The proxy serves it as it is.
+    Programmed,
+    /// It has it, and cannot serve these resources of it.
+    Refused(Vec<Refused>),
+    /// It refuses more than it names, and perhaps something of this object.
+    Unknown,
+    /// It has not acknowledged it yet.
+    Behind,
+    /// What it has is not what it was sent.
+    Diverged,
+    /// It has no stream.
+    Silent,
+}
+
+/// Which resources an object is, and where they changed last.
+#[derive(Debug)]
+pub struct Extent<'a> {
+    object: &'a ObjectRef,
+    head: &'a Head,
+    placed: Option<&'a Placed>,
+    /// Hosts on which it has a Route.
+    hosts: BTreeSet<String>,
+    config: Seq,
+    live: Seq,
+    /// Secrets that these hosts name: asked for where a certificate is refused.
+    certificates: OnceCell<BTreeSet<String>>,
+}
+
+impl<'a> Extent<'a> {
+    /// Of an object at a head. `None`: it is not there, and nothing that was made of it is remembered.
+    pub fn of(object: &'a ObjectRef, placed: Option<&'a Placed>, head: &'a Head) -> Option<Self> {
+        let (config, live) = placed.map(|placed| (placed.config, placed.live)).unwrap_or_default();
+        let mut extent = Self {
+            object,
+            head,
+            placed,
+            hosts: BTreeSet::new(),
+            config,
+            live,
+            certificates: OnceCell::new(),
+        };
+        match object.kind {
+            ObjectKind::Ingress => extent.take_ingress(),
+            ObjectKind::Service => extent.take_all(Kind::Backend),
+            ObjectKind::Secret => {
+                extent.take(ResourceKey::new(Kind::Certificate, object.name.to_string()));
+                extent.take_all(Kind::Material);
+            }
+            ObjectKind::IngressClass | ObjectKind::ConfigMap | ObjectKind::EndpointSlice => {}
+        }
+        let is_known = placed.is_some() || extent.config.max(extent.live) > Seq::default();
+        is_known.then_some(extent)
+    }
+
+    /// Whether what is compiled of it is not what is offered: a pin keeps it back.
+    pub fn is_held_back(&self) -> bool {
+        let Head { config, compiled, pin: Some(_), .. } = self.head else {
+            return false;
+        };
+        let differs = |key: ResourceKey| config.snapshot.version(&key) != compiled.version(&key);
+        match self.object.kind {
+            ObjectKind::Ingress => {
+                let named = self.placed.iter().flat_map(|placed| placed.made.hosts.iter()).map(|it| &**it);
+                let hosts: BTreeSet<&str> = named.chain(self.hosts.iter().map(String::as_str)).collect();
+                hosts.iter().any(|host| {
+                    differs(ResourceKey::new(Kind::Route, format!("{}{host}", self.routes())))
+                        || differs(ResourceKey::new(Kind::Host, *host))
+                }) || self.backends().any(|key| differs(ResourceKey::new(Kind::Backend, key)))
+            }
+            ObjectKind::Service => {
+                let under = self.under();
+                config.changes(Kind::Backend, &under).any(|(key, _)| differs(key.clone()))
+            }
+            // LIVE is never pinned.
+            _ => false,
+        }
+    }
+
+    /// How it is on a proxy.
+    pub fn state(&self, proxy: &Proxy) -> State {
+        if proxy.is_silent() {
+            return State::Silent;
+        }
+        if proxy.is_diverged() {
+            return State::Diverged;
+        }
+        if !self.is_acknowledged(proxy, Lane::Config) || !self.is_acknowledged(proxy, Lane::Live) {
+            return State::Behind;
+        }
+        let all = proxy.config.refused.iter().chain(proxy.live.refused.iter());
+        let refused: Vec<_> = all.filter(|it| self.is_part(it.kind, &it.key)).cloned().collect();
+        if !refused.is_empty() {
+            return State::Refused(refused);
+        }
+        let is_cut = |lane| proxy.standing(lane).refused_total as usize > proxy.standing(lane).refused.len();
+        match is_cut(Lane::Config) || is_cut(Lane::Live) {
+            true => State::Unknown,
+            false => State::Programmed,
+        }
+    }
+
+    fn is_acknowledged(&self, proxy: &Proxy, lane: Lane) -> bool {
+        let standing = proxy.standing(lane);
+        let place = match lane {
+            Lane::Config => self.config,
+            Lane::Live => self.live,
+        };
+        let is_newest = standing.root == Some(self.head.lane(lane).root);
+        is_newest || (standing.root.is_some() && standing.seq >= place)
+    }
+
+    /// Whether a resource is one of the object's, or one that it cannot do without.
+    fn is_part(&self, kind: Kind, key: &str) -> bool {
+        let name = || self.object.name.to_string();
+        match (self.object.kind, kind) {
+            (ObjectKind::Ingress, Kind::Route) => key.starts_with(&self.routes()),
+            (ObjectKind::Ingress, Kind::Host) => self.hosts.contains(key),
+            (ObjectKind::Ingress, Kind::Backend) => self.backends().any(|it| it == key),
+            (ObjectKind::Ingress, Kind::Endpoints) => self.service_of(key).is_some_and(|service| {
+                let leads_there = |it: &str| it.rsplit_once('/').is_some_and(|(it, _)| it == service);
+                self.backends().any(leads_there)
+            }),
+            (ObjectKind::Ingress, Kind::Certificate) => self.certificates().contains(key),
+            (ObjectKind::Ingress, Kind::Chain) => {
+                self.certificates().iter().any(|it| self.chain_of(it).as_deref() == Some(key))
+            }
+            (ObjectKind::Ingress, Kind::Material) => {
+                let named = self.placed.iter().flat_map(|placed| placed.made.materials.iter());
+                named.into_iter().any(|it| **it == *key)
+            }
+            (ObjectKind::Service, Kind::Endpoints) => self.service_of(key) == Some(name()),
+            (ObjectKind::Service, Kind::Backend) | (ObjectKind::Secret, Kind::Material) => {
+                key.starts_with(&self.under())
+            }
+            (ObjectKind::Secret, Kind::Certificate) => *key == name(),
+            (ObjectKind::Secret, Kind::Chain) => self.chain_of(&name()).as_deref() == Some(key),
+            _ => false,
+        }
+    }
+
+    /// An Ingress is its Routes, their hosts, and the Backends that it names. A Route that went counts until it is forgotten.
+    fn take_ingress(&mut self) {
+        let prefix = self.routes();
+        for (key, seq) in self.head.config.changes(Kind::Route, &prefix) {
+            self.config = self.config.max(seq);
+            if self.head.config.snapshot.get(key).is_some() {
+                self.hosts.insert(key.key[prefix.len()..].to_owned());
+            }
+        }
+        for host in self.hosts.clone() {
+            self.take(ResourceKey::new(Kind::Host, host));
+        }
+        let changed = |key: &str| self.head.config.changed(&ResourceKey::new(Kind::Backend, key));
+        let newest = self.backends().map(changed).max();
+        self.raise(Lane::Config, newest.unwrap_or_default());
+    }
+
+    fn take_all(&mut self, kind: Kind) {
+        let under = self.under();
+        let newest = self.head.lane(kind.lane()).changes(kind, &under).map(|(_, seq)| seq).max();
+        self.raise(kind.lane(), newest.unwrap_or_default());
+    }
+
+    fn take(&mut self, key: ResourceKey) {
+        let lane = key.kind.lane();
+        self.raise(lane, self.head.lane(lane).changed(&key));
+    }
+
+    fn raise(&mut self, lane: Lane, seq: Seq) {
+        let place = match lane {
+            Lane::Config => &mut self.config,
+            Lane::Live => &mut self.live,
+        };
+        *place = (*place).max(seq);
+    }
+
+    /// What the keys of its Routes begin with.
+    fn routes(&self) -> String {
+        format!("{}/{}/", self.object.kind.lower(), self.object.name)
+    }
+
+    /// What the keys of all that is made of a Service or Secret begin with.
+    fn under(&self) -> String {
+        format!("{}/", self.object.name)
+    }
+
+    fn backends(&self) -> impl Iterator<Item = &str> {
+        self.placed.iter().flat_map(|placed| placed.made.backends.iter()).map(|key| &**key)
+    }
+
+    fn certificates(&self) -> &BTreeSet<String> {
+        self.certificates.get_or_init(|| {
+            let hosts = self.hosts.iter().filter_map(|host| match self.decoded(Kind::Host, host)? {
+                Resource::Host(host) => host.tls,
+                _ => None,
+            });
+            hosts.flat_map(|tls| tls.certificates).collect()
+        })
+    }
+
+    fn chain_of(&self, certificate: &str) -> Option<String> {
+        match self.decoded(Kind::Certificate, certificate)? {
+            Resource::Certificate(certificate) => certificate.chain,
+            _ => None,
+        }
+    }
+
+    fn service_of(&self, slice: &str) -> Option<String> {
+        match self.decoded(Kind::Endpoints, slice)? {
+            Resource::Endpoints(endpoints) => Some(endpoints.service),
+            _ => None,
+        }
+    }
+
+    fn decoded(&self, kind: Kind, key: &str) -> Option<Resource> {
+        let entry = self.head.lane(kind.lane()).snapshot.get(&ResourceKey::new(kind, key))?;
+        Resource::decode(kind, entry.body.clone()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;
