@@ -236,7 +236,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     )
     .reading(reads);
     let inspect =
-        Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), pins, leaves.clone())?;
+        Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), placed, pins, leaves.clone())?;
     let listen = listener.local_addr()?;
     let inspect = Routes::new(inspect.into_server());
     let registrar = match insecure {

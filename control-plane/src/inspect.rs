@@ -11,6 +11,7 @@ mod difference;
 mod leaves;
 mod page;
 mod pick;
+mod status;
 mod terms;
 
 use std::pin::Pin;
@@ -26,6 +27,7 @@ use tonic::{Request, Response, Status};
 
 use crate::event::PinRequest;
 use crate::pin::How;
+use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::door::{self, Call};
 use crate::serve::registry::Registry;
@@ -35,6 +37,7 @@ use changes::Changes;
 use decide::{Asked, Decider};
 use difference::Differences;
 use page::Page;
+use status::Watcher;
 use terms::Terms;
 
 /// Generated service of `firth.inspect.v1`.
@@ -53,6 +56,7 @@ pub struct Inspect {
     published: Published,
     registry: Arc<Registry>,
     problems: watch::Receiver<Problems>,
+    places: watch::Receiver<Places>,
     leaving: watch::Receiver<bool>,
     decider: Decider,
     bodies: Arc<Bodies>,
@@ -69,12 +73,13 @@ impl Inspect {
         published: Published,
         registry: Arc<Registry>,
         problems: watch::Receiver<Problems>,
+        places: watch::Receiver<Places>,
         pins: mpsc::Sender<PinRequest>,
         leaving: watch::Receiver<bool>,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let bodies = Arc::new(Bodies::new()?);
         let decider = Decider::new(published.clone(), pins);
-        Ok(Self { published, registry, problems, leaving, decider, bodies, terms: Arc::default() })
+        Ok(Self { published, registry, problems, places, leaving, decider, bodies, terms: Arc::default() })
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -92,6 +97,7 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[tonic::async_trait]
 impl Service for Inspect {
     type WatchProxiesStream = Answers<inspect::WatchProxiesResponse>;
+    type WatchStatusStream = Answers<inspect::WatchStatusResponse>;
     type WatchChangesStream = Answers<inspect::WatchChangesResponse>;
 
     async fn list_proxies(
@@ -148,6 +154,27 @@ impl Service for Inspect {
                 pin: convert::pin(&head),
             };
             Some((Ok(answer), it))
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn status(
+        &self,
+        request: Request<inspect::StatusRequest>,
+    ) -> Result<Response<inspect::StatusResponse>, Status> {
+        let object = pick::object(&request.into_inner())?;
+        Ok(Response::new(self.status_of(&object, clock::now())?))
+    }
+
+    async fn watch_status(
+        &self,
+        request: Request<inspect::WatchStatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+        let call = door::call(&request);
+        let object = pick::object(&request.into_inner().object.unwrap_or_default())?;
+        let answers = futures::stream::unfold((Watcher::new(self, object), call), async |(mut it, call)| {
+            let status = it.next().await?;
+            Some((Ok(inspect::WatchStatusResponse { status: Some(status) }), (it, call)))
         });
         Ok(Response::new(Box::pin(answers)))
     }

@@ -107,6 +107,26 @@ pub(super) fn problem(problem: &Problem) -> inspect::Problem {
     }
 }
 
+/// A proxy that does not serve an object as it is, and what of it that one refuses.
+pub(super) fn of_object(
+    proxy: &Proxy,
+    refusals: &[Refused],
+    head: &Head,
+    now: Instant,
+) -> inspect::ObjectProxy {
+    let since = |it: Instant| duration(now.saturating_duration_since(it));
+    inspect::ObjectProxy {
+        id: proxy.id.to_string(),
+        node: proxy.node.to_string(),
+        zone: proxy.zone.to_string(),
+        acked: proxy.config.root.map(|root| root.short()).unwrap_or_default(),
+        behind: proxy.behind_since(head).map(since),
+        silent: proxy.silence.map(|silence| since(silence.since)),
+        diverged: proxy.is_diverged(),
+        refused: refusals.iter().map(refused).collect(),
+    }
+}
+
 /// Shorter than the centuries that do not fit.
 fn duration(span: Duration) -> prost_types::Duration {
     span.try_into().unwrap_or_default()

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
+use shared::name::ObjectName;
+use shared::proto::inspect;
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 use tonic::Status;
 
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::store::{Head, NotOne};
 
 /// Hex digits of a version at least.
@@ -33,6 +36,27 @@ pub(super) fn kind(name: &str) -> Result<Kind, Status> {
             known.join(", ")
         ))
     })
+}
+
+/// The kinds of objects of which it is known where they are.
+const PLACED: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::Secret];
+
+/// Which object somebody means.
+pub(super) fn object(asked: &inspect::StatusRequest) -> Result<ObjectRef, Status> {
+    let inspect::StatusRequest { kind, namespace, name } = asked;
+    let kind = PLACED.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(kind)).ok_or_else(|| {
+        Status::invalid_argument(format!("expected ingress, service or secret, got {:?}", brief(kind)))
+    })?;
+    // As in names of objects; whatever else there is is no object's.
+    let is_name = |text: &str| !text.is_empty() && text.len() <= 253 && !text.contains('/');
+    if !is_name(namespace) || !is_name(name) {
+        return Err(Status::invalid_argument(format!(
+            "expected a namespace and a name, got {:?} and {:?}",
+            brief(namespace),
+            brief(name)
+        )));
+    }
+    Ok(ObjectRef { kind, name: ObjectName::new(namespace.as_str(), name.as_str()) })
 }
 
 /// The same; empty is none.

@@ -4,11 +4,13 @@ use prost_types::value::Kind as Shape;
 use shared::clock;
 use shared::delta::Delta;
 use shared::entry::Entry;
+use shared::name::ObjectName;
 use shared::resource::{Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
 use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
 use crate::event::{PinChange, PinRefused};
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::pin;
 use crate::problem::{Problem, Severity};
 use crate::serve::message::{Hello, Resume};
@@ -19,6 +21,7 @@ struct Bench {
     store: Store,
     registry: Arc<Registry>,
     problems: watch::Sender<Problems>,
+    places: watch::Sender<Places>,
     leaving: watch::Sender<bool>,
     decisions: mpsc::Receiver<PinRequest>,
     inspect: Inspect,
@@ -28,11 +31,18 @@ fn bench() -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let registry = Arc::new(Registry::default());
     let problems = watch::Sender::new(Problems::default());
+    let places = watch::Sender::new(Places::default());
     let leaving = watch::Sender::new(false);
     let (pins, decisions) = mpsc::channel(4);
-    let inspect =
-        Inspect::new(published, Arc::clone(&registry), problems.subscribe(), pins, leaving.subscribe());
-    Bench { store, registry, problems, leaving, decisions, inspect: inspect.unwrap() }
+    let inspect = Inspect::new(
+        published,
+        Arc::clone(&registry),
+        problems.subscribe(),
+        places.subscribe(),
+        pins,
+        leaving.subscribe(),
+    );
+    Bench { store, registry, problems, places, leaving, decisions, inspect: inspect.unwrap() }
 }
 
 fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
@@ -259,10 +269,7 @@ impl<F: Future> Stepped<F> {
 #[tokio::test]
 async fn problems_are_listed_by_object() {
     let bench = bench();
-    let object = crate::objects::ObjectRef {
-        kind: crate::objects::ObjectKind::Ingress,
-        name: shared::name::ObjectName::new("default", "web"),
-    };
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
     let problem = Problem {
         object: object.clone().into(),
         field: "spec.rules".to_owned(),
@@ -504,4 +511,50 @@ async fn decisions_are_taken_from_this_machine_alone() {
     for status in [pin, rollback, unpin] {
         assert_eq!(status.code(), tonic::Code::PermissionDenied);
     }
+}
+
+#[tokio::test]
+async fn all_is_said_only_where_all_were_heard() {
+    let mut bench = bench();
+    bench.host("one");
+    let head = bench.inspect.published.head();
+    let made = crate::placed::Made { resource_version: "7".into(), is_served: true, ..Default::default() };
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
+    let news = vec![(object, crate::placed::News::Made(made))];
+    bench.places.send_modify(|places| {
+        places.settle(news, head.config.seq, head.live.seq, head.config.root);
+    });
+    let asked = || inspect::StatusRequest {
+        kind: "ingress".to_owned(),
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+    };
+    let said = async || bench.inspect.status(Request::new(asked())).await.unwrap().into_inner();
+    let nobody = said().await;
+    assert_eq!((&*nobody.state, nobody.total, &*nobody.resource_version), ("unknown", 0, "7"));
+
+    let [one, two] = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
+    let reached = [Lane::Config, Lane::Live].map(|lane| standing(&head, lane));
+    one.update(&reached[0], &reached[1], clock::wall());
+    let behind = said().await;
+    assert_eq!((&*behind.state, behind.programmed, behind.total), ("behind", 1, 2));
+    assert_eq!(behind.behind[0].id, "b-2");
+    drop(two);
+    let silent = said().await;
+    assert_eq!((&*silent.state, silent.programmed, silent.total, silent.silent_total), ("silent", 1, 2, 1));
+    drop(one);
+    assert_eq!(said().await.state, "unknown", "nobody is heard");
+
+    let back = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
+    back.iter().for_each(|seat| seat.update(&reached[0], &reached[1], clock::wall()));
+    assert_eq!(said().await.state, "programmed");
+
+    for (kind, namespace, name) in [("host", "a", "b"), ("ingress", "", "b"), ("ingress", "a", "b/c")] {
+        let asked =
+            inspect::StatusRequest { kind: kind.into(), namespace: namespace.into(), name: name.into() };
+        let refused = bench.inspect.status(Request::new(asked)).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{kind} {namespace}/{name}");
+    }
+    let other = inspect::StatusRequest { name: "other".to_owned(), ..asked() };
+    assert_eq!(bench.inspect.status(Request::new(other)).await.unwrap_err().code(), tonic::Code::NotFound);
 }

@@ -18,6 +18,8 @@ const REFLECTION: &str = "/grpc.reflection.";
 const QUESTIONS: &[&str] = &[
     "ListProxies",
     "WatchProxies",
+    "Status",
+    "WatchStatus",
     "ListResources",
     "GetResource",
     "History",
