@@ -1,5 +1,7 @@
 //! The command line. Every flag has an environment variable; what is written out wins over it.
 
+mod status;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,10 +11,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use shared::duration;
 use shared::telemetry::Format as LogFormat;
 
+pub(crate) use status::StatusArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   firth up examples/canary             serve a folder of manifests, no cluster needed
   firth proxies                        who is connected, and which version each one serves
+  firth status ingress default/web     on how many of them it is live, and who refused it
   firth resources --kind route         what the newest version is made of
   firth get route ingress/default/web/canary.test.com
   firth history --limit 5              the last changes and who has acknowledged them
@@ -98,8 +103,11 @@ pub(crate) enum Command {
 /// What can be asked, and decided.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Question {
-    /// The connected proxies, and which version each one has acknowledged
+    /// The proxies, and which version each one has acknowledged
     Proxies(AskArgs),
+    /// On how many proxies an Ingress, a Service or a Secret is, and why not on the others
+    #[command(after_help = status::HELP)]
+    Status(StatusArgs),
     /// The resources that the configuration consists of
     Resources(ResourcesArgs),
     /// One resource with its body; private keys are never shown

@@ -9,7 +9,9 @@ mod problems;
 mod proxies;
 mod resource;
 mod resources;
+mod status;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -26,11 +28,16 @@ use crate::{lists, output};
 ///
 /// # Errors
 /// Where there is no answer, or where it cannot be printed.
-pub(crate) fn run(question: Question) -> anyhow::Result<()> {
+pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let text = runtime.block_on(answer(question))?;
+    let (text, code) = runtime.block_on(async {
+        match question {
+            Question::Status(args) => status::answer(&args).await,
+            question => Ok((answer(question).await?, ExitCode::SUCCESS)),
+        }
+    })?;
     output::print(&text)?;
-    Ok(())
+    Ok(code)
 }
 
 async fn answer(question: Question) -> anyhow::Result<String> {
@@ -41,6 +48,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let (views, pin) = (proxies::views(proxies), pin.map(pin::view));
             show(&ask, &views, |views| proxies::text(views) + &pinned(pin.as_ref()))
         }
+        Question::Status(args) => Ok(status::answer(&args).await?.0),
         Question::Resources(args) => {
             let (kind, version) = (args.kind.unwrap_or_default(), args.at.unwrap_or_default());
             let mut inspect = connect(&args.ask).await?;

@@ -25,13 +25,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let outcome = match Args::of_process().command {
-        Command::Up(args) => up::run(args),
-        Command::Token(args) => token::run(&args),
-        Command::Login(args) => login::run(&args),
+        Command::Up(args) => up::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Token(args) => token::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Login(args) => login::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ask(question) => ask::run(question),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::complain(&error);
             ExitCode::FAILURE

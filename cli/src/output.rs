@@ -14,6 +14,12 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Says how far something has got, on standard error.
+pub(crate) fn progress(line: &str) {
+    // Nobody needs it.
+    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+}
+
 /// Prints an error with its causes, on one line.
 pub(crate) fn complain(error: &anyhow::Error) {
     // With standard error gone there is nobody left to tell.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
-    Ack, Batch, ControlMessage, Hello, LaneStart, ProxyMessage, Resume, Welcome, control_message,
-    proxy_message,
+    Ack, Batch, ControlMessage, Hello, LaneStart, ProxyMessage, Refusal, Resume, Welcome, control_message,
+    proxy_message, refusal,
 };
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Version};
@@ -118,6 +118,8 @@ pub struct Subscriber {
     pub welcome: Welcome,
     /// Messages with changes so far.
     pub received: Vec<Received>,
+    /// Keys of resources that it says it cannot serve, and why not.
+    pub refuses: BTreeMap<String, String>,
     answers: mpsc::Sender<ProxyMessage>,
     messages: Streaming<ControlMessage>,
     /// Chunks of batches whose last one is still to come.
@@ -143,8 +145,15 @@ impl Subscriber {
         let Some(control_message::Message::Welcome(welcome)) = first.message else {
             panic!("expected a welcome first, got {first:?}");
         };
-        let mut subscriber =
-            Self { state, welcome, received: Vec::new(), answers, messages, staged: BTreeMap::new() };
+        let mut subscriber = Self {
+            state,
+            welcome,
+            received: Vec::new(),
+            refuses: BTreeMap::new(),
+            answers,
+            messages,
+            staged: BTreeMap::new(),
+        };
         subscriber.state.claim = subscriber.welcome.claim.to_vec();
         subscriber.adopt();
         subscriber
@@ -242,10 +251,25 @@ impl Subscriber {
             seq: state.seq,
             root: state.has.root().to_bytes(),
             staged: if more { u32::try_from(staged).expect("few") } else { 0 },
+            refused: self.refused(lane),
             ..Ack::default()
         };
         let sent = self.answers.send(wrap(proxy_message::Message::Ack(ack))).await;
         sent.expect("the stream is open");
+    }
+
+    fn refused(&self, lane: Lane) -> Vec<Refusal> {
+        let has = self.state.lane(lane).has.iter();
+        let refused = has.filter_map(|entry| Some((entry, self.refuses.get(&*entry.key.key)?)));
+        let refusal = |(entry, reason): (&Arc<Entry>, &String)| Refusal {
+            kind: entry.kind().to_wire(),
+            key: entry.key.key.to_string(),
+            version: entry.version.to_bytes(),
+            code: refusal::Code::Invalid.into(),
+            reason: reason.clone(),
+            serving_last_good: true,
+        };
+        refused.map(refusal).collect()
     }
 
     fn commit(&mut self, lane: Lane, to: u64, root_after: Option<Root>) {

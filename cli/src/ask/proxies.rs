@@ -73,7 +73,7 @@ pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
 }
 
 impl Refused {
-    fn of(refused: inspect::Refused) -> Self {
+    pub(super) fn of(refused: inspect::Refused) -> Self {
         Self {
             kind: refused.kind,
             key: refused.key,
@@ -82,6 +82,16 @@ impl Refused {
             reason: refused.reason,
             serving_last_good: refused.serving_last_good,
         }
+    }
+
+    /// For people.
+    pub(super) fn line(&self) -> String {
+        let Self { kind, key, code, reason, serving_last_good, .. } = self;
+        let meanwhile = match serving_last_good {
+            true => "serves the version before",
+            false => "serves nothing in its place",
+        };
+        printable(&format!("{kind} {key}: {reason} ({code}); {meanwhile}"))
     }
 }
 
@@ -104,16 +114,7 @@ pub(super) fn text(proxies: &[Proxy]) -> String {
     for proxy in proxies.iter().filter(|proxy| proxy.refused_total > 0) {
         let _ = writeln!(text, "\n{} refuses {}:", printable(&proxy.id), proxy.refused_total);
         for refused in &proxy.refused {
-            let meanwhile = if refused.serving_last_good {
-                "serves the version before"
-            } else {
-                "serves nothing in its place"
-            };
-            let line = format!(
-                "  {} {}: {} ({}); {meanwhile}",
-                refused.kind, refused.key, refused.reason, refused.code
-            );
-            let _ = writeln!(text, "{}", printable(&line));
+            let _ = writeln!(text, "  {}", refused.line());
         }
         let hidden =
             usize::try_from(proxy.refused_total).map_or(0, |all| all.saturating_sub(proxy.refused.len()));

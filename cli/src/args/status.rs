@@ -1,0 +1,65 @@
+//! The command line of `firth status`.
+
+use std::time::Duration;
+
+use shared::duration;
+
+use super::AskArgs;
+
+pub(super) const HELP: &str = "\
+Ends with 0 where every proxy serves the newest version of the object, with 3 where some do not yet, are silent or unknown,
+and with 4 where it was rejected, is held back by a pin, or was refused by a proxy. A proxy that left does not count; where
+nobody was heard the answer is unknown, never all.
+
+Examples:
+  firth status ingress default/web
+  firth status ingress default/web --wait --timeout 60s
+  version=$(kubectl apply -f web.yaml -o jsonpath='{.metadata.resourceVersion}')
+  firth status ingress default/web --wait --resource-version $version
+  firth status secret default/cert -o json | jq '.refused[].node'";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Kind of the object
+    #[arg(value_name = "KIND", value_parser = ["ingress", "service", "secret"], ignore_case = true)]
+    pub(crate) kind: String,
+    /// Its namespace and name
+    #[arg(value_name = "NS/NAME", value_parser = object)]
+    pub(crate) object: (String, String),
+    /// Wait until every proxy serves it, or it is certain that one will not
+    #[arg(
+        long, env = "FIRTH_WAIT", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub(crate) wait: bool,
+    /// With --wait: for how long
+    #[arg(long, env = "FIRTH_TIMEOUT", value_name = "SPAN", default_value = "60s", value_parser = duration::parse)]
+    pub(crate) timeout: Duration,
+    /// The API server's count of the version that is meant; without it the newest that the control plane has seen
+    #[arg(long, env = "FIRTH_RESOURCE_VERSION", value_name = "COUNT")]
+    pub(crate) resource_version: Option<String>,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+fn object(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err(format!("expected NAMESPACE/NAME, got {text:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_a_namespace_and_a_name() {
+        assert_eq!(object("a/b"), Ok(("a".to_owned(), "b".to_owned())));
+        for bad in ["", "a", "/", "a/", "/b", "a/b/c"] {
+            assert!(object(bad).is_err(), "{bad}");
+        }
+    }
+}

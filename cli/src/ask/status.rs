@@ -1,0 +1,213 @@
+//! `firth status`: on how many proxies an object is, and why not on the others.
+
+mod view;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use shared::clock;
+use shared::proto::inspect;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{connect, given, show};
+use crate::args::StatusArgs;
+use crate::client::{AskError, Inspect};
+use crate::output;
+use view::View;
+
+/// Some proxies do not have it yet, or nothing is known of them.
+const NOT_YET: u8 = 3;
+/// Some will not have it as it is.
+const NEVER: u8 = 4;
+/// A control plane that went away is asked again after this time.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What the answer means to who waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    All,
+    NotYet,
+    Never,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::All => Self::SUCCESS,
+            Outcome::NotYet => Self::from(NOT_YET),
+            Outcome::Never => Self::from(NEVER),
+        }
+    }
+}
+
+/// The answer as it is printed, and how the process ends.
+///
+/// # Errors
+/// Where nobody answers, or there is no such object.
+pub(super) async fn answer(args: &StatusArgs) -> anyhow::Result<(String, ExitCode)> {
+    let status = match args.wait {
+        false => {
+            let asked = connect(&args.ask).await?.status(request(args)).await;
+            given(&args.ask, asked)?.into_inner()
+        }
+        true => wait(args).await?,
+    };
+    let outcome = outcome(&status, args.resource_version.as_deref());
+    let view = View::of(status, args.resource_version.as_deref());
+    Ok((show(&args.ask, &view, View::text)?, outcome.into()))
+}
+
+fn request(args: &StatusArgs) -> inspect::StatusRequest {
+    let (namespace, name) = args.object.clone();
+    inspect::StatusRequest { kind: args.kind.clone(), namespace, name }
+}
+
+/// The first answer that settles it, or the last one before the time is over. Progress goes to standard error.
+async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
+    let until = Instant::from_std(clock::now() + args.timeout);
+    let (mut last, mut said) = (None, String::new());
+    let mut failed = None;
+    loop {
+        match timeout_at(until, follow(args, &mut last, &mut said)).await {
+            Ok(Ok(status)) => return Ok(status),
+            Ok(Err(error)) => {
+                say(&mut said, format!("{error:#}"));
+                failed = Some(error);
+                if Instant::now() + AGAIN < until {
+                    sleep_until(Instant::now() + AGAIN).await;
+                    continue;
+                }
+            }
+            Err(_) => {}
+        }
+        return match (last, failed) {
+            (Some(status), _) => Ok(status),
+            (None, Some(error)) => Err(error),
+            (None, None) => {
+                let message =
+                    format!("no {} {}/{} came within the time", args.kind, args.object.0, args.object.1);
+                Err(AskError::Missing { message }.into())
+            }
+        };
+    }
+}
+
+/// Follows one stream to an answer that settles it.
+async fn follow(
+    args: &StatusArgs,
+    last: &mut Option<inspect::StatusResponse>,
+    said: &mut String,
+) -> anyhow::Result<inspect::StatusResponse> {
+    let mut inspect: Inspect = connect(&args.ask).await?;
+    let object = Some(request(args));
+    let asked = inspect.watch_status(inspect::WatchStatusRequest { object }).await;
+    let mut answers = given(&args.ask, asked)?.into_inner();
+    while let Some(answer) = given(&args.ask, answers.message().await)? {
+        let status = answer.status.unwrap_or_default();
+        if status.state.is_empty() {
+            // It is not there, whatever was said of it before.
+            *last = None;
+            say(said, format!("{}: not there yet", status.object));
+            continue;
+        }
+        say(said, View::of(status.clone(), args.resource_version.as_deref()).line());
+        if is_settled(&status, args.resource_version.as_deref()) {
+            return Ok(status);
+        }
+        *last = Some(status);
+    }
+    anyhow::bail!("the control plane ended the stream")
+}
+
+fn say(said: &mut String, line: String) {
+    if *said != line {
+        output::progress(&line);
+        *said = line;
+    }
+}
+
+/// What an answer means. `wanted`: the version that is meant.
+fn outcome(status: &inspect::StatusResponse, wanted: Option<&str>) -> Outcome {
+    if !is_seen(status, wanted) {
+        return Outcome::NotYet;
+    }
+    match status.state.as_str() {
+        "programmed" | "deleted" => Outcome::All,
+        "rejected" | "held-back" | "refused" => Outcome::Never,
+        _ => Outcome::NotYet,
+    }
+}
+
+/// Whether waiting longer brings nothing: everybody has it, or all have answered and one of them cannot serve it.
+fn is_settled(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
+    match outcome(status, wanted) {
+        Outcome::All => true,
+        Outcome::Never => status.state != "refused" || status.behind_total == 0,
+        Outcome::NotYet => false,
+    }
+}
+
+/// Whether the control plane has taken in the version that is meant, or a later one. The API server's counts are numbers
+/// (KEP-5504); one that is none is compared as text.
+fn is_seen(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
+    let Some(wanted) = wanted else {
+        return true;
+    };
+    let seen = &status.resource_version;
+    match (seen.parse::<u64>(), wanted.parse::<u64>()) {
+        (Ok(seen), Ok(wanted)) => seen >= wanted,
+        _ => seen == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(state: &str, count: &str) -> inspect::StatusResponse {
+        inspect::StatusResponse {
+            state: state.to_owned(),
+            resource_version: count.to_owned(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_learns_all_or_never_and_otherwise_goes_on() {
+        for (state, expected, ends) in [
+            ("programmed", Outcome::All, true),
+            ("deleted", Outcome::All, true),
+            ("behind", Outcome::NotYet, false),
+            ("silent", Outcome::NotYet, false),
+            ("unknown", Outcome::NotYet, false),
+            ("later-word", Outcome::NotYet, false),
+            ("refused", Outcome::Never, true),
+            ("rejected", Outcome::Never, true),
+            ("held-back", Outcome::Never, true),
+        ] {
+            assert_eq!(outcome(&status(state, "7"), None), expected, "{state}");
+            assert_eq!(is_settled(&status(state, "7"), None), ends, "{state}");
+        }
+        let others_are_on_their_way = inspect::StatusResponse { behind_total: 1, ..status("refused", "7") };
+        assert!(!is_settled(&others_are_on_their_way, None));
+    }
+
+    #[test]
+    fn an_older_version_is_not_the_one_that_is_meant() {
+        for (seen, wanted, expected) in
+            [("9", "10", Outcome::NotYet), ("10", "10", Outcome::All), ("11", "10", Outcome::All)]
+        {
+            assert_eq!(outcome(&status("programmed", seen), Some(wanted)), expected, "{seen}");
+        }
+        assert_eq!(
+            outcome(&status("rejected", "9"), Some("10")),
+            Outcome::NotYet,
+            "it may be mended by then"
+        );
+        assert_eq!(
+            outcome(&status("programmed", ""), Some("10")),
+            Outcome::NotYet,
+            "a folder counts nothing"
+        );
+    }
+}

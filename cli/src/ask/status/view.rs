@@ -1,0 +1,258 @@
+//! The answer to `firth status` as it is printed.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use shared::proto::inspect;
+
+use super::is_seen;
+use crate::ask::{pin, problems, proxies};
+use crate::moment;
+use crate::output::printable;
+
+/// On how many proxies an object is; field names are the contract of `-o json`.
+#[derive(Debug, Serialize)]
+pub(super) struct View {
+    object: String,
+    resource_version: String,
+    version: String,
+    state: String,
+    deleted: bool,
+    total: u32,
+    programmed: u32,
+    behind: Vec<Proxy>,
+    behind_total: u32,
+    refused: Vec<Proxy>,
+    refused_total: u32,
+    silent: Vec<Proxy>,
+    silent_total: u32,
+    unknown: Vec<Proxy>,
+    unknown_total: u32,
+    settled: bool,
+    problems: Vec<problems::Problem>,
+    pin: Option<pin::Pin>,
+    /// The version that is meant, and was not taken in yet.
+    #[serde(skip)]
+    awaited: Option<String>,
+}
+
+/// A proxy that does not serve it as it is.
+#[derive(Debug, Serialize)]
+struct Proxy {
+    id: String,
+    node: String,
+    zone: String,
+    acked: String,
+    behind_seconds: Option<f64>,
+    silent_seconds: Option<u64>,
+    diverged: bool,
+    refused: Vec<proxies::Refused>,
+}
+
+impl Proxy {
+    fn of(proxy: inspect::ObjectProxy) -> Self {
+        Self {
+            id: proxy.id,
+            node: proxy.node,
+            zone: proxy.zone,
+            acked: proxy.acked,
+            behind_seconds: proxy.behind.map(|span| moment::length(&span).as_secs_f64()),
+            silent_seconds: proxy.silent.map(|span| moment::length(&span).as_secs()),
+            diverged: proxy.diverged,
+            refused: proxy.refused.into_iter().map(proxies::Refused::of).collect(),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self.node.as_str() {
+            "" => printable(&self.id),
+            node => format!("{} ({})", printable(node), printable(&self.id)),
+        }
+    }
+}
+
+impl View {
+    pub(super) fn of(status: inspect::StatusResponse, wanted: Option<&str>) -> Self {
+        let proxies = |list: Vec<inspect::ObjectProxy>| list.into_iter().map(Proxy::of).collect();
+        Self {
+            awaited: wanted.filter(|_| !is_seen(&status, wanted)).map(str::to_owned),
+            object: status.object,
+            resource_version: status.resource_version,
+            version: status.version,
+            state: status.state,
+            deleted: status.deleted,
+            total: status.total,
+            programmed: status.programmed,
+            behind: proxies(status.behind),
+            behind_total: status.behind_total,
+            refused: proxies(status.refused),
+            refused_total: status.refused_total,
+            silent: proxies(status.silent),
+            silent_total: status.silent_total,
+            unknown: proxies(status.unknown),
+            unknown_total: status.unknown_total,
+            settled: status.settled,
+            problems: problems::views(status.problems),
+            pin: status.pin.map(pin::view),
+        }
+    }
+
+    /// In one line, without what it may take another time to say.
+    pub(super) fn line(&self) -> String {
+        let Self { object, state, total, programmed, .. } = self;
+        let object = printable(object);
+        if let Some(awaited) = &self.awaited {
+            let seen = &self.resource_version;
+            return format!(
+                "{object}: resource version {} is not here yet, the newest is {seen}",
+                printable(awaited)
+            );
+        }
+        if *total == 0 {
+            return format!("{object}: unknown: no proxy was heard");
+        }
+        let what = if self.deleted { "gone from" } else { "programmed on" };
+        let mut line = format!("{object}: {what} {programmed} of {total} proxies");
+        let version = match self.resource_version.as_str() {
+            "" => self.version.clone(),
+            count => format!("{}, resource version {count}", self.version),
+        };
+        if !version.is_empty() {
+            let _ = write!(line, " (version {version})");
+        }
+        match state.as_str() {
+            "programmed" | "deleted" => {}
+            "rejected" => line.push_str(": REJECTED, an older version is served, if there is one"),
+            "held-back" => line.push_str(": held back by a pin"),
+            "unknown" if !self.settled => {
+                line.push_str(": unknown, others may still come back after a start")
+            }
+            state => {
+                let _ = write!(line, ": {}", printable(state));
+            }
+        }
+        line
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.line() + "\n";
+        for (what, list, total) in [
+            ("refused by", &self.refused, self.refused_total),
+            ("behind", &self.behind, self.behind_total),
+            ("silent", &self.silent, self.silent_total),
+            ("not known of", &self.unknown, self.unknown_total),
+        ] {
+            if total > 0 {
+                let _ = writeln!(text, "{what} {total}:");
+            }
+            for proxy in list {
+                describe(&mut text, proxy);
+            }
+            let hidden = usize::try_from(total).map_or(0, |total| total.saturating_sub(list.len()));
+            if hidden > 0 {
+                let _ = writeln!(text, "  and {hidden} more");
+            }
+        }
+        if !self.problems.is_empty() {
+            text.push_str(&problems::text(&self.problems));
+        }
+        if let Some(pin) = &self.pin {
+            text.push_str(&pin::text(pin));
+        }
+        text
+    }
+}
+
+fn describe(text: &mut String, proxy: &Proxy) {
+    let since = match (proxy.silent_seconds, proxy.behind_seconds) {
+        (Some(seconds), _) => format!(": nothing was heard for {seconds} s"),
+        (None, Some(seconds)) => format!(": has {} for {seconds:.1} s", acked(&proxy.acked)),
+        (None, None) => String::new(),
+    };
+    let diverged = if proxy.diverged { ": DIVERGED" } else { "" };
+    let _ = writeln!(text, "  {}{diverged}{since}", proxy.name());
+    for refused in &proxy.refused {
+        let _ = writeln!(text, "    {}", refused.line());
+    }
+}
+
+fn acked(version: &str) -> &str {
+    if version.is_empty() { "nothing yet" } else { version }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(node: &str) -> inspect::ObjectProxy {
+        inspect::ObjectProxy { id: format!("edge-{node}-00"), node: node.to_owned(), ..Default::default() }
+    }
+
+    fn status() -> inspect::StatusResponse {
+        inspect::StatusResponse {
+            object: "Ingress default/web".to_owned(),
+            resource_version: "812".to_owned(),
+            version: "1f3a92c04d7e".to_owned(),
+            state: "programmed".to_owned(),
+            total: 48,
+            programmed: 48,
+            settled: true,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_line_says_on_how_many_of_how_many() {
+        assert_eq!(
+            View::of(status(), None).text(),
+            "Ingress default/web: programmed on 48 of 48 proxies (version 1f3a92c04d7e, resource version 812)\n"
+        );
+        let nobody =
+            inspect::StatusResponse { total: 0, programmed: 0, state: "unknown".to_owned(), ..status() };
+        assert_eq!(View::of(nobody, None).line(), "Ingress default/web: unknown: no proxy was heard");
+        assert_eq!(
+            View::of(status(), Some("900")).line(),
+            "Ingress default/web: resource version 900 is not here yet, the newest is 812"
+        );
+    }
+
+    #[test]
+    fn each_that_does_not_serve_it_is_named_with_the_reason() {
+        let refused = inspect::Refused {
+            kind: "route".to_owned(),
+            key: "ingress/default/web/a.test".to_owned(),
+            code: "invalid".to_owned(),
+            reason: "bad\u{1b}[2J pattern".to_owned(),
+            serving_last_good: true,
+            ..Default::default()
+        };
+        let silent = Some(prost_types::Duration { seconds: 41, nanos: 0 });
+        let status = inspect::StatusResponse {
+            state: "refused".to_owned(),
+            programmed: 45,
+            refused: vec![inspect::ObjectProxy { refused: vec![refused], ..proxy("node-17") }],
+            refused_total: 1,
+            silent: vec![inspect::ObjectProxy { silent, ..proxy("node-9") }],
+            silent_total: 2,
+            ..status()
+        };
+        let text = View::of(status, None).text();
+        for part in [
+            "programmed on 45 of 48 proxies",
+            "refused by 1:\n  node-17 (edge-node-17-00)\n    route ingress/default/web/a.test: bad\\u{1b}[2J pattern (invalid); \
+             serves the version before\n",
+            "silent 2:\n  node-9 (edge-node-9-00): nothing was heard for 41 s\n  and 1 more\n",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_names_of_the_contract() {
+        let json = serde_json::to_value(View::of(status(), None)).unwrap();
+        for name in ["object", "version", "total", "programmed", "behind", "refused"] {
+            assert!(!json[name].is_null(), "{name}");
+        }
+    }
+}

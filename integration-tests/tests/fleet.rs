@@ -1,0 +1,147 @@
+//! On how many proxies an object is: with real planes, one that refuses, one that is stopped, and one that left.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use integration_tests::objects::Edit;
+use integration_tests::plane::binary;
+use integration_tests::process::Signal;
+use integration_tests::site::ingress;
+use integration_tests::subscriber::{State, Subscriber};
+use integration_tests::{DataPlane, FolderSite};
+use serde_json::Value;
+
+const ROUTE: &str = "ingress/default/web/a.test";
+
+async fn firth(server: SocketAddr, arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary("firth"));
+    command.args(arguments).args(["--server", &format!("http://{server}")]);
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+}
+
+/// What `firth status` says of the Ingress, and how it ended.
+async fn status(server: SocketAddr, further: &[&str]) -> (Value, i32) {
+    let arguments = [&["status", "ingress", "default/web", "-o", "json"][..], further].concat();
+    let output = firth(server, &arguments).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (json, output.status.code().unwrap())
+}
+
+/// Its state, and on how many of how many proxies it is.
+fn told(status: &Value) -> (&str, u64, u64) {
+    let count = |field: &str| status[field].as_u64().unwrap();
+    (status["state"].as_str().unwrap(), count("programmed"), count("total"))
+}
+
+async fn site() -> FolderSite {
+    FolderSite::start_with(&[], &["--settle=0s"], &[]).await
+}
+
+#[tokio::test]
+async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_counted() {
+    let site = site().await;
+    let server = site.control.listen();
+    let origin = site.origin("one").await;
+    site.route("web", "a.test", &origin).await;
+    let mut other = DataPlane::start(server).await;
+    let mut judge = Subscriber::connect(server, State::new("judge-0123456789abcdef")).await;
+    judge.until_idle().await;
+    let (all, code) = status(server, &["--wait"]).await;
+    assert_eq!((told(&all), code), (("programmed", 3, 3), 0), "{all}");
+    assert_eq!(all["version"], site.control.inspect().await.in_sync(3).await);
+
+    judge.refuses.insert(ROUTE.to_owned(), "expected another path".to_owned());
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("proxy-read-timeout", "7"));
+    let place = judge.state.lane(shared::kind::Lane::Config).seq;
+    judge.until("the edit is there", |state| state.lane(shared::kind::Lane::Config).seq > place).await;
+    let (refused, code) = status(server, &["--wait"]).await;
+    assert_eq!((told(&refused), code), (("refused", 2, 3), 4), "{refused}");
+    let one = &refused["refused"][0];
+    assert_eq!((&one["id"], &one["node"]), (&"judge-0123456789abcdef".into(), &"node-of-the-tests".into()));
+    assert_eq!(one["refused"][0]["key"], ROUTE);
+    assert_eq!(one["refused"][0]["reason"], "expected another path");
+    let text = firth(server, &["status", "ingress", "default/web"]).await;
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("programmed on 2 of 3 proxies"), "{text}");
+    assert!(
+        text.contains("node-of-the-tests (judge-0123456789abcdef)\n    route ingress/default/web/a.test: "),
+        "{text}"
+    );
+
+    // A good-bye is heard, and nobody waits for whoever said it.
+    other.terminate().await;
+    let (left, _) = status(server, &[]).await;
+    assert_eq!(told(&left), ("refused", 1, 2), "{left}");
+
+    // It takes back what it refuses, and the next edit is everywhere.
+    judge.refuses.clear();
+    let follow = async {
+        judge
+            .until("the next edit is there", |state| state.lane(shared::kind::Lane::Config).seq > place + 1)
+            .await;
+    };
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("proxy-read-timeout", "8"));
+    let (_, (mended, code)) = tokio::join!(follow, status(server, &["--wait", "--timeout=20s"]));
+    assert_eq!((told(&mended), code), (("programmed", 2, 2), 0), "{mended}");
+}
+
+#[tokio::test]
+async fn one_that_is_stopped_is_behind_then_silent_and_never_one_of_all() {
+    let site = site().await;
+    let server = site.control.listen();
+    let origin = site.origin("one").await;
+    site.route("web", "a.test", &origin).await;
+    let mut frozen = DataPlane::start(server).await;
+    frozen.serves("a.test", "/", "one").await;
+    frozen.process().signal(Signal::Stop);
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
+    site.proxy.serves("a.test", "/x", "one").await;
+    let (behind, code) = status(server, &["--wait", "--timeout=2s"]).await;
+    assert_eq!((told(&behind), code), (("behind", 1, 2), 3), "{behind}");
+    assert!(behind["behind"][0]["behind_seconds"].as_f64().unwrap() >= 1.0, "{behind}");
+
+    let mut said = behind;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(40);
+    while told(&said).0 != "silent" {
+        assert!(tokio::time::Instant::now() < deadline, "{said}");
+        assert_eq!(told(&said), ("behind", 1, 2), "never all: {said}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        said = status(server, &[]).await.0;
+    }
+    assert_eq!(told(&said), ("silent", 1, 2), "{said}");
+    let proxies = firth(server, &["proxies"]).await;
+    let proxies = String::from_utf8_lossy(&proxies.stdout).into_owned();
+    assert!(proxies.contains("SILENT for "), "{proxies}");
+
+    frozen.process().signal(Signal::Cont);
+    let (back, code) = status(server, &["--wait", "--timeout=30s"]).await;
+    assert_eq!((told(&back), code), (("programmed", 2, 2), 0), "{back}");
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_on_no_proxy_and_nobody_heard_is_unknown() {
+    let mut site = site().await;
+    let server = site.control.listen();
+    let origin = site.origin("one").await;
+    site.route("web", "a.test", &origin).await;
+    site.folder.apply(&ingress("web", "a.test", &[("/etc/nginx", "one")]));
+    integration_tests::eventually("it is rejected", || async {
+        let (said, code) = status(server, &[]).await;
+        if (told(&said), code) == (("rejected", 0, 1), 4) { Ok(()) } else { Err(said) }
+    })
+    .await;
+    let (said, _) = status(server, &[]).await;
+    assert_eq!(said["problems"][0]["field"], "spec.rules[0].http.paths[0].path", "{said}");
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one")]));
+    assert_eq!(status(server, &["--wait"]).await.1, 0);
+    let missing = firth(server, &["status", "ingress", "default/other"]).await;
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("no Ingress default/other"));
+    site.proxy.terminate().await;
+    let (nobody, code) = status(server, &[]).await;
+    assert_eq!((told(&nobody), code), (("unknown", 0, 0), 3), "{nobody}");
+}
