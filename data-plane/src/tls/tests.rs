@@ -2,64 +2,25 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::{
-    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind,
-    ProtocolVersion, ServerConnection, SignatureScheme,
-};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls_pki_types::ServerName;
 use shared::pem;
 use shared::resource::Resource;
 
+use super::verifiers::Unverified;
 use super::*;
 use crate::table::Writer;
 use crate::table::world::{certificate, entry, host};
 
 /// A client that takes any certificate: these tests look at which one it was.
-#[derive(Debug)]
-struct Anything;
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 fn client(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let provider = aws_lc_rs::default_provider();
+    let anything = Unverified::new(&provider);
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anything))
+        .with_custom_certificate_verifier(Arc::new(anything))
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
