@@ -8,7 +8,7 @@
 
 use std::env;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -155,9 +155,7 @@ impl Somebody {
         let key = pem::write("PRIVATE KEY", &self.credentials.key);
         // The key last: what is read meanwhile fails, and is no other identity.
         for (name, text) in FILES.into_iter().zip([&pem(&self.roots), &pem(&self.credentials.chain), &*key]) {
-            let draft = folder.join(format!("{name}.draft"));
-            private::file(&draft)?.write_all(text.as_bytes())?;
-            fs::rename(draft, folder.join(name))?;
+            private::replace(&folder.join(name), text.as_bytes())?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Files and folders for their owner alone: what a process keeps may name what others are not to know.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, set_permissions};
-use std::io;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, set_permissions};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A folder, made with those above it where they are missing. One that is there keeps its mode: it may be a volume.
 ///
@@ -23,11 +23,104 @@ pub fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes a whole file or none, in place of one that is there, and returns when it is on the disk: with what the system knows
+/// of what was written, for who wants to tell it from what somebody else writes later.
+///
+/// It is made beside its place; who looks through the folder passes over what ends in `.draft`.
+///
+/// # Errors
+/// The system's.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<Metadata> {
+    let (draft, written) = draft(path, bytes)?;
+    if let Err(error) = fs::rename(&draft, path) {
+        let _ = fs::remove_file(&draft);
+        return Err(error);
+    }
+    settle(path)?;
+    Ok(written)
+}
+
+/// As [`replace`], where nothing is there. False: there was something, and it stays.
+///
+/// # Errors
+/// The system's.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let (draft, _) = draft(path, bytes)?;
+    // A link is made once: of several who come together one is first.
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        linked => {
+            linked?;
+            settle(path)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Bytes on the disk beside a path, under a name that nobody else has.
+fn draft(path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Metadata)> {
+    let draft = path.with_extension(format!("{:016x}.draft", fastrand::u64(..)));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| file.metadata());
+    match written {
+        Ok(written) => Ok((draft, written)),
+        Err(error) => {
+            // On a full disk that is one file less.
+            let _ = fs::remove_file(&draft);
+            Err(error)
+        }
+    }
+}
+
+/// A name is durable only with its folder.
+fn settle(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        fs::write(&path, "of everybody").unwrap();
+        let written = replace(&path, b"new").unwrap();
+        let there = fs::metadata(&path).unwrap();
+        assert_eq!((there.permissions().mode() & 0o777, there.len(), written.len()), (0o600, 3, 3));
+        assert_eq!(names(dir.path()), ["ca.pem"], "nothing is left beside it");
+        let folder = dir.path().join("x");
+        fs::create_dir_all(folder.join("y")).unwrap();
+        assert!(replace(&folder, b"no file goes there").is_err());
+        assert_eq!(names(dir.path()).len(), 2, "nor where that failed: {:?}", names(dir.path()));
+    }
+
+    #[test]
+    fn of_many_who_make_a_file_one_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token.used");
+        let made: Vec<bool> = std::thread::scope(|scope| {
+            let mut tries = Vec::new();
+            for it in 0..8_u8 {
+                let path = &path;
+                tries.push(scope.spawn(move || create(path, &[it; 1000]).unwrap()));
+            }
+            tries.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let first = made.iter().position(|made| *made).unwrap();
+        assert_eq!(made.iter().filter(|made| **made).count(), 1);
+        assert_eq!(fs::read(&path).unwrap(), [first as u8; 1000], "whole, and the first one's");
+        assert_eq!(names(dir.path()), ["token.used"]);
+    }
 
     #[test]
     fn nobody_else_reads_what_is_kept() {

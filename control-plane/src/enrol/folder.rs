@@ -11,7 +11,7 @@
 //! else gets any.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -97,7 +97,7 @@ impl Folder {
     pub fn publish(&self, roots: &str) -> io::Result<()> {
         match fs::read_to_string(self.roots()) {
             Ok(there) if there == roots => Ok(()),
-            _ => replace(&self.roots(), roots.as_bytes()),
+            _ => private::replace(&self.roots(), roots.as_bytes()).map(|_| ()),
         }
     }
 
@@ -124,7 +124,7 @@ impl Folder {
             until: unix(now + life),
         };
         let text = serde_json::to_vec(&grant).map_err(io::Error::other)?;
-        replace(&self.file(&token), &text)?;
+        private::replace(&self.file(&token), &text)?;
         Ok(token)
     }
 
@@ -153,21 +153,9 @@ impl Folder {
             return Err(TokenError::Group(grant.group));
         }
         let used = file.with_extension("used");
-        // Made whole beside it and then linked: of several who come at once one is first, and the others see its key.
-        let draft = self.draft(holder)?;
-        let linked = fs::hard_link(&draft, &used);
-        fs::remove_file(&draft)?;
-        match linked {
-            Ok(()) => Ok(role),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if read(&used)? == holder {
-                    Ok(role)
-                } else {
-                    Err(TokenError::Unknown)
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
+        // Of several who come at once one is first, and the others see its key.
+        let is_holder = private::create(&used, holder)? || read(&used)? == holder;
+        is_holder.then_some(role).ok_or(TokenError::Unknown)
     }
 
     /// Forgets tokens whose time is over.
@@ -193,21 +181,6 @@ impl Folder {
     fn file(&self, token: &JoinToken) -> PathBuf {
         self.0.join(TOKENS).join(hex(&token.id).as_str())
     }
-
-    fn draft(&self, bytes: &[u8]) -> io::Result<PathBuf> {
-        let path = self.0.join(TOKENS).join(format!("{}.draft", *hex(tls::random::<8>().as_ref())));
-        private::file(&path)?.write_all(bytes)?;
-        Ok(path)
-    }
-}
-
-/// Writes a file whole or not at all.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.draft", *hex(tls::random::<8>().as_ref())));
-    let mut file = private::file(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(draft, path)
 }
 
 /// A small file.

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 
 use shared::name::ObjectName;
 use shared::private;
-use shared::tls::join::hex;
-use shared::tls::random;
-use std::io::Write as _;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -156,17 +153,9 @@ fn newest(dir: &Path) -> io::Result<Option<u64>> {
 }
 
 fn write(dir: &Path, number: u64, text: &str) -> io::Result<bool> {
-    let draft = dir.join(format!("{}.draft", *hex(random::<8>().as_ref())));
-    let mut file_ = private::file(&draft)?;
-    file_.write_all(text.as_bytes())?;
-    file_.sync_all()?;
-    // A link is made once: who is second finds the number taken.
-    let linked = fs::hard_link(&draft, file(dir, number));
-    fs::remove_file(&draft)?;
-    match linked {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(error),
+    // Who is second finds the number taken.
+    if !private::create(&file(dir, number), text.as_bytes())? {
+        return Ok(false);
     }
     // The number stays taken, lest somebody who read it long ago writes it anew; its keys go.
     for old in (1..number).rev() {

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -195,16 +195,9 @@ fn read(path: &FilePath) -> Result<(Path, Hold), String> {
 /// Writes a whole file or none, and returns when it is on the disk: with its stamp, unless somebody was quicker.
 pub(super) fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<Option<Stamp>> {
     private::folder(folder)?;
-    let draft = folder.join(format!(".{name}.tmp"));
-    let mut file = private::file(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    let mine = Stamp::of(&file.metadata()?);
-    drop(file);
-    fs::rename(&draft, folder.join(name))?;
-    // The name is durable only with its folder.
-    File::open(folder)?.sync_all()?;
-    let there = fs::metadata(folder.join(name)).ok().map(|meta| Stamp::of(&meta));
+    let path = folder.join(name);
+    let mine = Stamp::of(&private::replace(&path, text.as_bytes())?);
+    let there = fs::metadata(path).ok().map(|meta| Stamp::of(&meta));
     Ok(there.filter(|there| there.is_of(&mine)))
 }
 

@@ -3,7 +3,7 @@
 //! **Invariant:** the file is its owner's alone, and whole or not there.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -48,11 +48,7 @@ pub(super) fn write(folder: &Path, held: &Held) -> io::Result<()> {
     for der in held.credentials.chain.iter().take(2).chain(&held.roots) {
         text = Zeroizing::new([text.as_str(), &pem::write("CERTIFICATE", der)].concat());
     }
-    let draft = folder.join(format!("{FILE}.draft"));
-    let mut file = private::file(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(draft, folder.join(FILE))
+    private::replace(&folder.join(FILE), text.as_bytes()).map(|_| ())
 }
 
 fn parse(text: &[u8], enrolment: &Enrolment, now: SystemTime) -> Result<Held, String> {
