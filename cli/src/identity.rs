@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use rcgen::{CertificateParams, KeyPair};
 use shared::identity::{Identity, IdentityError, validity};
 use shared::proto::identity::EnrolRequest;
 use shared::proto::identity::enrol_request::Proof;
 use shared::tls::connect::Connector;
+use shared::tls::request::{KeyError, request};
 use shared::tls::{self, Credentials, TlsError, Trust};
-use shared::{pem, private, secret};
+use shared::{pem, private};
 
 use crate::client::{AskError, failed, generated};
 
@@ -49,7 +49,7 @@ pub(crate) enum NobodyError {
     Over(PathBuf),
     /// Keys.
     #[error("no key can be made: {0}")]
-    Key(#[from] rcgen::Error),
+    Key(#[from] KeyError),
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -104,11 +104,10 @@ impl Somebody {
         group: &str,
         proof: Proof,
     ) -> Result<Self, NobodyError> {
-        let key = KeyPair::generate()?;
-        let request = CertificateParams::default().serialize_request(&key)?;
+        let (key, request) = request()?;
         let name = env::var("USER").map(|user| shared::identity::fit(&user)).unwrap_or_default();
         let asked = EnrolRequest {
-            request: Bytes::copy_from_slice(request.der()),
+            request,
             group: group.to_owned(),
             name: if name.is_empty() { "somebody".to_owned() } else { name },
             proof: Some(proof),
@@ -119,7 +118,7 @@ impl Somebody {
         let channel = channel.map_err(|error| crate::client::unreachable(server, &error))?;
         let issued = generated::enrolment_client::EnrolmentClient::new(channel).enrol(asked).await;
         let issued = issued.map_err(|status| failed(server, &status))?.into_inner();
-        let credentials = Credentials { chain: issued.chain, key: secret::kept(key.serialized_der()) };
+        let credentials = Credentials { chain: issued.chain, key };
         let it = Self { credentials, roots: issued.roots };
         it.identity()?;
         Ok(it)
@@ -220,7 +219,7 @@ impl Somebody {
     pub(crate) fn made_up() -> Self {
         let made = rcgen::generate_simple_self_signed(["me".to_owned()]).unwrap();
         let roots = vec![Bytes::copy_from_slice(made.cert.der())];
-        let key = secret::kept(made.signing_key.serialize_der());
+        let key = shared::secret::kept(made.signing_key.serialize_der());
         Self { credentials: Credentials { chain: roots.clone(), key }, roots }
     }
 }

@@ -21,6 +21,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256,
 };
+use shared::clock::unix;
 use shared::tls::join::hex;
 use shared::tls::random;
 use shared::{pem, secret};
@@ -205,10 +206,6 @@ impl Drop for Key {
     fn drop(&mut self) {
         self.0.zeroize();
     }
-}
-
-fn unix(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use shared::clock::unix;
 use shared::name::ObjectName;
 use shared::policy::LocationPolicy;
 use shared::resource::Resource;
@@ -82,7 +83,7 @@ impl Pin {
         lasts: Duration,
         note: &str,
     ) -> Self {
-        let at = seconds(at);
+        let at = unix(at);
         let note = note.chars().take(NOTE_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self {
             version,
@@ -139,10 +140,6 @@ fn said(time: SystemTime) -> String {
 
 /// The furthest time that is told: the year 9999. What lies beyond is for ever.
 const LAST: u64 = 253_402_300_799;
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
 
 fn time(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))

@@ -1,6 +1,6 @@
 //! The two clocks. Cores take the time as an argument; only edges ask these.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Monotonic time, for deadlines and durations.
 pub fn now() -> Instant {
@@ -11,4 +11,9 @@ pub fn now() -> Instant {
 #[allow(clippy::disallowed_methods, reason = "the one place that asks the wall clock")]
 pub fn wall() -> SystemTime {
     SystemTime::now()
+}
+
+/// Seconds since 1970, as records have them; 0 for what was before.
+pub fn unix(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

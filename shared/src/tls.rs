@@ -9,6 +9,7 @@
 pub mod connect;
 pub mod join;
 mod pinned;
+pub mod request;
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+use shared::clock::unix;
 use shared::identity::Role;
 use shared::tls::join::{JoinToken, hex};
 use shared::{pem, private, tls};
@@ -189,10 +190,6 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn unix(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

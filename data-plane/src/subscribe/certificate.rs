@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use shared::backoff::Backoff;
 use shared::clock;
 use shared::identity::{Identity, SLACK};
+use shared::pem;
 use shared::proto::identity::enrol_request::Proof as Shown;
 use shared::proto::identity::{EnrolRequest, Issued, RenewRequest};
 use shared::tls::connect::Connector;
 use shared::tls::join::JoinToken;
+use shared::tls::request::{KeyError, request};
 use shared::tls::{self, Credentials, TlsError, Trust};
-use shared::{pem, secret};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use self::doubt::Doubts;
 use super::client::enrolment_client::EnrolmentClient;
@@ -97,7 +97,7 @@ pub(crate) enum CertificateError {
     },
     /// Keys.
     #[error("no key can be made: {0}")]
-    Key(#[from] rcgen::Error),
+    Key(#[from] KeyError),
     /// TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -129,7 +129,7 @@ pub(super) struct Holder {
     /// The connection of the present stream.
     channel: watch::Sender<Option<Channel>>,
     /// The key of the first request, and that request: who asks again has to have the same one.
-    first: RefCell<Option<(Bytes, Vec<u8>)>>,
+    first: RefCell<Option<(Bytes, Bytes)>>,
     doubts: RefCell<Doubts>,
 }
 
@@ -267,7 +267,7 @@ impl Holder {
             Some(Proof::Account { token, .. }) => text(token)?.trim().to_owned(),
             _ => String::new(),
         };
-        let asked = RenewRequest { request: request.into(), account_token };
+        let asked = RenewRequest { request, account_token };
         let issued = IdentityClient::new(channel).renew(asked).await?.into_inner();
         self.accept(issued, key).map(|_| ())
     }
@@ -294,7 +294,7 @@ impl Holder {
             None => self.first.borrow_mut().insert(request()?).clone(),
         };
         let asked = EnrolRequest {
-            request: request.into(),
+            request,
             group: self.enrolment.group.clone(),
             name: self.enrolment.name.clone(),
             proof: Some(shown),
@@ -352,17 +352,6 @@ async fn at(when: Option<Instant>) {
         Some(when) => time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// A new key, and a request that shows that we have it.
-fn request() -> Result<(Bytes, Vec<u8>), rcgen::Error> {
-    let mut key = KeyPair::generate()?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    let request = params.serialize_request(&key).map(|request| request.der().to_vec());
-    let der = secret::kept(key.serialized_der());
-    key.zeroize();
-    Ok((der, request?))
 }
 
 #[cfg(test)]

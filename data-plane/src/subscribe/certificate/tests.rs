@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use rcgen::{CertificateParams, Issuer, SanType};
+use rcgen::{CertificateParams, Issuer, KeyPair, SanType};
+use shared::secret;
 
 use super::*;
 
