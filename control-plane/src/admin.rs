@@ -57,6 +57,10 @@ impl Pages for ControlPages {
                 let problems = self.problems.borrow().clone();
                 let head = self.published.head();
                 let proxies = self.registry.figures(&head);
+                if let Some(registrar) = &self.registrar {
+                    let (certificate, authority) = registrar.ends(clock::wall());
+                    self.metrics.note_ends(certificate, authority);
+                }
                 let text = self.metrics.render(&head, &proxies, &problems, &self.source);
                 Page::metrics(text)
             }

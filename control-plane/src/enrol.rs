@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use shared::clock;
-use shared::identity::{Identity, IdentityError, Role};
+use shared::identity::{Identity, IdentityError, Role, validity};
 use shared::tls::join::JoinToken;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -111,9 +111,25 @@ impl Registrar {
         &self.0.group
     }
 
+    /// How long certificates live.
+    pub fn life(&self) -> Duration {
+        self.0.life
+    }
+
     /// What handshakes are made with, and when it changes.
     pub fn current(&self) -> watch::Receiver<Standing> {
         self.0.current.clone()
+    }
+
+    /// When the certificate that is shown ends, and the root that signs; `None` where there is none.
+    pub fn ends(&self, now: SystemTime) -> (Option<SystemTime>, Option<SystemTime>) {
+        match &*self.0.current.borrow() {
+            Err(_) => (None, None),
+            Ok(current) => {
+                let root = validity(&current.authority.signs(now));
+                (Some(current.until), root.map(|(_, until)| until))
+            }
+        }
     }
 
     /// Why no handshake succeeds, where none does.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use shared::clock;
 use shared::kind::{Kind, Lane};
 use shared::telemetry::{self, VERSION};
 
@@ -106,6 +107,8 @@ pub struct Metrics {
     broken: Family<KindLabel, Gauge>,
     pinned: Gauge,
     pinned_until: Seconds,
+    certificate_until: Seconds,
+    authority_until: Seconds,
     unreleased: Gauge,
     history: Gauge,
     history_bytes: Gauge,
@@ -149,6 +152,8 @@ impl Metrics {
             broken: Family::default(),
             pinned: Gauge::default(),
             pinned_until: Seconds::default(),
+            certificate_until: Seconds::default(),
+            authority_until: Seconds::default(),
             unreleased: Gauge::default(),
             history: Gauge::default(),
             history_bytes: Gauge::default(),
@@ -233,6 +238,16 @@ impl Metrics {
             self.pinned_until.clone(),
         );
         to.register(
+            "certificate_until_timestamp_seconds",
+            "End of the certificate that proxies are shown; 0 where there is none",
+            self.certificate_until.clone(),
+        );
+        to.register(
+            "authority_until_timestamp_seconds",
+            "End of the root of the authority that signs now; 0 where there is none",
+            self.authority_until.clone(),
+        );
+        to.register(
             "unreleased_resources",
             "Resources in which what is compiled differs from what the pin keeps",
             self.unreleased.clone(),
@@ -286,6 +301,13 @@ impl Metrics {
     pub(crate) fn sent(&self, lane: Lane, mode: &'static str, bytes: usize) {
         let labels = ModeLabels { lane: lane.as_str(), mode };
         self.bytes_sent.get_or_create(&labels).inc_by(bytes as u64);
+    }
+
+    /// When the certificate that is shown ends, and the root that signs.
+    pub fn note_ends(&self, certificate: Option<SystemTime>, authority: Option<SystemTime>) {
+        let seconds = |end: Option<SystemTime>| end.map_or(0.0, |end| clock::unix(end) as f64);
+        self.certificate_until.set(seconds(certificate));
+        self.authority_until.set(seconds(authority));
     }
 
     /// All of it as OpenMetrics text.

@@ -83,6 +83,8 @@ pub(crate) struct View {
     kept: Option<Arc<FromDisk>>,
     /// When CONFIG was changed last, in seconds since 1970.
     pub(crate) applied: Option<u64>,
+    /// The end of the proxy's own certificate, in seconds since 1970; 0: it has none.
+    pub(crate) certificate_until: u64,
 }
 
 /// Where the proxy is on one lane.
@@ -161,7 +163,8 @@ impl Subscription {
             reason: reason.to_string(),
         };
         let certificate = if is_plain { None } else { Some(Holder::new(enrolment).map_err(nobody)?) };
-        let (view, watcher) = watch::channel(View::default());
+        let certificate_until = certificate.as_ref().map_or(0, Holder::until);
+        let (view, watcher) = watch::channel(View { certificate_until, ..View::default() });
         let subscription = Self {
             endpoint,
             certificate,
@@ -294,6 +297,7 @@ impl Subscription {
             Some(certificate) => {
                 let connector = certificate.connector(&self.endpoint).await?;
                 self.doubt = Some(connector.doubt());
+                self.view.send_modify(|view| view.certificate_until = certificate.until());
                 if let Some(name) = certificate.name() {
                     self.session.called(&name);
                 }
@@ -363,7 +367,8 @@ impl Subscription {
     fn show(&mut self, writer: &Writer, certificate: Option<&Holder>) {
         let known = || bound(&self.endpoint, self.group.clone(), certificate);
         self.disk.keep(&self.session, writer, clock::now(), known);
-        let new = self.seen(writer);
+        let certificate_until = certificate.map_or(0, Holder::until);
+        let new = View { certificate_until, ..self.seen(writer) };
         self.view.send_if_modified(|view| {
             let changed = *view != new;
             *view = new;
@@ -388,6 +393,7 @@ impl Subscription {
             config,
             live: standing(Lane::Live),
             refused: Lane::ALL.iter().map(|lane| writer.refused(*lane).count() as u64).sum(),
+            certificate_until: before.certificate_until,
             kept: self.disk.start().filter(|_| self.session.is_kept()).cloned(),
         }
     }

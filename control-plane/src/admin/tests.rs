@@ -85,3 +85,24 @@ async fn who_shows_a_certificate_that_is_over_is_not_ready() {
     keeper.look(clock::wall()).await.unwrap();
     assert_eq!(asked(&pages).0, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn the_ends_of_the_certificate_and_of_the_authority_are_told() {
+    let told = |pages: &ControlPages| -> Vec<f64> {
+        let page = pages.page("/metrics", None).unwrap();
+        let text = String::from_utf8(page.body.to_vec()).unwrap();
+        let value = |name: &str| {
+            let name = format!("firth_control_{name}_until_timestamp_seconds ");
+            text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
+        };
+        ["certificate", "authority"].map(value).into()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (mut keeper, pages) = keeper(dir.path());
+    assert_eq!(told(&pages), [0.0, 0.0]);
+    let now = clock::wall();
+    keeper.look(now).await.unwrap();
+    let seconds = |time| clock::unix(time) as f64;
+    let expected = [LIFE, Duration::from_secs(3 * 365 * 24 * 3600)].map(|life| seconds(now + life));
+    assert_eq!(told(&pages), expected);
+}

@@ -99,6 +99,11 @@ impl Collector for TableMetrics {
             ("firth_control_plane_connected", "Whether a stream is open", u64::from(view.connected)),
             ("firth_lanes_complete", "Whether everything was received once", u64::from(view.complete)),
             ("firth_resources_refused", "Resources that this proxy has and cannot serve", view.refused),
+            (
+                "firth_certificate_until_timestamp_seconds",
+                "End of the certificate that this proxy shows the control plane; 0 where it has none",
+                view.certificate_until,
+            ),
             ("firth_tables_retired", "Old tables that a worker still looks at", retired),
         ];
         for (name, help, value) in gauges {

@@ -198,6 +198,11 @@ impl Holder {
         })
     }
 
+    /// The end of the certificate; 0: there is none.
+    pub(super) fn until(&self) -> u64 {
+        self.held.borrow().as_ref().map_or(0, |held| clock::unix(held.until))
+    }
+
     /// What it is called in its certificate; whoever gave that may know it by another name than it does itself.
     pub(super) fn name(&self) -> Option<Box<str>> {
         let held = self.held.borrow();
