@@ -343,7 +343,10 @@ class Rest(unittest.TestCase):
         done = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("TLS 1.3", done.stdout)
-        self.assertIn("firth login --namespace shore --account firth-reader", done.stdout)
+        self.assertIn("firth login --namespace shore --account firth-reader --ca-secret firth-ca", done.stdout)
+        self.assertIn("kubectl -n shore get configmap firth-ca -o jsonpath='{.data.ca\\.pem}'", done.stdout)
+        other = helm("install", "edge", str(CHART), "--dry-run=client", "--namespace", "shore")
+        self.assertIn("--account edge-reader --ca-secret edge-ca", other.stdout)
         self.assertIn("where the network of the cluster enforces it", done.stdout)
 
 
