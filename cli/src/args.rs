@@ -26,6 +26,7 @@ Examples:
   firth problems                       what is wrong with whose objects
   firth rollback 1f3a92                go back to that version, for 24 h, on all replicas
   firth unpin                          release what was held back meanwhile
+  firth authority                      whom the planes believe, and until when
   firth proxies -o json | jq '.[].acked'
 
 Everything that is asked here is also there for grpcurl:
@@ -73,6 +74,17 @@ Examples:
   kubectl -n firth port-forward deploy/firth-control-plane 15010 &
   firth login --namespace firth --account firth-reader
   firth login --server https://192.0.2.1:15010 --ca-dir state/authority";
+
+const AUTHORITY_HELP: &str = "\
+A rotation has two phases, each one and a half lives of a certificate. In the first the new root is believed and the old one
+signs, until everybody has renewed and heard of it. In the second the new one signs, and what the old one signed runs out; then
+it is believed no more. Nothing has to be done in between, and no connection is cut. It happens by itself once a year; do
+it where a key of the authority may be known to somebody. Rotating is an operator's.
+
+Examples:
+  firth authority
+  firth authority rotate
+  firth authority -o json | jq '.roots[] | {phase, signs_from, leaves_at}'";
 
 /// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
 #[derive(Debug, Parser)]
@@ -126,6 +138,9 @@ pub(crate) enum Question {
     Rollback(RollbackArgs),
     /// End the pin: what was compiled meanwhile is released in one step (`firth diff` shows it before)
     Unpin(AskArgs),
+    /// The authority that the planes know each other by: its roots, and how far a rotation is
+    #[command(after_help = AUTHORITY_HELP)]
+    Authority(AuthorityArgs),
 }
 
 /// Flags of every question.
@@ -140,6 +155,24 @@ pub(crate) struct AskArgs {
     /// Folder that `firth login` or `firth up` wrote; without it the one for that address below ~/.config/firth
     #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
     pub(crate) identity: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AuthorityArgs {
+    /// What to do
+    #[arg(value_name = "ACTION", default_value = "show")]
+    pub(crate) action: AuthorityAction,
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+/// What can be done about the authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthorityAction {
+    /// Say which roots there are
+    Show,
+    /// Begin a rotation, and say how it goes on
+    Rotate,
 }
 
 #[derive(Debug, clap::Args)]
@@ -417,6 +450,21 @@ mod tests {
         assert_eq!((&*args.version, args.decision.lasts), ("1f3a92", Duration::from_secs(90)));
         assert!(args.decision.replace);
         assert!(parse("firth rollback").is_err() && parse("firth pin --for soon").is_err());
+    }
+
+    #[test]
+    fn the_authority_is_shown_unless_it_is_to_be_rotated() {
+        for (line, action) in [
+            ("firth authority", AuthorityAction::Show),
+            ("firth authority show", AuthorityAction::Show),
+            ("firth authority rotate -o json", AuthorityAction::Rotate),
+        ] {
+            let Command::Ask(Question::Authority(args)) = parse(line).unwrap().command else {
+                panic!("expected authority");
+            };
+            assert_eq!(args.action, action);
+        }
+        assert!(parse("firth authority drop").is_err());
     }
 
     #[test]

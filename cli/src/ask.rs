@@ -2,6 +2,7 @@
 //!
 //! Each question is a pure pair of functions from the answer to text and to JSON; only [`run`] talks to anybody.
 
+mod authority;
 mod diff;
 mod history;
 mod pin;
@@ -16,11 +17,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shared::clock;
-use shared::proto::inspect;
+use shared::proto::{identity as identity_proto, inspect};
+use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::args::{AskArgs, DecisionArgs, Format, Question};
-use crate::client::{self, AskError, Inspect};
+use crate::args::{AskArgs, AuthorityAction, DecisionArgs, Format, Question};
+use crate::client::{self, AskError, Authority, Inspect};
 use crate::identity::{self, Somebody};
 use crate::{lists, output};
 
@@ -101,6 +103,16 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let view = pin::unpinned(body(&ask, asked)?);
             show(&ask, &view, pin::unpinned_text)
         }
+        Question::Authority(args) => {
+            let mut authority = Authority::new(channel(&args.ask).await?);
+            if args.action == AuthorityAction::Rotate {
+                let asked = authority.rotate_authority(identity_proto::RotateAuthorityRequest {}).await;
+                body(&args.ask, asked)?;
+            }
+            let asked = authority.get_authority(identity_proto::GetAuthorityRequest {}).await;
+            let view = authority::view(body(&args.ask, asked)?);
+            show(&args.ask, &view, authority::text)
+        }
         Question::Problems(ask) => {
             let asked = lists::problems(&mut connect(&ask).await?).await;
             let views = problems::views(given(&ask, asked)?);
@@ -118,8 +130,12 @@ fn span(lasts: Duration) -> Option<prost_types::Duration> {
     lasts.try_into().ok()
 }
 
-/// With who this person is, unless the control plane does not ask.
 async fn connect(ask: &AskArgs) -> anyhow::Result<Inspect> {
+    Ok(client::inspect(channel(ask).await?))
+}
+
+/// With who this person is, unless the control plane does not ask.
+async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
     let connector = match client::is_plain(&ask.server) {
         true => None,
         false => {

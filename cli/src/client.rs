@@ -23,6 +23,9 @@ const ANSWER: usize = 256 << 20;
 /// Asks one control plane.
 pub(crate) type Inspect = generated::inspect_client::InspectClient<Channel>;
 
+/// Asks for the authority between the planes.
+pub(crate) type Authority = generated::identity_client::IdentityClient<Channel>;
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,14 +69,18 @@ pub(crate) enum AskError {
 ///
 /// # Errors
 /// Where the address is none, and where nobody answers there within five seconds.
-pub(crate) async fn connect(server: &str, connector: Option<Connector>) -> Result<Inspect, AskError> {
+pub(crate) async fn connect(server: &str, connector: Option<Connector>) -> Result<Channel, AskError> {
     let endpoint = endpoint(server)?;
     let channel = match connector {
         Some(connector) => endpoint.connect_with_connector(connector).await,
         None => endpoint.connect().await,
     };
-    let channel = channel.map_err(|error| unreachable(server, &error))?;
-    Ok(Inspect::new(channel).max_decoding_message_size(ANSWER))
+    channel.map_err(|error| unreachable(server, &error))
+}
+
+/// Questions on a connection.
+pub(crate) fn inspect(channel: Channel) -> Inspect {
+    Inspect::new(channel).max_decoding_message_size(ANSWER)
 }
 
 /// Whether a server is asked without encryption.

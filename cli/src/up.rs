@@ -209,7 +209,8 @@ async fn started(server: &str, me: &Somebody, backends: &mut Backends) -> anyhow
 
 async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
     loop {
-        if let Ok(mut inspect) = client::connect(server, Some(me.connector()?)).await {
+        if let Ok(channel) = client::connect(server, Some(me.connector()?)).await {
+            let mut inspect = client::inspect(channel);
             // Before the first lists are complete the control plane may well refuse to answer: asked again.
             while let Ok((proxies, _)) = lists::proxies(&mut inspect).await {
                 if proxies.iter().any(|proxy| proxy.in_sync) {

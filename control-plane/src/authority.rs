@@ -13,6 +13,7 @@
 mod leaf;
 mod record;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -22,9 +23,10 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256,
 };
 use shared::clock::unix;
+use shared::identity::validity;
 use shared::tls::join::hex;
 use shared::tls::random;
-use shared::{pem, secret};
+use shared::{pem, secret, tls};
 use thiserror::Error;
 use zeroize::Zeroize as _;
 
@@ -78,6 +80,32 @@ struct Root {
     signs_from: u64,
 }
 
+/// What a root does, as of some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It is believed and signs later.
+    Believed,
+    /// It signs.
+    Signs,
+    /// It has signed, and is believed as long as what it signed is good.
+    Leaves,
+}
+
+/// A root as people may know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RootState {
+    /// As join tokens pin it.
+    pub digest: [u8; 32],
+    /// What it does.
+    pub phase: Phase,
+    /// When it began to sign, or will.
+    pub signs_from: SystemTime,
+    /// When it is believed no more; `None`: no other follows yet.
+    pub leaves_at: Option<SystemTime>,
+    /// The end of its certificate.
+    pub until: Option<SystemTime>,
+}
+
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root").field("signs_from", &self.signs_from).finish_non_exhaustive()
@@ -110,6 +138,24 @@ impl Authority {
         self.signer(now).certificate.clone()
     }
 
+    /// The roots, the oldest first, and what each does now.
+    pub fn states(&self, now: SystemTime, life: Duration) -> Vec<RootState> {
+        let signer = self.position(now);
+        let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let state = |(at, root): (usize, &Root)| RootState {
+            digest: tls::pin(&root.certificate),
+            phase: match at.cmp(&signer) {
+                Ordering::Less => Phase::Leaves,
+                Ordering::Equal => Phase::Signs,
+                Ordering::Greater => Phase::Believed,
+            },
+            signs_from: time(root.signs_from),
+            leaves_at: self.roots.get(at + 1).map(|after| time(after.signs_from + overlap(life))),
+            until: validity(&root.certificate).map(|(_, until)| until),
+        };
+        self.roots.iter().enumerate().map(state).collect()
+    }
+
     /// When the last root that was added signs; in the past, unless a rotation is under way.
     pub fn signs_from(&self) -> SystemTime {
         let last = self.roots.last().map_or(0, |root| root.signs_from);
@@ -138,7 +184,7 @@ impl Authority {
     /// Where no key can be made.
     pub fn due(&self, now: SystemTime, life: Duration) -> Result<Option<Self>, IssueError> {
         let seconds = unix(now);
-        let overlap = life.mul_f64(OVERLAP).as_secs().max(1);
+        let overlap = overlap(life);
         let mut next = self.clone();
         // Superseded for so long that nothing it signed is good any more.
         let kept =
@@ -168,6 +214,11 @@ impl Authority {
         let signs = self.roots.iter().rposition(|root| root.signs_from <= seconds && root.key.is_some());
         signs.or_else(|| self.roots.iter().position(|root| root.key.is_some())).unwrap_or_default()
     }
+}
+
+/// Seconds that a root is believed after it has signed.
+fn overlap(life: Duration) -> u64 {
+    life.mul_f64(OVERLAP).as_secs().max(1)
 }
 
 impl Root {

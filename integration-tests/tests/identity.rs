@@ -4,17 +4,20 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use integration_tests::client::tls;
 use integration_tests::faults::Relay;
 use integration_tests::grpc::{Inspect, call};
 use integration_tests::identity::{Peer, enrolment, token};
+use integration_tests::plane::binary;
 use integration_tests::site::ingress;
 use integration_tests::{
     ControlPlane, DataPlane, FolderSite, Ledger, Question, Source, Traffic, eventually, eventually_within,
     objects,
 };
+use shared::clock;
 use shared::proto::config::proxy_message::Message;
 use shared::proto::config::{ControlMessage, Hello, ProxyMessage};
 use shared::proto::identity::{
@@ -126,7 +129,10 @@ async fn a_stream_goes_on_through_renewals_and_a_rotation_of_the_authority() {
     .await;
     let issued = site.control.log().matches("a certificate is issued").count();
     assert!(issued >= 5, "18 s are three lives of 6 s: {issued} certificates");
-    assert_eq!(site.proxy.metrics().await.sum("firth_streams"), 1.0, "one stream all the time");
+    let metrics = site.proxy.metrics().await;
+    assert_eq!(metrics.sum("firth_streams"), 1.0, "one stream all the time");
+    let left = metrics.sum("firth_certificate_until_timestamp_seconds") - clock::unix(clock::wall()) as f64;
+    assert!((0.0..7.0).contains(&left), "it was renewed, and that is told: {left} s");
     traffic.stop().await.assert_clean();
 
     // Whoever joins now knows the new root alone.
@@ -357,4 +363,52 @@ async fn nothing_that_passes_between_the_planes_can_be_read() {
             assert_eq!(found, !encrypted, "{what}, encrypted: {encrypted}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_person_rotates_the_authority_and_sees_each_phase() {
+    let bench = Bench::start(&["--certificate-life", "6s"]).await;
+    let (server, ca) = (format!("https://{}", bench.address()), bench.ca());
+    let home = TempDir::new().unwrap();
+    let firth = async |words: &[&str]| {
+        let mut command = Command::new(binary("firth"));
+        command.args(words).args(["--server", &server]).arg("--identity").arg(home.path());
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let [said, complaint] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        if output.status.success() { Ok(said) } else { Err(complaint) }
+    };
+    // For six seconds each time.
+    let login = async |role: &str| firth(&["login", "--ca-dir", ca.to_str().unwrap(), "--role", role]).await;
+    let phases = async || {
+        login("reader").await?;
+        let shown: serde_json::Value =
+            serde_json::from_str(&firth(&["authority", "-o", "json"]).await?).unwrap();
+        let roots = shown["roots"].as_array().unwrap();
+        let phases: Vec<String> =
+            roots.iter().map(|root| root["phase"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(
+            (shown["certificate_seconds"].as_u64(), shown["rotating"] == true),
+            (Some(6), phases.len() > 1)
+        );
+        Ok::<_, String>(phases)
+    };
+    assert_eq!(phases().await.unwrap(), ["signs"]);
+    login("operator").await.unwrap();
+    let told = firth(&["authority", "rotate"]).await.unwrap();
+    assert!(told.contains("rotation, 1 of 2") && told.contains("believed"), "{told}");
+    let again = firth(&["authority", "rotate"]).await.unwrap_err();
+    assert!(again.contains("a rotation is under way"), "{again}");
+    for expected in [&["signs", "believed"][..], &["leaves", "signs"], &["signs"]] {
+        eventually_within(Duration::from_secs(60), &format!("{expected:?}"), || async {
+            let seen = phases().await?;
+            if seen == expected { Ok(()) } else { Err(format!("{seen:?}")) }
+        })
+        .await;
+    }
+    let metrics = bench.control.metrics().await;
+    let now = clock::unix(clock::wall()) as f64;
+    let left = |name: &str| metrics.sum(name) - now;
+    let certificate = left("firth_control_certificate_until_timestamp_seconds");
+    assert!((-1.0..7.0).contains(&certificate), "{certificate}");
+    assert!(left("firth_control_authority_until_timestamp_seconds") > 2.0 * 365.0 * 86_400.0);
 }

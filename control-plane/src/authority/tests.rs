@@ -204,3 +204,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_phase_of_a_rotation_can_be_seen() {
+    use Phase::{Believed, Leaves, Signs};
+    let seen = |authority: &Authority, now: u64| -> Vec<(Phase, Option<SystemTime>)> {
+        let states = authority.states(at(now), DAY);
+        let digests: Vec<_> = states.iter().map(|it| it.digest).collect();
+        assert_eq!(digests, authority.trusted().iter().map(|der| tls::pin(der)).collect::<Vec<_>>());
+        assert!(states.iter().all(|it| it.until > Some(at(now))));
+        states.iter().map(|it| (it.phase, it.leaves_at)).collect()
+    };
+    let day = DAY.as_secs();
+    let first = Authority::create(at(0)).unwrap();
+    assert_eq!(seen(&first, 1), [(Signs, None)]);
+    let next = first.rotate(at(10), DAY).unwrap();
+    // One and a half lives until it signs, as many until the old one goes.
+    let (signs, goes) = (10 + day * 3 / 2, 10 + day * 3);
+    assert_eq!(seen(&next, signs - 1), [(Signs, Some(at(goes))), (Believed, None)]);
+    assert_eq!(seen(&next, signs), [(Leaves, Some(at(goes))), (Signs, None)]);
+    assert_eq!(next.states(at(10), DAY)[1].signs_from, at(signs));
+    let after = |now| next.due(at(now), DAY).unwrap().unwrap();
+    assert_eq!(seen(&after(goes - 1), goes - 1), [(Leaves, Some(at(goes))), (Signs, None)]);
+    assert_eq!(seen(&after(goes), goes), [(Signs, None)], "as is said");
+}

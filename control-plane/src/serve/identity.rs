@@ -8,11 +8,13 @@ use shared::clock;
 use shared::proto::identity;
 use shared::proto::identity::enrol_request::Proof as Shown;
 use shared::telemetry::Seldom;
+use shared::tls::join::hex;
 use std::sync::{Arc, Mutex, PoisonError};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
 use super::door::Caller;
+use crate::authority::{Phase, RootState};
 use crate::enrol::{Issued, Proof, Refused, Registrar};
 
 /// Generated services of `firth.identity.v1`.
@@ -126,5 +128,35 @@ impl Identity for Certificates {
         let signs = self.registrar.rotate().await.map_err(Status::failed_precondition)?;
         let signs_in_seconds = signs.as_secs() + u64::from(signs.subsec_nanos() > 0);
         Ok(Response::new(identity::RotateAuthorityResponse { signs_in_seconds }))
+    }
+
+    async fn get_authority(
+        &self,
+        _: Request<identity::GetAuthorityRequest>,
+    ) -> Result<Response<identity::GetAuthorityResponse>, Status> {
+        let current = self.registrar.current().borrow().clone();
+        let current =
+            current.map_err(|why| Status::unavailable(format!("the authority is not read yet: {why}")))?;
+        let life = self.registrar.life();
+        Ok(Response::new(identity::GetAuthorityResponse {
+            roots: current.authority.states(clock::wall(), life).into_iter().map(root).collect(),
+            certificate_seconds: life.as_secs(),
+            certificate_until: Some(current.until.into()),
+        }))
+    }
+}
+
+fn root(state: RootState) -> identity::AuthorityRoot {
+    let phase = match state.phase {
+        Phase::Believed => identity::RootPhase::Believed,
+        Phase::Signs => identity::RootPhase::Signs,
+        Phase::Leaves => identity::RootPhase::Leaves,
+    };
+    identity::AuthorityRoot {
+        digest: hex(&state.digest).to_string(),
+        phase: phase.into(),
+        signs_from: Some(state.signs_from.into()),
+        leaves_at: state.leaves_at.map(Into::into),
+        until: state.until.map(Into::into),
     }
 }

@@ -11,6 +11,8 @@ const STREAM: &str = "/firth.config.v1.ConfigStream/";
 const INSPECT: &str = "/firth.inspect.v1.Inspect/";
 /// The next certificate.
 const RENEW: &str = "/firth.identity.v1.Identity/Renew";
+/// The roots that are believed: public, as all certificates are.
+const AUTHORITY: &str = "/firth.identity.v1.Identity/GetAuthority";
 /// What there is to call: the same for everybody, and in the repository.
 const REFLECTION: &str = "/grpc.reflection.";
 
@@ -30,7 +32,8 @@ const QUESTIONS: &[&str] = &[
 
 /// Who may call the method at this path.
 pub(super) fn allowed(role: Role, path: &str) -> bool {
-    let is_question = path.strip_prefix(INSPECT).is_some_and(|method| QUESTIONS.contains(&method));
+    let is_question =
+        path == AUTHORITY || path.strip_prefix(INSPECT).is_some_and(|method| QUESTIONS.contains(&method));
     match role {
         Role::Proxy => path.starts_with(STREAM) || path == RENEW,
         Role::Reader => is_question || path.starts_with(REFLECTION),
