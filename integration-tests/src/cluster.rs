@@ -120,6 +120,28 @@ impl Cluster {
         write_kubeconfig(self.folder.path(), "kubeconfig-account", self.apiserver_port, ACCOUNT_TOKEN)
     }
 
+    /// A kubeconfig of somebody who is known by a client certificate, and has no rights but those that RBAC objects give.
+    ///
+    /// # Panics
+    /// Where the files cannot be written.
+    pub fn kubeconfig_of_person(&self, name: &str) -> PathBuf {
+        let folder = self.folder.path();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("it was written");
+        let authority = rcgen::KeyPair::from_pem(&read("people.key")).expect("a key");
+        let issuer = rcgen::Issuer::from_ca_cert_pem(&read("people.crt"), authority).expect("a certificate");
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &issuer).expect("a certificate");
+        let [shown, secret] = ["crt", "key"].map(|kind| folder.join(format!("{name}.{kind}")));
+        fs::write(&shown, certificate.pem()).expect("the folder can be written to");
+        fs::write(&secret, key.serialize_pem()).expect("the folder can be written to");
+        let user = json!({"client-certificate": shown, "client-key": secret});
+        write_kubeconfig_of(folder, &format!("kubeconfig-{name}"), self.apiserver_port, &user)
+    }
+
     /// Port of the API server.
     pub fn port(&self) -> u16 {
         self.apiserver_port
@@ -248,6 +270,7 @@ fn flags(folder: &Path, etcd_url: &str, authorization: Authorization) -> Vec<Str
         file("tls-cert-file", "server.crt"),
         file("tls-private-key-file", "server.key"),
         file("token-auth-file", "tokens.csv"),
+        file("client-ca-file", "people.crt"),
         file("service-account-key-file", "accounts.pub"),
         file("service-account-signing-key-file", "accounts.key"),
     ];
@@ -275,6 +298,10 @@ async fn ready(process: &mut Process, folder: &Path) -> bool {
 fn write_credentials(folder: &Path) {
     let (certificate, key) = objects::certificate(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
     let accounts = rcgen::KeyPair::generate().expect("a key");
+    let people = rcgen::KeyPair::generate().expect("a key");
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = authority.self_signed(&people).expect("a certificate");
     let groups = "system:serviceaccounts,system:serviceaccounts:firth";
     let tokens =
         format!("{TOKEN},tests,tests,\"system:masters\"\n{ACCOUNT_TOKEN},{ACCOUNT},account,\"{groups}\"\n");
@@ -284,19 +311,25 @@ fn write_credentials(folder: &Path) {
         ("accounts.key", accounts.serialize_pem()),
         ("accounts.pub", accounts.public_key_pem()),
         ("tokens.csv", tokens),
+        ("people.crt", authority.pem()),
+        ("people.key", people.serialize_pem()),
     ] {
         fs::write(folder.join(name), content).expect("the folder can be written to");
     }
 }
 
 fn write_kubeconfig(folder: &Path, name: &str, port: u16, token: &str) -> PathBuf {
+    write_kubeconfig_of(folder, name, port, &json!({"token": token}))
+}
+
+fn write_kubeconfig_of(folder: &Path, name: &str, port: u16, user: &Value) -> PathBuf {
     let file = folder.join(name);
     let content = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "tests",
         "clusters": [{"name": "tests", "cluster": {
             "server": format!("https://127.0.0.1:{port}"), "certificate-authority": folder.join("server.crt"),
         }}],
-        "users": [{"name": "tests", "user": {"token": token}}],
+        "users": [{"name": "tests", "user": user}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
     });
     fs::write(&file, content.to_string()).expect("the folder can be written to");

@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::path::Path;
+use std::process::Command;
+
 use integration_tests::api::Api;
 use integration_tests::client::tls;
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::grpc::{Inspect, call};
 use integration_tests::identity::{self, Peer};
 use integration_tests::objects::{self, Edit};
+use integration_tests::plane::binary;
 use integration_tests::{ClusterSite, ControlPlane, DataPlane, Source, eventually, helm};
 use serde_json::{Value, json};
 use shared::proto::identity::enrol_request::Proof;
@@ -168,4 +172,81 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
         let log = plane.log();
         assert!(!log.contains("orbidden") && !log.contains(&of_pod), "{log}");
     }
+}
+
+/// Who may make tokens for the account that stands for readers, and for no other.
+fn may_read(name: &str) -> [Value; 2] {
+    let metadata = json!({"namespace": "firth", "name": "may-read"});
+    let group = "rbac.authorization.k8s.io";
+    let rule = |resource: &str, verb: &str, name: &str| json!({"apiGroups": [""], "resources": [resource], "verbs": [verb], "resourceNames": [name]});
+    [
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [rule("serviceaccounts/token", "create", "firth-reader"), rule("configmaps", "get", "firth-ca")],
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "may-read"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        }),
+    ]
+}
+
+#[tokio::test]
+async fn people_log_in_by_whatever_their_kubeconfig_says() {
+    let (cluster, api) = with_rights().await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let accounts = accounts();
+    let control =
+        ControlPlane::start_with(&source, &["--pod-namespace", "firth", "--account", &accounts]).await;
+    let server = format!("https://{}", control.listen());
+    let published = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "firth", "name": "firth-ca"}});
+    eventually("the roots are published", || api.read(&published)).await;
+    api.apply_all(&may_read("anna")).await;
+    // One by certificates, one without rights, one by a token that may do everything.
+    let [anna, bert] = ["anna", "bert"].map(|name| cluster.kubeconfig_of_person(name));
+    let homes = tempfile::tempdir().unwrap();
+    let firth = async |who: &str, words: &[&str]| {
+        let mut command = Command::new(binary("firth"));
+        command.args(words).args(["--server", &server]).arg("--identity").arg(homes.path().join(who));
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let [said, complaint] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        if output.status.success() { Ok(said) } else { Err(complaint) }
+    };
+    let login = async |who: &str, kubeconfig: &Path, account: &str| {
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        firth(who, &["login", "--kubeconfig", kubeconfig, "--namespace", "firth", "--account", account]).await
+    };
+
+    let told = login("anna", &anna, "firth-reader").await.unwrap();
+    assert!(told.starts_with("reader firth-reader, for 24 h"), "{told}");
+    assert!(firth("anna", &["proxies"]).await.is_ok());
+    assert!(firth("anna", &["authority"]).await.unwrap().contains("no rotation is under way"));
+    for command in [&["unpin"][..], &["authority", "rotate"]] {
+        let refused = firth("anna", command).await.unwrap_err();
+        assert!(refused.contains("PermissionDenied"), "{command:?}: {refused}");
+    }
+    // The API server decides who gets a token, the control plane which account has a role.
+    for (who, kubeconfig, account, why) in [
+        ("anna", &anna, "firth-operator", "firth-operator"),
+        ("bert", &bert, "firth-reader", "firth-reader"),
+        ("admin", &cluster.kubeconfig(), "firth-control-plane", "PermissionDenied"),
+    ] {
+        let refused = login(who, kubeconfig, account).await.unwrap_err();
+        assert!(refused.contains(why), "{who}: {refused}");
+        assert!(why == "PermissionDenied" || refused.contains("forbidden"), "{who}: {refused}");
+    }
+    assert!(firth("anna", &["proxies"]).await.is_ok(), "what she had is hers still");
+
+    let told = login("admin", &cluster.kubeconfig(), "firth-operator").await.unwrap();
+    assert!(told.starts_with("operator firth-operator"), "{told}");
+    let rotated = firth("admin", &["authority", "rotate"]).await.unwrap();
+    assert!(rotated.contains("rotation, 1 of 2"), "{rotated}");
+    eventually("who believes the new root is told so", || async {
+        let roots = api.read(&published).await.map_err(|error| error.to_string())?;
+        let count = roots["data"]["ca.pem"].as_str().unwrap_or_default().matches("BEGIN").count();
+        if count == 2 { Ok(()) } else { Err(count.to_string()) }
+    })
+    .await;
+    assert!(!control.log().contains("orbidden"), "{}", control.log());
 }
