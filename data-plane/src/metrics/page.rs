@@ -82,14 +82,14 @@ fn series(constant: &str, rules: &Rules, place: &Place, set: &Set) -> String {
     text.push_str(constant);
     label(&mut text, "canary", set.key.canary.as_deref().unwrap_or_default());
     if rules.per_host {
-        label(&mut text, "host", &place.host);
+        label(&mut text, "host", place.host());
     }
     let (namespace, ingress) = place.ingress();
     label(&mut text, "ingress", ingress);
     label(&mut text, "method", set.key.method());
     label(&mut text, "namespace", namespace);
-    label(&mut text, "path", &place.path);
-    label(&mut text, "service", &place.service);
+    label(&mut text, "path", place.path());
+    label(&mut text, "service", place.service());
     label(&mut text, "status", &set.key.status());
     text
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 /// A declared path, or what of a host nobody declared. The same value survives every table that serves it unchanged in
 /// name, whatever else is said of it; what was counted under it goes with the last table that names it.
-#[derive(PartialEq, Eq, Debug)]
+///
+/// It stands beside every path of every table: it shares its texts with what is there.
+#[derive(Debug)]
 pub struct Place {
-    /// `a.test`, `*.a.test`, or `_` for requests of no other.
-    pub host: Arc<str>,
-    /// `namespace/name` of the Ingress; empty for nobody.
-    pub owner: Arc<str>,
-    /// Name of the Service; empty for the default backend.
-    pub service: Arc<str>,
+    /// Key of a Route, `kind/namespace/name/host`; of the host's first for what nobody declared. Or a host that has none.
+    route: Arc<str>,
+    /// Name of the Service.
+    service: Option<Arc<str>>,
     /// As declared.
-    pub path: Arc<str>,
+    path: Option<Arc<str>>,
 }
 
 /// Host of [`Place`]s that are no host's of their own.
@@ -23,28 +23,48 @@ pub const NO_HOST: &str = "_";
 pub(super) const OVERFLOW: &str = "_overflow";
 
 impl Place {
-    /// Of a declared path, which its Route says.
-    pub fn new(route: &str, owner: &Arc<str>, service: &Arc<str>, path: &Arc<str>) -> Arc<Self> {
-        let host = route.rsplit_once('/').map_or(NO_HOST, |(_, host)| host).into();
-        let (owner, service, path) = (Arc::clone(owner), Arc::clone(service), Arc::clone(path));
-        Arc::new(Self { host, owner, service, path })
+    /// Of a declared path.
+    pub fn new(route: &Arc<str>, service: &Arc<str>, path: &Arc<str>) -> Arc<Self> {
+        let (service, path) = (Some(Arc::clone(service)), Some(Arc::clone(path)));
+        Arc::new(Self { route: Arc::clone(route), service, path })
     }
 
     /// Of what nobody declared of a host. The original has it belong to an Ingress of the host.
-    pub fn of_host(host: &str, owner: Option<&str>) -> Arc<Self> {
-        let path = if owner.is_some() { "/" } else { "" };
-        let owner = owner.unwrap_or_default().into();
-        Arc::new(Self { host: host.into(), owner, service: "".into(), path: path.into() })
+    pub fn of_host(host: &Arc<str>, route: Option<&Arc<str>>) -> Arc<Self> {
+        Arc::new(Self { route: Arc::clone(route.unwrap_or(host)), service: None, path: None })
     }
 
     /// Of all that there is no room for.
     pub(super) fn overflow() -> Arc<Self> {
         let text: Arc<str> = OVERFLOW.into();
-        Arc::new(Self { host: text.clone(), owner: text.clone(), service: text.clone(), path: text })
+        let route = format!("/{OVERFLOW}/{OVERFLOW}/{OVERFLOW}").into();
+        Arc::new(Self { route, service: Some(Arc::clone(&text)), path: Some(text) })
     }
 
-    /// Namespace and name of the Ingress.
+    /// `a.test`, `*.a.test`, or `_` for requests of no other.
+    pub fn host(&self) -> &str {
+        self.route.rsplit_once('/').map_or(&*self.route, |(_, host)| host)
+    }
+
+    /// Namespace and name of the Ingress; empty for nobody.
     pub fn ingress(&self) -> (&str, &str) {
-        self.owner.split_once('/').unwrap_or((&self.owner, &self.owner))
+        let owner = self.route.rsplit_once('/').and_then(|(before, _)| before.split_once('/'));
+        owner.and_then(|(_, owner)| owner.split_once('/')).unwrap_or_default()
+    }
+
+    /// Name of the Service; empty for the default backend.
+    pub fn service(&self) -> &str {
+        self.service.as_deref().unwrap_or_default()
+    }
+
+    /// The path as declared; `/` for what nobody declared of a host that somebody has.
+    pub fn path(&self) -> &str {
+        let usual = if self.route.contains('/') { "/" } else { "" };
+        self.path.as_deref().unwrap_or(usual)
+    }
+
+    /// Whether it is that of this Route, or of a host without one.
+    pub fn is_of(&self, route: &str) -> bool {
+        *self.route == *route
     }
 }

@@ -179,7 +179,7 @@ impl Requests {
     /// Counts a request of a place.
     pub fn count(&mut self, place: &Arc<Place>, request: &Request<'_>) {
         let named;
-        let place = match &*place.host == NO_HOST && self.rules.per_host {
+        let place = match place.host() == NO_HOST && self.rules.per_host {
             false => place,
             // As the original: nobody has that host.
             true if !self.rules.per_undefined_host => return,
@@ -249,7 +249,7 @@ impl Requests {
         if self.names.len() >= NAMES {
             return Arc::clone(&self.overflow);
         }
-        let place = Place::of_host(host, None);
+        let place = Place::of_host(&host.into(), None);
         self.names.insert(host.into(), Arc::clone(&place));
         place
     }

@@ -99,11 +99,11 @@ impl HostEntry {
         self
     }
 
-    /// Counted under the same as the entry before it, where that is still its Ingress'.
-    pub fn with_place(mut self, before: Option<&Self>, owner: Option<&str>) -> Self {
-        let same =
-            before.map(|before| &before.place).filter(|place| &*place.owner == owner.unwrap_or_default());
-        self.place = same.map_or_else(|| Place::of_host(&self.name, owner), Arc::clone);
+    /// Counted under the same as the entry before it, where that is still its first Route's.
+    pub fn with_place(mut self, before: Option<&Self>, route: Option<&Arc<str>>) -> Self {
+        let key = route.unwrap_or(&self.name);
+        let same = before.map(|before| &before.place).filter(|place| place.is_of(key));
+        self.place = same.map_or_else(|| Place::of_host(&self.name, route), Arc::clone);
         self
     }
 

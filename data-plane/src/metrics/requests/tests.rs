@@ -4,7 +4,7 @@ use super::super::{Labels, Metrics, Said};
 use super::*;
 
 fn place(owner: &str, path: &str) -> Arc<Place> {
-    Place::new(&format!("ingress/{owner}/a.test"), &owner.into(), &"echo".into(), &path.into())
+    Place::new(&format!("ingress/{owner}/a.test").into(), &"echo".into(), &path.into())
 }
 
 fn request(method: &str, status: u16) -> Request<'_> {
@@ -112,7 +112,7 @@ fn what_is_said_is_exported() {
 
 #[test]
 fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
-    let nobody = Place::of_host(NO_HOST, None);
+    let nobody = Place::of_host(&NO_HOST.into(), None);
     for (per_host, per_undefined_host, expected) in
         [(true, false, None), (true, true, Some("host=\"asked.test\"")), (false, false, Some("ingress=\"\""))]
     {
@@ -178,7 +178,7 @@ proptest! {
         let metrics = Metrics::new(1);
         let mut requests = Requests::new(metrics.worker(0));
         requests.follow(Some(&rules));
-        let nobody = Place::of_host(NO_HOST, None);
+        let nobody = Place::of_host(&NO_HOST.into(), None);
         for (method, host, status) in &asked {
             requests.count(&nobody, &Request { host, ..request(method, *status) });
         }

@@ -78,8 +78,8 @@ impl Writer {
         };
         let entry = self.frame(name, host.as_ref(), routing, before.as_deref().filter(|_| !frame));
         self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
-        let owner = compiled.keys().min().and_then(|key| route_parts(key)).map(|parts| parts.owner);
-        let entry = entry.with_place(before.as_deref(), owner).with_app_root(compiled.app_root());
+        let first = compiled.keys().min().cloned();
+        let entry = entry.with_place(before.as_deref(), first.as_ref()).with_app_root(compiled.app_root());
         self.hosts.insert(Arc::new(entry));
         self.compiled.insert(Arc::clone(name), compiled);
         self.rename(name, before.as_deref());
@@ -229,8 +229,8 @@ impl Writer {
         let users = basic.map(|basic| self.materials.users(&basic.users));
         let (declared, service): (Arc<str>, Arc<str>) = (path.path.as_str().into(), service.into());
         // The same as before, so that what was counted goes on.
-        let place = place.filter(|place| place.service == service).cloned();
-        let place = place.unwrap_or_else(|| Place::new(&common.key, &common.owner, &service, &declared));
+        let place = place.filter(|place| place.service() == &*service).cloned();
+        let place = place.unwrap_or_else(|| Place::new(&common.key, &service, &declared));
         PathEntry {
             place,
             declared,

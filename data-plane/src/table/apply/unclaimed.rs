@@ -46,7 +46,7 @@ impl Config {
             owner: "".into(),
             service: "".into(),
             port: "".into(),
-            place: Place::of_host(shared::resource::CATCH_ALL, None),
+            place: Place::of_host(&shared::resource::CATCH_ALL.into(), None),
         }))
     }
 }
