@@ -1,4 +1,5 @@
-//! Pages of `--admin` and `--health`: health, metrics, and what a host looks like in the table.
+//! Pages of `--admin` and `--health`: health, metrics, ingress-nginx' management interface, and what a host looks like in the
+//! table.
 //!
 //! **Invariant:** nothing here changes anything, and no key is ever shown.
 
@@ -19,6 +20,7 @@ use crate::table::paths::Declared;
 use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
 
 mod controller;
+mod management;
 mod process;
 mod text;
 
@@ -109,6 +111,14 @@ impl Pages for ProxyPages {
             "/readyz" => self.not_ready().map_or_else(|| self.ready(), |why| Page::health(Some(why))),
             // The process ends when a thread of it fails, so that whoever answers is alive.
             "/healthz" => Page::health(None),
+            "/nginx_status" if self.debug => Page::text(StatusCode::OK, self.metrics.stub()),
+            "/is-dynamic-lb-initialized" if self.debug => match self.view.borrow().complete {
+                true => Page::text(StatusCode::OK, "OK\n"),
+                false => Page::text(StatusCode::INTERNAL_SERVER_ERROR, ""),
+            },
+            path if self.debug && path.starts_with("/configuration/") => {
+                management::page(&self.tables.current(), path, query)
+            }
             "/livez" if self.debug => Page::health(None),
             "/debug/table" if self.debug => {
                 let host =
@@ -222,8 +232,14 @@ mod tests {
         assert_eq!(status(&pages, "/metrics"), Some(200));
         assert_eq!(status(&pages, "/livez"), None);
         assert_eq!(status(&pages, "/debug/table"), None);
+        for path in ["/nginx_status", "/is-dynamic-lb-initialized", "/configuration/backends"] {
+            assert_eq!(status(&pages, path), None, "{path}");
+        }
         let admin = pages.with_debug();
         assert_eq!(status(&admin, "/livez"), Some(200));
         assert_eq!(status(&admin, "/debug/table"), Some(200));
+        assert_eq!(status(&admin, "/nginx_status"), Some(200));
+        assert_eq!(status(&admin, "/configuration/backends"), Some(200));
+        assert_eq!(status(&admin, "/is-dynamic-lb-initialized"), Some(500), "nothing is known yet");
     }
 }

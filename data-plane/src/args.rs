@@ -57,7 +57,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub public_https_port: u16,
-    /// Address of loopback, or unix:/PATH, for /healthz, /readyz, /livez, /metrics and /debug/table?host=NAME; none without it
+    /// Address of loopback, or unix:/PATH, for /healthz, /readyz, /livez, /metrics, /nginx_status, /configuration/backends and its kin, and /debug/table?host=NAME; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<Local>,
     /// Address for /healthz, /readyz and /metrics and nothing else, for probes and scrapes; none without it

@@ -3,8 +3,8 @@
 //! **Invariant:** a counter has one writer, its worker. Readers see each value at some moment, never a torn one.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 
@@ -106,6 +106,8 @@ pub struct WorkerMetrics {
     pub overflowed: Counter,
     /// Requests by where they belong, as others see them.
     sets: ArcSwap<requests::Published>,
+    /// Those of all workers.
+    all: OnceLock<Weak<[Arc<Self>]>>,
 }
 
 impl WorkerMetrics {
@@ -117,6 +119,12 @@ impl WorkerMetrics {
         let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
         self.times[bucket].add(1);
         self.time_micros.add(took.as_micros() as u64);
+    }
+
+    /// The counters of all workers, while there are any but these.
+    pub fn all(&self) -> Option<Metrics> {
+        let workers = self.all.get()?.upgrade()?;
+        Some(Metrics { workers })
     }
 
     /// Counts a try that failed.
@@ -134,7 +142,11 @@ pub struct Metrics {
 impl Metrics {
     /// Counters for so many workers, all 0.
     pub fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| Arc::default()).collect() }
+        let workers: Arc<[Arc<WorkerMetrics>]> = (0..workers).map(|_| Arc::default()).collect();
+        for worker in &*workers {
+            let _ = worker.all.set(Arc::downgrade(&workers));
+        }
+        Self { workers }
     }
 
     /// Those of one worker.
@@ -161,6 +173,17 @@ impl Metrics {
     /// Requests that were answered.
     pub fn answered(&self) -> u64 {
         (0..CLASSES).map(|class| self.sum(|worker| &worker.requests[class])).sum()
+    }
+
+    /// nginx' page about connections (balancing.md 12).
+    pub fn stub(&self) -> String {
+        let ((accepted, handled), (open, busy)) = (self.connections(), (self.open(), self.busy()));
+        let waiting = open.saturating_sub(busy);
+        format!(
+            "Active connections: {open} \nserver accepts handled requests\n {accepted} {handled} {} \n\
+             Reading: 0 Writing: {busy} Waiting: {waiting} \n",
+            self.answered()
+        )
     }
 
     /// A counter, added up.

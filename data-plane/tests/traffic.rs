@@ -54,6 +54,8 @@ mod kept;
 mod limits;
 #[path = "traffic/log.rs"]
 mod log;
+#[path = "traffic/metrics.rs"]
+mod metrics;
 #[path = "traffic/mirrors.rs"]
 mod mirrors;
 #[path = "traffic/names.rs"]

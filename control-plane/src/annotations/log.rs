@@ -1,11 +1,12 @@
 //! The access log (annotations.md 5.8, configmap.md 1.7).
 
+use shared::address::AddressSet;
 use shared::log_format::LogFormat;
 use shared::policy::TextList;
 
 use super::access::BLOCKED;
 use super::row::{Act, Of, Row};
-use super::value::{ANY, BOOL, Grammar};
+use super::value::{self, ANY, BOOL, Grammar};
 
 /// `disable-access-log`, a key alone.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
@@ -83,6 +84,30 @@ pub(crate) static ACCESS_LOG_PATH: Row = Row {
     ..Row::NEW
 };
 
+/// `nginx-status-ipv4-whitelist`, a key alone.
+pub(crate) static NGINX_STATUS_IPV4_WHITELIST: Row = Row {
+    name: "nginx-status-ipv4-whitelist",
+    value: &Of(
+        NETWORKS,
+        Act::Sets(|to, values| to.location.nginx_status_ipv4_whitelist = Some(TextList { values })),
+    ),
+    default: "127.0.0.1",
+    doc: "Clients that are shown /nginx_status on the catch-all host",
+    ..Row::NEW
+};
+
+/// `nginx-status-ipv6-whitelist`, a key alone.
+pub(crate) static NGINX_STATUS_IPV6_WHITELIST: Row = Row {
+    name: "nginx-status-ipv6-whitelist",
+    value: &Of(
+        NETWORKS,
+        Act::Sets(|to, values| to.location.nginx_status_ipv6_whitelist = Some(TextList { values })),
+    ),
+    default: "::1",
+    doc: "Likewise, over IPv6",
+    ..Row::NEW
+};
+
 /// Paths that mean standard output in the original's image.
 const STANDARD_OUTPUT: [&str; 2] = ["/var/log/nginx/access.log", "/dev/stdout"];
 
@@ -102,6 +127,17 @@ pub(super) static ROWS: &[&Row] = &[
         ..Row::NEW
     },
 ];
+
+/// Addresses and networks.
+const NETWORKS: Grammar<Vec<String>> = Grammar {
+    words: "addresses and networks with commas between them",
+    read: |text| {
+        let entries: Vec<_> = value::list(text).map(str::to_owned).collect();
+        AddressSet::parse(entries.iter().map(String::as_str)).is_ok().then_some(entries)
+    },
+    good: &["10.0.0.0/8, 192.0.2.1", "fd00::/8"],
+    bad: &["10.0.0.0/33", "localhost"],
+};
 
 /// Entries of an nginx map: texts that begin with a slash, compared whole, and patterns.
 const URLS: Grammar<Vec<String>> = Grammar {

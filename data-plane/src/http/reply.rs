@@ -100,6 +100,16 @@ impl Reply {
         reply
     }
 
+    /// 200 with a text.
+    pub(crate) fn text(local: &Local, text: String) -> Self {
+        let mut reply = Self::healthy(local);
+        reply.head.framing = Framing::Length(text.len() as u64);
+        reply.head.declared_length = Some(text.len() as u64);
+        reply.head.fields.set(Known::ContentType, Bytes::from_static(b"text/plain"));
+        reply.body = ReplyBody::Page(text.into());
+        reply
+    }
+
     /// The page for a request that failed. The connection of a client that broke its own request is closed.
     pub(crate) fn failure(local: &Local, error: &ProxyError) -> Self {
         let status = error.kind.status();

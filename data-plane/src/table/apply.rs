@@ -331,6 +331,7 @@ impl Writer {
             if let Some((_, it)) = self.config.backend(backend) {
                 let defaults = &self.config.settings().backend_defaults;
                 self.cells.set_source(backend, Source::of(it, defaults));
+                self.cells.describe(backend, it);
             }
         }
         if touched.defaults {

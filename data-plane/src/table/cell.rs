@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use shared::resource::Backend;
 
 use super::certified::Certified;
 use super::endpoints::EndpointSet;
@@ -18,18 +19,30 @@ pub struct BackendCell {
     /// Key of the Backend: `namespace/service/port`.
     pub key: Arc<str>,
     endpoints: ArcSwap<EndpointSet>,
+    /// What it was made of, for pages that tell people.
+    said: ArcSwapOption<Backend>,
 }
 
 impl BackendCell {
     /// Without endpoints.
     pub fn new(id: u64, key: Arc<str>) -> Self {
         let endpoints = ArcSwap::from_pointee(EndpointSet::default());
-        Self { id, key, endpoints }
+        Self { id, key, endpoints, said: ArcSwapOption::empty() }
     }
 
     /// The endpoints now. The guard must not be held across an await.
     pub fn endpoints(&self) -> Guard<Arc<EndpointSet>> {
         self.endpoints.load()
+    }
+
+    /// What is said of the Backend.
+    pub fn said(&self) -> Option<Arc<Backend>> {
+        self.said.load_full()
+    }
+
+    /// Notes that. For the control thread.
+    pub(in crate::table) fn describe(&self, said: Arc<Backend>) {
+        self.said.store(Some(said));
     }
 
     /// Puts endpoints in place of those it had, which are given back. For the control thread, and for tests without one.

@@ -32,12 +32,14 @@ pub mod redirect;
 pub mod retries;
 pub mod returned;
 pub mod rewrite;
+pub mod status;
 mod texts;
 pub mod timeouts;
 pub mod tracing;
 
 use std::sync::Arc;
 
+use shared::address::AddressSet;
 use shared::policy::LocationPolicy;
 use thiserror::Error;
 
@@ -127,6 +129,8 @@ pub struct Policy {
     pub log: Logging,
     /// What is exported of them, where that is not the usual: of the fleet's own policy alone.
     pub counting: Option<Arc<Rules>>,
+    /// Who is shown how many connections there are, where that is not this machine alone: of the fleet's own policy alone.
+    pub status: Option<Box<AddressSet>>,
 }
 
 /// Why a policy cannot be served.
@@ -174,6 +178,7 @@ impl Policy {
             errors: Errors::compile(said)?,
             log: Logging::compile(said)?,
             counting: counting::compile(said)?,
+            status: status::compile(said)?,
         })
     }
 }

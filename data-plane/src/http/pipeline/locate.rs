@@ -1,6 +1,7 @@
 //! Which location takes a request: from one table and the request's head, in one go.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
 const HEALTH: &[u8] = b"/healthz";
+
+/// The page about connections, likewise.
+const STATUS: &[u8] = b"/nginx_status";
 
 /// What a path leads to.
 enum Found {
@@ -45,6 +49,8 @@ enum Found {
     Refused(Refusal),
     /// The proxy itself is asked how it is; the media type of its answer, where somebody says it.
     HealthCheck(Option<Bytes>),
+    /// It is asked how many connections there are, by somebody who may know it or not.
+    Status(bool),
     /// Nothing is known of anything yet.
     NoTable,
 }
@@ -80,11 +86,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let is_plain = claims::is_plain(claims.as_deref(), peer);
         names = forwarding.names;
         let head = &*exchange.head;
-        let ask = Ask { call: exchange.call, name: head.host.name(), is_plain, head, raw: head.path() };
+        let client = claims.as_ref().map_or_else(|| peer.address().ip(), |claims| claims.address);
+        let (call, name, raw) = (exchange.call, head.host.name(), head.path());
+        let ask = Ask { call, client, name, is_plain, head, raw };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
         format = log::follow(local, table.policy());
-        if !matches!(found, Found::Location { .. } | Found::HealthCheck(_)) {
+        if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
             place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
         }
         (claims, found, table.default_backend().cloned())
@@ -137,6 +145,11 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             }
             Break(reply)
         }
+        Found::Status(may_know) => {
+            exchange.info.silent = true;
+            let page = local.metrics.all().filter(|_| may_know).map(|all| all.stub());
+            Break(page.map_or_else(|| Reply::page(local, 403), |page| Reply::text(local, page)))
+        }
         Found::NoTable => Break(Reply::page(local, 404)),
     }
 }
@@ -152,6 +165,7 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
 /// A request, as far as its way depends on it.
 struct Ask<'a> {
     call: Call<'a>,
+    client: IpAddr,
     /// Of the host that is asked for.
     name: &'a str,
     is_plain: bool,
@@ -181,7 +195,7 @@ fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, O
 }
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
-    let Ask { call, name, is_plain, head, raw } = *ask;
+    let Ask { call, client, name, is_plain, head, raw } = *ask;
     if let Some(host) = table.www(name) {
         let policy = match host.route(&normal.path) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
@@ -205,7 +219,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Verdict::Refuse => return Found::Ambiguous,
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
-    let is_health_check = catch_all && normal.path.starts_with(HEALTH);
+    let own = [HEALTH, STATUS].into_iter().find(|own| catch_all && normal.path.starts_with(own));
     if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
         return Found::AppRoot(app_root.into());
     }
@@ -215,13 +229,17 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             let redirect = &entry.policy.redirect;
             Found::AddSlash(redirect::with_slash(call, redirect, &head.host, &path, head.query()))
         }
-        Match::Path(entry) if !is_health_check || takes_health_checks(entry) => Found::Location {
+        Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => Found::Location {
             entry: Arc::clone(entry),
             target,
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
         },
         Match::Unknown => Found::Unknown,
-        _ if is_health_check => Found::HealthCheck(table.policy().answers.media_type.clone()),
+        _ if own == Some(HEALTH) => Found::HealthCheck(table.policy().answers.media_type.clone()),
+        _ if own == Some(STATUS) => Found::Status(match &table.policy().status {
+            Some(shown) => shown.contains(client),
+            None => client.is_loopback(),
+        }),
         _ => {
             let log = &table.policy().log;
             let logged =
@@ -236,9 +254,9 @@ fn redirects(entry: &PathEntry) -> bool {
     entry.policy.redirect.ssl && !entry.stays_plain
 }
 
-/// Whether an Ingress has taken the path of health checks for a backend of its own.
-fn takes_health_checks(entry: &PathEntry) -> bool {
-    entry.declared.as_bytes().starts_with(HEALTH) && !matches!(entry.action, Action::DefaultBackend)
+/// Whether an Ingress has taken a path of the proxy's own for a backend.
+fn takes(entry: &PathEntry, own: &[u8]) -> bool {
+    entry.declared.as_bytes().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }
 
 fn location(host: &HostEntry, path: &[u8]) -> Location {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use shared::resource::{Endpoints, PortRule};
+use shared::resource::{Backend, Endpoints, PortRule};
 
 use super::large::Large;
 use super::names::{Answer, Names};
@@ -168,6 +168,13 @@ impl Cells {
             self.names.leave(left, backend);
         }
         self.fill(backend);
+    }
+
+    /// What is said of a Backend that has a cell, for pages that tell people.
+    pub(super) fn describe(&self, backend: &Arc<str>, said: &Arc<Backend>) {
+        if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
+            cell.describe(Arc::clone(said));
+        }
     }
 
     /// The names to ask for.

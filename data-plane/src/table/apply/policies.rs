@@ -36,6 +36,7 @@ impl Policies {
                 (None, None, None);
             (whole.gzip_types, whole.gzip_disable, whole.brotli_types) = (None, None, None);
             whole.request_metrics = None;
+            (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }
         let policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         let policy = Arc::new(policy);

@@ -98,7 +98,7 @@ fn used<'a>(
 
 fn compile(
     key: &Arc<str>,
-    backend: &Backend,
+    backend: &Arc<Backend>,
     other: Option<&(Arc<str>, &Arc<Backend>)>,
     cells: &mut Cells,
     defaults: &BackendPolicy,
@@ -107,6 +107,7 @@ fn compile(
     let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
     let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, defaults));
     let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
+    cell.describe(Arc::clone(backend));
     let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
     let balancing = balancing(backend, defaults, &cell);
     Upstream { name, cell, sticky, balancing, alternative }
@@ -115,12 +116,13 @@ fn compile(
 /// It has the affinity of the main one, unless it says otherwise (balancing.md 9), and a balancing of its own.
 fn alternative(
     key: &Arc<str>,
-    backend: &Backend,
+    backend: &Arc<Backend>,
     main: Option<&Arc<Rules>>,
     cells: &mut Cells,
     defaults: &BackendPolicy,
 ) -> Arc<Alternative> {
     let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
+    cell.describe(Arc::clone(backend));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
     let sticky = main.map(|rules| sticky(rules, &name, &cell));
     let balancing = balancing(backend, defaults, &cell);

@@ -1,0 +1,224 @@
+//! The management interface that users of ingress-nginx script against, of what this proxy serves (balancing.md 1, 2, 12).
+//!
+//! **Invariant:** it is read-only, for configuration arrives by the stream alone; and no private key is ever shown.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use shared::admin::Page;
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite};
+use shared::resource::{Backend, CATCH_ALL};
+
+use crate::table::policy::balancing::Balancing;
+use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostTable, Upstream};
+
+/// The page of a path below `/configuration`. As in the original a query is a part of the name, but for certificates.
+pub(super) fn page(table: &HostTable, path: &str, query: Option<&str>) -> Page {
+    let refused = |reason: &'static str| Page::text(StatusCode::BAD_REQUEST, reason);
+    match (path, query) {
+        ("/configuration/backends", None) => {
+            Page::json(StatusCode::OK, format!("{}\n", Value::Array(backends(table))))
+        }
+        // The original's controller has nothing to say there either.
+        ("/configuration/general", None) => Page::json(StatusCode::OK, "{}\n"),
+        ("/configuration/servers", None) => refused("Only POST requests are allowed!"),
+        ("/configuration/certs", query) => match query.and_then(hostname) {
+            None => refused("Hostname must be specified."),
+            Some(host) => certificate(table, host).unwrap_or_else(|| {
+                Page::text(StatusCode::NOT_FOUND, "No key associated with this hostname.")
+            }),
+        },
+        _ => Page::text(StatusCode::NOT_FOUND, "Not found!"),
+    }
+}
+
+fn hostname(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("hostname=")).filter(|host| !host.is_empty())
+}
+
+/// The certificate of a host by its own name, and its chain. Its key, which the original shows, stays where it is.
+fn certificate(table: &HostTable, host: &str) -> Option<Page> {
+    let certified = match host {
+        CATCH_ALL => table.certificate(None)?,
+        host => table.iter().find(|entry| entry.name() == host)?.shown()?.1,
+    };
+    let pem: String =
+        certified.key().cert.iter().map(|der| shared::pem::write("CERTIFICATE", der).to_string()).collect();
+    Some(Page::text(StatusCode::OK, pem))
+}
+
+/// What is known of one upstream.
+#[derive(Default)]
+struct Record<'t> {
+    cell: Option<&'t BackendCell>,
+    port: Option<&'t str>,
+    balancing: Option<&'t Balancing>,
+    /// Paths that give its cookie, by host.
+    locations: BTreeMap<&'t str, Vec<&'t str>>,
+    /// Whether anybody but a main upstream leads here.
+    is_main: bool,
+}
+
+/// All upstreams, by name.
+fn backends(table: &HostTable) -> Vec<Value> {
+    let mut records: BTreeMap<&str, Record<'_>> = BTreeMap::new();
+    let entries: Vec<_> = table.iter().map(|host| (host.name(), host.paths())).collect();
+    for (host, declared) in &entries {
+        for entry in declared.iter().map(|declared| &declared.entry) {
+            let (name, upstream): (&str, Option<&Upstream>) = match &entry.action {
+                Action::Backend(upstream) => (&upstream.name, Some(upstream)),
+                Action::Unavailable => (&entry.upstream_name, None),
+                Action::DefaultBackend | Action::Denied(_) => continue,
+            };
+            let record = records.entry(name).or_default();
+            record.is_main = true;
+            record.port.get_or_insert(&entry.port);
+            if entry.policy.issues_cookie {
+                record.locations.entry(host).or_default().push(&entry.declared);
+            }
+            let Some(upstream) = upstream else { continue };
+            (record.cell, record.balancing) = (Some(&*upstream.cell), Some(&upstream.balancing));
+            if let Some(other) = &upstream.alternative {
+                let record = records.entry(&other.name).or_default();
+                (record.cell, record.balancing) = (Some(&*other.cell), Some(&other.balancing));
+            }
+        }
+    }
+    let mut listed: BTreeMap<&str, Value> =
+        records.iter().map(|(name, record)| (*name, described(name, record))).collect();
+    listed.insert(DEFAULT_UPSTREAM, fallback(table));
+    listed.into_values().collect()
+}
+
+/// The fleet's default backend; the proxy's own 404 has the address that it has in the original.
+fn fallback(table: &HostTable) -> Value {
+    let endpoints = match table.default_backend() {
+        Some(upstream) => endpoints(&upstream.cell),
+        None => vec![json!({ "address": "127.0.0.1", "port": "8181" })],
+    };
+    let mut record = basic(DEFAULT_UPSTREAM, json!(0), &BackendPolicy::default());
+    record.insert("endpoints".into(), endpoints.into());
+    record.insert("sessionAffinityConfig".into(), affinity(None, &BTreeMap::new()));
+    record.into()
+}
+
+fn described(name: &str, record: &Record<'_>) -> Value {
+    let said = record.cell.and_then(BackendCell::said);
+    let policy = said.as_ref().map(|said| said.policy.clone()).unwrap_or_default();
+    let port = record.port.map(str::to_owned).or_else(|| {
+        let key = &record.cell?.key;
+        key.splitn(3, '/').nth(2).map(str::to_owned)
+    });
+    let port = port.map_or(Value::Null, |port| match port.parse::<u16>() {
+        Ok(number) => json!(number),
+        Err(_) => json!(port),
+    });
+    let mut json = basic(name, port, &policy);
+    json.insert("service".into(), service(said.as_deref()));
+    let endpoints = record.cell.map(endpoints).unwrap_or_default();
+    if !endpoints.is_empty() {
+        json.insert("endpoints".into(), endpoints.into());
+    }
+    json.insert("noServer".into(), (policy.canary.is_some() && !record.is_main).into());
+    json.insert("sessionAffinityConfig".into(), affinity(policy.affinity.as_ref(), &record.locations));
+    let is_ewma = matches!(record.balancing, Some(Balancing::Ewma));
+    json.insert("load-balance".into(), if is_ewma { "ewma" } else { "round_robin" }.into());
+    let alternatives = said.iter().flat_map(|said| &said.alternatives);
+    let alternatives: Vec<_> = alternatives.map(|key| key.replace('/', "-")).collect();
+    if !alternatives.is_empty() {
+        json.insert("alternativeBackends".into(), alternatives.into());
+    }
+    json.into()
+}
+
+/// What every record has.
+fn basic(name: &str, port: Value, policy: &BackendPolicy) -> Map<String, Value> {
+    let canary = policy.canary.clone().unwrap_or_default();
+    let mut hash = Map::new();
+    if let Some(by) = policy.hash_by.as_deref().filter(|by| !by.is_empty()) {
+        hash.insert("upstream-hash-by".into(), by.into());
+    }
+    if policy.hash_subset == Some(true) {
+        hash.insert("upstream-hash-by-subset".into(), true.into());
+    }
+    let size = policy.hash_subset_size.filter(|size| *size > 0).unwrap_or(3);
+    hash.insert("upstream-hash-by-subset-size".into(), size.into());
+    let record = json!({
+        "name": name,
+        "port": port,
+        "sslPassthrough": false,
+        "noServer": false,
+        "trafficShapingPolicy": {
+            "weight": canary.weight,
+            "weightTotal": canary.weight_total,
+            "header": canary.header,
+            "headerValue": canary.header_value,
+            "headerPattern": canary.header_pattern,
+            "cookie": canary.cookie,
+        },
+        "upstreamHashByConfig": hash,
+    });
+    match record {
+        Value::Object(record) => record,
+        _ => Map::new(),
+    }
+}
+
+/// Of the Service what the proxy is told.
+fn service(said: Option<&Backend>) -> Value {
+    let mut spec = Map::new();
+    if let Some(address) = said.and_then(|said| said.service) {
+        spec.insert("clusterIP".into(), address.ip().to_string().into());
+    }
+    if let Some(name) = said.and_then(|said| said.external.as_ref()) {
+        spec.insert("type".into(), "ExternalName".into());
+        spec.insert("externalName".into(), name.name.as_str().into());
+    }
+    json!({ "metadata": { "creationTimestamp": null }, "spec": spec, "status": { "loadBalancer": {} } })
+}
+
+fn endpoints(cell: &BackendCell) -> Vec<Value> {
+    let endpoint = |address: std::net::SocketAddr| json!({ "address": address.ip().to_string(), "port": address.port().to_string() });
+    cell.endpoints().list.iter().map(|it| endpoint(it.address)).collect()
+}
+
+fn affinity(said: Option<&Affinity>, locations: &BTreeMap<&str, Vec<&str>>) -> Value {
+    let Some(said) = said else {
+        return json!({ "name": "", "mode": "", "cookieSessionAffinity": { "name": "" } });
+    };
+    let mode = match said.mode() {
+        AffinityMode::Persistent => "persistent",
+        AffinityMode::Balanced | AffinityMode::Unspecified => "balanced",
+    };
+    let same_site = match said.same_site() {
+        SameSite::None => "None",
+        SameSite::Lax => "Lax",
+        SameSite::Strict => "Strict",
+        SameSite::Unspecified => "",
+    };
+    let texts = [
+        ("expires", said.expires.map(|it| it.to_string()).unwrap_or_default()),
+        ("maxage", said.max_age.map(|it| it.to_string()).unwrap_or_default()),
+        ("path", said.path.clone().unwrap_or_default()),
+        ("domain", said.domain.clone().unwrap_or_default()),
+        ("samesite", same_site.to_owned()),
+    ];
+    let flags = [
+        ("secure", said.secure),
+        ("conditional_samesite_none", said.conditional_none),
+        ("change_on_failure", said.change_on_failure),
+    ];
+    let mut cookie = Map::from_iter([("name".to_owned(), json!(said.name))]);
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    cookie.extend(texts.map(|(name, text)| (name.to_owned(), json!(text))));
+    let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
+    cookie.extend(flags.map(|(name, is_set)| (name.to_owned(), json!(is_set))));
+    if !locations.is_empty() {
+        cookie.insert("locations".into(), json!(locations));
+    }
+    json!({ "name": "cookie", "mode": mode, "cookieSessionAffinity": cookie })
+}
+
+#[cfg(test)]
+mod tests;

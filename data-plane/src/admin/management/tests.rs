@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use shared::policy::{Canary, LocationPolicy};
+use shared::resource::{Host, Resource, Tls};
+
+use super::*;
+use crate::table::Writer;
+use crate::table::world::{backend, certificate, entry, host, route, slice};
+
+fn records(writer: &Writer) -> BTreeMap<String, Value> {
+    let page = page(&writer.tables().current(), "/configuration/backends", None);
+    let list: Vec<Value> = serde_json::from_slice(&page.body).unwrap();
+    let named = list.iter().map(|it| (it["name"].as_str().unwrap().to_owned(), it.clone()));
+    let records: BTreeMap<_, _> = named.collect();
+    assert!(list.iter().map(|it| it["name"].as_str().unwrap()).eq(records.keys()), "sorted");
+    records
+}
+
+#[test]
+fn upstreams_are_told_as_the_original_does() {
+    let mut writer = Writer::new();
+    let canary = Canary { weight: 5, weight_total: 1000, header: "X-Next".into(), ..Canary::default() };
+    let affinity = Affinity { name: "INGRESSCOOKIE".into(), max_age: Some(60), ..Affinity::default() };
+    let main = BackendPolicy {
+        affinity: Some(affinity),
+        hash_by: Some("$request_uri".into()),
+        ..BackendPolicy::default()
+    };
+    let of = |alternatives: &[&str], policy: &BackendPolicy| {
+        Resource::Backend(Backend {
+            port: Some(shared::resource::PortRule { name: "http".into(), target_port: None }),
+            service: Some("10.96.0.9:80".parse().unwrap()),
+            alternatives: alternatives.iter().map(ToString::to_string).collect(),
+            policy: policy.clone(),
+            ..Backend::default()
+        })
+    };
+    let next = BackendPolicy { canary: Some(canary), ..BackendPolicy::default() };
+    let cookie = LocationPolicy { issues_cookie: Some(true), ..LocationPolicy::default() };
+    let with_cookie = Resource::Route(shared::resource::Route {
+        paths: vec![shared::resource::Path {
+            path: "/shop".into(),
+            kind: shared::resource::PathType::Prefix,
+            backend: Some("ns/main/80".into()),
+        }],
+        policy: cookie,
+        ..shared::resource::Route::default()
+    });
+    writer.replace_config(vec![
+        host("a.test", None),
+        entry("ingress/ns/web/a.test", with_cookie),
+        route("ingress/ns/other/a.test", &[("/named", "ns/plain/http"), ("/gone", "ns/gone/80")]),
+        entry("ns/main/80", of(&["ns/next/80"], &main)),
+        entry("ns/next/80", of(&[], &next)),
+        backend("ns/plain/http"),
+    ]);
+    writer.apply_live(vec![slice("ns/main-1", "ns/main", &[1, 2])], &[]);
+    let records = records(&writer);
+    let main = &records["ns-main-80"];
+    assert_eq!(main["port"], 80);
+    assert_eq!(main["service"]["spec"]["clusterIP"], "10.96.0.9");
+    assert_eq!(
+        main["endpoints"],
+        json!([{ "address": "10.0.0.1", "port": "8080" }, { "address": "10.0.0.2", "port": "8080" }])
+    );
+    assert_eq!(main["alternativeBackends"], json!(["ns-next-80"]));
+    assert_eq!(
+        main["sessionAffinityConfig"],
+        json!({ "name": "cookie", "mode": "balanced", "cookieSessionAffinity":
+            { "name": "INGRESSCOOKIE", "maxage": "60", "locations": { "a.test": ["/shop"] } } })
+    );
+    assert_eq!(
+        main["upstreamHashByConfig"],
+        json!({ "upstream-hash-by": "$request_uri", "upstream-hash-by-subset-size": 3 })
+    );
+    assert_eq!((&main["noServer"], &main["load-balance"]), (&json!(false), &json!("round_robin")));
+    let next = &records["ns-next-80"];
+    assert_eq!(
+        (&next["noServer"], &next["trafficShapingPolicy"]["weightTotal"]),
+        (&json!(true), &json!(1000))
+    );
+    assert_eq!(records["ns-plain-http"]["port"], "http");
+    assert_eq!(records["ns-gone-80"].get("endpoints"), None);
+    assert_eq!(records[DEFAULT_UPSTREAM]["endpoints"], json!([{ "address": "127.0.0.1", "port": "8181" }]));
+    assert_eq!(records.len(), 5);
+    // What is said of a Backend alone, and compiled into no table.
+    let moved = Backend { service: Some("10.96.0.10:80".parse().unwrap()), ..Backend::default() };
+    writer.apply_config(vec![entry("ns/plain/http", Resource::Backend(moved))], &[]);
+    assert_eq!(self::records(&writer)["ns-plain-http"]["service"]["spec"]["clusterIP"], "10.96.0.10");
+}
+
+#[test]
+fn no_key_is_shown() {
+    let mut writer = Writer::new();
+    let tls = Host { tls: Some(Tls { certificates: vec!["ns/a".into()] }), ..Host::default() };
+    writer.replace_config(vec![entry("a.test", Resource::Host(tls)), host("b.test", None)]);
+    let made = certificate(&["a.test"]);
+    writer.apply_live(vec![entry("ns/a", Resource::Certificate(made.clone()))], &[]);
+    let table = writer.tables().current();
+    let page = |query| {
+        let page = page(&table, "/configuration/certs", query);
+        (page.status.as_u16(), String::from_utf8(page.body.to_vec()).unwrap())
+    };
+    let (status, pem) = page(Some("hostname=a.test"));
+    assert_eq!(status, 200);
+    assert_eq!(pem, *shared::pem::write("CERTIFICATE", &made.leaf));
+    assert_eq!(page(None), (400, "Hostname must be specified.".into()));
+    for other in ["hostname=b.test", "hostname=x.a.test", "hostname=A.test"] {
+        assert_eq!(page(Some(other)), (404, "No key associated with this hostname.".into()), "{other}");
+    }
+}
+
+#[test]
+fn other_pages_are_not_found() {
+    let table = Arc::new(HostTable::default());
+    let text = |path, query| String::from_utf8(page(&table, path, query).body.to_vec()).unwrap();
+    assert_eq!(text("/configuration/xyz", None), "Not found!");
+    assert_eq!(text("/configuration/backends", Some("x=1")), "Not found!");
+    assert_eq!(text("/configuration/servers", None), "Only POST requests are allowed!");
+    assert_eq!(text("/configuration/general", None), "{}\n");
+}

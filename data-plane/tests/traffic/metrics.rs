@@ -1,0 +1,142 @@
+//! What is counted of requests, as a scrape has it.
+
+use std::time::Duration;
+
+use data_plane::local::Limits;
+use data_plane::metrics::{Labels, Rules};
+use shared::delta::Removal;
+use shared::kind::{Kind, ResourceKey};
+use shared::policy::{LocationPolicy, TextList};
+use shared::resource::{CATCH_ALL, Host, PathType, Resource, SETTINGS_KEY, Settings};
+
+use super::harness::*;
+
+/// Samples of a page, without what all series have.
+fn samples(proxy: &Proxy) -> Vec<String> {
+    let mut page = String::new();
+    proxy.metrics.requests(&Rules::default(), &Labels::default(), &mut page);
+    let constant = Labels::default().text("k8s.io/ingress-nginx") + ",";
+    let lines = page.lines().filter_map(|line| line.strip_prefix("nginx_ingress_controller_"));
+    lines.map(|line| line.replace(&constant, "")).collect()
+}
+
+/// The samples as soon as they are as they should be: workers show them on their ticks.
+fn eventually(proxy: &Proxy, what: impl Fn(&[String]) -> bool) -> Vec<String> {
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let samples = samples(proxy);
+        if what(&samples) {
+            return samples;
+        }
+        assert!(std::time::Instant::now() < until, "{samples:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn counted(samples: &[String]) -> Vec<&str> {
+    samples.iter().filter_map(|line| line.strip_prefix("requests")).collect()
+}
+
+#[test]
+fn requests_are_counted_where_they_belong() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[("/foo", PathType::Prefix, "echo")]);
+    proxy.host("*.b.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
+    let mut client = Client::new(proxy.http);
+    for (method, target, host) in [
+        ("GET", "/foo/x?y", "a.test"),
+        ("GET", "/foo", "a.test"),
+        ("BREW", "/foo", "a.test"),
+        ("GET", "/nothing", "a.test"),
+        ("GET", "/", "x.b.test"),
+        ("GET", "/", "nobody.test"),
+    ] {
+        client.ask(&format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    }
+    let samples = eventually(&proxy, |samples| counted(samples).len() == 4);
+    let series = |host, method, path, service, status, count| {
+        format!(
+            "{{canary=\"\",host=\"{host}\",ingress=\"web\",method=\"{method}\",namespace=\"ns\",path=\"{path}\",\
+             service=\"{service}\",status=\"{status}\"}} {count}"
+        )
+    };
+    assert_eq!(
+        counted(&samples),
+        [
+            series("*.b.test", "GET", "/", "echo", 200, 1),
+            series("a.test", "GET", "/", "", 404, 1),
+            series("a.test", "GET", "/foo", "echo", 200, 2),
+            series("a.test", "OTHER", "/foo", "echo", 200, 1),
+        ]
+    );
+    let of = |name: &str| samples.iter().filter(|line| line.starts_with(name)).count();
+    assert_eq!((of("request_duration_seconds_count"), of("response_duration_seconds_count")), (4, 3));
+    assert_eq!((of("connect_duration_seconds_bucket"), of("bytes_sent_bucket")), (3 * 12, 4 * 8));
+}
+
+#[test]
+fn counts_survive_another_policy_and_go_with_their_path() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::start();
+    let limited = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
+    proxy.policies(false, &[("/echo", LocationPolicy::default()), ("/gone", LocationPolicy::default())]);
+    proxy.endpoints("echo", &[origin.address]);
+    proxy.endpoints("gone", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.get("/echo");
+    client.get("/gone");
+    eventually(&proxy, |samples| counted(samples).len() == 2);
+    proxy.policies(false, &[("/echo", limited)]);
+    client.get("/echo");
+    let key = ResourceKey::new(Kind::Route, "ingress/ns/gone/a.test".to_owned());
+    proxy.writer.apply_config(vec![], &[Removal { key, gone: true }]);
+    // The worker lets go of the old tables on its tick, and the writer of the path then.
+    let until = std::time::Instant::now() + PATIENCE;
+    while counted(&samples(&proxy)).len() != 1 {
+        assert!(std::time::Instant::now() < until, "{:#?}", samples(&proxy));
+        std::thread::sleep(Duration::from_millis(20));
+        proxy.writer.collect();
+    }
+    let samples = eventually(&proxy, |samples| counted(samples)[0].ends_with(" 2"));
+    assert!(counted(&samples)[0].contains("path=\"/echo\""), "{samples:#?}");
+}
+
+#[test]
+fn several_tries_have_no_times_of_their_own() {
+    let proxy = Proxy::serving(Limits::default(), &[refusing()]);
+    Client::new(proxy.http).get("/");
+    let samples = eventually(&proxy, |samples| counted(samples).len() == 1);
+    assert!(counted(&samples)[0].contains("status=\"502\""), "{samples:#?}");
+    let has = |name: &str| samples.iter().any(|line| line.starts_with(name));
+    assert!(
+        has("request_duration_seconds_count") && !has("response_duration_seconds") && !has("header_duration")
+    );
+}
+
+#[test]
+fn connections_are_shown_to_whom_somebody_says() {
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
+    let ask = |proxy: &Proxy, host: &str| {
+        let answer =
+            Client::new(proxy.http).ask(&format!("GET /nginx_status HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    };
+    let (status, text) = ask(&proxy, "nobody.test");
+    assert_eq!(status, 200);
+    assert!(
+        text.starts_with("Active connections: 1 \nserver accepts handled requests\n 1 1 0 \nReading: 0 "),
+        "{text}"
+    );
+    assert_eq!(ask(&proxy, "a.test").0, 503, "that of a host is its Ingress'");
+    let defaults = LocationPolicy {
+        nginx_status_ipv4_whitelist: Some(TextList { values: vec!["192.0.2.0/24".to_owned()] }),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    assert_eq!(ask(&proxy, "nobody.test").0, 403);
+}
