@@ -51,7 +51,9 @@ pub(crate) struct Journal {
 pub(crate) struct Started {
     /// Takes states.
     pub(crate) journal: Journal,
-    /// Will say what was on disk. A disk may be slow, so whoever waits has a deadline.
+    /// Ends when the disk has answered, which it may never do: whoever waits has a deadline.
+    pub(crate) answered: oneshot::Receiver<()>,
+    /// Then says what was on it. To make tables of that takes as long as it takes, as it would with a control plane.
     pub(crate) loaded: oneshot::Receiver<Option<Loaded>>,
     /// The thread.
     pub(crate) thread: thread::JoinHandle<()>,
@@ -71,15 +73,17 @@ impl Journal {
     ) -> io::Result<Started> {
         let slot = Arc::new(Slot::default());
         let (sender, loaded) = oneshot::channel();
+        let (read, answered) = oneshot::channel::<()>();
         let mut keeper = Keeper::new(dir, key_dir.map(Keys::new), Arc::clone(&slot), stats);
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || {
             // Nobody may be there any more to hear of it.
-            let _ = sender.send(load::load(&mut keeper, &here));
+            let _ = sender.send(load::load(&mut keeper, &here, || drop(read)));
+            load::done(&keeper);
             if catch_unwind(AssertUnwindSafe(|| keeper.run())).is_err() {
                 error!("the journal failed: the state is not kept any more");
             }
         })?;
-        Ok(Started { journal: Self { slot }, loaded, thread })
+        Ok(Started { journal: Self { slot }, answered, loaded, thread })
     }
 
     /// Keeps a state. One that comes soon after takes its place.

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use integration_tests::site::{ingress, slice};
-use integration_tests::{FolderSite, Origin, eventually, objects};
+use integration_tests::{FolderSite, Origin, eventually, eventually_within, objects};
 use serde_json::json;
 
 const STARTS: usize = 11;
@@ -32,7 +32,8 @@ async fn main() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     site.folder.write("routes.json", list.to_string());
     let last = format!("h{}.test", routes - 1);
-    site.proxy.serves(&last, "/", "one").await;
+    let done = || async { if is_served(site.proxy.http(), &last) { Ok(()) } else { Err("not served yet") } };
+    eventually_within(Duration::from_secs(600), "the last route is served", done).await;
     let state = site.proxy.state_dir().join("state");
     eventually("all of it is on disk", || async {
         let bytes = fs::read(&state).map_err(|error| error.to_string())?;

@@ -36,13 +36,16 @@ pub(super) async fn open(
         return Ok(Kept { subscription, writer: Writer::new(), thread: None });
     };
     let started = Journal::start(dir.clone(), key_dir, subscription.binding(), Arc::clone(stats));
-    let Started { journal, loaded, thread } = started.context("cannot start the thread of the journal")?;
-    let loaded = time::timeout(LOAD, loaded).await.unwrap_or_else(|_| {
+    let Started { journal, answered, loaded, thread } =
+        started.context("cannot start the thread of the journal")?;
+    // The sender says nothing; it is dropped.
+    let loaded = if time::timeout(LOAD, answered).await.is_ok() {
+        // Where the thread failed it has said so.
+        loaded.await.unwrap_or(None)
+    } else {
         warn!(dir = %dir.display(), "the disk does not answer for {LOAD:?}: starting without the state on it");
-        Ok(None)
-    });
-    // Where the thread failed it has said so.
-    let loaded = loaded.unwrap_or(None);
+        None
+    };
     let subscription = subscription.keeping(journal, loaded.as_ref());
     let writer = loaded.map_or_else(Writer::new, |loaded| loaded.writer);
     Ok(Kept { subscription, writer, thread: Some(thread) })

@@ -2,15 +2,18 @@
 //!
 //! **Invariants:** what does not fit together is not served; and no file, whatever is in it, keeps a proxy from starting.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use shared::entry::Entry;
 use shared::kind::Lane;
 use shared::private;
-use shared::version::{Lineage, Seq};
+use shared::version::{Lineage, Seq, Version};
 use tracing::{error, info, warn};
 
 use super::keeper::{FILE, Keeper, Open};
@@ -47,7 +50,8 @@ pub(crate) struct Loaded {
 }
 
 /// Reads what there is, and makes `keeper` go on with it.
-pub(super) fn load(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
+/// `answered` is called when nothing is asked of the disk any more.
+pub(super) fn load(keeper: &mut Keeper, here: &Binding, answered: impl FnOnce()) -> Option<Loaded> {
     // Where it cannot be made there is nothing to read, and the first state to be written says why.
     let _ = private::folder(&keeper.dir);
     let lock = lock::take(&keeper.dir);
@@ -56,10 +60,12 @@ pub(super) fn load(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
     if keeper.lock.is_some() && !may_try(&keeper.dir) {
         return None;
     }
-    let read = catch_unwind(AssertUnwindSafe(|| read(keeper, here)));
-    if keeper.lock.is_some() {
-        let _ = fs::remove_file(keeper.dir.join(MARK));
-    }
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        let found = read(keeper, here)?;
+        let bodies = keeper.keys.as_ref().map(Keys::read).unwrap_or_default();
+        answered();
+        Some(serve(found, &bodies))
+    }));
     match read {
         Ok(loaded) => loaded.map(|loaded| Loaded { alone, ..loaded }),
         Err(_) => {
@@ -67,6 +73,13 @@ pub(super) fn load(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
             (keeper.open, keeper.former, keeper.stale) = (None, Former::Dropped, true);
             None
         }
+    }
+}
+
+/// The start did not end in the middle of [`load`].
+pub(super) fn done(keeper: &Keeper) {
+    if keeper.lock.is_some() {
+        let _ = fs::remove_file(keeper.dir.join(MARK));
     }
 }
 
@@ -89,7 +102,7 @@ fn may_try(dir: &Path) -> bool {
     false
 }
 
-fn read(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
+fn read(keeper: &mut Keeper, here: &Binding) -> Option<Replayed> {
     let path = keeper.dir.join(FILE);
     if let Some(found) = one(&path, here) {
         (keeper.former, keeper.stale) = (Former::Kept, false);
@@ -101,13 +114,13 @@ fn read(keeper: &mut Keeper, here: &Binding) -> Option<Loaded> {
                 log.ok().map(|log| Open { log, state: found.state.clone(), records: found.records });
             keeper.stats.found(found.good, found.records, found.written);
         }
-        return Some(serve(found, keeper.keys.as_ref()));
+        return Some(found);
     }
     let found = one(&log::before(&path), here)?;
     // It goes on being the one before until there is a good one again.
     (keeper.former, keeper.stale) = (Former::Dropped, false);
     keeper.bound = Some(found.state.binding.clone());
-    Some(serve(found, keeper.keys.as_ref()))
+    Some(found)
 }
 
 /// The newest state of a file, where it is whole enough to have one, and ours.
@@ -148,12 +161,11 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Applies it anew: what could not be served then may be now, and the other way round.
-fn serve(found: Replayed, keys: Option<&Keys>) -> Loaded {
+fn serve(found: Replayed, bodies: &HashMap<Version, Arc<Entry>>) -> Loaded {
     let Replayed { mut state, written, .. } = found;
-    let bodies = keys.map(Keys::read).unwrap_or_default();
     let mut missing = Vec::new();
     for lane in Lane::ALL {
-        missing.extend(replay::complete(&mut state, lane, &bodies));
+        missing.extend(replay::complete(&mut state, lane, bodies));
     }
     let mut writer = Writer::new();
     // LIVE first: no table comes before the endpoints that it was made for.
