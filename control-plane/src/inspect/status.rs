@@ -20,7 +20,7 @@ use crate::serve::registry::Registry;
 use crate::store::Head;
 
 /// Proxies that are named of each sort.
-const NAMED: usize = 100;
+pub(super) const NAMED: usize = 100;
 /// A watcher looks again after this time, whatever changed: for how long somebody is silent does, too.
 const LOOK: Duration = Duration::from_secs(5);
 

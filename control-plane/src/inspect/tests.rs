@@ -549,6 +549,11 @@ async fn all_is_said_only_where_all_were_heard() {
     back.iter().for_each(|seat| seat.update(&reached[0], &reached[1], clock::wall()));
     assert_eq!(said().await.state, "programmed");
 
+    let many = (0..status::NAMED + 5).map(|at| proxy(&bench.registry, &format!("m{at}-1")));
+    let _many: Vec<_> = many.collect();
+    let behind = said().await;
+    assert_eq!((behind.behind.len(), behind.behind_total), (status::NAMED, 105), "some are named");
+
     for (kind, namespace, name) in [("host", "a", "b"), ("ingress", "", "b"), ("ingress", "a", "b/c")] {
         let asked =
             inspect::StatusRequest { kind: kind.into(), namespace: namespace.into(), name: name.into() };

@@ -17,6 +17,9 @@ pub(crate) const LISTENER: Listener = Listener {
         ("serve::ADMITTED", "connections that are counted already"),
         ("serve::admit::WARNINGS", "the log's pace"),
         ("serve::identity::WARNINGS", "the log's pace"),
+        ("inspect::status::LOOK", "how often somebody who watches is told of silence"),
+        ("serve::registry::SWEEP", "how often silence is looked at"),
+        ("serve::stream::ENDING", "how a stream that ends is told from one that is cut"),
         ("inspect::decide::USUAL", "how long a pin holds, which is the operator's to say"),
         ("inspect::decide::MOST", "how long a pin holds, which is the operator's to say"),
         ("inspect::decide::RECORD", "what an operator's own question waits for"),
@@ -187,4 +190,14 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row("a watcher of proxies", &["inspect::GAP"], &["watchers_of_proxies_hear_of_changes"]),
+    Row(
+        "proxies that are silent",
+        &["serve::registry::RETURNS", "serve::registry::VANISHED", "serve::registry::SILENT_MAX"],
+        &["who_says_goodbye_is_not_counted_and_who_does_not_is_silent", "silent_proxies_are_so_many_at_most"],
+    ),
+    Row(
+        "proxies that an answer about an object names",
+        &["inspect::status::NAMED"],
+        &["all_is_said_only_where_all_were_heard"],
+    ),
 ];
