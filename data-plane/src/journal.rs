@@ -2,7 +2,7 @@
 //!
 //! The bytes are made and read without I/O ([`frame`], [`record`], [`replay`]). A thread of its own has the files: it reads
 //! them once ([`load`]), then writes what the control thread leaves in the [`slot`] ([`keeper`]). Why it is written as it is:
-//! `docs/adr/017-the-last-good-state.md`.
+//! `docs/adr/018-the-last-good-state.md`.
 //!
 //! **Invariants:** nothing that serves, and not the control thread, ever waits for this; no private key is in the journal,
 //! but in a folder in memory ([`keys`]) or nowhere.
