@@ -14,7 +14,7 @@ fn entry(key: &str, resource: &Resource) -> Arc<Entry> {
 fn slice(number: usize, last: u8) -> Arc<Entry> {
     let slice = Endpoints {
         service: format!("ns/s{number}"),
-        ports: vec![EndpointPort { name: "http".into(), port: 8080 }],
+        ports: vec![EndpointPort { name: "http".into(), port: 8080, udp: false }],
         ipv4: (0..10).map(|i| [10, 0, last, i].into()).collect(),
         ipv6: Vec::new(),
     };
@@ -28,7 +28,7 @@ fn route(number: usize, path: &str) -> Arc<Entry> {
 }
 
 fn writer(services: usize) -> Writer {
-    let port = Some(PortRule { name: "http".into(), target_port: Some(8080) });
+    let port = Some(PortRule { name: "http".into(), target_port: Some(8080), udp: false });
     let backend = Resource::Backend(Backend { port, ..Backend::default() });
     let mut writer = Writer::new();
     writer.apply_live((0..services).map(|number| slice(number, 0)).collect(), &[]);

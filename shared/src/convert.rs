@@ -8,11 +8,11 @@ use crate::kind::Kind;
 use crate::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use crate::proto::config;
 use crate::resource::{
-    Certificate, Chain, Denial, Guard, Host, Listener, Path, PathType, Protocol, Resource, Route, Settings,
-    Tls,
+    Certificate, Chain, Denial, Guard, Host, Path, PathType, Resource, Route, Settings, Tls,
 };
 
 mod backends;
+mod listeners;
 mod materials;
 mod wire;
 
@@ -164,29 +164,6 @@ impl TryFrom<config::Settings> for Settings {
             backend_defaults: understood(it.backend_defaults, BackendPolicy::unknown_value)?,
             default_backend: it.default_backend,
         })
-    }
-}
-
-impl From<&Listener> for config::Listener {
-    fn from(it: &Listener) -> Self {
-        let protocol = match it.protocol {
-            Protocol::Http => config::listener::Protocol::Http,
-            Protocol::Https => config::listener::Protocol::Https,
-        };
-        Self { protocol: protocol.into() }
-    }
-}
-
-impl TryFrom<config::Listener> for Listener {
-    type Error = ConvertError;
-
-    fn try_from(it: config::Listener) -> Result<Self, ConvertError> {
-        let protocol = match config::listener::Protocol::try_from(it.protocol) {
-            Ok(config::listener::Protocol::Http) => Protocol::Http,
-            Ok(config::listener::Protocol::Https) => Protocol::Https,
-            _ => return Err(invalid("protocol", format!("unknown protocol {}", it.protocol))),
-        };
-        Ok(Self { protocol })
     }
 }
 

@@ -7,8 +7,8 @@
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
-    HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, Replacement,
-    RequestMetrics, SameSite, Sampler, StatusList, TextList,
+    HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, NumberList,
+    Replacement, RequestMetrics, SameSite, Sampler, StatusList, TextList,
 };
 
 impl LocationPolicy {

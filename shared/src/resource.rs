@@ -71,19 +71,55 @@ pub enum Guard {
     Addresses,
 }
 
-/// A named socket.
+/// A named socket, and what is spoken on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listener {
-    /// What is spoken on it.
-    pub protocol: Protocol,
+pub enum Listener {
+    /// Bound by flags.
+    Http,
+    /// Likewise.
+    Https,
+    /// A port of its own.
+    Service(StreamService),
 }
 
-/// What is spoken on a [`Listener`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A TCP or UDP service: whatever comes to a port goes on to a Backend.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StreamService {
+    /// What is spoken on the port.
+    pub transport: Transport,
+    /// Never 0.
+    pub port: u16,
+    /// Key of the Backend.
+    pub backend: String,
+    /// Clients send a header of the PROXY protocol first. Never over UDP.
+    pub takes_proxy_header: bool,
+    /// Endpoints are sent one. Never over UDP.
+    pub sends_proxy_header: bool,
+}
+
+impl StreamService {
+    /// Key of its Listener: `tcp-5432`.
+    pub fn key(&self) -> String {
+        format!("{}-{}", self.transport.as_str(), self.port)
+    }
+}
+
+/// What carries the bytes of a [`StreamService`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Protocol {
-    Http,
-    Https,
+pub enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    /// In lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 /// A virtual host.
@@ -175,6 +211,8 @@ pub struct PortRule {
     pub name: String,
     /// Numeric targetPort, used when a slice has no port of that name.
     pub target_port: Option<u16>,
+    /// Whether it is a port of UDP, and not of TCP.
+    pub udp: bool,
 }
 
 /// The endpoints of one EndpointSlice that may get requests: every address with every port.
@@ -182,7 +220,7 @@ pub struct PortRule {
 pub struct Endpoints {
     /// `namespace/name` of the Service.
     pub service: String,
-    /// TCP ports of the slice.
+    /// TCP and UDP ports of the slice.
     pub ports: Vec<EndpointPort>,
     /// IPv4 addresses without duplicates.
     pub ipv4: Vec<Ipv4Addr>,
@@ -197,6 +235,8 @@ pub struct EndpointPort {
     pub name: String,
     /// Never 0.
     pub port: u16,
+    /// Whether it is a port of UDP, and not of TCP.
+    pub udp: bool,
 }
 
 /// A leaf certificate and its key.
@@ -249,6 +289,19 @@ pub enum Material {
     Authorities(Authorities),
     /// Who signs backends' certificates, and the proxy's own for them.
     BackendIdentity(BackendIdentity),
+    /// What TLS sessions that clients keep are sealed with.
+    TicketKeys(TicketKeys),
+}
+
+/// Keys of session tickets; at least one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TicketKeys(pub Vec<Bytes>);
+
+/// Says nothing of the keys.
+impl std::fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TicketKeys").field(&self.0.len()).finish()
+    }
 }
 
 /// Certificates that others are verified by.

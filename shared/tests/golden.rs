@@ -23,8 +23,8 @@ use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::proto::DESCRIPTORS;
 use shared::resource::{
     Authorities, Backend, BackendIdentity, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName,
-    Guard, Host, Listener, Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
-    User,
+    Guard, Host, Listener, Material, Path, PathType, PortRule, Resource, Route, Settings, StreamService,
+    TicketKeys, Tls, Transport, User,
 };
 use shared::schema::COMPILE_REVISION;
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
@@ -68,7 +68,27 @@ fn samples() -> Vec<(&'static str, Resource)> {
                 ..Settings::default()
             }),
         ),
-        ("https", Resource::Listener(Listener { protocol: Protocol::Https })),
+        ("https", Resource::Listener(Listener::Https)),
+        (
+            "tcp-5432",
+            Resource::Listener(Listener::Service(StreamService {
+                transport: Transport::Tcp,
+                port: 5432,
+                backend: text("default/db/5432/tcp"),
+                takes_proxy_header: true,
+                sends_proxy_header: true,
+            })),
+        ),
+        (
+            "udp-53",
+            Resource::Listener(Listener::Service(StreamService {
+                transport: Transport::Udp,
+                port: 53,
+                backend: text("default/dns/dns/udp"),
+                takes_proxy_header: false,
+                sends_proxy_header: false,
+            })),
+        ),
         (
             "*.example.com",
             Resource::Host(Host {
@@ -95,12 +115,19 @@ fn samples() -> Vec<(&'static str, Resource)> {
         (
             "default/api/http",
             Resource::Backend(Backend {
-                port: Some(PortRule { name: text("http"), target_port: Some(8080) }),
+                port: Some(PortRule { name: text("http"), target_port: Some(8080), udp: false }),
                 alternatives: vec![text("default/api-next/http")],
                 policy: BackendPolicy {
                     canary: Some(Canary { weight: 10, ..Canary::default() }),
                     ..BackendPolicy::default()
                 },
+                ..Backend::default()
+            }),
+        ),
+        (
+            "default/dns/dns/udp",
+            Resource::Backend(Backend {
+                port: Some(PortRule { name: text("dns"), target_port: Some(53), udp: true }),
                 ..Backend::default()
             }),
         ),
@@ -114,7 +141,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
         (
             "default/front/80",
             Resource::Backend(Backend {
-                port: Some(PortRule { name: text(""), target_port: Some(8080) }),
+                port: Some(PortRule { name: text(""), target_port: Some(8080), udp: false }),
                 service: Some("10.96.0.7:80".parse().unwrap()),
                 ..Backend::default()
             }),
@@ -122,7 +149,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
         (
             "default/front6/80",
             Resource::Backend(Backend {
-                port: Some(PortRule { name: text(""), target_port: None }),
+                port: Some(PortRule { name: text(""), target_port: None, udp: false }),
                 service: Some("[fd00::7]:80".parse().unwrap()),
                 ..Backend::default()
             }),
@@ -131,9 +158,18 @@ fn samples() -> Vec<(&'static str, Resource)> {
             "default/api-abc12",
             Resource::Endpoints(Endpoints {
                 service: text("default/api"),
-                ports: vec![EndpointPort { name: text("http"), port: 8080 }],
+                ports: vec![EndpointPort { name: text("http"), port: 8080, udp: false }],
                 ipv4: vec!["10.1.2.3".parse().unwrap(), "10.1.2.4".parse().unwrap()],
                 ipv6: vec!["fd00::1".parse().unwrap()],
+            }),
+        ),
+        (
+            "default/dns-abc12",
+            Resource::Endpoints(Endpoints {
+                service: text("default/dns"),
+                ports: vec![EndpointPort { name: text("dns"), port: 53, udp: true }],
+                ipv4: vec!["10.1.2.5".parse().unwrap()],
+                ipv6: vec![],
             }),
         ),
         (
@@ -162,6 +198,13 @@ fn samples() -> Vec<(&'static str, Resource)> {
                 certificates: vec![Bytes::from_static(b"leaf")],
                 key: Bytes::from_static(b"key"),
             })),
+        ),
+        (
+            "firth/ticket-keys",
+            Resource::Material(Material::TicketKeys(TicketKeys(vec![
+                Bytes::from_static(&[1; 32]),
+                Bytes::from_static(&[2; 48]),
+            ]))),
         ),
     ]
 }

@@ -14,8 +14,8 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use shared::policy::{BackendPolicy, Canary, HostPolicy, LocationPolicy};
 use shared::resource::{
     Authorities, Backend, BackendIdentity, Certificate, Chain, Denial, EndpointPort, Endpoints, ExternalName,
-    Guard, Host, Listener, Material, Path, PathType, PortRule, Protocol, Resource, Route, Settings, Tls,
-    User,
+    Guard, Host, Listener, Material, Path, PathType, PortRule, Resource, Route, Settings, StreamService, Tls,
+    Transport, User,
 };
 use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
 use shared::{proto, schema};
@@ -68,8 +68,16 @@ fn settings() -> impl Strategy<Value = Resource> {
 }
 
 fn listener() -> impl Strategy<Value = Resource> {
-    let protocol = prop_oneof![Just(Protocol::Http), Just(Protocol::Https)];
-    protocol.prop_map(|protocol| Resource::Listener(Listener { protocol }))
+    let transport = prop_oneof![Just(Transport::Tcp), Just(Transport::Udp)];
+    let service = (transport, 1..=u16::MAX, some_text(), any::<[bool; 2]>()).prop_map(
+        |(transport, port, backend, [takes, sends])| {
+            let is_tcp = transport == Transport::Tcp;
+            let (takes_proxy_header, sends_proxy_header) = (takes && is_tcp, sends && is_tcp);
+            StreamService { transport, port, backend, takes_proxy_header, sends_proxy_header }
+        },
+    );
+    let service = service.prop_map(Listener::Service);
+    prop_oneof![Just(Listener::Http), Just(Listener::Https), service].prop_map(Resource::Listener)
 }
 
 fn host() -> impl Strategy<Value = Resource> {
@@ -91,8 +99,8 @@ fn route() -> impl Strategy<Value = Resource> {
 
 #[allow(clippy::needless_update, reason = "policies grow by fields")]
 fn backend() -> impl Strategy<Value = Resource> {
-    let port =
-        (text(), option::of(1..=u16::MAX)).prop_map(|(name, target_port)| PortRule { name, target_port });
+    let port = (text(), option::of(1..=u16::MAX), any::<bool>())
+        .prop_map(|(name, target_port, udp)| PortRule { name, target_port, udp });
     let canary = (text(), text(), text(), text(), any::<i64>(), any::<i64>()).prop_map(
         |(header, header_value, header_pattern, cookie, weight, weight_total)| Canary {
             header,
@@ -119,7 +127,8 @@ fn backend() -> impl Strategy<Value = Resource> {
 }
 
 fn endpoints() -> impl Strategy<Value = Resource> {
-    let port = (text(), 1..=u16::MAX).prop_map(|(name, port)| EndpointPort { name, port });
+    let port =
+        (text(), 1..=u16::MAX, any::<bool>()).prop_map(|(name, port, udp)| EndpointPort { name, port, udp });
     let ports = collection::vec(port, 0..3);
     let ipv4 = collection::vec(any::<std::net::Ipv4Addr>(), 0..5);
     let ipv6 = collection::vec(any::<std::net::Ipv6Addr>(), 0..5);

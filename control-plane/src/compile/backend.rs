@@ -68,6 +68,7 @@ pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
             // The API server fills it in with the port itself.
             None => own,
         },
+        udp: false,
     };
     // Of a headless Service it is "None".
     let ip: Option<IpAddr> = service.spec.cluster_ip.parse().ok();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     fn found(name: &str, target_port: Option<u16>) -> Port {
-        Port::Found(PortRule { name: name.into(), target_port }, None)
+        Port::Found(PortRule { name: name.into(), target_port, udp: false }, None)
     }
 
     fn find(service: &Service, wanted: &str) -> Port {

@@ -50,6 +50,7 @@ fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
         Some(EndpointPort {
             name: port.name.clone(),
             port: u16::try_from(port.port?).ok().filter(|number| *number > 0)?,
+            udp: false,
         })
     };
     tcp.filter_map(port).collect()

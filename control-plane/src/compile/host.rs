@@ -333,6 +333,8 @@ impl Claims {
                 www: (!self.www.is_empty()).then_some(true),
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
+                ssl_ciphers: None,
+                passthrough: None,
             },
         };
         Whole {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use shared::policy::RequestMetrics;
-use shared::resource::{Listener, Protocol, Resource, SETTINGS_KEY};
+use shared::resource::{Listener, Resource, SETTINGS_KEY};
 
 use super::Index;
 use super::objects::reference;
@@ -112,8 +112,8 @@ impl Index {
 
     /// Publishes the sockets that always are there.
     pub(super) fn compile_listeners(&mut self) {
-        for (name, protocol) in [("http", Protocol::Http), ("https", Protocol::Https)] {
-            self.published.put(name, &Resource::Listener(Listener { protocol }));
+        for (name, listener) in [("http", Listener::Http), ("https", Listener::Https)] {
+            self.published.put(name, &Resource::Listener(listener));
         }
     }
 }

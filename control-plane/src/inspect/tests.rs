@@ -124,7 +124,7 @@ async fn addresses_are_written_as_people_do() {
     let mut bench = bench();
     let endpoints = Resource::Endpoints(Endpoints {
         service: "a/web".to_owned(),
-        ports: vec![EndpointPort { name: String::new(), port: 80 }],
+        ports: vec![EndpointPort { name: String::new(), port: 80, udp: false }],
         ipv4: vec!["10.0.0.1".parse().unwrap()],
         ipv6: vec!["fd00::1".parse().unwrap()],
     });

@@ -45,7 +45,7 @@ pub(crate) fn route(key: &str, paths: &[(&str, &str)]) -> Arc<Entry> {
 
 /// A Service port called `http` with targetPort 8080.
 pub(crate) fn backend(key: &str) -> Arc<Entry> {
-    let port = Some(PortRule { name: "http".into(), target_port: Some(8080) });
+    let port = Some(PortRule { name: "http".into(), target_port: Some(8080), udp: false });
     entry(key, Resource::Backend(Backend { port, ..Backend::default() }))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn backend(key: &str) -> Arc<Entry> {
 pub(crate) fn slice(key: &str, service: &str, last: &[u8]) -> Arc<Entry> {
     let slice = Endpoints {
         service: service.into(),
-        ports: vec![EndpointPort { name: "http".into(), port: 8080 }],
+        ports: vec![EndpointPort { name: "http".into(), port: 8080, udp: false }],
         ipv4: last.iter().map(|last| Ipv4Addr::new(10, 0, 0, *last)).collect(),
         ipv6: Vec::new(),
     };
@@ -224,7 +224,7 @@ fn route_strategy() -> impl Strategy<Value = Route> {
 
 fn backend_strategy() -> impl Strategy<Value = Backend> {
     let rule = (prop::sample::select(&["http", "admin", ""][..]), prop::option::of(8080..8083_u16))
-        .prop_map(|(name, target_port)| PortRule { name: name.into(), target_port });
+        .prop_map(|(name, target_port)| PortRule { name: name.into(), target_port, udp: false });
     let alternatives =
         prop::collection::vec(prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string), 0..2);
     let service = prop::option::of(Just("10.96.0.1:80".parse().unwrap()));
@@ -239,7 +239,7 @@ fn backend_strategy() -> impl Strategy<Value = Backend> {
 
 fn slice_strategy() -> impl Strategy<Value = Endpoints> {
     let port = (prop::sample::select(&["http", "admin"][..]), 8080..8083_u16)
-        .prop_map(|(name, port)| EndpointPort { name: name.into(), port });
+        .prop_map(|(name, port)| EndpointPort { name: name.into(), port, udp: false });
     let addresses = prop::collection::btree_set(1..8_u8, 0..4);
     (prop::sample::select(&SERVICES[..]), prop::collection::vec(port, 0..3), addresses).prop_map(
         |(service, ports, last)| Endpoints {

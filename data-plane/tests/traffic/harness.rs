@@ -190,7 +190,7 @@ impl Proxy {
             let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 alone") };
             let slice = Endpoints {
                 service: format!("ns/{service}"),
-                ports: vec![EndpointPort { name: String::new(), port: address.port() }],
+                ports: vec![EndpointPort { name: String::new(), port: address.port(), udp: false }],
                 ipv4: vec![ip],
                 ipv6: vec![],
             };

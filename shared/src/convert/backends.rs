@@ -16,9 +16,10 @@ impl From<&Backend> for config::Backend {
             port: port.into(),
             local,
         });
-        let rule = |PortRule { name, target_port }| config::PortRule {
+        let rule = |PortRule { name, target_port, udp }| config::PortRule {
             name,
             target_port: target_port.map_or(0, u32::from),
+            udp,
         };
         Self {
             port: port.map(rule),
@@ -39,7 +40,7 @@ impl TryFrom<config::Backend> for Backend {
                 0 => None,
                 number => Some(port(|| "port.target_port".to_owned(), number)?),
             };
-            Ok(PortRule { name: rule.name, target_port })
+            Ok(PortRule { name: rule.name, target_port, udp: rule.udp })
         };
         if it.port.is_some() && it.external_name.is_some() {
             return Err(invalid("external_name", "expected a port or a name, got both"));
@@ -91,9 +92,10 @@ fn socket_address(field: &str, it: &config::SocketAddress) -> Result<SocketAddr,
 impl From<&Endpoints> for config::Endpoints {
     fn from(it: &Endpoints) -> Self {
         let Endpoints { service, ports, ipv4, ipv6 } = it;
-        let port = |EndpointPort { name, port }: &EndpointPort| config::EndpointPort {
+        let port = |EndpointPort { name, port, udp }: &EndpointPort| config::EndpointPort {
             name: name.clone(),
             port: (*port).into(),
+            udp: *udp,
         };
         Self {
             service: service.clone(),
@@ -116,7 +118,8 @@ impl TryFrom<config::Endpoints> for Endpoints {
             ));
         }
         let port = |(i, it): (usize, config::EndpointPort)| {
-            Ok(EndpointPort { name: it.name, port: port(|| format!("ports[{i}].port"), it.port)? })
+            let number = port(|| format!("ports[{i}].port"), it.port)?;
+            Ok(EndpointPort { name: it.name, port: number, udp: it.udp })
         };
         Ok(Self {
             service: it.service,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{ConvertError, invalid};
 use crate::proto::config;
-use crate::resource::{Authorities, BackendIdentity, Material, User};
+use crate::resource::{Authorities, BackendIdentity, Material, TicketKeys, User};
 
 impl From<&Material> for config::Material {
     fn from(it: &Material) -> Self {
@@ -20,6 +20,10 @@ impl From<&Material> for config::Material {
             }
             Material::BackendIdentity(identity) => {
                 Self { backend_identity: Some(identity.into()), ..Self::default() }
+            }
+            Material::TicketKeys(TicketKeys(keys)) => {
+                let keys = config::TicketKeys { keys: keys.clone() };
+                Self { ticket_keys: Some(keys), ..Self::default() }
             }
         }
     }
@@ -43,12 +47,13 @@ impl TryFrom<config::Material> for Material {
     type Error = ConvertError;
 
     fn try_from(it: config::Material) -> Result<Self, ConvertError> {
-        match (it.users, it.authorities, it.backend_identity) {
-            (Some(config::Users { users }), None, None) => Ok(Self::Users(users_of(users)?)),
-            (None, Some(authorities), None) => {
+        match (it.users, it.authorities, it.backend_identity, it.ticket_keys) {
+            (Some(config::Users { users }), None, None, None) => Ok(Self::Users(users_of(users)?)),
+            (None, Some(authorities), None, None) => {
                 Ok(Self::Authorities(authorities_of(authorities, "authorities")?))
             }
-            (None, None, Some(identity)) => Ok(Self::BackendIdentity(identity_of(identity)?)),
+            (None, None, Some(identity), None) => Ok(Self::BackendIdentity(identity_of(identity)?)),
+            (None, None, None, Some(keys)) => Ok(Self::TicketKeys(ticket_keys_of(keys)?)),
             _ => Err(invalid("users", "expected one use that this build knows, got another number of them")),
         }
     }
@@ -63,6 +68,17 @@ fn users_of(users: Vec<config::User>) -> Result<Vec<User>, ConvertError> {
         }
     }
     Ok(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect())
+}
+
+/// The shortest key of which a stranger knows nothing.
+const LEAST_KEY: usize = 32;
+
+fn ticket_keys_of(it: config::TicketKeys) -> Result<TicketKeys, ConvertError> {
+    if it.keys.is_empty() || it.keys.iter().any(|key| key.len() < LEAST_KEY) {
+        let problem = format!("expected at least one key, of {LEAST_KEY} bytes or more each");
+        return Err(invalid("ticket_keys.keys", problem));
+    }
+    Ok(TicketKeys(it.keys))
 }
 
 fn authorities_of(it: config::Authorities, field: &str) -> Result<Authorities, ConvertError> {

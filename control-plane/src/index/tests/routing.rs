@@ -210,7 +210,7 @@ fn backends_follow_their_service() {
     let mut world = World::default();
     let rule = |name: &str, target_port| {
         Some(Resource::Backend(Backend {
-            port: Some(PortRule { name: name.into(), target_port }),
+            port: Some(PortRule { name: name.into(), target_port, udp: false }),
             ..Backend::default()
         }))
     };

@@ -28,7 +28,7 @@ fn upstreams_are_told_as_the_original_does() {
     };
     let of = |alternatives: &[&str], policy: &BackendPolicy| {
         Resource::Backend(Backend {
-            port: Some(shared::resource::PortRule { name: "http".into(), target_port: None }),
+            port: Some(shared::resource::PortRule { name: "http".into(), target_port: None, udp: false }),
             service: Some("10.96.0.9:80".parse().unwrap()),
             alternatives: alternatives.iter().map(ToString::to_string).collect(),
             policy: policy.clone(),

@@ -105,6 +105,7 @@ impl Materials {
                 }
                 Err(error) => Err(format!("authorities.{error}")),
             },
+            Material::TicketKeys(_) => Err("ticket_keys: this build keeps sessions in memory".into()),
         };
         self.users.set(key, users);
         self.identities.set(key, identity);

@@ -60,7 +60,8 @@ pub(super) fn reachable(name: &ExternalName, addresses: &[IpAddr]) -> Vec<Socket
 /// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
 /// all for a Service port without name, else the targetPort where it is a number.
 fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
-    let named = endpoints.ports.iter().filter(|port| rule.name.is_empty() || port.name == rule.name);
+    let ports = endpoints.ports.iter().filter(|port| port.udp == rule.udp);
+    let named = ports.filter(|port| rule.name.is_empty() || port.name == rule.name);
     let named: Vec<u16> = named.map(|port| port.port).collect();
     match named.is_empty() {
         true => rule.target_port.into_iter().collect(),
@@ -78,7 +79,7 @@ mod tests {
         Endpoints {
             ports: ports
                 .iter()
-                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port })
+                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port, udp: false })
                 .collect(),
             ..Endpoints::default()
         }
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn ports_of_a_slice() {
-        let rule = |name: &str, target_port| PortRule { name: name.into(), target_port };
+        let rule = |name: &str, target_port| PortRule { name: name.into(), target_port, udp: false };
         let two = slice(&[("http", 8080), ("admin", 9090)]);
         assert_eq!(ports(&rule("http", Some(1)), &two), [8080]);
         assert_eq!(ports(&rule("", Some(1)), &two), [8080, 9090]);
@@ -95,5 +96,12 @@ mod tests {
         assert_eq!(ports(&rule("http", Some(7)), &slice(&[])), [7]);
         assert_eq!(ports(&rule("", Some(7)), &slice(&[])), [7]);
         assert_eq!(ports(&rule("http", None), &slice(&[("", 80)])), [0_u16; 0]);
+        let mut both = slice(&[("dns", 53), ("dns", 5353), ("", 99)]);
+        both.ports[1].udp = true;
+        assert_eq!(ports(&rule("dns", Some(1)), &both), [53]);
+        for name in ["dns", ""] {
+            let of_udp = PortRule { udp: true, ..rule(name, Some(1)) };
+            assert_eq!(ports(&of_udp, &both), [5353], "{name}");
+        }
     }
 }

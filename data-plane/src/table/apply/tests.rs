@@ -100,7 +100,7 @@ fn an_edit_costs_what_it_touches() {
     assert_eq!(cost(&writer), [0, 0, 0], "the same again touches nothing");
     writer.apply_live(vec![slice("ns/e9", "ns/unused", &[9])], &[]);
     assert_eq!(cost(&writer), [0, 0, 0]);
-    let elsewhere = PortRule { name: "other".into(), target_port: Some(1234) };
+    let elsewhere = PortRule { name: "other".into(), target_port: Some(1234), udp: false };
     let moved = Backend { port: Some(elsewhere), ..Backend::default() };
     writer.apply_config(vec![entry("ns/s1/80", Resource::Backend(moved))], &[]);
     assert_eq!(cost(&writer), [0, 1, 0], "a port rule lives in the cell");
@@ -316,7 +316,7 @@ fn a_refused_resource_keeps_its_last_good() {
 /// A Backend as [`backend`] makes it, with a canary.
 fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
     let backend = Backend {
-        port: Some(PortRule { name: "http".into(), target_port: Some(8080) }),
+        port: Some(PortRule { name: "http".into(), target_port: Some(8080), udp: false }),
         alternatives: canary.into_iter().map(ToString::to_string).collect(),
         ..Backend::default()
     };

@@ -22,7 +22,7 @@ fn port(table: &HostTable) -> u16 {
 /// The batch after which generation `number` is in place: the port rule, which stands in the cell, and a host that is
 /// compiled anew.
 fn batch(number: u16) -> Vec<Arc<shared::entry::Entry>> {
-    let rule = PortRule { name: String::new(), target_port: Some(BASE + number) };
+    let rule = PortRule { name: String::new(), target_port: Some(BASE + number), udp: false };
     let denied = number.is_multiple_of(2).then(|| Denial { reason: "even".into() });
     vec![
         entry("ns/s/80", Resource::Backend(Backend { port: Some(rule), ..Backend::default() })),

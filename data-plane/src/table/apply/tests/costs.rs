@@ -118,7 +118,7 @@ fn hundred(number: u32, last: u32) -> Arc<Entry> {
     let addresses = (number * 1000..number * 1000 + 99).chain([last]);
     let slice = Endpoints {
         service: "ns/s1".into(),
-        ports: vec![EndpointPort { name: "http".into(), port: 8080 }],
+        ports: vec![EndpointPort { name: "http".into(), port: 8080, udp: false }],
         ipv4: addresses.map(|bits| Ipv4Addr::from_bits(0x0a00_0000 + bits)).collect(),
         ipv6: Vec::new(),
     };

@@ -31,7 +31,10 @@ fn named(name: &str) -> Backend {
 }
 
 fn of_slices() -> Backend {
-    Backend { port: Some(PortRule { name: "http".into(), target_port: None }), ..Backend::default() }
+    Backend {
+        port: Some(PortRule { name: "http".into(), target_port: None, udp: false }),
+        ..Backend::default()
+    }
 }
 
 fn found(addresses: &[&str]) -> Answer {
