@@ -17,6 +17,7 @@ pub(crate) mod buffering;
 mod canary;
 mod ciphers;
 mod client_certs;
+pub(crate) mod client_tls;
 pub(crate) mod clients;
 pub(crate) mod compression;
 mod cors;

@@ -18,6 +18,7 @@ pub mod canary;
 pub mod cell;
 pub mod certified;
 pub mod client_auth;
+pub mod client_tls;
 pub mod directory;
 pub mod endpoints;
 pub mod host;
@@ -55,6 +56,7 @@ pub use sticky::Sticky;
 pub use timeouts::Timeouts;
 
 use aliases::Aliases;
+use client_tls::ClientTls;
 use directory::Directory;
 
 /// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
@@ -67,6 +69,7 @@ pub struct HostTable {
     www: usize,
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
+    client_tls: Arc<ClientTls>,
     /// What takes the requests that no other location takes, where the fleet has a default backend.
     unclaimed: Option<Arc<PathEntry>>,
 }
@@ -116,6 +119,11 @@ impl HostTable {
     /// How requests are treated that no location takes: what the fleet says.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// What the fleet says of handshakes.
+    pub fn client_tls(&self) -> &Arc<ClientTls> {
+        &self.client_tls
     }
 
     /// The location of requests that no other takes, while anybody would answer there.

@@ -36,7 +36,23 @@ pub enum TlsError {
 /// The versions that are spoken.
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// Settings of every handshake: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by server name.
+/// HTTP/2, as ALPN calls it.
+const HTTP2: &[u8] = b"h2";
+
+/// What is spoken over TLS, the one that is liked most first.
+const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
+
+/// Those of the versions that are asked for.
+fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> {
+    let is_asked_for = |it: &&SupportedProtocolVersion| match it.version {
+        rustls::ProtocolVersion::TLSv1_3 => tls13,
+        _ => tls12,
+    };
+    VERSIONS.into_iter().filter(is_asked_for).collect()
+}
+
+/// Settings of handshakes of which nobody says anything: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by
+/// server name.
 ///
 /// Sessions are resumed from this process' memory and tickets hold no state, as in ingress-nginx (`ssl-session-cache`
 /// on, `ssl-session-tickets` off). Early data is off: it can be replayed.
@@ -50,7 +66,7 @@ pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
         .map_err(TlsError::Versions)?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Resolver::new(tables, own)));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = PROTOCOLS.iter().map(|it| it.to_vec()).collect();
     config.session_storage = Arc::new(Sessions::default());
     Ok(config)
 }

@@ -49,6 +49,10 @@ pub(super) fn chosen(list: &str) -> Vec<u32> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut banned: Vec<u32> = Vec::new();
     for item in list.split([':', ',', ' ']).filter(|item| !item.is_empty()) {
+        if item == "@STRENGTH" {
+            chosen.sort_by_key(|suite| suite.words.contains(&"AES128"));
+            continue;
+        }
         let (sign, words) = match item.as_bytes()[0] {
             sign @ (b'!' | b'-' | b'+') => (sign, &item[1..]),
             _ => (b' ', item),
@@ -98,6 +102,8 @@ mod tests {
             ("CHACHA20+nothing", &[]),
             ("", &[]),
             (":!:+:-:", &[]),
+            ("AES128:ALL:@STRENGTH", &[0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f]),
+            ("CHACHA20+aRSA:@SECLEVEL=1", &[0xcca8]),
         ] {
             assert_eq!(chosen(list), suites, "{list}");
         }

@@ -3,6 +3,7 @@
 use shared::pattern::Pattern;
 use shared::policy::TextList;
 
+use super::client_tls::{self, CIPHERS};
 use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row, Scope};
 use super::value::{self, BOOL, Grammar, PATTERN};
@@ -21,15 +22,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-ciphers",
         scope: Scope::Host,
-        value: &Of(
-            CIPHERS,
-            Act::Differs {
-                unless: |_| false,
-                without: "every cipher that the proxy knows is offered, all of them with forward secrecy",
-            },
-        ),
+        value: &Of(CIPHERS, Act::Sets(|to, it| to.host.ssl_ciphers = client_tls::known(to, &it))),
         bad: Bad::Reject,
-        doc: "Ciphers of TLS 1.2",
+        doc: "Ciphers of TLS 1.2, in OpenSSL's words; only those with forward secrecy are known",
         ..Row::NEW
     },
     &Row {
@@ -122,16 +117,6 @@ const ALIASES: Grammar<Vec<String>> = Grammar {
     read: |text| value::list(text).map(|item| (PATTERN.read)(item)).collect(),
     good: &["www.a.test, b.test"],
     bad: &["a.test;b.test", "a b"],
-};
-
-const CIPHERS: Grammar<String> = Grammar {
-    words: "an OpenSSL list of ciphers",
-    read: |text| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!:+-_@= ".contains(c);
-        text.chars().all(is_allowed).then(|| text.trim().to_owned())
-    },
-    good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256"],
-    bad: &["HIGH;x", "a{b"],
 };
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ const NAME: Grammar<String> = Grammar {
 };
 
 /// A list of versions; those that nobody speaks any more are left out, as where all of them are.
-const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
+pub(super) const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
     words: "TLSv1.2, TLSv1.3 or both, with a space between",
     read: |text| {
         let number = |word: &str| match word {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HostPolicy, TextList};
+use shared::policy::{HostPolicy, NumberList, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
 use self::canaries::Wishes;
@@ -98,6 +98,8 @@ struct Deciders {
     backend_tls: BTreeSet<Age>,
     /// Certificates of clients.
     client_certificates: BTreeSet<Age>,
+    /// Ciphers.
+    ciphers: BTreeSet<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
     roots: BTreeSet<Age>,
 }
@@ -221,9 +223,9 @@ impl Claims {
             return;
         }
         self.mains.remove(age);
-        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, roots } =
+        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots } =
             &mut self.deciders;
-        let all = [tls, aliases, guards, headers, backend_tls, client_certificates, roots];
+        let all = [tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots];
         for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
             all.remove(age);
         }
@@ -240,7 +242,7 @@ impl Claims {
         let serving = &claim.parsed.serving;
         let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         let asks_for_root = self.asks_for_root(claim);
-        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, roots } =
+        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots } =
             &mut self.deciders;
         for (all, says) in [
             (tls, claim.tls.is_said()),
@@ -249,6 +251,7 @@ impl Claims {
             (headers, claim.fleet.allows_snippets && serving.of_hosts.is_some()),
             (backend_tls, claim.shared_backend_tls().is_some()),
             (client_certificates, serving.host.client_certificates.is_some()),
+            (ciphers, serving.host.ssl_ciphers.is_some()),
             (roots, asks_for_root),
         ] {
             if says {
@@ -333,7 +336,7 @@ impl Claims {
                 www: (!self.www.is_empty()).then_some(true),
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
-                ssl_ciphers: None,
+                ssl_ciphers: self.ciphers(),
                 passthrough: None,
             },
         };
@@ -347,6 +350,11 @@ impl Claims {
     /// What the first server-snippet says of the host's answers (annotations.md 2.4).
     fn headers(&self) -> Option<&OfHosts> {
         self.decider(&self.deciders.headers)?.parsed.serving.of_hosts.as_ref()
+    }
+
+    /// The list of the first Ingress that says one (annotations.md 2.4).
+    fn ciphers(&self) -> Option<NumberList> {
+        self.decider(&self.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
     }
 
     fn decider(&self, deciders: &BTreeSet<Age>) -> Option<&Arc<Claim>> {

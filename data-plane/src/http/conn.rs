@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use tracing::debug;
 
 use super::h2;
@@ -22,6 +23,9 @@ mod session;
 
 /// What a client of TLS says first: the type of a record that holds a part of a handshake (RFC 8446 section 5.1).
 const TLS_HANDSHAKE: [u8; 1] = [22];
+
+/// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) {
@@ -51,7 +55,12 @@ async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
         }
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let asked = server.with_table(|table| Asked::of(table, hello.client_hello().server_name()));
-        let config = server.handshakes().config(asked.auth.as_ref()).map_err(io::Error::other)?;
+        if asked.is_rejected {
+            let StartHandshake { mut io, .. } = hello;
+            io.write_all(&UNRECOGNIZED_NAME).await?;
+            return Err(io::Error::other("no host has the name"));
+        }
+        let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
         let stream = hello.into_stream(config).await?;
         Ok::<_, io::Error>(Ok((stream, asked)))
     };

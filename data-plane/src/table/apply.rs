@@ -37,6 +37,7 @@ use shared::snapshot::Snapshot;
 use shared::version::Root;
 
 use super::aliases::Aliases;
+use super::client_tls::ClientTls;
 use super::directory::Directory;
 use super::retire::Retired;
 use super::{HostEntry, HostTable, PathEntry, Policy, Tables};
@@ -99,6 +100,7 @@ pub struct Writer {
     hosts: Directory,
     aliases: Aliases,
     www: usize,
+    client_tls: Arc<ClientTls>,
     unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
@@ -131,6 +133,7 @@ impl Writer {
             hosts: Directory::default(),
             aliases: Aliases::default(),
             www: 0,
+            client_tls: Arc::default(),
             unclaimed: None,
             generation: 0,
             retired: Retired::default(),
@@ -336,6 +339,7 @@ impl Writer {
         }
         if touched.defaults {
             self.policies.forget();
+            self.renew_client_tls();
         }
         let of_fleet = touched.default_certificate || touched.defaults || touched.default_backend;
         let changed = !touched.hosts.is_empty() || of_fleet;
@@ -363,6 +367,7 @@ impl Writer {
                 www: self.www,
                 default_certificate: self.secrets.default_cell(),
                 policy: self.fleet_policy(),
+                client_tls: Arc::clone(&self.client_tls),
                 unclaimed: self.unclaimed.clone(),
             };
             let old = self.tables.publish(table);
@@ -377,6 +382,14 @@ impl Writer {
     fn fleet_policy(&mut self) -> Arc<Policy> {
         let defaults = &self.config.settings().defaults;
         self.policies.of(defaults, &LocationPolicy::default()).unwrap_or_default()
+    }
+
+    /// One that cannot be served was refused when it came.
+    fn renew_client_tls(&mut self) {
+        let now = ClientTls::compile(&self.config.settings().defaults).unwrap_or_default();
+        if now != *self.client_tls {
+            self.client_tls = Arc::new(now);
+        }
     }
 
     /// A host that was compiled may have other names than before.

@@ -38,6 +38,8 @@ pub struct HostEntry {
     certificates_of_clients: Option<HostCertificates>,
     /// What requests are counted under that none of its paths takes.
     place: Arc<Place>,
+    /// Suites of TLS 1.2 in place of the fleet's.
+    ciphers: Option<Arc<[u16]>>,
 }
 
 /// Who of a host's clients must show a certificate, and by whom it is judged.
@@ -77,6 +79,7 @@ impl HostEntry {
             names: None,
             www: false,
             certificates_of_clients: None,
+            ciphers: None,
         }
     }
 
@@ -110,6 +113,17 @@ impl HostEntry {
     /// What requests are counted under that none of its paths takes.
     pub fn place(&self) -> &Arc<Place> {
         &self.place
+    }
+
+    /// With suites of its own.
+    pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>) -> Self {
+        self.ciphers = ciphers;
+        self
+    }
+
+    /// Suites of TLS 1.2 in place of the fleet's, the one that is liked most first.
+    pub fn ciphers(&self) -> Option<&Arc<[u16]>> {
+        self.ciphers.as_ref()
     }
 
     /// Who of its clients must show a certificate, if anybody asks.

@@ -132,13 +132,7 @@ impl Connectors {
 /// What is asked of connections, in rustls' terms. An error where nothing is left that could be spoken.
 fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
     let said = &way.said;
-    let versions: Vec<_> = VERSIONS
-        .into_iter()
-        .filter(|version| match version.version {
-            rustls::ProtocolVersion::TLSv1_3 => said.tls13,
-            _ => said.tls12,
-        })
-        .collect();
+    let versions = super::versions(said.tls12, said.tls13);
     let mut provider = aws_lc_rs::default_provider();
     if !said.ciphers.is_empty() {
         let all = std::mem::take(&mut provider.cipher_suites);

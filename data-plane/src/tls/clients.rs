@@ -1,15 +1,17 @@
-//! Handshakes with clients of hosts that ask for certificates.
+//! Settings of handshakes with clients, by what their host and the fleet ask for.
 //!
 //! As in nginx a handshake takes any certificate whose key the client has; whether it is good is found out after it, for
 //! each connection, a resumed one too, and told in HTTP.
 //!
 //! **Invariant:** a session of one way to judge clients is never another's: each has a part of the cache of its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::server::StoresServerSessions;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -18,60 +20,142 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::table::ClientAuth;
+use crate::table::client_tls::ClientTls;
 use crate::table::trust::Trust;
+use crate::table::{ClientAuth, HostTable};
 
-/// The settings of handshakes by what their host asks for. Each worker has its own.
+/// Ticks after which settings that no handshake used are made anew for the next one: a minute.
+const UNUSED: u16 = 600;
+
+/// What is asked of a handshake.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    fleet: Arc<ClientTls>,
+    /// Suites of TLS 1.2 of its host, in place of the fleet's.
+    ciphers: Option<Arc<[u16]>>,
+    /// By whom its client is judged.
+    auth: Option<Arc<ClientAuth>>,
+}
+
+/// What settings are made for.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Key {
+    fleet: Arc<ClientTls>,
+    ciphers: Option<Arc<[u16]>>,
+    /// Number of the way to judge; 0: nobody is.
+    judged_by: u64,
+}
+
+impl Terms {
+    /// Of a host, or of who names none.
+    pub(crate) fn new(
+        table: &HostTable,
+        ciphers: Option<&Arc<[u16]>>,
+        auth: Option<Arc<ClientAuth>>,
+    ) -> Self {
+        Self { fleet: Arc::clone(table.client_tls()), ciphers: ciphers.cloned(), auth }
+    }
+
+    /// By whom the client is judged.
+    pub(crate) fn auth(&self) -> Option<&Arc<ClientAuth>> {
+        self.auth.as_ref()
+    }
+
+    /// Who asks for a certificate.
+    fn asking(&self) -> Option<&Arc<ClientAuth>> {
+        self.auth.as_ref().filter(|auth| auth.asks)
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            fleet: Arc::clone(&self.fleet),
+            ciphers: self.ciphers.clone(),
+            judged_by: self.asking().map_or(0, |auth| auth.id),
+        }
+    }
+}
+
+/// The settings of handshakes. Each worker has its own.
 #[derive(Debug)]
 pub struct Handshakes {
-    /// Of hosts that ask for nothing.
+    /// Whose certificates and sessions all of them have.
     usual: Arc<ServerConfig>,
-    /// By the number of their way to judge, while a host judges so.
-    judging: RefCell<HashMap<u64, Judging>>,
+    made: RefCell<HashMap<Key, Made>>,
 }
 
-/// Settings of one way to judge, as long as there is that way.
-type Judging = (Weak<ClientAuth>, Arc<ServerConfig>);
+#[derive(Debug)]
+struct Made {
+    config: Arc<ServerConfig>,
+    /// As long as there is that way to judge.
+    auth: Option<Weak<ClientAuth>>,
+    /// Ticks since a handshake used it.
+    unused: Cell<u16>,
+}
 
 impl Handshakes {
-    /// Like these, but for certificates of clients.
+    /// With the certificates and sessions of these settings.
     pub fn new(usual: Arc<ServerConfig>) -> Self {
-        Self { usual, judging: RefCell::default() }
+        Self { usual, made: RefCell::default() }
     }
 
-    /// Those with clients of a host.
+    /// Those of a handshake.
     ///
     /// # Errors
-    /// Where the provider lacks a protocol version.
-    pub fn config(&self, auth: Option<&Arc<ClientAuth>>) -> Result<Arc<ServerConfig>, Error> {
-        let Some(auth) = auth.filter(|auth| auth.asks) else {
-            return Ok(Arc::clone(&self.usual));
-        };
-        if let Some((_, config)) = self.judging.borrow().get(&auth.id) {
-            return Ok(Arc::clone(config));
+    /// Where the provider has nothing that could be spoken.
+    pub(crate) fn config(&self, terms: &Terms) -> Result<Arc<ServerConfig>, Error> {
+        let key = terms.key();
+        if let Some(made) = self.made.borrow().get(&key) {
+            made.unused.set(0);
+            return Ok(Arc::clone(&made.config));
         }
-        let made = Arc::new(judging(&self.usual, auth)?);
-        self.judging.borrow_mut().insert(auth.id, (Arc::downgrade(auth), Arc::clone(&made)));
-        Ok(made)
+        let config = Arc::new(make(&self.usual, terms)?);
+        let auth = terms.asking().map(Arc::downgrade);
+        let made = Made { config: Arc::clone(&config), auth, unused: Cell::new(0) };
+        self.made.borrow_mut().insert(key, made);
+        Ok(config)
     }
 
-    /// Forgets those of hosts that judge otherwise now. Called on ticks.
+    /// Forgets those that nobody asks for any more. Called on ticks.
     pub fn sweep(&self) {
-        self.judging.borrow_mut().retain(|_, (auth, _)| auth.strong_count() > 0);
+        self.made.borrow_mut().retain(|_, made| {
+            made.unused.set(made.unused.get().saturating_add(1));
+            made.unused.get() < UNUSED && made.auth.as_ref().is_none_or(|auth| auth.strong_count() > 0)
+        });
     }
 }
 
-fn judging(usual: &ServerConfig, auth: &ClientAuth) -> Result<ServerConfig, Error> {
-    let provider = Arc::clone(usual.crypto_provider());
+fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
+    let ClientTls { http2, tls12, tls13, ciphers, rejects_unknown: _ } = &*terms.fleet;
+    let ciphers = terms.ciphers.as_deref().unwrap_or(ciphers);
+    let provider = Arc::new(with_ciphers(usual.crypto_provider(), ciphers));
     let algorithms = provider.signature_verification_algorithms;
-    let asking = Asking { trust: Arc::clone(&auth.trust), algorithms };
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&super::VERSIONS)?
-        .with_client_cert_verifier(Arc::new(asking))
-        .with_cert_resolver(Arc::clone(&usual.cert_resolver));
-    config.alpn_protocols.clone_from(&usual.alpn_protocols);
-    config.session_storage = Arc::new(Part { id: auth.id, all: Arc::clone(&usual.session_storage) });
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&super::versions(*tls12, *tls13))?;
+    let builder = match terms.asking() {
+        None => builder.with_no_client_auth(),
+        Some(auth) => {
+            builder.with_client_cert_verifier(Arc::new(Asking { trust: Arc::clone(&auth.trust), algorithms }))
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(&usual.cert_resolver));
+    let offered = super::PROTOCOLS.iter().filter(|it| *http2 || **it != super::HTTP2);
+    config.alpn_protocols = offered.map(|it| it.to_vec()).collect();
+    // As in ingress-nginx (ssl_prefer_server_ciphers on).
+    config.ignore_client_order = true;
+    let id = terms.asking().map_or(0, |auth| auth.id);
+    config.session_storage = Arc::new(Part { id, all: Arc::clone(&usual.session_storage) });
     Ok(config)
+}
+
+/// The same with these suites of TLS 1.2, in this order; all where none of them is known. Lists of OpenSSL say nothing of
+/// TLS 1.3.
+fn with_ciphers(provider: &CryptoProvider, ciphers: &[u16]) -> CryptoProvider {
+    let (new, old): (Vec<_>, Vec<_>) =
+        provider.cipher_suites.iter().copied().partition(|suite| suite.tls13().is_some());
+    let known = |number: &u16| old.iter().find(|suite| u16::from(suite.suite()) == *number).copied();
+    let chosen: Vec<_> = ciphers.iter().filter_map(known).collect();
+    let chosen = if chosen.is_empty() { old } else { chosen };
+    CryptoProvider { cipher_suites: new.into_iter().chain(chosen).collect(), ..provider.clone() }
 }
 
 /// Asks for a certificate, and takes any whose key the client has.

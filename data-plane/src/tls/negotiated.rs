@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustls::{CipherSuite, ProtocolVersion, ServerConnection};
 use rustls_pki_types::CertificateDer;
+use shared::resource::CATCH_ALL;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::clients::Terms;
 use super::names;
 use crate::table::trust::Untrusted;
 use crate::table::{ClientAuth, HostTable};
@@ -18,8 +20,10 @@ pub(crate) struct Asked {
     pub(crate) host: Option<Arc<str>>,
     /// What the client named, as it came.
     pub(crate) name: Option<Box<str>>,
-    /// By whom it is judged.
-    pub(crate) auth: Option<Arc<ClientAuth>>,
+    /// What is asked of it.
+    pub(crate) terms: Terms,
+    /// It is turned away: it is for no host (ssl-reject-handshake).
+    pub(crate) is_rejected: bool,
 }
 
 impl Asked {
@@ -27,14 +31,21 @@ impl Asked {
     pub(crate) fn of(table: &HostTable, name: Option<&str>) -> Self {
         // Clients send the dot at the end of a name that has one, though RFC 6066 section 3 says not to.
         let asked = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
+        // It is redirected: a server of its own in the original.
+        let is_www = asked.as_ref().is_some_and(|name| table.www(name).is_some());
         let host = match &asked {
-            // It is redirected: a server of its own in the original.
-            Some(name) if table.www(name).is_some() => None,
+            Some(_) if is_www => None,
             Some(name) => table.host(name),
             None => table.catch_all(),
         };
         let auth = host.and_then(|host| host.certificates()?.auth());
-        Self { host: host.map(|host| host.name().into()), name: name.map(Into::into), auth }
+        let is_of_none = !is_www && host.is_none_or(|host| host.name() == CATCH_ALL);
+        Self {
+            host: host.map(|host| host.name().into()),
+            name: name.map(Into::into),
+            terms: Terms::new(table, host.and_then(|host| host.ciphers()), auth),
+            is_rejected: is_of_none && table.client_tls().rejects_unknown,
+        }
     }
 }
 
@@ -70,8 +81,9 @@ pub(crate) struct Shown {
 impl Negotiated {
     /// Of a handshake that is over.
     pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
-        let Asked { host, name, auth } = asked;
-        let shown = auth.as_deref().zip(session.peer_certificates()).and_then(|(auth, certificates)| {
+        let Asked { host, name, terms, is_rejected: _ } = asked;
+        let auth = terms.auth();
+        let shown = auth.zip(session.peer_certificates()).and_then(|(auth, certificates)| {
             let (leaf, rest) = certificates.split_first()?;
             Some(Shown::new(auth.verify(leaf, rest), leaf))
         });

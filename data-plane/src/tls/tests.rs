@@ -5,8 +5,11 @@ use std::sync::Arc;
 use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, ServerConnection};
 use rustls_pki_types::ServerName;
 use shared::pem;
-use shared::resource::Resource;
+use shared::policy::{HostPolicy, LocationPolicy, NumberList};
+use shared::resource::{Host, Resource, Settings, Tls};
 
+use super::clients::Handshakes;
+use super::negotiated::Asked;
 use super::verifiers::Unverified;
 use super::*;
 use crate::table::Writer;
@@ -96,6 +99,83 @@ fn versions_and_protocols() {
     }
     let (client, _) = shake(&server, &client(rustls::ALL_VERSIONS, &["http/1.1"]), "a.test");
     assert_eq!(client.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+/// A table with these settings, and `a.test` with these ciphers of its own.
+fn saying(defaults: LocationPolicy, ciphers: Option<&[u32]>) -> (Arc<ServerConfig>, Writer) {
+    let (usual, mut writer) = server();
+    let list = ciphers.map(|values| NumberList { values: values.into() });
+    let named = Host {
+        tls: Some(Tls { certificates: vec!["ns/a".into()] }),
+        policy: HostPolicy { ssl_ciphers: list, ..HostPolicy::default() },
+        ..Host::default()
+    };
+    let settings = Settings { defaults, ..Settings::default() };
+    let settings = entry("default", Resource::Settings(settings));
+    writer.replace_config(vec![settings, entry("a.test", Resource::Host(named)), host("_", None)]);
+    (usual, writer)
+}
+
+/// The settings of a handshake for a name; `None`: it is turned away.
+fn terms(handshakes: &Handshakes, writer: &Writer, name: Option<&str>) -> Option<Arc<ServerConfig>> {
+    let asked = Asked::of(&writer.tables().current(), name);
+    (!asked.is_rejected).then(|| handshakes.config(&asked.terms).unwrap())
+}
+
+fn suite(server: &Arc<ServerConfig>, versions: &[&'static SupportedProtocolVersion]) -> u16 {
+    let (client, _) = shake(server, &client(versions, &[]), "a.test");
+    client.negotiated_cipher_suite().map(|suite| suite.suite().into()).unwrap()
+}
+
+#[test]
+fn the_fleet_says_what_is_spoken() {
+    let defaults = LocationPolicy {
+        use_http2: Some(false),
+        ssl_protocols: Some(NumberList { values: vec![12] }),
+        ssl_ciphers: Some(NumberList { values: vec![0xc02b, 0xc02c] }),
+        ..LocationPolicy::default()
+    };
+    let (usual, writer) = saying(defaults, None);
+    let handshakes = Handshakes::new(usual);
+    let config = terms(&handshakes, &writer, Some("a.test")).unwrap();
+    let (client, _) = shake(&config, &client(rustls::ALL_VERSIONS, &["h2", "http/1.1"]), "a.test");
+    assert_eq!(client.protocol_version(), Some(ProtocolVersion::TLSv1_2));
+    assert_eq!(client.alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert_eq!(suite(&config, rustls::ALL_VERSIONS), 0xc02b, "the order is ours");
+}
+
+#[test]
+fn a_host_has_ciphers_of_its_own() {
+    let (usual, writer) = saying(LocationPolicy::default(), Some(&[0xc02c]));
+    let handshakes = Handshakes::new(usual);
+    let [own, others] = ["a.test", "b.test"].map(|name| terms(&handshakes, &writer, Some(name)).unwrap());
+    let old = [&rustls::version::TLS12];
+    assert_eq!((suite(&own, &old), own.crypto_provider().cipher_suites.len()), (0xc02c, 4));
+    assert_eq!(others.crypto_provider().cipher_suites.len(), 9);
+    let new = shake(&own, &client(rustls::ALL_VERSIONS, &[]), "a.test").0;
+    assert_eq!(new.protocol_version(), Some(ProtocolVersion::TLSv1_3), "lists are of TLS 1.2 alone");
+    assert!(Arc::ptr_eq(&own, &terms(&handshakes, &writer, Some("A.test.")).unwrap()), "made once");
+    // Sessions are of all who are judged alike.
+    let client = client(&old, &[]);
+    let kinds = [(); 2].map(|()| shake(&own, &client, "a.test").1.handshake_kind());
+    assert_eq!(kinds[1], Some(HandshakeKind::Resumed));
+    for _ in 0..600 {
+        handshakes.sweep();
+    }
+    assert!(!Arc::ptr_eq(&own, &terms(&handshakes, &writer, Some("a.test")).unwrap()), "nobody used it");
+}
+
+#[test]
+fn names_of_no_host_are_turned_away_where_that_is_asked_for() {
+    for asked in [false, true] {
+        let defaults = LocationPolicy { ssl_reject_handshake: Some(asked), ..LocationPolicy::default() };
+        let (usual, writer) = saying(defaults, None);
+        let handshakes = Handshakes::new(usual);
+        assert!(terms(&handshakes, &writer, Some("a.test")).is_some());
+        for name in [Some("b.test"), Some("_"), None] {
+            assert_eq!(terms(&handshakes, &writer, name).is_none(), asked, "{name:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use shared::resource::Guard;
 
 use crate::annotations::row::Row;
 use crate::annotations::{
-    access, answers, auth, balancing, buffering, clients, compression, errors, forwarding, kept, limits, log,
-    redirect, retries, returned, timeouts, tracing, waf,
+    access, answers, auth, balancing, buffering, client_tls, clients, compression, errors, forwarding, kept,
+    limits, log, redirect, retries, returned, timeouts, tracing, waf,
 };
 use crate::compile::allowed;
 
@@ -225,13 +225,13 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("service-upstream", Default(&balancing::SERVICE_UPSTREAM)),
     ("skip-access-log-urls", Default(&log::SKIP_ACCESS_LOG_URLS)),
     ("ssl-buffer-size", Nginx),
-    ("ssl-ciphers", Unsupported),
+    ("ssl-ciphers", Default(&client_tls::SSL_CIPHERS)),
     ("ssl-dh-param", Unsupported),
     ("ssl-early-data", Unsupported),
     ("ssl-ecdh-curve", Unsupported),
-    ("ssl-protocols", Unsupported),
+    ("ssl-protocols", Default(&client_tls::SSL_PROTOCOLS)),
     ("ssl-redirect", Default(&redirect::SSL_REDIRECT)),
-    ("ssl-reject-handshake", Unsupported),
+    ("ssl-reject-handshake", Default(&client_tls::SSL_REJECT_HANDSHAKE)),
     ("ssl-session-cache", Nginx),
     ("ssl-session-cache-size", Nginx),
     ("ssl-session-ticket-key", Unsupported),
@@ -253,7 +253,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("use-geoip", Dead),
     ("use-geoip2", Unsupported),
     ("use-gzip", Default(&compression::USE_GZIP)),
-    ("use-http2", Unsupported),
+    ("use-http2", Default(&client_tls::USE_HTTP2)),
     ("use-port-in-redirects", Default(&redirect::USE_PORT_IN_REDIRECTS)),
     ("use-proxy-protocol", Unsupported),
     ("variables-hash-bucket-size", Nginx),

@@ -14,6 +14,7 @@ use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::Place;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
+use crate::table::client_tls::ciphers;
 use crate::table::host::{
     Action, DEFAULT_UPSTREAM, HostCertificates, HostEntry, PathEntry, Routing, Upstream,
 };
@@ -107,6 +108,7 @@ impl Writer {
         let entry = HostEntry::new(Arc::clone(name), certificates, routing);
         if let Some(same) = same {
             let entry = entry.with_certificates(same.certificates().cloned());
+            let entry = entry.with_ciphers(same.ciphers().cloned());
             return entry.with_names(same.names().cloned(), same.has_www());
         }
         let policy = host.map(|host| &host.policy);
@@ -118,7 +120,8 @@ impl Writer {
             let cell = policy.said.as_ref().map(|said| self.materials.client_auth(said));
             HostCertificates { policy: Arc::new(policy), cell }
         });
-        let entry = entry.with_certificates(certificates);
+        let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
+        let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into));
         entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
     }
 

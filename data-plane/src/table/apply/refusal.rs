@@ -10,6 +10,7 @@ use shared::schema;
 use shared::version::Version;
 
 use crate::table::aliases::Names;
+use crate::table::client_tls::{ClientTls, ciphers};
 use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
 use crate::table::policy::backend_tls::Said;
@@ -75,9 +76,12 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             names.map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")))?;
             let tls = Said::compile(host.policy.backend_tls.as_ref());
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
-            tls.and(asked).map(|_| Policy::default())
+            let ciphers = ciphers(host.policy.ssl_ciphers.as_ref());
+            tls.and(asked.map(|_| ())).and(ciphers).map(|_| Policy::default())
         }
-        Resource::Settings(settings) => Policy::compile(&settings.defaults),
+        Resource::Settings(settings) => {
+            ClientTls::compile(&settings.defaults).and_then(|_| Policy::compile(&settings.defaults))
+        }
         Resource::Route(route) => Policy::compile(&route.policy),
         Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),
         _ => return Ok(resource),

@@ -1,0 +1,101 @@
+//! What is spoken with clients over TLS, before there is a request (configmap.md 1.3, 1.5).
+
+use shared::policy::{LocationPolicy, NumberList};
+
+use super::policy::Refused;
+
+/// What the fleet says of handshakes with clients. Two that say the same are the same.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClientTls {
+    /// HTTP/2 is offered.
+    pub http2: bool,
+    /// TLS 1.2 is spoken.
+    pub tls12: bool,
+    /// TLS 1.3 is spoken.
+    pub tls13: bool,
+    /// Suites of TLS 1.2 by their numbers, the one that is liked most first; empty: all.
+    pub ciphers: Box<[u16]>,
+    /// Handshakes for names of no host are turned away.
+    pub rejects_unknown: bool,
+}
+
+impl Default for ClientTls {
+    fn default() -> Self {
+        Self { http2: true, tls12: true, tls13: true, ciphers: Box::default(), rejects_unknown: false }
+    }
+}
+
+impl ClientTls {
+    /// Compiles what is said.
+    ///
+    /// # Errors
+    /// Where a field cannot be served as it is said.
+    pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        let usual = Self::default();
+        let (tls12, tls13) = versions(said.ssl_protocols.as_ref())?;
+        Ok(Self {
+            http2: said.use_http2.unwrap_or(usual.http2),
+            tls12,
+            tls13,
+            ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or_default(),
+            rejects_unknown: said.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
+        })
+    }
+}
+
+/// The suites of a list, where there is one.
+///
+/// # Errors
+/// Where a number is none of a suite.
+pub fn ciphers(said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+    let Some(said) = said else {
+        return Ok(None);
+    };
+    let numbers = said.values.iter().map(|number| u16::try_from(*number));
+    let numbers = numbers.collect::<Result<_, _>>();
+    numbers.map(Some).map_err(|_| Refused {
+        field: "ssl_ciphers",
+        problem: "expected numbers of 16 bits, got a greater one".into(),
+    })
+}
+
+fn versions(said: Option<&NumberList>) -> Result<(bool, bool), Refused> {
+    let Some(NumberList { values }) = said else {
+        return Ok((true, true));
+    };
+    match values.iter().find(|it| ![12, 13].contains(*it)) {
+        None if !values.is_empty() => Ok((values.contains(&12), values.contains(&13))),
+        wrong => {
+            let came = wrong.map_or_else(|| "none".to_owned(), ToString::to_string);
+            Err(Refused { field: "ssl_protocols", problem: format!("expected 12 or 13, got {came}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(values: &[u32]) -> Option<NumberList> {
+        Some(NumberList { values: values.into() })
+    }
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        assert_eq!(ClientTls::compile(&LocationPolicy::default()).unwrap(), ClientTls::default());
+    }
+
+    #[test]
+    fn what_cannot_be_spoken_is_refused() {
+        let spoken = |values| {
+            let said = LocationPolicy { ssl_protocols: list(values), ..LocationPolicy::default() };
+            ClientTls::compile(&said).map(|it| (it.tls12, it.tls13)).map_err(|it| it.to_string())
+        };
+        assert_eq!(spoken(&[12]), Ok((true, false)));
+        assert_eq!(spoken(&[13, 12]), Ok((true, true)));
+        assert_eq!(spoken(&[13, 14]), Err("policy.ssl_protocols: expected 12 or 13, got 14".into()));
+        assert_eq!(spoken(&[]), Err("policy.ssl_protocols: expected 12 or 13, got none".into()));
+        assert_eq!(ciphers(list(&[0xc02f]).as_ref()), Ok(Some([0xc02f].into())));
+        assert!(ciphers(list(&[0xc02f, 1 << 16]).as_ref()).is_err());
+    }
+}
