@@ -15,4 +15,5 @@ pub(crate) mod head;
 pub(crate) mod host;
 pub(crate) mod outgoing;
 pub(crate) mod path;
+pub(crate) mod proxy_protocol;
 pub(crate) mod stream;

@@ -3,6 +3,7 @@
 //! Each is run by `cargo test` over its corpus and seeded mutations of it, and by libFuzzer for as long as one likes
 //! (`fuzz/`). A body asserts; what it takes is the bytes and nothing else.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::path::{self, Verdict};
+use crate::codec::proxy_protocol::{self, Ends, Header};
 use crate::journal;
 use crate::resolve;
 use crate::table::Writer;
@@ -281,6 +283,36 @@ pub fn dns(data: &[u8]) {
     }
 }
 
+/// The beginning of a connection that a load balancer brings: however it is cut, the same header is read of it, and no more
+/// of it is waited for than a header may have.
+pub fn proxy_protocol(data: &[u8]) {
+    let whole = proxy_protocol::parse(data);
+    let read = |count: usize| proxy_protocol::parse(&data[..count]);
+    let done = (0..=data.len()).find(|count| read(*count) != Ok(None));
+    match (done, whole) {
+        (Some(count), whole) => {
+            assert_eq!(read(count), whole, "what comes behind it changes nothing");
+            if let Ok(Some(header)) = whole {
+                assert_eq!(header.length, count);
+            }
+            assert!(count <= proxy_protocol::LONGEST);
+        }
+        (None, whole) => {
+            assert_eq!(whole, Ok(None));
+            assert!(data.len() < proxy_protocol::LONGEST, "nobody waits for more");
+        }
+    }
+    if let Ok(Some(Header { ends: Some(ends), .. })) = whole {
+        let line = proxy_protocol::line(ends);
+        let again = proxy_protocol::parse(line.as_bytes()).map(|it| it.and_then(|it| it.ends));
+        let canonical = |ends: Ends| {
+            let at = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+            (at(ends.source), at(ends.destination))
+        };
+        assert_eq!(again.map(|it| it.map(canonical)), Ok(Some(canonical(ends))));
+    }
+}
+
 #[cfg(test)]
 #[path = "../../fuzz/runner.rs"]
 mod runner;
@@ -317,6 +349,11 @@ mod tests {
     #[test]
     fn any_journal() {
         run("journal", super::journal);
+    }
+
+    #[test]
+    fn any_proxy_protocol() {
+        run("proxy_protocol", super::proxy_protocol);
     }
 
     #[test]
