@@ -1,28 +1,21 @@
 //! After a 101 that was asked for: bytes in both directions until both ends have finished.
 
-use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite};
+use bytes::BytesMut;
 use tracing::debug;
 
-use crate::codec::stream::ROOM;
-use crate::codec::stream::{Stream, poll_fill};
+use crate::codec::stream::Stream;
 use crate::http::pipeline::log::RequestInfo;
 use crate::local::Local;
-use crate::local::buffers::Buffers;
+use crate::local::relay::{End, Moved, relay};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
 /// Copies until both directions are over, one has failed, or nothing has passed in either for the time that nginx gives
-/// (proxy-read-timeout). `rest` is what the client sent behind its request. The info is told as they go of the bytes that
-/// went to the client: a tunnel may be cut at any moment.
+/// (proxy-read-timeout). `rest` is what the client sent behind its request.
 pub(crate) async fn tunnel<S: Stream>(
-    (local, timer): (&Local, &Timer),
+    worker: (&Local, &Timer),
     client: &mut S,
     rest: BytesMut,
     link: Link,
@@ -30,151 +23,12 @@ pub(crate) async fn tunnel<S: Stream>(
     info: &mut RequestInfo,
 ) {
     let Link { stream: mut endpoint, input, .. } = link;
-    let mut up = Direction::new(rest);
-    let mut down = Direction::new(input);
-    timer.arm(read);
-    let outcome: io::Result<()> = poll_fn(|cx| {
-        let (before_up, before_down) = (up.moved, down.moved);
-        let sent = up.poll(&mut *client, &mut endpoint, &local.buffers, cx);
-        let received = down.poll(&mut endpoint, &mut *client, &local.buffers, cx);
-        info.relayed(usize::try_from(down.moved - before_down).unwrap_or(usize::MAX));
-        let (sent, received) = (sent?, received?);
-        if sent.is_ready() && received.is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        if (up.moved, down.moved) != (before_up, before_down) {
-            timer.arm(read);
-        }
-        timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
-    })
-    .await;
-    timer.disarm();
-    if let Err(error) = outcome {
+    let client = End { stream: client, input: rest };
+    let endpoint = End { stream: &mut endpoint, input };
+    let told = |moved: Moved| {
+        info.relayed(usize::try_from(moved.down).unwrap_or(usize::MAX));
+    };
+    if let Err(error) = relay(worker, client, endpoint, read, told).await {
         debug!(%error, "tunnel was cut");
-    }
-    local.buffers.give_input(up.buffer);
-    local.buffers.give_input(down.buffer);
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Open,
-    /// The source has finished; what is left goes out, then the sink is told.
-    Finishing,
-    Over,
-}
-
-/// One direction.
-struct Direction {
-    /// Read and not written yet. Without memory when empty.
-    buffer: BytesMut,
-    state: State,
-    unflushed: bool,
-    /// Bytes written.
-    moved: u64,
-}
-
-impl Direction {
-    fn new(buffer: BytesMut) -> Self {
-        Self { buffer, state: State::Open, unflushed: false, moved: 0 }
-    }
-
-    /// Moves what can be moved. Ready when the source has finished and the sink knows.
-    fn poll<F, T>(
-        &mut self,
-        from: &mut F,
-        to: &mut T,
-        buffers: &Buffers,
-        cx: &mut Context<'_>,
-    ) -> io::Result<Poll<()>>
-    where
-        F: AsyncRead + Unpin,
-        T: AsyncWrite + Unpin,
-    {
-        match self.step(from, to, buffers, cx) {
-            Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Pending => Ok(Poll::Pending),
-        }
-    }
-
-    fn step<F, T>(
-        &mut self,
-        from: &mut F,
-        to: &mut T,
-        buffers: &Buffers,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>>
-    where
-        F: AsyncRead + Unpin,
-        T: AsyncWrite + Unpin,
-    {
-        loop {
-            while !self.buffer.is_empty() {
-                let count = ready!(Pin::new(&mut *to).poll_write(cx, &self.buffer))?;
-                if count == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                }
-                self.buffer.advance(count);
-                self.moved += count as u64;
-                self.unflushed = true;
-            }
-            match self.state {
-                State::Over => return Poll::Ready(Ok(())),
-                State::Finishing => {
-                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
-                    self.state = State::Over;
-                    continue;
-                }
-                State::Open => {}
-            }
-            if self.buffer.capacity() == 0 {
-                self.buffer = buffers.input();
-            }
-            self.buffer.reserve(ROOM);
-            match poll_fill(from, &mut self.buffer, cx)? {
-                Poll::Ready(0) => {
-                    buffers.give_input(std::mem::take(&mut self.buffer));
-                    self.state = State::Finishing;
-                }
-                Poll::Ready(_) => {}
-                Poll::Pending => {
-                    buffers.give_input(std::mem::take(&mut self.buffer));
-                    if self.unflushed {
-                        ready!(Pin::new(&mut *to).poll_flush(cx))?;
-                        self.unflushed = false;
-                    }
-                    return Poll::Pending;
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn one_direction_copies_and_ends() {
-        let buffers = Buffers::new();
-        let (mut source, mut from) = duplex(7);
-        let (mut to, mut sink) = duplex(5);
-        let mut direction = Direction::new(BytesMut::from(&b"left over, "[..]));
-        let writing = async {
-            source.write_all(b"and what follows").await.unwrap();
-            drop(source);
-        };
-        let copying = poll_fn(|cx| direction.step(&mut from, &mut to, &buffers, cx));
-        let mut seen = String::new();
-        let reading = sink.read_to_string(&mut seen);
-        let ((), copied, read) = tokio::join!(writing, copying, reading);
-        copied.unwrap();
-        read.unwrap();
-        assert_eq!(seen, "left over, and what follows");
-        assert_eq!(direction.moved, seen.len() as u64);
-        assert_eq!(direction.buffer.capacity(), 0);
     }
 }

@@ -1,0 +1,102 @@
+//! The beginning of a connection, read before anything is agreed on: what a load balancer says of its client, and what a
+//! client says first.
+//!
+//! **Invariant:** a connection on which nothing came holds no buffer.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use bytes::{Buf, BytesMut};
+
+use super::buffers::Buffers;
+use crate::codec::proxy_protocol::{self, Ends};
+use crate::codec::stream::{Stream, make_room, poll_fill};
+
+/// Reads more of a connection.
+///
+/// # Errors
+/// The connection's; that it has ended is one.
+pub(crate) async fn more<S: Stream>(
+    buffers: &Buffers,
+    stream: &mut S,
+    input: &mut BytesMut,
+) -> io::Result<()> {
+    let count = poll_fn(|cx| {
+        if input.capacity() == 0 {
+            *input = buffers.input();
+        }
+        make_room(input);
+        let read = poll_fill(stream, input, cx);
+        if read.is_pending() && input.is_empty() {
+            buffers.give_input(std::mem::take(input));
+        }
+        match read {
+            Poll::Ready(read) => Poll::Ready(read),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    match count.await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the header of a load balancer off: what it tells of its client, if anything.
+///
+/// # Errors
+/// The connection's; that it begins with none is one.
+pub(crate) async fn header<S: Stream>(
+    buffers: &Buffers,
+    stream: &mut S,
+    input: &mut BytesMut,
+) -> io::Result<Option<Ends>> {
+    loop {
+        match proxy_protocol::parse(input) {
+            Ok(Some(header)) => {
+                input.advance(header.length);
+                return Ok(header.ends);
+            }
+            Ok(None) => more(buffers, stream, input).await?,
+            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_header_is_taken_off_and_the_rest_stays() {
+        let buffers = Buffers::new();
+        let (mut client, mut near) = tokio::io::duplex(64);
+        let mut input = BytesMut::new();
+        let writing = async {
+            for piece in [&b"PROXY TCP4 192.0.2.7"[..], b" 192.0.2.8 1 2\r", b"\nGET /"] {
+                client.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        };
+        let (ends, ()) = tokio::join!(header(&buffers, &mut near, &mut input), writing);
+        assert_eq!(ends.unwrap().unwrap().source, "192.0.2.7:1".parse().unwrap());
+        assert_eq!(input, "GET /");
+    }
+
+    #[tokio::test]
+    async fn what_begins_otherwise_and_what_ends_is_an_error() {
+        let buffers = Buffers::new();
+        for (bytes, kind) in [
+            (&b"GET / HTTP/1.1\r\n"[..], io::ErrorKind::InvalidData),
+            (b"PROXY T", io::ErrorKind::UnexpectedEof),
+        ] {
+            let (mut client, mut near) = tokio::io::duplex(64);
+            client.write_all(bytes).await.unwrap();
+            drop(client);
+            let error = header(&buffers, &mut near, &mut BytesMut::new()).await.unwrap_err();
+            assert_eq!(error.kind(), kind);
+        }
+    }
+}
