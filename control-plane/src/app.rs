@@ -109,6 +109,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         disable_catch_all,
         disable_svc_external_name,
         ref annotations_prefix,
+        enable_ssl_passthrough,
         ref ingress_class,
         ref controller_class,
         watch_ingress_without_class,
@@ -173,6 +174,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         disable_catch_all,
         no_external_names: disable_svc_external_name,
         prefix: index::Prefix::new(annotations_prefix),
+        passes_tls: enable_ssl_passthrough,
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),

@@ -100,6 +100,12 @@ pub struct Args {
         default_value = "nginx.ingress.kubernetes.io", value_parser = prefix
     )]
     pub annotations_prefix: String,
+    /// Pass TLS connections on to the backend, as they are, for hosts whose Ingress has the annotation ssl-passthrough
+    #[arg(
+        long, env = "FIRTH_ENABLE_SSL_PASSTHROUGH", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub enable_ssl_passthrough: bool,
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,

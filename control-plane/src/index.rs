@@ -88,6 +88,8 @@ pub struct Options {
     pub prefix: Option<Prefix>,
     /// Services of type ExternalName are not followed.
     pub no_external_names: bool,
+    /// TLS is passed on to backends where an Ingress asks for it.
+    pub passes_tls: bool,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
     /// The source sends what is referred to only once it is asked for.
@@ -177,7 +179,11 @@ pub struct Index {
 impl Index {
     /// One that knows no objects yet. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
-        let of_fleet = OfFleet { allows_snippets: options.folder, shares_backend_tls: true };
+        let of_fleet = OfFleet {
+            allows_snippets: options.folder,
+            shares_backend_tls: true,
+            passes_tls: options.passes_tls,
+        };
         let allowed = Allowed::of(None, options.folder);
         let mut index = Self {
             options,

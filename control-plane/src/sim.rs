@@ -92,6 +92,7 @@ impl Replica {
             disable_catch_all: false,
             no_external_names: false,
             prefix: None,
+            passes_tls: false,
             folder: false,
             on_demand: false,
         });

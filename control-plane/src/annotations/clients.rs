@@ -4,7 +4,7 @@ use shared::policy::Buffers;
 
 use super::buffering::SOME;
 use super::row::{Act, Of, Row};
-use super::value::{Grammar, SECONDS, SIZE};
+use super::value::{BOOL, Grammar, SECONDS, SIZE};
 
 /// `client-header-buffer-size`.
 pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
@@ -30,6 +30,24 @@ pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
     value: &Of(STREAMS, Act::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
     default: "128",
     doc: "Requests at once on a connection of HTTP/2; a change counts for new connections",
+    ..Row::NEW
+};
+
+/// `proxy-protocol-header-timeout`.
+pub(crate) static PROXY_PROTOCOL_HEADER_TIMEOUT: Row = Row {
+    name: "proxy-protocol-header-timeout",
+    value: &Of(SPAN, Act::Sets(|to, it| to.location.proxy_protocol_header_timeout = Some(it))),
+    default: "5s",
+    doc: "How long the header of the PROXY protocol may take",
+    ..Row::NEW
+};
+
+/// `use-proxy-protocol`.
+pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
+    name: "use-proxy-protocol",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_proxy_protocol = Some(it))),
+    default: "false",
+    doc: "Every connection for HTTP begins with a header of the PROXY protocol, version 1 or 2; peers in `proxy-real-ip-cidr` are believed the address in it",
     ..Row::NEW
 };
 
@@ -77,6 +95,25 @@ const SOME_SECONDS: Grammar<u32> = Grammar {
     read: |text| (SECONDS.read)(text).filter(|seconds| *seconds > 0),
     good: &["60", "1"],
     bad: &["0", "60s", "-1"],
+};
+
+/// A span as Go writes it, with one unit; in milliseconds.
+const SPAN: Grammar<u32> = Grammar {
+    words: "a span such as 5s or 500ms",
+    read: |text| {
+        let at = text.find(|c: char| !c.is_ascii_digit())?;
+        let (number, unit) = text.split_at(at);
+        let unit = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        number.parse::<u32>().ok()?.checked_mul(unit).filter(|span| *span > 0)
+    },
+    good: &["10s", "500ms", "1m"],
+    bad: &["5", "s", "0s", "-5s", "5 s", "2000h"],
 };
 
 /// A number and a SIZE of annotations.md 1.3, as nginx takes them.

@@ -5,7 +5,7 @@ use shared::policy::TextList;
 
 use super::client_tls::{self, CIPHERS};
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Reach, Risk, Row, Scope};
+use super::row::{Act, Bad, Of, Risk, Row, Scope};
 use super::value::{self, BOOL, Grammar, PATTERN};
 use crate::problem::{Severity, shown};
 
@@ -30,10 +30,10 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-passthrough",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Deferred(passthrough, Reach::Hosts)),
+        value: &Of(BOOL, Act::Sets(|to, it| to.host.passthrough = Some(it))),
         bad: Bad::Reject,
         default: "false",
-        doc: "TLS connections go to the backend as they are; where the backend is spoken to over TLS anyway, TLS ends here, as in ingress-nginx without its flag",
+        doc: "With `--enable-ssl-passthrough`: TLS connections for the hosts go to the backend of `/` as they are, and other requests reach it over TLS. Without: TLS ends at the proxy; where the backend would hear plain HTTP, all paths of the hosts answer 503",
         ..Row::NEW
     },
     &Row {
@@ -44,20 +44,6 @@ pub(super) static ROWS: &[&Row] = &[
         ..Row::NEW
     },
 ];
-
-/// Without `--enable-ssl-passthrough` the annotation does nothing in ingress-nginx (annotations.md 5.2): TLS ends at the
-/// proxy. Where the backend would hear plain HTTP then, nothing is sent: TLS was asked for.
-fn passthrough(to: &mut Draft<'_>, is_on: bool) {
-    let protocol = to.said("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
-    match (is_on, &*protocol) {
-        (false, _) => {}
-        (true, "HTTPS" | "GRPCS") => to.fault(
-            Severity::Warning,
-            "has no effect, as in ingress-nginx without --enable-ssl-passthrough: TLS ends at the proxy",
-        ),
-        (true, _) => to.not_enforced(Reach::Hosts),
-    }
-}
 
 /// The longest name of a host (RFC 1035 section 2.3.4).
 const LONGEST: usize = 253;
@@ -147,24 +133,6 @@ mod tests {
         for text in ["*", "a*b.test", "*.*", "a..test", "a.test.", "http://a.test", "~(", "~(?=a)a", &long] {
             assert_eq!(aliases(&format!("good.test,{text}")), (vec!["good.test".to_owned()], 1), "{text}");
         }
-    }
-
-    /// Over TLS all the way, or not at all.
-    #[test]
-    fn passthrough_is_none_where_the_backend_is_spoken_to_over_tls() {
-        let parsed = |said: &[(&str, &str)]| {
-            let said = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
-            read(&ObjectName::new("default", "web"), &said.collect())
-        };
-        for protocol in ["HTTPS", "https", "GRPCS"] {
-            let found = parsed(&[("backend-protocol", protocol), ("ssl-passthrough", "true")]);
-            assert_eq!((found.serving.hosts_denied, found.faults.len()), (None, 1), "{protocol}");
-        }
-        for protocol in ["HTTP", "GRPC", "AUTO_HTTP", ""] {
-            let found = parsed(&[("backend-protocol", protocol), ("ssl-passthrough", "true")]);
-            assert!(found.serving.hosts_denied.is_some(), "{protocol}");
-        }
-        assert_eq!(parsed(&[("ssl-passthrough", "false")]).faults, []);
     }
 
     #[test]

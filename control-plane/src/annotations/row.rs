@@ -188,8 +188,6 @@ pub enum Act<T: 'static> {
         /// What answers 503.
         reach: Reach,
     },
-    /// Not honoured yet: what it comes to here depends on more than its value. At worst this much answers 503.
-    Deferred(fn(&mut Draft<'_>, T), Reach),
     /// Raw nginx configuration, and what it comes to here.
     Snippet(fn(&mut Draft<'_>, T)),
     /// It has no effect in ingress-nginx' newest version either.
@@ -222,7 +220,7 @@ impl<T> Says for Of<T> {
     fn read(&'static self, text: &str) -> Option<Saying> {
         let value = (self.0.read)(text)?;
         Some(Box::new(move |draft| match &self.1 {
-            Act::Sets(set) | Act::Deferred(set, _) | Act::Snippet(set) => set(draft, value),
+            Act::Sets(set) | Act::Snippet(set) => set(draft, value),
             Act::Unnoticed(why) => draft.unnoticed(why),
             Act::Differs { unless, without } if !unless(&value) => draft.differs(*without),
             Act::Partly { sets, unless, without } => {
@@ -242,7 +240,7 @@ impl<T> Says for Of<T> {
             Act::Sets(_) => Status::Honoured,
             Act::Unnoticed(why) => Status::Unnoticed(why),
             Act::Differs { without, .. } | Act::Partly { without, .. } => Status::Differs(without),
-            Act::Denies { reach, .. } | Act::Deferred(_, reach) => Status::Denies(*reach),
+            Act::Denies { reach, .. } => Status::Denies(*reach),
             Act::Snippet(_) => Status::Snippet,
             Act::Dead => Status::Dead,
         }

@@ -3,6 +3,7 @@
 pub mod backend_tls;
 pub mod client_certificates;
 pub mod difference;
+mod passthrough;
 pub mod tls;
 
 use std::cmp::Reverse;
@@ -99,6 +100,8 @@ pub struct OfFleet {
     pub allows_snippets: bool,
     /// What an Ingress says of TLS towards backends counts for the whole host (`proxy-ssl-location-only` is not on).
     pub shares_backend_tls: bool,
+    /// TLS is passed on where that is asked for: `--enable-ssl-passthrough`.
+    pub passes_tls: bool,
 }
 
 /// What one Ingress asks for.
@@ -138,6 +141,8 @@ impl Claim {
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
             .collect();
         faults.extend(backend_tls::fault(&parsed, &referred));
+        let (parsed, fault) = passthrough::settle(parsed, &name, fleet);
+        faults.extend(fault);
         if !fleet.allows_snippets {
             faults.extend(parsed.snippets.iter().map(|field| not_allowed(field)));
         }

@@ -100,6 +100,8 @@ struct Deciders {
     client_certificates: BTreeSet<Age>,
     /// Ciphers.
     ciphers: BTreeSet<Age>,
+    /// TLS goes on to the backend.
+    passthrough: BTreeSet<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
     roots: BTreeSet<Age>,
 }
@@ -223,9 +225,19 @@ impl Claims {
             return;
         }
         self.mains.remove(age);
-        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots } =
-            &mut self.deciders;
-        let all = [tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots];
+        let Deciders {
+            tls,
+            aliases,
+            guards,
+            headers,
+            backend_tls,
+            client_certificates,
+            ciphers,
+            passthrough,
+            roots,
+        } = &mut self.deciders;
+        let all =
+            [tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, passthrough, roots];
         for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
             all.remove(age);
         }
@@ -242,8 +254,17 @@ impl Claims {
         let serving = &claim.parsed.serving;
         let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         let asks_for_root = self.asks_for_root(claim);
-        let Deciders { tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, roots } =
-            &mut self.deciders;
+        let Deciders {
+            tls,
+            aliases,
+            guards,
+            headers,
+            backend_tls,
+            client_certificates,
+            ciphers,
+            passthrough,
+            roots,
+        } = &mut self.deciders;
         for (all, says) in [
             (tls, claim.tls.is_said()),
             (aliases, says_aliases),
@@ -252,6 +273,7 @@ impl Claims {
             (backend_tls, claim.shared_backend_tls().is_some()),
             (client_certificates, serving.host.client_certificates.is_some()),
             (ciphers, serving.host.ssl_ciphers.is_some()),
+            (passthrough, serving.host.passthrough == Some(true)),
             (roots, asks_for_root),
         ] {
             if says {
@@ -337,7 +359,7 @@ impl Claims {
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
                 ssl_ciphers: self.ciphers(),
-                passthrough: None,
+                passthrough: (!self.deciders.passthrough.is_empty()).then_some(true),
             },
         };
         Whole {

@@ -20,7 +20,7 @@ use crate::problem::{Fault, Severity};
 const PATH_HEAD: usize = 14;
 
 /// Whatever the fleet says, no more comes of an Ingress.
-const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true };
+const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
 
 /// Whether an Ingress would give a Route or a Host that is too large.
 ///

@@ -76,7 +76,8 @@ impl Index {
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
-        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares };
+        let passes_tls = self.options.passes_tls;
+        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares, passes_tls };
         let before = std::mem::replace(&mut self.of_fleet, of_fleet);
         if before != of_fleet {
             let is_touched = |claim: &Claim| {

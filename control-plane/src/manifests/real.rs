@@ -45,6 +45,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         disable_catch_all: false,
         no_external_names: false,
         prefix: None,
+        passes_tls: false,
         folder: true,
         on_demand: false,
     });

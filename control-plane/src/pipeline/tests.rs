@@ -42,6 +42,7 @@ fn bench() -> Bench {
         disable_catch_all: false,
         no_external_names: false,
         prefix: None,
+        passes_tls: false,
         folder: true,
         on_demand: true,
         watch_without_class: false,

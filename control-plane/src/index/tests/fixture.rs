@@ -26,6 +26,7 @@ pub(super) fn options() -> Options {
         disable_catch_all: false,
         no_external_names: false,
         prefix: None,
+        passes_tls: false,
         folder: false,
         on_demand: false,
         watch_without_class: false,

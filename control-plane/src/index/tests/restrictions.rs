@@ -39,7 +39,7 @@ fn what_holds_for_a_host_denies_it_whoever_owns_its_paths() {
     };
     assert_eq!(
         denied("a.test").unwrap(),
-        "Ingress default/guard: nginx.ingress.kubernetes.io/ssl-passthrough is not enforced yet"
+        "Ingress default/guard: nginx.ingress.kubernetes.io/ssl-passthrough needs --enable-ssl-passthrough"
     );
     assert_eq!(denied("b.test"), None);
     assert_eq!(denied("_"), None);

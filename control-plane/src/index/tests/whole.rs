@@ -217,7 +217,7 @@ fn claim(object: &Object) -> Option<Arc<Claim>> {
     let Object::Ingress(ingress) = object else { return None };
     let metadata = &ingress.metadata;
     let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
-    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true };
+    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: false };
     Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)))
 }
 
