@@ -28,6 +28,7 @@ mod resolve;
 pub mod sim;
 mod subscribe;
 pub mod table;
+mod tcp;
 pub mod tls;
 mod upstream;
 pub mod worker;

@@ -27,6 +27,7 @@ pub mod material;
 pub mod paths;
 pub mod patterns;
 pub mod policy;
+pub mod proxy_protocol;
 pub mod reader;
 pub mod retire;
 pub mod sizes;
@@ -58,6 +59,7 @@ pub use timeouts::Timeouts;
 use aliases::Aliases;
 use client_tls::ClientTls;
 use directory::Directory;
+use proxy_protocol::ProxyProtocol;
 
 /// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
 #[derive(Debug, Default)]
@@ -70,6 +72,7 @@ pub struct HostTable {
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
     client_tls: Arc<ClientTls>,
+    proxy_protocol: Arc<ProxyProtocol>,
     /// What takes the requests that no other location takes, where the fleet has a default backend.
     unclaimed: Option<Arc<PathEntry>>,
 }
@@ -124,6 +127,11 @@ impl HostTable {
     /// What the fleet says of handshakes.
     pub fn client_tls(&self) -> &Arc<ClientTls> {
         &self.client_tls
+    }
+
+    /// What it says of load balancers.
+    pub fn proxy_protocol(&self) -> &Arc<ProxyProtocol> {
+        &self.proxy_protocol
     }
 
     /// The location of requests that no other takes, while anybody would answer there.

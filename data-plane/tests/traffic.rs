@@ -8,6 +8,8 @@ mod access;
 mod affinity;
 #[path = "traffic/answers.rs"]
 mod answers;
+#[path = "traffic/arrivals.rs"]
+mod arrivals;
 #[path = "traffic/auth.rs"]
 mod auth;
 #[path = "traffic/authority.rs"]

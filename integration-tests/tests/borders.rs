@@ -124,6 +124,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // What hashes are compared on is waited for; what is remembered of them needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local/nonces.rs", &[Rustls]),
+    ("data-plane/src/local/relay.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),
@@ -132,6 +133,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/worker*", &[Tokio, Rustls]),
     // The disk has messages of its own.
     ("data-plane/src/journal/*", &[Prost]),
+    ("data-plane/src/tcp*", &[Tokio]),
     ("data-plane/src/listen.rs", &[Tokio]),
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
@@ -160,6 +162,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/error",
     "codec/guard",
     "codec/path",
+    "codec/proxy_protocol",
     "codec/host",
     "codec/head",
     "codec/fcgi",
@@ -185,6 +188,7 @@ const DATA_PLANE: &[&str] = &[
     // Connections and requests.
     "http/server",
     "http/peer",
+    "tcp",
     "http/reply",
     "http/pipeline",
     "http/upgrade",

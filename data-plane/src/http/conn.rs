@@ -2,75 +2,102 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use rustls::server::Acceptor;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
+use tokio_rustls::StartHandshake;
+use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use super::h2;
 use super::peer::Peer;
+use crate::codec::stream::Prefixed;
 use crate::http::server::Server;
 use crate::listen::Scheme;
+use crate::local::opening;
+use crate::table::BackendCell;
+use crate::table::host::End;
+use crate::tcp;
 use crate::tls::negotiated::{Asked, Negotiated};
+use hello::Hello;
 use session::Session;
 
 mod answer;
 mod client_body;
+mod hello;
 mod session;
-
-/// What a client of TLS says first: the type of a record that holds a part of a handshake (RFC 8446 section 5.1).
-const TLS_HANDSHAKE: [u8; 1] = [22];
 
 /// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
+/// A connection, and what was read of it.
+type Begun = (TcpStream, BytesMut);
+
+/// What the first bytes on a port of TLS came to.
+enum Shaken {
+    /// TLS, which ends here.
+    Here(Box<TlsStream<Prefixed<TcpStream>>>, Asked),
+    /// TLS, which ends at a backend.
+    At(Begun, Arc<BackendCell>),
+    /// No TLS.
+    Plain(Begun),
+}
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) {
+    let is_told = server.with_table(|table| table.proxy_protocol().is_required);
+    let begun = (stream, BytesMut::new());
     // Boxed, here and below, so that no kind of connection takes the room that another one needs.
+    let (begun, peer) = match is_told {
+        false => (begun, peer),
+        true => match Box::pin(told(&server, begun, peer)).await {
+            Some(told) => told,
+            None => return,
+        },
+    };
     match peer.scheme() {
-        Scheme::Http => plain(server, stream, peer).await,
-        Scheme::Https => Box::pin(secure(server, stream, peer)).await,
+        Scheme::Http => plain(server, begun, peer).await,
+        Scheme::Https => Box::pin(secure(server, begun, peer)).await,
     }
 }
 
+/// A connection whose load balancer says whose it is; `None`: it does not.
+async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Option<(Begun, Peer)> {
+    let said = server.with_table(|table| Arc::clone(table.proxy_protocol()));
+    let local = &server.local;
+    let timer = local.timers.timer();
+    timer.idle(true);
+    let header = Box::pin(opening::header(&local.buffers, &mut stream, &mut input));
+    let reason = match timer.limit(said.time, header).await {
+        Ok(Ok(Some(ends))) => {
+            let is_believed = said.believes(peer.address().ip());
+            return Some(((stream, input), peer.told(ends, is_believed)));
+        }
+        Ok(Ok(None)) => return Some(((stream, input), peer)),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "none came in time".to_owned(),
+    };
+    local.metrics.refusals.add(1);
+    debug!(client = %peer.address(), %reason, "no PROXY header");
+    None
+}
+
 /// HTTP/1.1, or HTTP/2 by prior knowledge (RFC 9113 section 3.3): the first bytes tell.
-async fn plain(server: Rc<Server>, stream: TcpStream, peer: Peer) {
-    let session = Session::new(Rc::clone(&server), stream, peer.clone(), true);
+async fn plain(server: Rc<Server>, (stream, input): Begun, peer: Peer) {
+    let session = Session::new(Rc::clone(&server), stream, peer.clone(), true).begun(input);
     if let Some((stream, begun)) = session.run().await {
         Box::pin(h2::serve(server, peer, stream, begun)).await;
     }
 }
 
 /// TLS; the client's choice by ALPN tells.
-async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
+async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) {
     let timer = server.local.timers.timer();
     timer.idle(true);
-    let handshake = async {
-        let mut first = [0];
-        if stream.peek(&mut first).await? == 1 && first != TLS_HANDSHAKE {
-            return Ok(Err(stream));
-        }
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let asked = server.with_table(|table| Asked::of(table, hello.client_hello().server_name()));
-        if asked.is_rejected {
-            let StartHandshake { mut io, .. } = hello;
-            io.write_all(&UNRECOGNIZED_NAME).await?;
-            return Err(io::Error::other("no host has the name"));
-        }
-        let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
-        let stream = hello.into_stream(config).await?;
-        Ok::<_, io::Error>(Ok((stream, asked)))
-    };
-    let (stream, asked) = match timer.limit(server.local.limits.handshake, Box::pin(handshake)).await {
-        Ok(Ok(Ok(shaken))) => shaken,
-        Ok(Ok(Err(plain))) => {
-            drop(timer);
-            Session::new(server, plain, peer, false).misplaced().run().await;
-            return;
-        }
+    let shaken = match timer.limit(server.local.limits.handshake, Box::pin(shake(&server, begun))).await {
+        Ok(Ok(shaken)) => shaken,
         Ok(Err(error)) => {
             server.local.metrics.handshake_failures.add(1);
             debug!(client = %peer.address(), %error, "TLS handshake failed");
@@ -81,14 +108,52 @@ async fn secure(server: Rc<Server>, stream: TcpStream, peer: Peer) {
             return;
         }
     };
+    let (stream, asked) = match shaken {
+        Shaken::Here(stream, asked) => (stream, asked),
+        Shaken::At(begun, cell) => return Box::pin(tcp::pass(&server, &timer, begun, &cell, &peer)).await,
+        Shaken::Plain((stream, input)) => {
+            drop(timer);
+            Session::new(server, stream, peer, false).begun(input).misplaced().run().await;
+            return;
+        }
+    };
     drop(timer);
     let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(h2::serve(server, peer, Box::new(stream), BytesMut::new())).await;
+        Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await;
     } else {
         // The TLS session has a place of its own, for each await may hold a copy of what it owns.
-        Session::new(server, Box::new(stream), peer, false).run().await;
+        Session::new(server, stream, peer, false).run().await;
     }
+}
+
+/// Finds out what a client of TLS is after, and shakes hands where it is us.
+async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Shaken> {
+    let buffers = &server.local.buffers;
+    let (accepted, length) = match hello::read(buffers, &mut stream, &mut input).await? {
+        Hello::Tls(accepted, length) => (accepted, length),
+        Hello::Plain => return Ok(Shaken::Plain((stream, input))),
+    };
+    let asked = server.with_table(|table| Asked::of(table, accepted.client_hello().server_name()));
+    match &asked.end {
+        End::Here => {}
+        End::At(cell) => return Ok(Shaken::At((stream, input), Arc::clone(cell))),
+        End::Nowhere => return Err(io::Error::other("the host has no backend that TLS could go to")),
+    }
+    if asked.is_rejected {
+        stream.write_all(&UNRECOGNIZED_NAME).await?;
+        return Err(io::Error::other("no host has the name"));
+    }
+    let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
+    // A client may have said more than its hello: early data, which is not taken.
+    let rest = match input.len() > length {
+        true => input.split_off(length),
+        false => BytesMut::new(),
+    };
+    buffers.give_input(input);
+    let stream = Prefixed::new(rest, stream);
+    let stream = StartHandshake::from_parts(*accepted, stream).into_stream(config).await?;
+    Ok(Shaken::Here(Box::new(stream), asked))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::codec::proxy_protocol::Ends;
 use crate::listen::Scheme;
 use crate::tls::negotiated::Negotiated;
 
@@ -24,6 +25,8 @@ struct Facts {
     number: u64,
     /// The port that it knows us by, where that is another one.
     public_port: Option<Bytes>,
+    /// It comes by a load balancer that ended its TLS.
+    by_tls: bool,
     /// What its handshake came to, over TLS.
     negotiated: Option<Negotiated>,
 }
@@ -40,6 +43,7 @@ impl Peer {
             port_text: local_port.to_string().into(),
             number: 0,
             public_port: None,
+            by_tls: false,
             negotiated: None,
         }))
     }
@@ -58,6 +62,22 @@ impl Peer {
             facts.public_port = (port != facts.port).then(|| port.to_string().into());
         }
         self
+    }
+
+    /// As its load balancer tells: who it is, where that is believed, and what it connected to (controller.md 9).
+    pub(crate) fn told(self, ends: Ends, is_believed: bool) -> Self {
+        let port = ends.destination.port();
+        let address = if is_believed { ends.source } else { self.0.address };
+        let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number);
+        if let Some(facts) = Rc::get_mut(&mut told.0) {
+            facts.by_tls = port == Scheme::Https.usual_port();
+        }
+        told
+    }
+
+    /// What its client speaks, as far as that is known.
+    pub(crate) fn client_scheme(&self) -> Scheme {
+        if self.0.by_tls { Scheme::Https } else { self.0.scheme }
     }
 
     /// Once its handshake is over. Nobody else has it yet.

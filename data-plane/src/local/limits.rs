@@ -37,6 +37,8 @@ pub struct Limits {
     pub discard: Duration,
     /// Between two reads of it (nginx' lingering_timeout).
     pub discard_pause: Duration,
+    /// Between two bytes of a connection of which nobody reads what passes (configmap.md 1.10, proxy-stream-timeout).
+    pub stream_idle: Duration,
 }
 
 impl Default for Limits {
@@ -58,6 +60,7 @@ impl Default for Limits {
             linger: Duration::from_secs(1),
             discard: Duration::from_secs(30),
             discard_pause: Duration::from_secs(5),
+            stream_idle: Duration::from_secs(600),
         }
     }
 }
@@ -85,7 +88,9 @@ mod tests {
             linger,
             discard,
             discard_pause,
+            stream_idle,
         } = Limits::default();
+        assert_eq!(stream_idle, second(600), "proxy-stream-timeout");
         assert_eq!((handshake, head, idle), (second(10), second(10), second(75)), "docs/adr/003-budgets.md");
         assert_eq!(client_send, second(60), "send_timeout");
         assert_eq!((requests, body_rate, body_grace), (1_000, 240, second(30)), "keep-alive-requests");

@@ -39,6 +39,7 @@ use shared::version::Root;
 use super::aliases::Aliases;
 use super::client_tls::ClientTls;
 use super::directory::Directory;
+use super::proxy_protocol::ProxyProtocol;
 use super::retire::Retired;
 use super::{HostEntry, HostTable, PathEntry, Policy, Tables};
 use candidate::Change;
@@ -101,6 +102,7 @@ pub struct Writer {
     aliases: Aliases,
     www: usize,
     client_tls: Arc<ClientTls>,
+    proxy_protocol: Arc<ProxyProtocol>,
     unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
@@ -134,6 +136,7 @@ impl Writer {
             aliases: Aliases::default(),
             www: 0,
             client_tls: Arc::default(),
+            proxy_protocol: Arc::default(),
             unclaimed: None,
             generation: 0,
             retired: Retired::default(),
@@ -339,7 +342,7 @@ impl Writer {
         }
         if touched.defaults {
             self.policies.forget();
-            self.renew_client_tls();
+            self.renew_connections();
         }
         let of_fleet = touched.default_certificate || touched.defaults || touched.default_backend;
         let changed = !touched.hosts.is_empty() || of_fleet;
@@ -368,6 +371,7 @@ impl Writer {
                 default_certificate: self.secrets.default_cell(),
                 policy: self.fleet_policy(),
                 client_tls: Arc::clone(&self.client_tls),
+                proxy_protocol: Arc::clone(&self.proxy_protocol),
                 unclaimed: self.unclaimed.clone(),
             };
             let old = self.tables.publish(table);
@@ -384,12 +388,14 @@ impl Writer {
         self.policies.of(defaults, &LocationPolicy::default()).unwrap_or_default()
     }
 
-    /// One that cannot be served was refused when it came.
-    fn renew_client_tls(&mut self) {
-        let now = ClientTls::compile(&self.config.settings().defaults).unwrap_or_default();
-        if now != *self.client_tls {
-            self.client_tls = Arc::new(now);
+    /// What holds before there is a request. Settings that cannot be served were refused when they came.
+    fn renew_connections(&mut self) {
+        let said = &self.config.settings().defaults;
+        let tls = ClientTls::compile(said).unwrap_or_default();
+        if tls != *self.client_tls {
+            self.client_tls = Arc::new(tls);
         }
+        self.proxy_protocol = Arc::new(ProxyProtocol::compile(said).unwrap_or_default());
     }
 
     /// A host that was compiled may have other names than before.

@@ -40,6 +40,19 @@ pub struct HostEntry {
     place: Arc<Place>,
     /// Suites of TLS 1.2 in place of the fleet's.
     ciphers: Option<Arc<[u16]>>,
+    /// TLS for this very name ends at the backend of "/".
+    passthrough: bool,
+}
+
+/// Where TLS connections for the very name of a host end.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// Here.
+    Here,
+    /// At this backend.
+    At(Arc<BackendCell>),
+    /// At none: there is no backend that they could go to.
+    Nowhere,
 }
 
 /// Who of a host's clients must show a certificate, and by whom it is judged.
@@ -80,6 +93,7 @@ impl HostEntry {
             www: false,
             certificates_of_clients: None,
             ciphers: None,
+            passthrough: false,
         }
     }
 
@@ -119,6 +133,32 @@ impl HostEntry {
     pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>) -> Self {
         self.ciphers = ciphers;
         self
+    }
+
+    /// With TLS that ends at the backend of "/".
+    pub fn with_passthrough(mut self, passthrough: bool) -> Self {
+        self.passthrough = passthrough;
+        self
+    }
+
+    /// Whether TLS ends at the backend of "/".
+    pub fn has_passthrough(&self) -> bool {
+        self.passthrough
+    }
+
+    /// Where TLS for this very name ends. Only the declared path "/" counts (ingress-nginx behaviour, annotations.md 6.12).
+    pub fn end(&self) -> End {
+        if !self.passthrough {
+            return End::Here;
+        }
+        let entry = match self.route(b"/") {
+            Match::Path(entry) if &*entry.declared == "/" => entry,
+            _ => return End::Nowhere,
+        };
+        match &entry.action {
+            Action::Backend(upstream) => End::At(Arc::clone(&upstream.cell)),
+            Action::DefaultBackend | Action::Denied(_) | Action::Unavailable => End::Nowhere,
+        }
     }
 
     /// Suites of TLS 1.2 in place of the fleet's, the one that is liked most first.

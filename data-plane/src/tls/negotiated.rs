@@ -10,6 +10,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::clients::Terms;
 use super::names;
+use crate::table::host::End;
 use crate::table::trust::Untrusted;
 use crate::table::{ClientAuth, HostTable};
 
@@ -24,6 +25,8 @@ pub(crate) struct Asked {
     pub(crate) terms: Terms,
     /// It is turned away: it is for no host (ssl-reject-handshake).
     pub(crate) is_rejected: bool,
+    /// Where it ends.
+    pub(crate) end: End,
 }
 
 impl Asked {
@@ -39,12 +42,15 @@ impl Asked {
             None => table.catch_all(),
         };
         let auth = host.and_then(|host| host.certificates()?.auth());
+        // By the very name alone, neither a wildcard nor an alias (ingress-nginx behaviour, annotations.md 6.12).
+        let exact = host.filter(|host| asked.as_deref() == Some(host.name()));
         let is_of_none = !is_www && host.is_none_or(|host| host.name() == CATCH_ALL);
         Self {
             host: host.map(|host| host.name().into()),
             name: name.map(Into::into),
             terms: Terms::new(table, host.and_then(|host| host.ciphers()), auth),
             is_rejected: is_of_none && table.client_tls().rejects_unknown,
+            end: exact.map_or(End::Here, |host| host.end()),
         }
     }
 }
@@ -81,7 +87,7 @@ pub(crate) struct Shown {
 impl Negotiated {
     /// Of a handshake that is over.
     pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
-        let Asked { host, name, terms, is_rejected: _ } = asked;
+        let Asked { host, name, terms, is_rejected: _, end: _ } = asked;
         let auth = terms.auth();
         let shown = auth.zip(session.peer_certificates()).and_then(|(auth, certificates)| {
             let (leaf, rest) = certificates.split_first()?;

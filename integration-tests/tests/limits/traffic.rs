@@ -16,6 +16,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "rate/connections.rs",
         "rate/requests.rs",
         "table/policy/clients.rs",
+        "table/proxy_protocol.rs",
         "table/sizes.rs",
         "table/timeouts.rs",
         "tls/sessions.rs",
@@ -95,6 +96,28 @@ const ROWS: &[Row] = &[
         &[
             "a_line_fills_a_buffer_and_nobody_has_more_than_we_can_hold",
             "a_head_may_be_as_long_as_the_fleet_says",
+        ],
+    ),
+    Row(
+        "the header of a load balancer",
+        &[
+            "table::proxy_protocol::HEADER_TIME",
+            "codec::proxy_protocol::LINE",
+            "codec::proxy_protocol::LONGEST",
+        ],
+        &[
+            "a_header_has_five_seconds_where_nobody_says_how_long",
+            "a_line_and_a_header_have_their_sizes_to_the_byte",
+            "who_tells_nothing_is_gone_in_time",
+        ],
+    ),
+    Row("a client's hello", &["http::conn::hello::HELLO"], &["a_hello_has_its_size"]),
+    Row(
+        "a connection that goes to its endpoint as it is",
+        &["local::limits::stream_idle"],
+        &[
+            "every_limit_has_the_default_that_is_documented",
+            "what_goes_on_as_it_is_may_be_silent_for_so_long",
         ],
     ),
     Row(

@@ -74,6 +74,11 @@ impl<S: Stream> Session<S> {
         }
     }
 
+    /// One of which this was read.
+    pub(super) fn begun(self, input: BytesMut) -> Self {
+        Self { input, ..self }
+    }
+
     /// The same for a client that speaks plain HTTP to a port of TLS.
     pub(super) fn misplaced(self) -> Self {
         Self { misplaced: true, ..self }

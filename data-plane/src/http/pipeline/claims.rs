@@ -53,7 +53,7 @@ impl Claims {
 pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
     match claims.and_then(|claims| claims.scheme.as_deref()) {
         Some(scheme) => scheme.eq_ignore_ascii_case(b"http"),
-        None => peer.scheme() == Scheme::Http,
+        None => peer.client_scheme() == Scheme::Http,
     }
 }
 

@@ -117,7 +117,7 @@ impl<'a> Exchange<'a> {
     /// The scheme by which the client asks: any word, where one is believed.
     pub(super) fn scheme(&self) -> Bytes {
         let said = self.claims.as_ref().and_then(|claims| claims.scheme.clone());
-        said.unwrap_or_else(|| Bytes::from_static(self.call.peer.scheme().as_str().as_bytes()))
+        said.unwrap_or_else(|| Bytes::from_static(self.call.peer.client_scheme().as_str().as_bytes()))
     }
 
     /// Whether it asks without TLS.

@@ -108,7 +108,7 @@ impl Writer {
         let entry = HostEntry::new(Arc::clone(name), certificates, routing);
         if let Some(same) = same {
             let entry = entry.with_certificates(same.certificates().cloned());
-            let entry = entry.with_ciphers(same.ciphers().cloned());
+            let entry = entry.with_ciphers(same.ciphers().cloned()).with_passthrough(same.has_passthrough());
             return entry.with_names(same.names().cloned(), same.has_www());
         }
         let policy = host.map(|host| &host.policy);
@@ -122,6 +122,7 @@ impl Writer {
         });
         let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
         let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into));
+        let entry = entry.with_passthrough(policy.is_some_and(|policy| policy.passthrough == Some(true)));
         entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
     }
 

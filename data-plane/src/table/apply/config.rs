@@ -323,8 +323,14 @@ impl Config {
 /// What of a host its paths depend on: all that is not known to be of no matter to them.
 fn of_paths(host: &Host) -> Host {
     let of_paths = host.policy.clone();
-    let policy =
-        HostPolicy { aliases: None, www: None, client_certificates: None, ssl_ciphers: None, ..of_paths };
+    let policy = HostPolicy {
+        aliases: None,
+        www: None,
+        client_certificates: None,
+        ssl_ciphers: None,
+        passthrough: None,
+        ..of_paths
+    };
     Host { tls: None, denied: host.denied.clone(), policy }
 }
 

@@ -15,6 +15,7 @@ use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
 use crate::table::policy::backend_tls::Said;
 use crate::table::policy::certificates::Certificates;
+use crate::table::proxy_protocol::ProxyProtocol;
 
 /// Why a resource is refused, for machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,10 +78,12 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             let tls = Said::compile(host.policy.backend_tls.as_ref());
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
             let ciphers = ciphers(host.policy.ssl_ciphers.as_ref());
-            tls.and(asked.map(|_| ())).and(ciphers).map(|_| Policy::default())
+            tls.and(asked).and(ciphers).map(|_| Policy::default())
         }
         Resource::Settings(settings) => {
-            ClientTls::compile(&settings.defaults).and_then(|_| Policy::compile(&settings.defaults))
+            let said = &settings.defaults;
+            let connections = ClientTls::compile(said).and_then(|_| ProxyProtocol::compile(said));
+            connections.and_then(|_| Policy::compile(said))
         }
         Resource::Route(route) => Policy::compile(&route.policy),
         Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),

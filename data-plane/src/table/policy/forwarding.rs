@@ -100,7 +100,9 @@ impl Forwarding {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let on = |said: Option<bool>| said.unwrap_or(false);
         let takes_claims = on(said.use_forwarded_headers);
-        let believed = if takes_claims || on(said.enable_real_ip) { Some(believed(said)?) } else { None };
+        // Where a PROXY header tells it, no field does unless fields are believed anyway (controller.md 9).
+        let by_fields = on(said.enable_real_ip) && !on(said.use_proxy_protocol);
+        let believed = if takes_claims || by_fields { Some(believed(said)?) } else { None };
         let other = |said: &Option<String>, usual: &str| {
             said.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
         };
@@ -131,8 +133,8 @@ impl Forwarding {
     }
 }
 
-/// Nobody says: every address of IPv4, and none of IPv6, as in the original.
-fn believed(said: &LocationPolicy) -> Result<AddressSet, Refused> {
+/// The peers that are believed. Nobody says: every address of IPv4, and none of IPv6, as in the original.
+pub(in crate::table) fn believed(said: &LocationPolicy) -> Result<AddressSet, Refused> {
     let list = said.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
     AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
         .map_err(|error| Refused { field: "proxy_real_ip_cidr", problem: error.to_string() })

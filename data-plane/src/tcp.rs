@@ -1,0 +1,99 @@
+//! TCP as it is: connections to endpoints of which nobody reads what passes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use shared::budget::Held;
+use tokio::net::TcpStream;
+use tracing::debug;
+
+use crate::http::peer::Peer;
+use crate::http::server::Server;
+use crate::local::relay::{End, relay};
+use crate::local::timer::Timer;
+use crate::table::BackendCell;
+use crate::upstream::{Tried, Turn};
+
+/// How endpoints are tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tries {
+    /// How many; 0: each once.
+    pub(crate) most: usize,
+    /// After which no other try begins; zero: there is no such time.
+    pub(crate) within: Duration,
+}
+
+/// A connection to an endpoint.
+pub(crate) struct Reached {
+    pub(crate) stream: TcpStream,
+    _descriptor: Held,
+}
+
+/// Connects to an endpoint of a backend, to another one where that fails; each is tried once at most.
+pub(crate) async fn reach(
+    server: &Server,
+    timer: &Timer,
+    cell: &Arc<BackendCell>,
+    tries: Tries,
+) -> Option<Reached> {
+    let local = &server.local;
+    let begun = local.timers.now();
+    let each = cell.endpoints().list.len();
+    let most = if tries.most == 0 { each } else { tries.most.min(each) };
+    let mut tried = Tried::default();
+    for _ in 0..most {
+        let late = !tries.within.is_zero() && local.timers.now().duration_since(begun) >= tries.within;
+        if late && !tried.is_empty() {
+            return None;
+        }
+        let endpoint = server.upstreams.borrow_mut().pick(cell, Turn::Rotation, &mut tried)?;
+        let Some(descriptor) = descriptor(server) else {
+            debug!(backend = %cell.key, "no descriptor is left for a connection to an endpoint");
+            return None;
+        };
+        match timer.limit(local.limits.timeouts.connect, TcpStream::connect(endpoint.address)).await {
+            Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
+                return Some(Reached { stream, _descriptor: descriptor });
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached")
+            }
+            Err(_) => debug!(backend = %cell.key, endpoint = %endpoint.address, "not reached in time"),
+        }
+        tried.add(&endpoint);
+    }
+    None
+}
+
+/// One more, if need be in place of an idle connection.
+fn descriptor(server: &Server) -> Option<Held> {
+    let descriptors = &server.local.descriptors;
+    descriptors.take(1).or_else(|| {
+        let made_room = server.upstreams.borrow_mut().shed();
+        made_room.then(|| descriptors.take(1)).flatten()
+    })
+}
+
+/// Lets a client and an endpoint speak with each other; `input` is what the client has said already.
+pub(crate) async fn pass(
+    server: &Server,
+    timer: &Timer,
+    (mut client, input): (TcpStream, BytesMut),
+    cell: &Arc<BackendCell>,
+    peer: &Peer,
+) {
+    let tries = Tries { most: server.local.limits.timeouts.tries, within: Duration::ZERO };
+    let Some(mut endpoint) = reach(server, timer, cell, tries).await else {
+        debug!(client = %peer.address(), backend = %cell.key, "no endpoint takes the connection");
+        return;
+    };
+    timer.idle(false);
+    let client = End { stream: &mut client, input };
+    let reached = End { stream: &mut endpoint.stream, input: BytesMut::new() };
+    let idle = server.local.limits.stream_idle;
+    if let Err(error) = relay((&server.local, timer), client, reached, idle, |_| {}).await {
+        debug!(client = %peer.address(), %error, "a connection that was passed on was cut");
+    }
+}

@@ -1,0 +1,229 @@
+//! What comes before a request: a load balancer's word for its client, a hello that is another's to answer.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use data_plane::local::Limits;
+use rustls::{ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
+use shared::policy::{HostPolicy, LocationPolicy, TextList};
+use shared::resource::{Host, PathType, Resource, Settings, Tls};
+
+use super::harness::*;
+use super::trusting::trusting;
+
+const LINE: &str = "PROXY TCP4 192.0.2.7 192.0.2.8 56324 1234\r\n";
+
+/// Version 2 of the same.
+const BINARY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x08\xdc\x04\x04\xd2";
+
+/// `a.test` behind load balancers; peers in these networks are believed.
+fn behind(origin: &Origin, believed: Option<&str>, milliseconds: Option<u32>) -> Proxy {
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let defaults = LocationPolicy {
+        use_proxy_protocol: Some(true),
+        proxy_protocol_header_timeout: milliseconds,
+        proxy_real_ip_cidr: believed.map(|it| TextList { values: vec![it.into()] }),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy
+}
+
+/// What the backend was told of the client last: address, port, scheme.
+fn told(origin: &Origin) -> [String; 3] {
+    let seen = origin.seen();
+    let last = seen.last().unwrap();
+    ["x-forwarded-for", "x-forwarded-port", "x-forwarded-proto"].map(|name| last.all(name).join("+"))
+}
+
+/// A session of TLS over what a client sends in plain first.
+fn secure(proxy: &Proxy, before: &[u8], name: &str) -> StreamOwned<ClientConnection, std::net::TcpStream> {
+    let mut client = Client::new(proxy.https);
+    client.send(before);
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    StreamOwned::new(session, client.stream)
+}
+
+#[test]
+fn a_load_balancer_tells_whose_connection_it_is() {
+    let origin = Origin::says("in");
+    let proxy = behind(&origin, None, None);
+    for header in [LINE.as_bytes(), BINARY] {
+        let mut client = Client::new(proxy.http);
+        client.send(header);
+        assert_eq!(client.get("/").status, 200);
+        assert_eq!(told(&origin), ["192.0.2.7", "1234", "http"]);
+        // Of the connection, not of a request.
+        assert_eq!(client.get("/again").status, 200);
+        assert_eq!(told(&origin), ["192.0.2.7", "1234", "http"]);
+    }
+    let mut client = secure(&proxy, LINE.as_bytes(), "a.test");
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    let _ = client.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(told(&origin), ["192.0.2.7", "1234", "https"]);
+    // Who ends TLS says so by the port (annotations.md 6.3).
+    let mut client = Client::new(proxy.http);
+    client.send(LINE.replace("1234", "443"));
+    client.get("/");
+    assert_eq!(told(&origin), ["192.0.2.7", "443", "https"]);
+    // It asks for itself.
+    let mut client = Client::new(proxy.http);
+    client.send("PROXY UNKNOWN\r\n");
+    client.get("/");
+    assert_eq!(told(&origin)[0], "127.0.0.1");
+}
+
+#[test]
+fn a_header_comes_first_and_only_some_are_believed_it() {
+    let origin = Origin::says("in");
+    let proxy = behind(&origin, Some("192.0.2.0/24"), None);
+    let mut client = Client::new(proxy.http);
+    client.send(LINE);
+    client.get("/");
+    assert_eq!(told(&origin)[0], "127.0.0.1", "taken off all the same");
+    let mut bare = Client::new(proxy.http);
+    bare.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert!(bare.ended());
+    let mut broken = Client::new(proxy.http);
+    broken.send("PROXY TCP4 nobody 192.0.2.8 1 2\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert!(broken.ended());
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn who_tells_nothing_is_gone_in_time() {
+    let origin = Origin::says("in");
+    let proxy = behind(&origin, None, Some(300));
+    let begun = std::time::Instant::now();
+    for bytes in ["", "PROXY TCP4 192.0.2.7"] {
+        let mut client = Client::new(proxy.http);
+        client.send(bytes);
+        assert!(client.ended(), "{bytes:?}");
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    // In time, however slowly it comes.
+    let mut client = Client::new(proxy.http);
+    for piece in LINE.as_bytes().chunks(20) {
+        client.send(piece);
+    }
+    assert_eq!(client.get("/").status, 200);
+}
+
+/// The first bytes of a client that asks for a name.
+fn hello(name: &str) -> Vec<u8> {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut bytes = Vec::new();
+    let mut session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    session.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+/// A backend that tells how many bytes came until now, and says bye at the end of them.
+fn counting() -> Origin {
+    Origin::raw(|mut stream, _, _| {
+        let mut buffer = [0; 4096];
+        let mut count = 0;
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break drop(stream.write_all(b"bye")),
+                Ok(more) => count += more,
+                Err(_) => break,
+            }
+            stream.write_all(format!("{count}\n").as_bytes()).unwrap();
+        }
+    })
+}
+
+/// TLS for a host ends at the backend of these paths.
+fn passing(limits: Limits, host: &str, paths: &[&str], origin: &Origin) -> Proxy {
+    let mut proxy = Proxy::serving(limits, &[origin.address]);
+    let paths: Vec<_> = paths.iter().map(|path| (*path, PathType::Prefix, "echo")).collect();
+    proxy.host(host, true, &paths);
+    let policy = HostPolicy { passthrough: Some(true), ..HostPolicy::default() };
+    let passed = Host { policy, tls: Some(Tls::default()), ..Host::default() };
+    proxy.config(vec![(host, Resource::Host(passed))]);
+    proxy
+}
+
+#[test]
+fn tls_for_the_very_name_ends_at_the_backend() {
+    let origin = counting();
+    let proxy = passing(Limits::default(), "p.test", &["/", "/more"], &origin);
+    let hello = hello("p.test");
+    let mut client = Client::new(proxy.https);
+    // In two pieces, as hellos with large keys come.
+    client.send(&hello[..100]);
+    std::thread::sleep(Duration::from_millis(50));
+    client.send(&hello[100..]);
+    let mut line = [0; 16];
+    let count = client.stream.read(&mut line).unwrap();
+    assert_eq!(std::str::from_utf8(&line[..count]).unwrap(), format!("{}\n", hello.len()), "all of it, once");
+    // One direction ends, the other goes on.
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), b"bye");
+    // Others are served here.
+    for name in ["a.test", "x.p.test"] {
+        let mut other = secure(&proxy, b"", name);
+        other.write_all(b"GET / HTTP/1.1\r\nHost: unknown.test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        let _ = other.read_to_string(&mut answer);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn tls_with_nowhere_to_go_is_closed() {
+    let origin = counting();
+    let proxy = passing(Limits::default(), "p.test", &["/below"], &origin);
+    let mut client = Client::new(proxy.https);
+    client.send(hello("p.test"));
+    assert!(client.ended());
+    let wild = passing(Limits::default(), "*.p.test", &["/"], &origin);
+    let mut client = Client::new(wild.https);
+    client.send(hello("one.p.test"));
+    let mut first = [0];
+    client.stream.read_exact(&mut first).unwrap();
+    assert_eq!(first, [22], "a wildcard is nobody's very name: TLS ends here");
+}
+
+#[test]
+fn what_goes_on_as_it_is_may_be_silent_for_so_long() {
+    let origin = counting();
+    let limits = Limits { stream_idle: Duration::from_millis(400), ..Limits::default() };
+    let proxy = passing(limits, "p.test", &["/"], &origin);
+    let mut client = Client::new(proxy.https);
+    client.send(hello("p.test"));
+    let mut line = [0; 16];
+    for _ in 0..3 {
+        assert!(client.stream.read(&mut line).unwrap() > 0);
+        std::thread::sleep(Duration::from_millis(250));
+        client.send("x");
+    }
+    assert!(client.stream.read(&mut line).unwrap() > 0);
+    let begun = std::time::Instant::now();
+    assert!(client.ended());
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn a_hello_has_its_size() {
+    let proxy = Proxy::start();
+    // Of two records, the second of which never ends: a hello of 24 KiB.
+    let mut begun = vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x60, 0];
+    begun.resize(16 * 1024 - 1, 0);
+    let mut patient = Client::new(proxy.https);
+    patient.send(&begun);
+    patient.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(patient.stream.read(&mut [0]).is_err(), "the rest is waited for");
+    begun.push(0);
+    let mut client = Client::new(proxy.https);
+    client.send(&begun);
+    let waited = std::time::Instant::now();
+    client.rest();
+    assert!(waited.elapsed() < Duration::from_secs(5), "at once, not when its time is over");
+}
