@@ -1,5 +1,6 @@
 //! Connections of clients, as the fleet says.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use data_plane::local::Limits;
@@ -93,5 +94,19 @@ fn a_health_check_is_answered_in_the_said_type() {
         // A page is what it is.
         let answer = Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
         assert_eq!((answer.status, answer.all("content-type")), (404, vec!["text/html"]));
+    }
+}
+
+#[test]
+fn http_2_is_spoken_unless_the_fleet_says_no() {
+    let origin = Origin::says("hello");
+    for (said, spoken) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let proxy = saying(&origin, LocationPolicy { use_http2: said, ..LocationPolicy::default() });
+        let mut client = Client::new(proxy.http);
+        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        let mut first = [0; 9];
+        client.stream.read_exact(&mut first).unwrap();
+        // A frame of SETTINGS, or a refusal in HTTP/1.1.
+        assert_eq!((first[3] == 4, first.starts_with(b"HTTP/1.1 ")), (spoken, !spoken), "{said:?}");
     }
 }

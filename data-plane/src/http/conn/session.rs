@@ -110,6 +110,7 @@ impl<S: Stream> Session<S> {
     /// Waits for the next head.
     async fn next(&mut self) -> Next {
         self.said = self.server.clients();
+        self.sniff &= !self.said.lacks_http2;
         self.reader.limit(self.said.head.unwrap_or(HeadLimits::REQUEST));
         if self.input.is_empty() && !self.begin().await {
             return Next::End;

@@ -21,6 +21,8 @@ pub struct Clients {
     pub requests: Option<usize>,
     /// Requests at once on a connection of HTTP/2.
     pub streams: Option<u32>,
+    /// HTTP/2 is not spoken, in plain text neither.
+    pub lacks_http2: bool,
     /// A whole head, from its first byte.
     pub head_time: Option<Duration>,
     /// How long a head may be.
@@ -36,6 +38,7 @@ impl Clients {
                 .keep_alive_requests
                 .map(|requests| usize::try_from(requests).unwrap_or(usize::MAX)),
             streams: said.http2_max_concurrent_streams.filter(|streams| *streams > 0),
+            lacks_http2: said.use_http2 == Some(false),
             head_time: seconds(said.client_header_timeout.filter(|seconds| *seconds > 0)),
             head: head(said),
         }
