@@ -34,10 +34,9 @@ enum Decode {
 enum Parameters {
     /// It is part of the segment.
     Kept,
-    /// It is cut up to the next slash, then escapes are decoded: Tomcat. An escaped slash goes with the rest.
-    CutRaw,
-    /// It is cut after escapes were decoded.
-    CutDecoded,
+    /// It is cut up to the next slash after so many rounds of decoding. After none: Tomcat, where an escaped slash goes
+    /// with the rest; after the first of two: a filter in front of a framework.
+    CutAfter(usize),
 }
 
 /// Whether a backslash is a slash.
@@ -45,10 +44,27 @@ enum Parameters {
 enum Backslashes {
     /// It is not.
     Kept,
-    /// Before parameters are cut, as URL parsers have it, and after.
-    First,
+    /// Where it is written so, and not where it is escaped: URL parsers.
+    Written,
+    /// Before parameters are cut, and again in what is decoded after.
+    Always,
     /// After parameters were cut: Tomcat.
     Last,
+}
+
+impl Decode {
+    /// How often a path is decoded.
+    fn rounds(self) -> usize {
+        1 + usize::from(self == Self::Twice)
+    }
+
+    fn once(self, path: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Unreserved => decode_unreserved(path),
+            Self::ExceptSlashes => decode_if(path, |b| !matches!(b, b'/' | b'\\')),
+            Self::All | Self::Twice => decode_leniently(path),
+        }
+    }
 }
 
 impl Reading {
@@ -64,26 +80,29 @@ impl Reading {
 /// What all kinds of readers make of a raw path. Readings that no path of this kind can set apart are left out: a path
 /// without a backslash is read alike by those who differ in backslashes only.
 ///
-/// **Invariant:** bounded work: at most 78 readings, each linear in the path, which a head's limits bound.
+/// **Invariant:** bounded work: at most 110 readings, each linear in the path, which a head's limits bound.
 pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
     let mut found = Vec::new();
     let every = decode_twice(raw);
     let has =
         |octet| raw.contains(&octet) || decode_leniently(raw).contains(&octet) || every.contains(&octet);
     let (semicolon, backslash) = (has(b';'), has(b'\\'));
-    let parameters: &[Parameters] = match semicolon {
-        true => &[Parameters::Kept, Parameters::CutRaw, Parameters::CutDecoded],
-        false => &[Parameters::Kept],
-    };
     let backslashes: &[Backslashes] = match (backslash, semicolon) {
-        (true, true) => &[Backslashes::Kept, Backslashes::First, Backslashes::Last],
-        (true, false) => &[Backslashes::Kept, Backslashes::Last],
+        (true, true) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last],
+        (true, false) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Last],
         (false, _) => &[Backslashes::Kept],
     };
-    for &parameters in parameters {
+    let mut cuts = vec![Parameters::Kept];
+    if semicolon {
+        cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
+    }
+    for parameters in cuts {
         for &backslashes in backslashes {
             let mut known: Vec<Vec<u8>> = Vec::new();
             for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+                if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+                    continue;
+                }
                 let path = segments(raw, decode, parameters, backslashes);
                 let reading = Reading { decode, parameters, backslashes, merge: false, dots: false };
                 if known.contains(&path) {
@@ -100,25 +119,18 @@ pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
 /// A raw path as a reader sees its segments.
 fn segments(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Backslashes) -> Vec<u8> {
     let mut path = raw.to_vec();
-    if parameters == Parameters::CutRaw {
-        if backslashes == Backslashes::First {
+    for round in 0..=decode.rounds() {
+        if round > 0 {
+            path = decode.once(&path);
+        }
+        if backslashes == Backslashes::Always || (backslashes == Backslashes::Written && round == 0) {
             to_slashes(&mut path);
         }
-        path = cut_parameters(&path);
-    }
-    path = match decode {
-        Decode::Unreserved => decode_unreserved(&path),
-        Decode::ExceptSlashes => decode_if(&path, |b| !matches!(b, b'/' | b'\\')),
-        Decode::All => decode_leniently(&path),
-        Decode::Twice => decode_twice(&path),
-    };
-    if parameters == Parameters::CutDecoded {
-        if backslashes == Backslashes::First {
-            to_slashes(&mut path);
+        if parameters == Parameters::CutAfter(round) {
+            path = cut_parameters(&path);
         }
-        path = cut_parameters(&path);
     }
-    if backslashes != Backslashes::Kept {
+    if backslashes == Backslashes::Last {
         to_slashes(&mut path);
     }
     path

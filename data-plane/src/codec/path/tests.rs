@@ -119,6 +119,10 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/..%5cadmin", Err(())),
         ("/public/%252e%252e/admin", Err(())),
         ("/public%252fx", Err(())),
+        // Decoded, cut and decoded again: `/%2f;%2fa/public`, `/%2f/public`, `/public`.
+        ("/%252f%3b%252fa/public", Err(())),
+        // A slash where the backslash is written so, and none where it is escaped: `/A\\a/..//public`.
+        ("/%41%5ca/..\\%2Fpublic", Err(())),
         ("/public/.;/../admin", Err(())),
         ("/public;x=1/../admin", Ok(None)),
         ("/public;x/y", Err(())),
@@ -213,6 +217,13 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
             decode(&raw),
             decode(&decode(&raw)),
             decode(&cut(&decode(&raw))),
+            decode(&cut(&decode(&raw).replace('\\', "/"))),
+            cut(&decode(&decode(&raw))),
+            decode(&decode(&cut(&raw))),
+            decode(&decode(&cut(&raw.replace('\\', "/")))),
+            decode(&cut(&decode(&raw.replace('\\', "/")))),
+            cut(&decode(&raw.replace('\\', "/"))),
+            decode(&raw.replace('\\', "/")),
         ] {
             read.push(dots(&path, merge));
         }
