@@ -113,6 +113,11 @@ impl Disk {
         }
     }
 
+    /// Returns once all is told that the kernel knows of now.
+    pub(super) fn hear(&mut self) {
+        self.watches.hear();
+    }
+
     /// Reads everything that differs.
     ///
     /// # Errors

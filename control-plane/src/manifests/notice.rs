@@ -90,7 +90,8 @@ impl Notice {
         self.wake.notify_one();
     }
 
-    fn lose(&self, reason: String) {
+    /// Has everything looked at, for something was lost.
+    pub(super) fn lose(&self, reason: String) {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).lost = Some(reason);
         self.wake.notify_one();
     }

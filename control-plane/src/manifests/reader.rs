@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
 use super::disk::{Disk, Found, Raw, Scan, Whole};
-use super::document;
 use super::folder::{self, Folder, Outcome};
-use super::notice::{Notice, Pending, Touched};
+use super::notice::Notice;
 use super::pins::PinFile;
 use super::record::Records;
 use super::{Companion, ESSENTIAL, FolderError};
@@ -25,16 +24,13 @@ use crate::objects::{ObjectKind, ObjectRef};
 use crate::removal::SECOND_LOOK;
 
 mod decisions;
+mod look;
 
 /// How often all stamps are compared, told of changes or not. A folder of 10,000 files takes some 20 ms.
 pub(super) const PACE: Duration = Duration::from_secs(2);
 
 /// The comparison takes at most one part in so many of the time.
 const SHARE: u32 = 50;
-
-/// Who replaces a file without renaming (git, `cp`, some editors) removes or empties it first and writes it a moment
-/// later. Only the clock can tell that from a file that goes: nothing says whether more will come.
-const REPLACED: Duration = Duration::from_millis(20);
 
 /// Carries files in and events out.
 #[derive(Debug)]
@@ -121,6 +117,7 @@ impl Reader {
             .scan()
             .await?
             .map_err(|source| FolderError::Unreadable { path: self.dir.clone(), source })?;
+        let scan = self.settled(scan).await?;
         // Holds first: an object that is rejected has its last good version at hand.
         self.send(on_record).await?;
         let parsed = blocking(move || backlog::parse(scan.found)).await?;
@@ -221,44 +218,6 @@ impl Reader {
             self.say_synced().await?;
         }
         Ok(())
-    }
-
-    /// Looks at what has been touched.
-    async fn look(&mut self, pending: Pending) -> Result<(), FolderError> {
-        if let Some(reason) = pending.lost {
-            return self.lost(&reason).await;
-        }
-        let mut paths = pending.paths;
-        let touched = paths.clone();
-        let mut scan = match self.disk(move |disk| disk.look(&touched)).await? {
-            Ok(scan) => scan,
-            Err(error) => {
-                self.lost_sight(&error);
-                return Ok(());
-            }
-        };
-        // A file that was renamed goes here and comes there, in two events, and one that is replaced is gone or empty for
-        // a moment. What is known a little later counts as one change, so that its objects do not go in between.
-        if scan.found.values().any(is_void) {
-            tokio::time::sleep(REPLACED).await;
-            let more = self.notice.take();
-            paths.extend(more.paths);
-            // All of it, for a folder may have come or gone over what was found before.
-            paths.values_mut().for_each(|touched| *touched = Touched::Content);
-            match self.disk(move |disk| disk.look(&paths)).await? {
-                Ok(later) => {
-                    scan.found.extend(later.found);
-                    scan.whole = later.whole.or(scan.whole);
-                }
-                Err(error) => self.lost_sight(&error),
-            }
-            if let Some(reason) = more.lost {
-                self.compare(scan, Instant::now()).await?;
-                return self.lost(&reason).await;
-            }
-        }
-        self.compare(scan, Instant::now()).await?;
-        self.believe().await
     }
 
     /// Some notices were not heard.
@@ -454,15 +413,6 @@ async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
 /// Lets a thread that may block do something.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, FolderError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| FolderError::Closed)
-}
-
-/// Whether it may be a file that is about to be replaced: it is gone, or has no documents.
-fn is_void(raw: &Raw) -> bool {
-    match raw {
-        Raw::Gone => true,
-        Raw::Text(text) => document::is_void(text),
-        Raw::Unreadable(_) => false,
-    }
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -372,6 +372,35 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::rename(&draft, &path).unwrap();
 }
 
+/// Of two objects in two files one is on at any time: who reads while they change sees no time at which none was.
+#[tokio::test]
+async fn files_that_change_in_turn_are_seen_in_turn() {
+    const TURNS: usize = 600;
+    let mut world = World::new().await;
+    let (on, off) = ("on.test", "off.test");
+    write(world.path(), "web1.yaml", &ingress("web1", on));
+    write(world.path(), "web2.yaml", &ingress("web2", off));
+    world.until(|it| it.host("web1").is_some() && it.host("web2").is_some()).await;
+    let dir = world.path().to_owned();
+    let writer = tokio::task::spawn_blocking(move || {
+        for turn in 0..TURNS {
+            let (next, before) = if turn % 2 == 0 { ("web2", "web1") } else { ("web1", "web2") };
+            write(&dir, &format!("{next}.yaml"), &ingress(next, on));
+            write(&dir, &format!("{before}.yaml"), &ingress(before, off));
+            std::thread::sleep(Duration::from_micros((turn as u64 * 7919) % 400));
+        }
+        write(&dir, "mark.yaml", &ingress("mark", "m.test"));
+    });
+    let mut dark = 0;
+    while world.host("mark").is_none() {
+        let batches = world.batches.len();
+        world.until(|it| it.batches.len() > batches).await;
+        dark += usize::from(world.host("web1") != Some(on) && world.host("web2") != Some(on));
+    }
+    writer.await.unwrap();
+    assert_eq!((dark, world.batches.len() > 20), (0, true), "of {} looks", world.batches.len());
+}
+
 #[tokio::test]
 async fn files_come_change_and_go() {
     let mut world = World::new().await;

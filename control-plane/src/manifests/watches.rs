@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Config, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::folder;
 use super::tree::{Id, Tree};
@@ -34,6 +34,20 @@ impl Watches {
     /// Whether something elsewhere is on the way of a link.
     pub(super) fn is_on_the_way(&self, path: &Path) -> bool {
         self.elsewhere.contains(path)
+    }
+
+    /// Returns once all is told that the kernel knows of now.
+    ///
+    /// The thread that tells does what it is asked between two readings of the kernel's queue. When it has answered twice,
+    /// it has read the queue to its end since the first time it was asked.
+    pub(super) fn hear(&mut self) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        for _ in 0..2 {
+            // It changes nothing. A thread that has ended tells nothing: then comparing stamps has to do.
+            let _ = watcher.configure(Config::default());
+        }
     }
 
     /// Watches a folder, if it is not the one that is watched by that name.

@@ -1,8 +1,10 @@
 use std::fs;
 use std::path::Path;
 
+use super::look::REPLACED;
 use super::*;
 use crate::event::Hold;
+use crate::manifests::notice::{Pending, Touched};
 
 fn ingress(name: &str) -> String {
     format!(
@@ -122,6 +124,33 @@ async fn a_replaced_file_does_not_go_in_between() {
     fs::remove_file(&file).unwrap();
     reader.look(touched(&[&file])).await.unwrap();
     assert_eq!(deleted(&mut heard), 1);
+}
+
+/// Of two slices that take turns one has an endpoint at any time. The second is read, the first changed before it.
+#[tokio::test]
+async fn what_changed_before_what_was_read_is_told_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| {
+        fs::write(dir.path().join(".draft"), text).unwrap();
+        fs::rename(dir.path().join(".draft"), dir.path().join(name)).unwrap();
+    };
+    write("one.yaml", ingress("off-one"));
+    write("two.yaml", ingress("on-two"));
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    for at in 0..200 {
+        let (first, second) = if at % 2 == 0 { ("one", "two") } else { ("two", "one") };
+        while heard.try_recv().is_ok() {}
+        // Nothing of what happened until here is new.
+        reader.look(Pending::default()).await.unwrap();
+        while heard.try_recv().is_ok() {}
+        write(&format!("{first}.yaml"), ingress(&format!("on-{first}")));
+        write(&format!("{second}.yaml"), ingress(&format!("off-{second}")));
+        let paths = BTreeMap::from([(dir.path().join(format!("{second}.yaml")), Touched::Content)]);
+        reader.look(Pending { paths, lost: None }).await.unwrap();
+        let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
+        assert_eq!(events.len(), 4, "{at}: {events:?}");
+    }
 }
 
 #[tokio::test]
