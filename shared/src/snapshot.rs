@@ -122,6 +122,11 @@ impl Snapshot {
         self.buckets[bucket / GROUP][bucket % GROUP]
     }
 
+    /// Digests of all buckets, in order.
+    pub fn digests(&self) -> Vec<Digest> {
+        self.buckets.iter().flat_map(|group| group.iter().copied()).collect()
+    }
+
     fn rehash(&mut self, mut touched: Vec<u16>) {
         touched.sort_unstable();
         touched.dedup();
@@ -150,6 +155,16 @@ impl Snapshot {
         }
         if empty { Digest::default() } else { first_half(&hasher.finalize()) }
     }
+}
+
+/// The root of a set whose buckets have these digests; `None` where they are not as many.
+pub fn root_of(digests: &[Digest]) -> Option<Root> {
+    let (groups, rest) = digests.as_chunks::<GROUP>();
+    if groups.len() != BUCKETS / GROUP || !rest.is_empty() {
+        return None;
+    }
+    let groups: Vec<Digest> = groups.iter().map(hash_group).collect();
+    Some(Root(first_half(&blake3::hash(groups.as_flattened()))))
 }
 
 /// Zero for a group without entries, as for a bucket.

@@ -9,6 +9,7 @@
 //! but asked for in full, and what is served stays meanwhile.
 
 mod batch;
+mod inventory;
 mod wire;
 
 use std::time::{Duration, Instant};
@@ -21,10 +22,13 @@ use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
 use shared::version::{Claim, Lineage, Root, Seq, Source};
 use thiserror::Error;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::table::Writer;
 use batch::Staged;
+
+/// The ability to say what it has bucket by bucket.
+const INVENTORY: &str = "inventory";
 
 /// Who this proxy says it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -160,21 +164,25 @@ impl Session {
         for lane in Lane::ALL {
             let state = self.lane_mut(lane);
             // A CONFIG batch that was cut is forgotten. A LIVE one is applied up to the cut: where it changed
-            // something, the same cursor leads to the same end; where it was to replace everything, nothing can be
-            // resumed.
+            // something, the same cursor leads to the same end; where it began at no place in the log, there is none.
             let cut = state.staged.take();
-            if lane == Lane::Live && cut.is_some_and(|cut| cut.replaces()) {
+            if lane == Lane::Live && cut.is_some_and(|cut| cut.is_anew()) {
                 state.position = None;
             }
             state.target = None;
-            resume.extend(state.position.map(|(lineage, seq)| config::Resume {
+            // What it has counts without a place in a log too: an inventory finds out what differs.
+            if state.position.is_none() && writer.has(lane).is_empty() {
+                continue;
+            }
+            let (lineage, seq) = state.position.unzip();
+            resume.push(config::Resume {
                 lane: lane.to_wire(),
-                lineage: lineage.to_bytes(),
-                seq: seq.0,
+                lineage: lineage.map(Lineage::to_bytes).unwrap_or_default(),
+                seq: seq.unwrap_or_default().0,
                 root: writer.root(lane).to_bytes(),
                 refused: wire::refusals(writer, lane, &[], wire::HELLO_TEXT).0,
                 staged: Vec::new(),
-            }));
+            });
         }
         let Identity { proxy_id, node, zone, group } = self.identity.clone();
         wire::message(FromProxy::Hello(config::Hello {
@@ -183,7 +191,7 @@ impl Session {
             zone,
             group,
             schema: schema::CURRENT,
-            capabilities: Vec::new(),
+            capabilities: vec![INVENTORY.to_owned()],
             resume,
             claim: self.claim.map(Claim::to_bytes).unwrap_or_default(),
         }))
@@ -270,8 +278,9 @@ impl Session {
             (Some(Control::Heartbeat(heartbeat)), true) => self.on_heartbeat(&heartbeat, writer, actions),
             // What a later revision may say and does not need an answer.
             (None, true) => Ok(()),
-            (Some(Control::InventoryRequest(_)), true) => {
-                Err(protocol("got an inventory request, which this proxy did not offer to answer"))
+            (Some(Control::InventoryRequest(request)), true) => {
+                actions.say.push(inventory::answer(&request, writer)?);
+                Ok(())
             }
         }
     }
@@ -304,8 +313,8 @@ impl Session {
                     (state.complete, state.kept) = (true, false);
                     state.target = (ours < seq).then_some(seq);
                 }
-                // Whatever its kind, what comes first is a batch that replaces all.
-                Mode::Full | Mode::Wait => {
+                // What comes first is a batch that replaces all, or one that an inventory was made for.
+                Mode::Full | Mode::Wait | Mode::Inventory => {
                     state.position = None;
                     state.target = Some(seq);
                     if lane == Lane::Live {
@@ -313,7 +322,7 @@ impl Session {
                         self.unsettled = false;
                     }
                 }
-                Mode::Inventory | Mode::Unspecified => {
+                Mode::Unspecified => {
                     return Err(protocol(format!("a lane begins in the unknown mode {}", start.mode)));
                 }
             }
@@ -345,16 +354,18 @@ impl Session {
             let here = state.staged.is_none() && state.position.map(|(_, seq)| seq) == Some(Seq(place.seq));
             let (expected, actual) = (wire::root(&place.root)?, writer.root(lane));
             if here && expected != actual {
+                error!(lane = lane.as_str(), %expected, %actual, "what this proxy has is not what it was sent; it says so");
                 actions.say.push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
-                return Err(Close::Diverged { lane, expected, actual });
             }
         }
         Ok(())
     }
 
-    /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use.
+    /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not while LIVE
+    /// is behind: what it lacked may be on its way again, for a CONFIG that is what it was before.
     fn settle(&mut self, writer: &mut Writer) {
-        if self.unsettled && self.config.position.is_some() && self.config.target.is_none() {
+        let arrived = |lane: &LaneState| lane.position.is_some() && lane.target.is_none();
+        if self.unsettled && arrived(&self.config) && arrived(&self.live) {
             self.unsettled = false;
             writer.settle();
         }

@@ -29,6 +29,8 @@ pub(super) struct Staged {
     from: Seq,
     to: Seq,
     root_after: Root,
+    /// What it applies to, where that is no place in the log.
+    base: Option<Root>,
     chunks: u32,
     /// CONFIG until its last chunk; of LIVE what came last, the chunks before are applied.
     up: Vec<Arc<Entry>>,
@@ -41,6 +43,11 @@ pub(super) struct Staged {
 impl Staged {
     /// Whether it replaces all that the proxy has.
     pub(super) fn replaces(&self) -> bool {
+        self.is_anew() && self.base.is_none()
+    }
+
+    /// Whether it begins at no place in the log: cut short, it leaves the proxy at none.
+    pub(super) fn is_anew(&self) -> bool {
         self.from == Seq::default()
     }
 }
@@ -62,7 +69,7 @@ impl Session {
     ) -> Result<(), Close> {
         let began = (self.clock)();
         let lane = wire::lane(batch.lane)?;
-        let mut staged = self.staged(lane, &batch)?;
+        let mut staged = self.staged(lane, &batch, writer.root(lane))?;
         let more = batch.more;
         let is_whole = shared::batch::is_whole(&batch);
         let mut chunk = read(lane, batch)?;
@@ -96,13 +103,14 @@ impl Session {
     }
 
     /// The batch that a chunk belongs to: the one that is open, or a new one that begins where this proxy is.
-    fn staged(&mut self, lane: Lane, batch: &config::Batch) -> Result<Staged, Close> {
+    fn staged(&mut self, lane: Lane, batch: &config::Batch, actual: Root) -> Result<Staged, Close> {
         let (from, to) = (Seq(batch.from), Seq(batch.to));
         let root_after = wire::root(&batch.root_after)?;
+        let base = if batch.base.is_empty() { None } else { Some(wire::root(&batch.base)?) };
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         if let Some(open) = state.staged.take() {
-            if (open.from, open.to, open.root_after) != (from, to, root_after) {
+            if (open.from, open.to, open.root_after, open.base) != (from, to, root_after, base) {
                 return Err(protocol(format!(
                     "the batch {from} to {to} interrupts {} to {}",
                     open.from, open.to
@@ -117,6 +125,12 @@ impl Session {
                 "the batch {from} to {to} does not begin at {here}, where this proxy is"
             )));
         }
+        if let Some(expected) = base.filter(|base| *base != actual) {
+            return Err(Close::Diverged { lane, expected, actual });
+        }
+        if base.is_some() && from != Seq::default() {
+            return Err(protocol(format!("the batch {from} to {to} has a base as well")));
+        }
         if to <= from {
             return Err(protocol(format!("the batch {from} to {to} leads nowhere")));
         }
@@ -124,6 +138,7 @@ impl Session {
             from,
             to,
             root_after,
+            base,
             chunks: 0,
             up: Vec::new(),
             removed: Vec::new(),
@@ -133,12 +148,13 @@ impl Session {
 
     /// All chunks are there: what the proxy would have is compared with what it was told, and only then served.
     fn finish(&mut self, lane: Lane, staged: Staged, writer: &mut Writer) -> Result<(), Close> {
-        let replaces = staged.replaces();
+        let (replaces, anew) = (staged.replaces(), staged.is_anew());
         let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
         let candidate = match (lane, replaces) {
             (Lane::Config, true) => writer.config_of(up),
             (Lane::Config, false) => writer.config_after(up, removed),
             (Lane::Live, true) => writer.live_of(up, |key| brought.contains(key)),
+            (Lane::Live, false) if anew => writer.live_differing(up, &removed),
             (Lane::Live, false) => writer.live_after(up, &removed),
         };
         let actual = candidate.root();
@@ -147,7 +163,7 @@ impl Session {
             return Err(Close::Diverged { lane, expected, actual });
         }
         writer.apply(candidate);
-        self.unsettled |= lane == Lane::Live && replaces;
+        self.unsettled |= lane == Lane::Live && anew;
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));

@@ -308,6 +308,83 @@ fn in_sync() -> (Model, Proxy) {
     (model, proxy)
 }
 
+/// A state comes back between two streams: of what a full sync lacked, the cursor brings what CONFIG never ceased to name.
+#[test]
+fn endpoints_stay_while_live_is_on_its_way_back() {
+    let (mut model, mut proxy) = in_sync();
+    let before = model.world.clone();
+    let lane = |lane| before.lane(lane).iter().cloned().collect::<Vec<_>>();
+    let (config, live) = (lane(Lane::Config), lane(Lane::Live));
+    (model.world.config, model.world.live) = Default::default();
+    model.restart();
+    proxy.connect(&mut model);
+    for _ in ["the welcome", "LIVE, which lacks it"] {
+        let message = model.next(3).unwrap();
+        proxy.hear(message);
+    }
+    assert!(proxy.writer.has(Lane::Live).is_empty());
+    let back = |entries| vec![Delta { up: entries, removed: Vec::new() }];
+    (model.config.deltas, model.live.deltas) = (back(config), back(live));
+    model.world = before;
+    proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Cursor, Mode::InSync]);
+    loop {
+        let message = model.next(3).unwrap();
+        let idle = matches!(message, Control::Heartbeat(_));
+        assert_eq!(proxy.hear(message).close, None);
+        let table = proxy.writer.tables().current();
+        let found = table.host("a.test").unwrap().route(b"/");
+        let crate::table::Match::Path(path) = found else { panic!("expected a path") };
+        let crate::table::Action::Backend(upstream) = &path.action else { panic!("{:?}", path.action) };
+        assert_eq!(upstream.cell.endpoints().list.len(), 1);
+        if idle {
+            break;
+        }
+    }
+    proxy.check(&model);
+}
+
+/// What an inventory request is answered with, and the answer of a batch that is made of it.
+#[test]
+fn only_what_differs_is_sent_after_an_inventory() {
+    let (model, mut proxy) = in_sync();
+    let inventory = |proxy: &mut Proxy, buckets: Vec<u32>| {
+        let request = config::InventoryRequest { lane: Lane::Live.to_wire(), buckets };
+        let message = config::ControlMessage { message: Some(Control::InventoryRequest(request)) };
+        let said = proxy.session.on(message, &mut proxy.writer).say.remove(0);
+        match said.message {
+            Some(FromProxy::Inventory(inventory)) => inventory,
+            other => panic!("expected an inventory, got {other:?}"),
+        }
+    };
+    let has = proxy.writer.has(Lane::Live).clone();
+    assert_eq!(inventory(&mut proxy, Vec::new()).digests, has.digests().concat());
+    let known = has.iter().next().unwrap();
+    let bucket = shared::snapshot::bucket_of(&known.key);
+    let entries = inventory(&mut proxy, vec![bucket.into()]).entries;
+    assert_eq!((entries[0].key.as_str(), &entries[0].version), ("ns/e", &known.version.to_bytes()));
+    assert!(inventory(&mut proxy, vec![u32::from(bucket + 1) % 1_024]).entries.is_empty());
+
+    let mut next = has.clone();
+    next.change([slice("ns/f", "ns/s", &[2])], [known.key.clone()]);
+    let batch = |base: Root| {
+        sealed(config::Batch {
+            lane: Lane::Live.to_wire(),
+            to: model.seq(Lane::Live) + 9,
+            root_after: next.root().to_bytes(),
+            up: vec![slice("ns/f", "ns/s", &[2]).to_wire()],
+            removed: vec![shared::delta::Removal { key: known.key.clone(), gone: false }.to_wire()],
+            base: base.to_bytes(),
+            ..config::Batch::default()
+        })
+    };
+    let wrong = proxy.hear_anything(Control::Batch(batch(Root([7; 16]))));
+    assert!(matches!(wrong.close, Some(Close::Diverged { lane: Lane::Live, .. })));
+    assert_eq!(proxy.writer.has(Lane::Live), &has, "it applies to something else");
+    assert_eq!(proxy.hear(Control::Batch(batch(has.root()))).close, None);
+    assert_eq!(proxy.writer.has(Lane::Live), &next);
+}
+
 fn sealed(mut batch: config::Batch) -> config::Batch {
     shared::batch::seal(&mut batch);
     batch
@@ -455,7 +532,11 @@ fn a_heartbeat_shows_a_divergence() {
     assert_eq!(proxy.hear(Control::Heartbeat(heartbeat.clone())).close, None);
     heartbeat.lanes[1].root = Root([7; 16]).to_bytes();
     let actions = proxy.hear(Control::Heartbeat(heartbeat));
-    assert!(matches!(actions.close, Some(Close::Diverged { lane: Lane::Config, .. })));
+    assert_eq!(
+        (actions.close, actions.say.len()),
+        (None, 1),
+        "it says what it has, and the control plane mends it"
+    );
     assert_eq!(actions.say.len(), 1, "the control plane learns what this proxy has");
 }
 

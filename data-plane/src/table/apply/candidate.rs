@@ -70,6 +70,17 @@ impl Writer {
         self.live(up, removed)
     }
 
+    /// A difference of LIVE that an inventory brought: what it takes away may be what a full sync lacks, see
+    /// [`Self::live_of`].
+    pub fn live_differing(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
+        let leave = |removal: &Removal| match removal.gone {
+            true => Leave::Gone,
+            false => Leave::Absent,
+        };
+        let removed = removed.iter().map(|it| (it.key.clone(), leave(it))).collect();
+        self.live(up, removed)
+    }
+
     /// The last of a full sync of LIVE: what this proxy has and the sync did not bring is no longer had, but stays in
     /// use until [`Writer::settle`].
     pub fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Candidate {

@@ -175,7 +175,7 @@ fn a_live_batch_removes_nothing_before_its_last_chunk() {
 }
 
 #[test]
-fn a_full_sync_of_live_that_was_cut_is_not_resumed() {
+fn a_full_sync_of_live_that_was_cut_has_no_place_in_a_log() {
     let (mut model, mut proxy) = one_commit_behind(Lane::Live);
     // On the same stream, after a cursor: the log forgot what this proxy lacks.
     if let Some(stream) = &mut model.stream {
@@ -187,11 +187,11 @@ fn a_full_sync_of_live_that_was_cut_is_not_resumed() {
     let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
         panic!("no hello")
     };
-    let resumed: Vec<_> = hello.resume.iter().map(|resume| resume.lane).collect();
+    let places: Vec<_> = hello.resume.iter().map(|resume| (resume.lane, resume.lineage.is_empty())).collect();
     assert_eq!(
-        resumed,
-        [Lane::Config.to_wire()],
-        "what it has of LIVE is neither the old state nor the new one"
+        places,
+        [(Lane::Live.to_wire(), true), (Lane::Config.to_wire(), false)],
+        "what it has of LIVE is neither the old state nor the new one, and stands in no log"
     );
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);

@@ -30,7 +30,11 @@ impl Proxy {
     fn reborn_with(self, whole: bool) -> Self {
         let mut next = Self::new();
         let Some(kept) = self.kept else { return next };
-        next.writer.apply(next.writer.first(Lane::Live, kept.live.clone()));
+        let mut live = kept.live.clone();
+        if let Some(lost) = kept.live.iter().next().filter(|_| !whole) {
+            live.remove(&lost.key);
+        }
+        next.writer.apply(next.writer.first(Lane::Live, live));
         next.writer.apply(next.writer.first(Lane::Config, kept.config.clone()));
         next.session.resume(Lane::Config, Some(kept.places.config), whole);
         next.session.resume(Lane::Live, whole.then_some(kept.places.live), whole);
@@ -66,7 +70,7 @@ fn what_was_kept_in_part_is_asked_for_and_not_kept_again_before() {
     let mut next = proxy.reborn_with(false);
     assert!(!next.session.is_complete() && next.session.is_kept());
     assert_eq!(next.session.places(), None);
-    assert!(next.modes(&mut model).contains(&Mode::Full));
+    assert_eq!(next.modes(&mut model), [Mode::Full, Mode::InSync]);
     assert_eq!(next.session.places(), None, "nothing is kept before all of it is there");
     next.catch_up(&mut model);
     assert!(!next.session.is_kept() && next.session.places().is_some());

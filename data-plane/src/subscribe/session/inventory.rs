@@ -1,0 +1,59 @@
+//! What this proxy has, bucket by bucket, for a control plane that wants to send what differs and no more.
+
+use shared::kind::Lane;
+use shared::proto::config;
+use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::snapshot::{BUCKETS, Snapshot};
+
+use super::{Close, protocol, wire};
+use crate::table::Writer;
+
+/// Entries of an answer at most: what a control plane takes.
+const ENTRIES: usize = 4_096;
+/// Bytes of them at most, by estimate; a control plane takes messages of 256 KiB.
+const TEXT: usize = 192 * 1024;
+
+/// The digests of all buckets where none is named, else what is in those that are.
+pub(super) fn answer(
+    request: &config::InventoryRequest,
+    writer: &Writer,
+) -> Result<config::ProxyMessage, Close> {
+    let lane = wire::lane(request.lane)?;
+    let has = writer.has(lane);
+    let answer = config::Inventory { lane: lane.to_wire(), ..config::Inventory::default() };
+    Ok(wire::message(FromProxy::Inventory(match request.buckets.is_empty() {
+        true => config::Inventory { digests: has.digests().concat().into(), ..answer },
+        false => match entries(has, lane, &request.buckets)? {
+            Some(entries) => config::Inventory { entries, ..answer },
+            None => config::Inventory { cut: true, ..answer },
+        },
+    })))
+}
+
+/// `None`: they are more than a message may have.
+fn entries(
+    has: &Snapshot,
+    lane: Lane,
+    buckets: &[u32],
+) -> Result<Option<Vec<config::InventoryEntry>>, Close> {
+    let (mut entries, mut size) = (Vec::new(), 0);
+    for bucket in buckets {
+        let named = u16::try_from(*bucket).ok().filter(|bucket| usize::from(*bucket) < BUCKETS);
+        let bucket = named.ok_or_else(|| {
+            protocol(format!("lane {}: expected a bucket below {BUCKETS}, got {bucket}", lane.as_str()))
+        })?;
+        for entry in has.bucket(bucket) {
+            // With tags, lengths, kind and version.
+            size += entry.key.key.len() + 28;
+            if entries.len() == ENTRIES || size > TEXT {
+                return Ok(None);
+            }
+            entries.push(config::InventoryEntry {
+                kind: entry.key.kind.to_wire(),
+                key: entry.key.key.to_string(),
+                version: entry.version.to_bytes(),
+            });
+        }
+    }
+    Ok(Some(entries))
+}
