@@ -94,6 +94,7 @@ pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registr
         group: "default".to_owned(),
         config: Resume::default(),
         live: Resume::default(),
+        inventory: false,
         claim: None,
     };
     registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap()

@@ -233,6 +233,7 @@ impl World {
                     group: String::new(),
                     config: Resume::default(),
                     live: Resume::default(),
+                    inventory: false,
                     claim: None,
                 };
                 if self.seats[proxy].is_none() {

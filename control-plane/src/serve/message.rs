@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared::kind::{Kind, Lane};
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::snapshot::Digest;
 use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 
 use super::refusals::Refusals;
@@ -28,8 +29,8 @@ pub enum ProxyMessage {
     Goodbye,
     /// Counters, which nothing reads yet.
     Status,
-    /// An inventory, which nobody asked for.
-    Inventory,
+    /// What it has of a lane.
+    Inventory(Inventory),
     /// Of a later protocol.
     Unknown,
 }
@@ -49,6 +50,8 @@ pub struct Hello {
     pub config: Resume,
     /// What it has on LIVE.
     pub live: Resume,
+    /// It answers when it is asked what it has.
+    pub inventory: bool,
     /// What the last Welcome gave it: with it a proxy takes over from its own stream.
     pub claim: Option<Claim>,
 }
@@ -97,6 +100,19 @@ pub struct Ack {
     pub refused_total: u32,
 }
 
+/// What a proxy has of a lane.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inventory {
+    /// The lane.
+    pub lane: Lane,
+    /// Of all buckets, where none was named.
+    pub digests: Vec<Digest>,
+    /// What is in those that were named.
+    pub entries: Vec<(ResourceKey, Version)>,
+    /// There is too much in them to be said.
+    pub cut: bool,
+}
+
 /// A resource that a proxy has and cannot serve.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
@@ -128,6 +144,8 @@ pub enum Start {
     InSync,
     /// The changes since the proxy's place in this log.
     Cursor,
+    /// What differs, once it is known.
+    Inventory,
     /// Everything.
     Full,
     /// Everything, once a slot is free.
@@ -140,6 +158,7 @@ impl Start {
         match self {
             Self::InSync => "in-sync",
             Self::Cursor => "cursor",
+            Self::Inventory => "inventory",
             Self::Full => "full",
             Self::Wait => "wait",
         }

@@ -10,6 +10,8 @@
 //! **Invariants:** at most [`lane::WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
 //! relies on; what is sent leads to a state that existed.
 
+mod flight;
+mod inventory;
 mod lane;
 
 use std::sync::Arc;
@@ -20,8 +22,9 @@ use shared::version::{Claim, Root, Source};
 
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
 use crate::store::{Frame, Head};
+pub use flight::Mode;
+pub use lane::Standing;
 use lane::{Answer, LaneCursor};
-pub use lane::{Mode, Standing};
 
 /// A proxy introduces itself within this time.
 const HELLO: Duration = Duration::from_secs(10);
@@ -64,6 +67,13 @@ pub enum Out {
         mode: Mode,
         /// It, encoded.
         frame: Frame,
+    },
+    /// What the proxy has of a lane: digests, or what is in these buckets.
+    Ask {
+        /// The lane.
+        lane: Lane,
+        /// None: all digests.
+        buckets: Vec<u16>,
     },
     /// Where this stream is.
     Heartbeat(Vec<Position>),
@@ -252,8 +262,10 @@ impl Session {
             (_, ProxyMessage::Hello(_)) => {
                 Err(End::Protocol("expected one hello a stream, got a second".into()))
             }
-            (_, ProxyMessage::Inventory) => {
-                Err(End::Protocol("got an inventory that was not asked for".into()))
+            (_, ProxyMessage::Inventory(inventory)) => {
+                let (lane, head) = (inventory.lane, Arc::clone(&self.head));
+                (self.answers, self.slot_idle) = (true, now);
+                self.lane_mut(lane).inventory(inventory, head.lane(lane), now)
             }
             (_, ProxyMessage::Ack(ack)) => self.on_ack(ack, now, actions),
             (_, ProxyMessage::Goodbye | ProxyMessage::Status | ProxyMessage::Unknown) => Ok(()),
@@ -267,9 +279,9 @@ impl Session {
         let head = Arc::clone(&self.head);
         let mut lanes = Vec::new();
         for lane in Lane::ALL {
-            let has_slot = self.has_slot;
+            let proxy = (self.has_slot, hello.inventory);
             let start =
-                self.lane_mut(lane).resume(hello.take(lane), head.lineage, head.lane(lane), has_slot, now);
+                self.lane_mut(lane).resume(hello.take(lane), head.lineage, head.lane(lane), proxy, now);
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));
         }
@@ -341,6 +353,7 @@ impl Session {
             self.config.pump(&head.config, self.has_slot, now, &mut actions.out);
         } else {
             self.config.pump_unfinished(self.has_slot, &mut actions.out);
+            self.config.ask(now, &mut actions.out);
         }
         let needs_slot = self.live.needs_slot() || self.config.needs_slot();
         // A slot is for who answers. Who has been sent nothing yet could not.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use shared::budget::Budget;
-use shared::kind::{Kind, Lane};
+use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config;
 use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::proxy_message::Message as FromProxy;
@@ -13,11 +13,15 @@ use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 use thiserror::Error;
 
 use super::message::{
-    Ack, Hello, NAME_MAX, Position, ProxyMessage, REFUSALS_MAX, Refused, Resume, Start, TEXT_MAX, Welcome,
+    Ack, Hello, Inventory, NAME_MAX, Position, ProxyMessage, REFUSALS_MAX, Refused, Resume, Start, TEXT_MAX,
+    Welcome,
 };
 use super::refusals::Refusals;
 use super::session::Out;
 use crate::store::Frame;
+
+/// A proxy that says so answers when it is asked what it has.
+const INVENTORY: &str = "inventory";
 
 /// What is wrong with a message.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -34,6 +38,9 @@ pub(super) enum WireError {
     /// A lane that does not exist.
     #[error("expected a lane, got {0}")]
     Lane(i32),
+    /// A kind that no revision can have.
+    #[error("expected a kind, got {0}")]
+    Kind(i32),
     /// Not 16 bytes.
     #[error("{field}: expected 16 bytes or none, got {length}")]
     Sixteen {
@@ -52,7 +59,7 @@ pub(super) fn read(message: config::ProxyMessage, budget: &Budget) -> Result<Pro
     Ok(match message.message {
         Some(FromProxy::Hello(hello)) => ProxyMessage::Hello(read_hello(hello, budget)?),
         Some(FromProxy::Ack(ack)) => ProxyMessage::Ack(read_ack(ack, budget)?),
-        Some(FromProxy::Inventory(_)) => ProxyMessage::Inventory,
+        Some(FromProxy::Inventory(inventory)) => ProxyMessage::Inventory(read_inventory(inventory)?),
         Some(FromProxy::Status(_)) => ProxyMessage::Status,
         Some(FromProxy::Goodbye(_)) => ProxyMessage::Goodbye,
         None => ProxyMessage::Unknown,
@@ -67,6 +74,7 @@ fn read_hello(hello: config::Hello, budget: &Budget) -> Result<Hello, WireError>
         group: name("group", &hello.group, 0)?.to_owned(),
         config: Resume::default(),
         live: Resume::default(),
+        inventory: hello.capabilities.iter().any(|ability| ability == INVENTORY),
         claim: sixteen("claim", &hello.claim)?.map(Claim),
     };
     for resume in hello.resume {
@@ -97,6 +105,27 @@ fn read_ack(ack: config::Ack, budget: &Budget) -> Result<Ack, WireError> {
         apply: Duration::from_micros(ack.apply_us),
         refused_total: told(&ack.refused, ack.refused_total),
         refused: read_refused(ack.refused, budget),
+    })
+}
+
+/// Entries of kinds that this build does not know count too: the proxy is to have them no longer.
+fn read_inventory(inventory: config::Inventory) -> Result<Inventory, WireError> {
+    let (digests, rest) = inventory.digests.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(WireError::Sixteen { field: "digests", length: rest.len() });
+    }
+    let entry = |entry: config::InventoryEntry| {
+        let length = entry.version.len();
+        let version = Version::from_slice(&entry.version);
+        let version = version.ok_or(WireError::Sixteen { field: "version", length })?;
+        let kind = Kind::any_from_wire(entry.kind).ok_or(WireError::Kind(entry.kind))?;
+        Ok((ResourceKey::new(kind, entry.key), version))
+    };
+    Ok(Inventory {
+        lane: Lane::from_wire(inventory.lane).ok_or(WireError::Lane(inventory.lane))?,
+        digests: digests.to_vec(),
+        entries: inventory.entries.into_iter().map(entry).collect::<Result<_, _>>()?,
+        cut: inventory.cut,
     })
 }
 
@@ -170,6 +199,10 @@ pub(super) fn encode(out: Out) -> Frame {
         Out::Heartbeat(positions) => Control::Heartbeat(config::Heartbeat {
             lanes: positions.into_iter().map(position_to_wire).collect(),
         }),
+        Out::Ask { lane, buckets } => Control::InventoryRequest(config::InventoryRequest {
+            lane: lane.to_wire(),
+            buckets: buckets.into_iter().map(u32::from).collect(),
+        }),
         Out::Redirect(after) => Control::Redirect(config::Redirect {
             after_ms: after.as_millis() as u32,
             reason: "this control plane is shutting down".to_owned(),
@@ -184,6 +217,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         mode: match start {
             Start::InSync => Mode::InSync,
             Start::Cursor => Mode::Cursor,
+            Start::Inventory => Mode::Inventory,
             Start::Full => Mode::Full,
             Start::Wait => Mode::Wait,
         }

@@ -60,6 +60,8 @@ pub struct Span {
     pub to: Seq,
     /// Root after it.
     pub root_after: Root,
+    /// Root of what it applies to, where that is no place of this log.
+    pub base: Option<Root>,
 }
 
 /// The chunks of one batch, encoded as they are asked for. There is always at least one. A clone shares what changed, and the
@@ -111,6 +113,7 @@ impl Iterator for Chunks {
             from: self.span.from.0,
             to: self.span.to.0,
             root_after: self.span.root_after.to_bytes(),
+            base: self.span.base.map(Root::to_bytes).unwrap_or_default(),
             ..config::Batch::default()
         };
         let mut size = 0;
@@ -143,7 +146,7 @@ mod tests {
     use shared::kind::{Kind, ResourceKey};
 
     fn span() -> Span {
-        Span { lane: Lane::Live, from: Seq(3), to: Seq(9), root_after: Root([7; 16]) }
+        Span { lane: Lane::Live, from: Seq(3), to: Seq(9), root_after: Root([7; 16]), base: None }
     }
 
     fn decode(frame: &Frame) -> config::Batch {

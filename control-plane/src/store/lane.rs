@@ -98,6 +98,11 @@ impl LaneState {
         begun.clone()
     }
 
+    /// What leads here from what a proxy has, whose root is `base`.
+    pub fn differing(&self, base: Root, delta: Delta) -> Chunks {
+        Chunks::new(Span { base: Some(base), ..self.span(Seq::default()) }, delta)
+    }
+
     /// What changed after `cursor`, each key once; `None` when removals since then are forgotten, or when the cursor is
     /// none of this log.
     pub fn after(&self, cursor: Seq) -> Option<Chunks> {
@@ -148,7 +153,7 @@ impl LaneState {
     }
 
     fn span(&self, from: Seq) -> Span {
-        Span { lane: self.lane, from, to: self.seq, root_after: self.root }
+        Span { lane: self.lane, from, to: self.seq, root_after: self.root, base: None }
     }
 }
 

@@ -158,6 +158,18 @@ const ROWS: &[Row] = &[
         &["silence_is_told_from_slowness"],
     ),
     Row(
+        "what a proxy has and is asked about",
+        &[
+            "serve::session::inventory::DIFFERING",
+            "serve::session::inventory::LOT",
+            "serve::session::inventory::ENTRIES",
+        ],
+        &[
+            "who_says_what_it_has_is_sent_what_differs",
+            "an_inventory_that_is_far_off_too_large_or_not_asked_for",
+        ],
+    ),
+    Row(
         "full syncs in a row that end in a wrong root",
         &["serve::session::STRIKES"],
         &["full_syncs_that_do_not_help_end_the_stream"],

@@ -9,6 +9,7 @@ fn hello(id: &str, claim: Option<Claim>) -> Hello {
         group: String::new(),
         config: Resume::default(),
         live: Resume::default(),
+        inventory: false,
         claim,
     }
 }

@@ -1,16 +1,17 @@
 //! One lane of a stream: how far the proxy was sent, how far it has answered, what is on the way.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::kind::Lane;
 use shared::version::{Lineage, Root, Seq};
 
 use super::Out;
-use crate::serve::message::{Ack, End, Position, Resume, Start};
+use super::flight::{Flight, Mode, Source};
+use super::inventory::{Exchange, Step};
+use crate::serve::message::{Ack, End, Inventory, Position, Resume, Start};
 use crate::serve::refusals::Refusals;
-use crate::store::{Chunks, Frame, LaneState};
+use crate::store::LaneState;
 
 /// Unanswered batches of a lane at most.
 pub const WINDOW: usize = 2;
@@ -20,28 +21,6 @@ pub const CHUNK_WINDOW: usize = 16;
 /// full sync begins with is encoded for all.
 pub(super) const CHUNK_WINDOW_ALONE: usize = 2;
 const _: () = assert!(CHUNK_WINDOW_ALONE <= LaneState::BEGUN);
-
-/// What kind of batch something belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Mode {
-    /// One commit, from the frames that all streams share.
-    Commit,
-    /// Several commits at once, each key at its newest.
-    Coalesced,
-    /// Everything.
-    Full,
-}
-
-impl Mode {
-    /// Label of the metric.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Commit => "commit",
-            Self::Coalesced => "coalesced",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// What a proxy has acknowledged on a lane, and what it says about it.
 #[derive(Clone, Debug, Default)]
@@ -71,41 +50,6 @@ pub(super) enum Answer {
     Diverged { expected: Root, came: Root },
 }
 
-#[derive(Debug)]
-enum Source {
-    Shared(Arc<[Frame]>),
-    Lazy(Box<Chunks>),
-}
-
-/// A batch on the way.
-#[derive(Debug)]
-struct Flight {
-    to: Seq,
-    root: Root,
-    mode: Mode,
-    committed: Instant,
-    source: Source,
-    sent: usize,
-    answered: usize,
-    complete: bool,
-}
-
-impl Flight {
-    /// The next chunk; afterwards `complete` says whether it was the last.
-    fn next(&mut self) -> Option<Frame> {
-        let frame = match &mut self.source {
-            Source::Shared(frames) => frames.get(self.sent).cloned(),
-            Source::Lazy(chunks) => chunks.next(),
-        }?;
-        self.sent += 1;
-        self.complete = match &self.source {
-            Source::Shared(frames) => self.sent == frames.len(),
-            Source::Lazy(chunks) => chunks.is_over(),
-        };
-        Some(frame)
-    }
-}
-
 /// One lane of a stream.
 #[derive(Debug)]
 pub(super) struct LaneCursor {
@@ -118,6 +62,10 @@ pub(super) struct LaneCursor {
     flights: VecDeque<Flight>,
     /// The next batch replaces everything.
     needs_full: bool,
+    /// The next batch is what differs, once that is known.
+    exchange: Option<Exchange>,
+    /// The proxy answers when it is asked what it has.
+    answers_inventory: bool,
     /// When an answer brought news, or the first chunk was sent.
     progress: Instant,
     /// Full syncs in a row that ended in a wrong root.
@@ -133,6 +81,8 @@ impl LaneCursor {
             delivered: (Seq::default(), Root::default()),
             flights: VecDeque::new(),
             needs_full: true,
+            exchange: None,
+            answers_inventory: false,
             progress: now,
             strikes: 0,
         }
@@ -144,9 +94,11 @@ impl LaneCursor {
         resume: Resume,
         lineage: Lineage,
         state: &LaneState,
-        has_slot: bool,
+        proxy: (bool, bool),
         now: Instant,
     ) -> Start {
+        let (has_slot, answers_inventory) = proxy;
+        self.answers_inventory = answers_inventory;
         self.progress = now;
         self.standing.refused_total = resume.refused_total;
         self.standing.refused = resume.refused;
@@ -159,6 +111,9 @@ impl LaneCursor {
         } else if resume.lineage == Some(lineage) && resume.seq < state.seq && state.reaches(resume.seq) {
             self.begin_at(resume.seq, root);
             Start::Cursor
+        } else if answers_inventory {
+            self.demand_again();
+            Start::Inventory
         } else {
             self.start_full(has_slot)
         }
@@ -181,6 +136,7 @@ impl LaneCursor {
     pub(super) fn pump(&mut self, state: &LaneState, has_slot: bool, now: Instant, out: &mut Vec<Out>) {
         loop {
             self.pump_unfinished(has_slot, out);
+            self.ask(now, out);
             let unfinished = self.flights.back().is_some_and(|flight| !flight.complete);
             if unfinished || self.flights.len() >= WINDOW {
                 return;
@@ -208,7 +164,7 @@ impl LaneCursor {
             // Twice as many for each round that was answered.
             _ if has_slot => (2 * flight.answered).clamp(CHUNK_WINDOW_ALONE, CHUNK_WINDOW),
             (Mode::Full, Lane::Config) => 0,
-            (Mode::Full, Lane::Live) | (Mode::Coalesced, _) => CHUNK_WINDOW_ALONE,
+            (Mode::Full, Lane::Live) | (Mode::Coalesced | Mode::Inventory, _) => CHUNK_WINDOW_ALONE,
         };
         while !flight.complete && flight.sent.saturating_sub(flight.answered) < window {
             let Some(frame) = flight.next() else {
@@ -221,17 +177,43 @@ impl LaneCursor {
         }
     }
 
-    fn next_flight(&mut self, state: &LaneState, has_slot: bool) -> Option<Flight> {
-        let flight = |mode, source| Flight {
-            to: state.seq,
-            root: state.root,
-            mode,
-            committed: state.committed,
-            source,
-            sent: 0,
-            answered: 0,
-            complete: false,
+    /// Asks what the proxy has, once nothing is on the way that would change it.
+    pub(super) fn ask(&mut self, now: Instant, out: &mut Vec<Out>) {
+        if !self.flights.is_empty() {
+            return;
+        }
+        if let Some(buckets) = self.exchange.as_mut().and_then(Exchange::ask) {
+            self.progress = now;
+            out.push(Out::Ask { lane: self.lane, buckets });
+        }
+    }
+
+    /// Takes in what the proxy has.
+    pub(super) fn inventory(
+        &mut self,
+        inventory: Inventory,
+        state: &LaneState,
+        now: Instant,
+    ) -> Result<(), End> {
+        let Some(exchange) = &mut self.exchange else {
+            return Err(End::Protocol("got an inventory that was not asked for".into()));
         };
+        self.progress = now;
+        if exchange.answer(inventory, state)? == Step::Full {
+            self.demand_full();
+        }
+        Ok(())
+    }
+
+    fn next_flight(&mut self, state: &LaneState, has_slot: bool) -> Option<Flight> {
+        if let Some(exchange) = &self.exchange {
+            let (state, base, delta) = exchange.finish()?;
+            let source = Source::Lazy(Box::new(state.differing(base, delta)));
+            let flight = Flight::new(state, Mode::Inventory, source);
+            self.exchange = None;
+            return Some(flight);
+        }
+        let flight = |mode, source| Flight::new(state, mode, source);
         if !self.needs_full {
             if self.cursor >= state.seq {
                 return None;
@@ -254,8 +236,19 @@ impl LaneCursor {
         Some(flight(Mode::Full, Source::Lazy(Box::new(state.full()))))
     }
 
+    /// What the proxy has is not what it was sent: what differs is found out, else everything is sent. A difference that did
+    /// not lead to the state is not tried a second time.
+    fn demand_again(&mut self) {
+        self.demand_full();
+        if self.answers_inventory && self.strikes <= 1 {
+            self.needs_full = false;
+            self.exchange = Some(Exchange::default());
+        }
+    }
+
     fn demand_full(&mut self) {
         self.needs_full = true;
+        self.exchange = None;
         self.delivered = (Seq::default(), Root::default());
     }
 
@@ -284,7 +277,7 @@ impl LaneCursor {
             Some(expected) if self.standing.seq == ack.seq && expected != came && !self.is_resyncing() => {
                 self.standing.diverged = true;
                 self.strikes += 1;
-                self.demand_full();
+                self.demand_again();
                 Ok(Answer::Diverged { expected, came })
             }
             _ => Ok(Answer::Progress),
@@ -329,17 +322,18 @@ impl LaneCursor {
         }
         self.standing.diverged = true;
         self.strikes += 1;
-        self.demand_full();
+        self.demand_again();
         Answer::Diverged { expected: flight.root, came }
     }
 
     fn is_resyncing(&self) -> bool {
-        self.needs_full || self.flights.iter().any(|flight| flight.mode == Mode::Full)
+        let anew = |flight: &Flight| matches!(flight.mode, Mode::Full | Mode::Inventory);
+        self.needs_full || self.exchange.is_some() || self.flights.iter().any(anew)
     }
 
     /// Whether a full sync is wanted or under way.
     pub(super) fn needs_slot(&self) -> bool {
-        self.is_resyncing()
+        self.needs_full || self.flights.iter().any(|flight| flight.mode == Mode::Full)
     }
 
     /// The state up to which everything was sent.
@@ -350,7 +344,8 @@ impl LaneCursor {
     /// Since when an answer is due; `None` when nothing is on the way.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         let awaits = |flight: &Flight| flight.complete || flight.sent > flight.answered;
-        self.flights.iter().any(awaits).then_some(self.progress)
+        let asks = self.exchange.as_ref().is_some_and(Exchange::waits);
+        (asks || self.flights.iter().any(awaits)).then_some(self.progress)
     }
 
     /// When an answer last brought news.

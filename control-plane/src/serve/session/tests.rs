@@ -13,6 +13,8 @@ use shared::proto::config::control_message::Message as Control;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq};
 
+mod inventory;
+
 use super::lane::{CHUNK_WINDOW, WINDOW};
 use super::*;
 use crate::serve::message::{Refused, Resume};
@@ -56,6 +58,7 @@ impl Proxy {
             group: "default".into(),
             config: resume(Lane::Config),
             live: resume(Lane::Live),
+            inventory: false,
             claim: None,
         }
     }
@@ -70,7 +73,7 @@ impl Proxy {
                     match start {
                         Start::InSync => (has.lineage, has.seq) = (Some(welcome.lineage), seq),
                         Start::Cursor => assert_eq!(has.lineage, Some(welcome.lineage)),
-                        Start::Full | Start::Wait => has.lineage = Some(welcome.lineage),
+                        Start::Inventory | Start::Full | Start::Wait => has.lineage = Some(welcome.lineage),
                     }
                 }
                 None
@@ -84,6 +87,7 @@ impl Proxy {
                 }
                 None
             }
+            Out::Ask { .. } => panic!("it did not offer to answer"),
             Out::Redirect(_) => None,
         }
     }
@@ -242,7 +246,7 @@ impl Link {
                 match start {
                     Start::InSync => sent.whole = *seq,
                     Start::Cursor => sent.whole = self.session.standing(*lane).seq,
-                    Start::Full | Start::Wait => {}
+                    Start::Inventory | Start::Full | Start::Wait => {}
                 }
             }
         }
