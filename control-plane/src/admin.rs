@@ -56,7 +56,7 @@ impl Pages for ControlPages {
             "/metrics" => {
                 let problems = self.problems.borrow().clone();
                 let head = self.published.head();
-                let proxies = self.registry.figures(&head);
+                let proxies = self.registry.figures(&head, clock::now());
                 if let Some(registrar) = &self.registrar {
                     let (certificate, authority) = registrar.ends(clock::wall());
                     self.metrics.note_ends(certificate, authority);

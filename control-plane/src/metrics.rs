@@ -2,12 +2,14 @@
 //!
 //! Figures that are states rather than events (resources, proxies, problems) are read when somebody asks.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,6 +25,7 @@ use crate::objects::ObjectKind;
 use crate::problem::Problems;
 use crate::problem::Severity;
 use crate::store::Head;
+pub use fleet::{LISTED, Listed, Proxies};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct LaneLabel {
@@ -38,11 +41,6 @@ struct ModeLabels {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct KindLabel {
     kind: &'static str,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct StateLabel {
-    state: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -63,23 +61,6 @@ struct VersionLabels {
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// How many connected proxies are in each state, each in one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Proxies {
-    /// They serve the newest state, all of it.
-    pub in_sync: i64,
-    /// They have not acknowledged the newest state yet.
-    pub behind: i64,
-    /// They have the newest state and cannot serve all of it.
-    pub refusing: i64,
-    /// Their root was not that of the state.
-    pub diverged: i64,
-    /// They have no stream, and said nothing when they lost it.
-    pub silent: i64,
-    /// Resources that any of them cannot serve.
-    pub refused: i64,
-}
-
 /// Handles of all families.
 #[derive(Debug)]
 pub struct Metrics {
@@ -98,8 +79,7 @@ pub struct Metrics {
     resources: Family<KindLabel, Gauge>,
     seq: Family<LaneLabel, Gauge>,
     version: Family<VersionLabels, Gauge>,
-    proxies: Family<StateLabel, Gauge>,
-    refused: Gauge,
+    fleet: fleet::Families,
     problems: Family<SeverityLabel, Gauge>,
     synced: Family<KindLabel, Gauge>,
     heard_seconds: Family<KindLabel, Seconds>,
@@ -127,6 +107,7 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("firth_control");
         registry.register("build", "This build", Info::new(vec![("version", VERSION)]));
+        let fleet = fleet::Families::new(&mut registry);
         let mut it = Self {
             registry,
             commits: Counter::default(),
@@ -143,8 +124,7 @@ impl Metrics {
             resources: Family::default(),
             seq: Family::default(),
             version: Family::default(),
-            proxies: Family::default(),
-            refused: Gauge::default(),
+            fleet,
             problems: Family::default(),
             synced: Family::default(),
             heard_seconds: Family::default(),
@@ -201,12 +181,6 @@ impl Metrics {
         to.register("resources", "Resources by kind", self.resources.clone());
         to.register("seq", "Place in the log of this process", self.seq.clone());
         to.register("version_info", "Root of each lane, 12 hex digits", self.version.clone());
-        to.register("proxies", "Proxies by state", self.proxies.clone());
-        to.register(
-            "refused_resources",
-            "Resources that connected proxies have and cannot serve",
-            self.refused.clone(),
-        );
         to.register("problems", "Problems of objects by severity", self.problems.clone());
         to.register(
             "source_synced",
@@ -313,14 +287,16 @@ impl Metrics {
     /// All of it as OpenMetrics text.
     pub fn render(&self, head: &Head, proxies: &Proxies, problems: &Problems, source: &Freshness) -> String {
         self.read_head(head);
-        self.read_proxies(proxies);
+        self.fleet.read(proxies);
         self.read_problems(problems);
         self.read_source(source);
         self.log_lost.inner().store(telemetry::lost(), Ordering::Relaxed);
         self.panics.inner().store(telemetry::panics(), Ordering::Relaxed);
         let mut text = String::new();
         // Writing into a String does not fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        text.push_str(&fleet::one_by_one(proxies));
+        let _ = encode_eof(&mut text);
         text
     }
 
@@ -342,19 +318,6 @@ impl Metrics {
         self.unreleased.set(head.unreleased() as i64);
         self.history.set(head.history.len() as i64);
         self.history_bytes.set(head.history.bytes() as i64);
-    }
-
-    fn read_proxies(&self, proxies: &Proxies) {
-        for (state, count) in [
-            ("in-sync", proxies.in_sync),
-            ("behind", proxies.behind),
-            ("refusing", proxies.refusing),
-            ("diverged", proxies.diverged),
-            ("silent", proxies.silent),
-        ] {
-            self.proxies.get_or_create(&StateLabel { state }).set(count);
-        }
-        self.refused.set(proxies.refused);
     }
 
     fn read_problems(&self, problems: &Problems) {

@@ -54,6 +54,13 @@ async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_coun
     assert_eq!((told(&all), code), (("programmed", 3, 3), 0), "{all}");
     assert_eq!(all["version"], site.control.inspect().await.in_sync(3).await);
 
+    let metrics = site.control.metrics().await;
+    assert_eq!(
+        metrics.sum_where("firth_proxy_version_info", "version", all["version"].as_str().unwrap()),
+        3.0
+    );
+    assert_eq!(metrics.sum("firth_control_behind_seconds"), 0.0);
+
     judge.refuses.insert(ROUTE.to_owned(), "expected another path".to_owned());
     site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("proxy-read-timeout", "7"));
     let place = judge.state.lane(shared::kind::Lane::Config).seq;
@@ -64,6 +71,9 @@ async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_coun
     assert_eq!((&one["id"], &one["node"]), (&"judge-0123456789abcdef".into(), &"node-of-the-tests".into()));
     assert_eq!(one["refused"][0]["key"], ROUTE);
     assert_eq!(one["refused"][0]["reason"], "expected another path");
+    let metrics = site.control.metrics().await;
+    assert_eq!(metrics.sum_where("firth_proxy_refusals", "code", "invalid"), 1.0);
+    assert_eq!(metrics.sum_where("firth_proxy_version_info", "node", "node-of-the-tests"), 1.0);
     let text = firth(server, &["status", "ingress", "default/web"]).await;
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("programmed on 2 of 3 proxies"), "{text}");
@@ -103,6 +113,9 @@ async fn one_that_is_stopped_is_behind_then_silent_and_never_one_of_all() {
     let (behind, code) = status(server, &["--wait", "--timeout=2s"]).await;
     assert_eq!((told(&behind), code), (("behind", 1, 2), 3), "{behind}");
     assert!(behind["behind"][0]["behind_seconds"].as_f64().unwrap() >= 1.0, "{behind}");
+    let metrics = site.control.metrics().await;
+    assert!(metrics.sum("firth_control_behind_seconds") >= 1.0, "{metrics:?}");
+    assert_eq!(metrics.sum_where("firth_control_proxies", "state", "behind"), 1.0);
 
     let mut said = behind;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(40);

@@ -106,3 +106,15 @@ async fn the_ends_of_the_certificate_and_of_the_authority_are_told() {
     let expected = [LIFE, Duration::from_secs(3 * 365 * 24 * 3600)].map(|life| seconds(now + life));
     assert_eq!(told(&pages), expected);
 }
+
+#[test]
+fn the_page_has_both_families_and_one_end() {
+    let pages = pages(None);
+    let page = pages.page("/metrics", None).unwrap();
+    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    for line in ["firth_control_behind_seconds 0.0", "firth_proxy_unlisted 0"] {
+        assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
+    }
+    assert_eq!(text.matches("# EOF").count(), 1);
+    assert!(text.ends_with("# EOF\n"));
+}

@@ -7,6 +7,8 @@
 //!
 //! **Invariant:** nobody is told that all proxies have something while one that may serve has not said so.
 
+mod figures;
+
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +23,6 @@ use tokio::sync::{Notify, watch};
 
 use super::message::Hello;
 use super::session::Standing;
-use crate::metrics::Proxies;
 use crate::store::Head;
 
 /// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
@@ -73,6 +74,8 @@ pub struct Proxy {
     pub address: Arc<str>,
     /// When it connected.
     pub connected: SystemTime,
+    /// The same on the clock that is never set.
+    pub entered: Instant,
     /// When it last said something.
     pub heard: SystemTime,
     /// What it has acknowledged on CONFIG.
@@ -121,13 +124,16 @@ impl Proxy {
         self.silence.is_some()
     }
 
-    /// Since when it lacks something of the newest state; `None`: it has all.
+    /// Since when it lacks something of the newest state; `None`: it has all. One that has not said what it has has lacked it
+    /// since it came: nobody knows of before.
     pub fn behind_since(&self, head: &Head) -> Option<Instant> {
         let place = |lane| match self.standing(lane) {
             standing if standing.root == Some(head.lane(lane).root) => head.lane(lane).seq,
             standing => standing.seq,
         };
-        head.commits.beyond(place(Lane::Config), place(Lane::Live))
+        let since = head.commits.beyond(place(Lane::Config), place(Lane::Live))?;
+        let begins = self.config.root.is_none() || self.live.root.is_none();
+        Some(if begins { since.max(self.entered) } else { since })
     }
 }
 
@@ -199,6 +205,7 @@ impl Registry {
             zone: Arc::clone(&hello.zone),
             address: address.into(),
             connected: now,
+            entered: clock::now(),
             heard: now,
             config: Standing::default(),
             live: Standing::default(),
@@ -238,27 +245,16 @@ impl Registry {
 
     /// Looks at each connected proxy, in no order.
     pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
-        self.proxies.iter().filter(|proxy| !proxy.is_silent()).for_each(|proxy| look(&proxy));
+        self.visit(|proxy| {
+            if !proxy.is_silent() {
+                look(proxy);
+            }
+        });
     }
 
-    /// How many are in which state.
-    pub fn figures(&self, head: &Head) -> Proxies {
-        let silent = self.proxies.iter().filter(|proxy| proxy.is_silent()).count() as i64;
-        let mut figures = Proxies { silent, ..Proxies::default() };
-        self.for_each(|proxy| {
-            let state = if proxy.is_diverged() {
-                &mut figures.diverged
-            } else if !proxy.is_in_sync(head) {
-                &mut figures.behind
-            } else if proxy.refused_total() > 0 {
-                &mut figures.refusing
-            } else {
-                &mut figures.in_sync
-            };
-            *state += 1;
-            figures.refused += i64::from(proxy.refused_total());
-        });
-        figures
+    /// Looks at each proxy, silent ones too, in no order.
+    pub fn visit(&self, mut look: impl FnMut(&Proxy)) {
+        self.proxies.iter().for_each(|proxy| look(&proxy));
     }
 
     /// Whether all proxies that were connected to a process before have had the time to come back.

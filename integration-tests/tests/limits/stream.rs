@@ -6,7 +6,7 @@ pub(crate) const LISTENER: Listener = Listener {
     heading: "The stream (control plane, `--listen`)",
     krate: "control-plane",
     tested_in: &["control-plane", "shared", "integration-tests"],
-    places: &["app.rs", "serve.rs", "serve", "inspect.rs", "inspect", "store/frame.rs"],
+    places: &["app.rs", "serve.rs", "serve", "inspect.rs", "inspect", "store/frame.rs", "metrics"],
     rows: ROWS,
     others: &[
         ("app::QUESTIONS", "questions of API servers, each of which has its own time"),
@@ -200,6 +200,11 @@ const ROWS: &[Row] = &[
             "a_change_is_told_once_all_have_acknowledged_it",
             "a_change_waits_for_so_long_and_with_so_many_behind_it",
         ],
+    ),
+    Row(
+        "proxies with series of their own in metrics",
+        &["metrics::fleet::LISTED"],
+        &["a_thousand_proxies_are_told_one_by_one_and_of_the_others_there_is_a_number"],
     ),
     Row("a watcher of proxies", &["inspect::GAP"], &["watchers_of_proxies_hear_of_changes"]),
     Row(

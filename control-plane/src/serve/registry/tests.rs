@@ -1,5 +1,14 @@
+use std::collections::BTreeMap;
+
+use shared::budget::Budget;
+use shared::kind::Kind;
+use shared::version::{Lineage, Root, Version};
+
 use super::*;
-use crate::serve::message::Resume;
+use crate::metrics::LISTED;
+use crate::serve::message::{Refused, Resume};
+use crate::serve::refusals::Refusals;
+use crate::store::{Changes, Store};
 
 fn hello(id: &str, claim: Option<Claim>) -> Hello {
     Hello {
@@ -117,4 +126,69 @@ fn after_a_start_others_may_still_come_back() {
     let _first = enter(&registry, "a-1");
     assert!(!registry.is_settled(start + RETURNS / 2));
     assert!(registry.is_settled(clock::now() + RETURNS));
+}
+
+/// What is offered after one commit, made at this time.
+fn head(at: Instant) -> Arc<Head> {
+    let (mut store, published) = Store::new(Lineage([1; 16]), at);
+    store.commit(Changes::default(), at, clock::wall());
+    published.head()
+}
+
+fn refused(code: &'static str) -> Refused {
+    Refused {
+        kind: Kind::Route,
+        key: "ingress/default/web/a.test".into(),
+        version: Version([1; 16]),
+        code,
+        reason: "expected another".into(),
+        serving_last_good: true,
+    }
+}
+
+#[test]
+fn a_thousand_proxies_are_told_one_by_one_and_of_the_others_there_is_a_number() {
+    let registry = Arc::new(Registry::default());
+    let _seats: Vec<_> = (0..LISTED + 5).map(|at| enter(&registry, &format!("edge{at:05}-1"))).collect();
+    let figures = registry.figures(&head(clock::now()), clock::now());
+    assert_eq!((figures.listed.len(), figures.unlisted), (LISTED, 5));
+    assert_eq!(&*figures.listed[0].id, "edge00000-1");
+    assert_eq!(figures.behind, LISTED as i64 + 5, "all of them count");
+}
+
+#[test]
+fn what_is_refused_is_counted_by_its_code_and_what_is_not_named_too() {
+    let registry = Arc::new(Registry::default());
+    let seat = enter(&registry, "a-1");
+    let named = [refused("invalid"), refused("limit"), refused("invalid")];
+    let refused = Refusals::keep(named.into_iter(), &Budget::new(1 << 20));
+    let config = Standing { refused, refused_total: 3, ..Standing::default() };
+    let live = Standing { refused_total: 4, ..Standing::default() };
+    seat.update(&config, &live, clock::wall());
+    let figures = registry.figures(&head(clock::now()), clock::now());
+    assert_eq!(figures.codes, BTreeMap::from([("invalid", 2), ("limit", 1), ("unnamed", 4)]));
+    assert_eq!(figures.refused, 7);
+    drop(seat);
+    let figures = registry.figures(&head(clock::now()), clock::now());
+    assert_eq!((figures.codes.len(), figures.silent), (0, 1), "what it refused then it may serve by now");
+}
+
+#[test]
+fn one_that_has_just_come_is_not_behind_since_the_beginning_of_time() {
+    let registry = Arc::new(Registry::default());
+    let now = clock::now();
+    let head = head(now.checked_sub(Duration::from_secs(3600)).unwrap());
+    let seat = enter(&registry, "a-1");
+    let later = now + Duration::from_secs(3);
+    let figures = registry.figures(&head, later);
+    assert!(figures.behind_most <= Duration::from_secs(3), "{figures:?}");
+    // One that has said what it has lacks what is newer for as long as that is there.
+    let old = Standing { root: Some(Root([9; 16])), ..Standing::default() };
+    seat.update(&old, &old, clock::wall());
+    let figures = registry.figures(&head, later);
+    assert!(figures.behind_most >= Duration::from_secs(3603), "{figures:?}");
+    assert_eq!(
+        (figures.listed[0].behind, &*figures.listed[0].version),
+        (figures.behind_most, "090909090909")
+    );
 }

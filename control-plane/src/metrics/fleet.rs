@@ -1,0 +1,145 @@
+//! What is counted of the fleet, and of the proxies one by one (`firth_proxy_*`).
+//!
+//! **Invariant:** a thousand proxies have series of their own, whatever they call themselves; of the others there are numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::Seconds;
+
+/// Proxies with series of their own.
+pub const LISTED: usize = 1_000;
+
+/// One proxy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// One process.
+    pub id: Arc<str>,
+    /// Kubernetes node, or host name.
+    pub node: Arc<str>,
+    /// Version that it has acknowledged, 12 hex digits. Empty: none yet.
+    pub version: String,
+    /// For how long it has lacked something of the newest state.
+    pub behind: Duration,
+}
+
+/// How the proxies are. Each is in one state.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Proxies {
+    /// They serve the newest state, all of it.
+    pub in_sync: i64,
+    /// They have not acknowledged the newest state yet.
+    pub behind: i64,
+    /// They have the newest state and cannot serve all of it.
+    pub refusing: i64,
+    /// Their root was not that of the state.
+    pub diverged: i64,
+    /// They have no stream, and said nothing when they lost it.
+    pub silent: i64,
+    /// Resources that connected ones cannot serve.
+    pub refused: i64,
+    /// The same by why not.
+    pub codes: BTreeMap<&'static str, i64>,
+    /// For how long the one furthest behind has lacked something.
+    pub behind_most: Duration,
+    /// The first of them by id.
+    pub listed: Vec<Listed>,
+    /// How many others there are.
+    pub unlisted: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ProxyLabels {
+    proxy: String,
+    node: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct VersionLabels {
+    proxy: String,
+    node: String,
+    version: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
+/// What is counted of the fleet as a whole.
+#[derive(Debug)]
+pub(super) struct Families {
+    states: Family<StateLabel, Gauge>,
+    refused: Gauge,
+    behind_most: Seconds,
+}
+
+impl Families {
+    pub(super) fn new(to: &mut Registry) -> Self {
+        let it =
+            Self { states: Family::default(), refused: Gauge::default(), behind_most: Seconds::default() };
+        to.register("proxies", "Proxies by state", it.states.clone());
+        let help = "Resources that connected proxies have and cannot serve";
+        to.register("refused_resources", help, it.refused.clone());
+        let help = "For how long the proxy that is furthest behind has lacked something of the newest state";
+        to.register("behind_seconds", help, it.behind_most.clone());
+        it
+    }
+
+    /// Takes in how the proxies are.
+    pub(super) fn read(&self, proxies: &Proxies) {
+        for (state, count) in [
+            ("in-sync", proxies.in_sync),
+            ("behind", proxies.behind),
+            ("refusing", proxies.refusing),
+            ("diverged", proxies.diverged),
+            ("silent", proxies.silent),
+        ] {
+            self.states.get_or_create(&StateLabel { state }).set(count);
+        }
+        self.refused.set(proxies.refused);
+        self.behind_most.set(proxies.behind_most.as_secs_f64());
+    }
+}
+
+/// `firth_proxy_*` as text without an end mark. Made anew each time: two who ask at once get a whole one each.
+pub(super) fn one_by_one(proxies: &Proxies) -> String {
+    let mut registry = Registry::with_prefix("firth_proxy");
+    let (version, behind) =
+        (Family::<VersionLabels, Gauge>::default(), Family::<ProxyLabels, Seconds>::default());
+    let (unlisted, refusals) = (Gauge::<i64>::default(), Family::<CodeLabel, Gauge>::default());
+    let help = "Version of the configuration that a proxy has acknowledged";
+    registry.register("version_info", help, version.clone());
+    let help = "For how long a proxy has lacked something of the newest state; 0 where it lacks nothing";
+    registry.register("behind_seconds", help, behind.clone());
+    let help = "Proxies without series of their own, beyond the first thousand by id";
+    registry.register("unlisted", help, unlisted.clone());
+    let help = "Resources that connected proxies have and cannot serve, by why not";
+    registry.register("refusals", help, refusals.clone());
+    for Listed { id, node, version: acked, behind: since } in &proxies.listed {
+        let (proxy, node) = (id.to_string(), node.to_string());
+        let labels = VersionLabels { proxy: proxy.clone(), node: node.clone(), version: acked.clone() };
+        version.get_or_create(&labels).set(1);
+        behind.get_or_create(&ProxyLabels { proxy, node }).set(since.as_secs_f64());
+    }
+    unlisted.set(proxies.unlisted as i64);
+    for (code, count) in &proxies.codes {
+        refusals.get_or_create(&CodeLabel { code }).set(*count);
+    }
+    let mut text = String::new();
+    // Writing into a String does not fail.
+    let _ = encode_registry(&mut text, &registry);
+    text
+}
