@@ -37,7 +37,7 @@ use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
-use crate::serve::{self, Service};
+use crate::serve::{self, Service, convergence};
 use crate::store::{Bounds, Journal, Store};
 use crate::webhook::{self, Pair};
 
@@ -237,6 +237,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         leaves.clone(),
     )
     .reading(reads);
+    let measuring = convergence::measure(published.clone(), Arc::clone(&registry), Arc::clone(&metrics));
+    tasks.spawn("convergence", measuring);
     let inspect =
         Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), placed, pins, leaves.clone())?;
     let listen = listener.local_addr()?;

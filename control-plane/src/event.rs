@@ -11,7 +11,7 @@ use imbl::OrdSet;
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::pin::{Pin, Unreadable};
 use crate::problem::Problem;
-pub use inputs::{Inputs, Receivers};
+pub use inputs::{Arrivals, Inputs, Receivers, Way, earlier};
 pub use pins::{PinChange, PinRefused, PinRequest};
 
 /// One thing that happened to an object or a decision.

@@ -268,6 +268,11 @@ impl Metrics {
         }
     }
 
+    /// Commits that got everywhere after so long, and a number of those that did not.
+    pub(crate) fn converged(&self, reached: &[Duration], given_up: u64) {
+        self.fleet.converged(reached, given_up);
+    }
+
     pub(crate) fn diverged(&self, lane: Lane) {
         self.divergences.get_or_create(&label(lane)).inc();
     }

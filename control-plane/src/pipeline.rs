@@ -24,7 +24,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
-use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants};
+use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants, earlier};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -211,7 +211,7 @@ impl Pipeline {
     /// Takes what is waiting now, and not what comes meanwhile: a source that never stops cannot hold up the commit.
     async fn take_ready(&mut self) {
         self.take_endpoints().await;
-        for _ in 0..self.inputs.objects.len() {
+        for _ in 0..self.inputs.objects.waiting() {
             let Ok(input) = self.inputs.objects.try_recv() else {
                 return;
             };
@@ -220,7 +220,7 @@ impl Pipeline {
     }
 
     async fn take_endpoints(&mut self) {
-        for _ in 0..self.inputs.endpoints.len() {
+        for _ in 0..self.inputs.endpoints.waiting() {
             let Ok(input) = self.inputs.endpoints.try_recv() else {
                 return;
             };
@@ -250,13 +250,15 @@ impl Pipeline {
         }
         let begun = self.turn;
         self.take_endpoints().await;
+        // What is under way beside them has a commit of its own, later.
+        let heard = self.inputs.endpoints.first();
         let Commit { live, cause, origin, news, pin, on_record, compiled, looked_at, .. } =
             self.index.commit_live();
         self.news.extend(news);
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
-            self.publish(Changes { config, live, cause, origin, pin, on_record }, compiled, begun);
+            self.publish(Changes { config, live, cause, origin, pin, on_record, heard }, compiled, begun);
         }
     }
 
@@ -317,7 +319,8 @@ impl Pipeline {
         if let Some(mend) = mend {
             ask(&self.outputs.pins, mend);
         }
-        let mut changes = Changes { config, live, cause, origin, pin, on_record };
+        let heard = self.inputs.first();
+        let mut changes = Changes { config, live, cause, origin, pin, on_record, heard };
         if let Some(first) = self.first.take() {
             changes = squash(first, changes);
             let awaited = self.awaited();
@@ -404,7 +407,8 @@ fn squash(first: Changes, then: Changes) -> Changes {
         false => (then.cause, then.origin),
     };
     let (config, live) = (first.config.squash(then.config), first.live.squash(then.live));
-    Changes { config, live, cause, origin, pin: then.pin, on_record: then.on_record }
+    let heard = earlier(first.heard, then.heard);
+    Changes { config, live, cause, origin, pin: then.pin, on_record: then.on_record, heard }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod admit;
 pub mod codec;
+pub mod convergence;
 pub mod door;
 mod guard;
 mod identity;

@@ -96,7 +96,9 @@ pub struct Note {
     pub cause: Arc<str>,
     /// Resources that changed.
     pub changed: usize,
-    /// When.
+    /// When the source had the first word of it.
+    pub heard: Instant,
+    /// When it was made.
     pub at: Instant,
 }
 
@@ -115,6 +117,8 @@ pub struct Changes {
     pub pin: Option<Arc<Pin>>,
     /// See [`Head::on_record`].
     pub on_record: Option<Arc<str>>,
+    /// When the source had the first word of it; `None`: nobody said anything, it was time.
+    pub heard: Option<Instant>,
 }
 
 /// What became of changes.
@@ -220,7 +224,7 @@ impl Store {
     /// The first commit is one of both lanes even where LIVE has nothing: "has everything" and "has nothing yet" differ.
     pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> Committed {
         let first = self.config.state.seq == Seq::default();
-        let Changes { config, live, cause, origin, pin, on_record } = changes;
+        let Changes { config, live, cause, origin, pin, on_record, heard } = changes;
         let is_record_news = std::mem::replace(&mut self.on_record, on_record.clone()) != on_record;
         let Step { offered, held_back, is_pin_news } =
             self.view.step(&self.config.state.snapshot, config, pin);
@@ -256,7 +260,7 @@ impl Store {
             self.publish();
         }
         if config_changes || live_changes {
-            self.note(config_changes, &done, now);
+            self.note(config_changes, &done, heard.unwrap_or(now), now);
         }
         done
     }
@@ -339,7 +343,7 @@ impl Store {
         }
     }
 
-    fn note(&self, config: bool, done: &Committed, now: Instant) {
+    fn note(&self, config: bool, done: &Committed, heard: Instant, now: Instant) {
         // Nobody listening is fine.
         let _ = self.notes.send(Arc::new(Note {
             config_seq: self.config.state.seq,
@@ -348,6 +352,7 @@ impl Store {
             config,
             cause: Arc::clone(&done.cause),
             changed: done.config + done.live,
+            heard,
             at: now,
         }));
     }

@@ -60,6 +60,8 @@ async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_coun
         3.0
     );
     assert_eq!(metrics.sum("firth_control_behind_seconds"), 0.0);
+    assert!(metrics.sum("firth_control_convergence_seconds_count") >= 1.0, "{metrics:?}");
+    assert_eq!(metrics.sum("firth_control_convergence_given_up"), 0.0);
 
     judge.refuses.insert(ROUTE.to_owned(), "expected another path".to_owned());
     site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("proxy-read-timeout", "7"));

@@ -110,9 +110,15 @@ async fn the_ends_of_the_certificate_and_of_the_authority_are_told() {
 #[test]
 fn the_page_has_both_families_and_one_end() {
     let pages = pages(None);
+    pages.metrics.converged(&[Duration::from_millis(3)], 2);
     let page = pages.page("/metrics", None).unwrap();
     let text = String::from_utf8(page.body.to_vec()).unwrap();
-    for line in ["firth_control_behind_seconds 0.0", "firth_proxy_unlisted 0"] {
+    for line in [
+        "firth_control_convergence_seconds_bucket{le=\"0.004\"} 1",
+        "firth_control_convergence_given_up_total 2",
+        "firth_control_behind_seconds 0.0",
+        "firth_proxy_unlisted 0",
+    ] {
         assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
     }
     assert_eq!(text.matches("# EOF").count(), 1);

@@ -114,6 +114,7 @@ mod tests {
             config: true,
             cause: "an edit".into(),
             changed: 1,
+            heard: at,
             at,
         })
     }

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shared::name::ObjectName;
-use tokio::sync::mpsc;
 
 use super::KubeError;
 use super::follow::{Sink, Without};
 use super::watch::{Change, Item};
 use super::wire::Decoded;
-use crate::event::Inputs;
-use crate::event::{Event, Input};
+use crate::event::{Event, Input, Inputs, Way};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 
@@ -46,7 +44,7 @@ impl Sender {
         Ok(())
     }
 
-    fn channel(&self, kind: ObjectKind) -> &mpsc::Sender<Input> {
+    fn channel(&self, kind: ObjectKind) -> &Way {
         match kind {
             ObjectKind::EndpointSlice => &self.inputs.endpoints,
             _ => &self.inputs.objects,

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::event::Input;
+use crate::event::{Input, Receivers};
 
 pub(crate) mod fake;
 
@@ -42,12 +42,10 @@ async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
         },
         freshness: Freshness::default(),
     };
-    let (endpoints_to, mut endpoints) = mpsc::channel(8);
-    let (objects_to, mut objects) = mpsc::channel(8);
+    let (inputs, Receivers { mut endpoints, mut objects }) = Inputs::channel(8);
     let (_wants, wanted) = channel::channel(Wants::default());
     let (_holds, held) = mpsc::channel(1);
     let (_pins, decided) = mpsc::channel(1);
-    let inputs = Inputs { endpoints: endpoints_to, objects: objects_to };
     let mut running = std::pin::pin!(source.run(inputs, wanted, held, decided));
     let mut synced = Vec::new();
     while synced.len() < ObjectKind::ALL.len() {
@@ -92,9 +90,8 @@ fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
 #[tokio::test]
 async fn a_kind_that_may_not_be_read_is_not_taken_for_empty() {
     for kind in ObjectKind::ALL {
-        let (endpoints, mut slices) = mpsc::channel(1);
-        let (objects, mut others) = mpsc::channel(1);
-        let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
+        let (inputs, Receivers { endpoints: mut slices, objects: mut others }) = Inputs::channel(1);
+        let sender = Sender::new(inputs, Freshness::default());
         let without = Objects::new(sender, kind, 1).forbidden().await.unwrap();
         let said = slices.try_recv().ok().or_else(|| others.try_recv().ok());
         let expected = match kind {

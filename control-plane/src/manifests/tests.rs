@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
-use crate::event::{Hold, Input};
+use crate::event::{Arrivals, Hold, Input, Receivers};
 use crate::objects::{Object, ObjectKind};
 use crate::removal::SECOND_LOOK;
 
@@ -26,8 +26,8 @@ enum Told {
 struct World {
     dir: tempfile::TempDir,
     state: tempfile::TempDir,
-    endpoints: mpsc::Receiver<Input>,
-    objects: mpsc::Receiver<Input>,
+    endpoints: Arrivals,
+    objects: Arrivals,
     holds: mpsc::Sender<HoldRequest>,
     /// As the index would have it: `true` is good, `false` is broken.
     seen: BTreeMap<String, (Option<Object>, bool)>,
@@ -55,12 +55,11 @@ impl World {
                 source.pace = Some(Duration::from_millis(20));
             }
         }
-        let (to_endpoints, endpoints) = mpsc::channel(8);
-        let (to_objects, objects) = mpsc::channel(8);
+        let (inputs, Receivers { endpoints, objects }) = Inputs::channel(8);
         let (holds, asked) = mpsc::channel(8);
         let mut tasks = tokio::task::JoinSet::new();
         let (_, decided) = mpsc::channel(1);
-        tasks.spawn(source.run(Inputs { endpoints: to_endpoints, objects: to_objects }, asked, decided));
+        tasks.spawn(source.run(inputs, asked, decided));
         Self {
             dir,
             state,

@@ -1,4 +1,4 @@
-//! What is counted of the fleet, and of the proxies one by one (`firth_proxy_*`).
+//! What is counted of the fleet: how long changes take to get everywhere, and the proxies one by one (`firth_proxy_*`).
 //!
 //! **Invariant:** a thousand proxies have series of their own, whatever they call themselves; of the others there are numbers.
 
@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode_registry;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use super::Seconds;
@@ -84,18 +86,39 @@ pub(super) struct Families {
     states: Family<StateLabel, Gauge>,
     refused: Gauge,
     behind_most: Seconds,
+    convergence: Histogram,
+    given_up: Counter,
 }
 
 impl Families {
     pub(super) fn new(to: &mut Registry) -> Self {
-        let it =
-            Self { states: Family::default(), refused: Gauge::default(), behind_most: Seconds::default() };
+        let it = Self {
+            states: Family::default(),
+            refused: Gauge::default(),
+            behind_most: Seconds::default(),
+            // From 1 ms to about a minute.
+            convergence: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
+            given_up: Counter::default(),
+        };
         to.register("proxies", "Proxies by state", it.states.clone());
         let help = "Resources that connected proxies have and cannot serve";
         to.register("refused_resources", help, it.refused.clone());
         let help = "For how long the proxy that is furthest behind has lacked something of the newest state";
         to.register("behind_seconds", help, it.behind_most.clone());
+        let help = "From the first word of a change to its acknowledgement by the last proxy of this replica";
+        to.register("convergence_seconds", help, it.convergence.clone());
+        let help =
+            "Changes that were not everywhere within a minute, and are in no bucket of the convergence";
+        to.register("convergence_given_up", help, it.given_up.clone());
         it
+    }
+
+    /// Commits that got everywhere after so long, and a number of those that did not.
+    pub(super) fn converged(&self, reached: &[Duration], given_up: u64) {
+        for after in reached {
+            self.convergence.observe(after.as_secs_f64());
+        }
+        self.given_up.inc_by(given_up);
     }
 
     /// Takes in how the proxies are.

@@ -19,6 +19,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ("serve::identity::WARNINGS", "the log's pace"),
         ("inspect::status::LOOK", "how often somebody who watches is told of silence"),
         ("serve::registry::SWEEP", "how often silence is looked at"),
+        ("serve::convergence::GAP", "how often the fleet is looked through for what is everywhere"),
         ("serve::stream::ENDING", "how a stream that ends is told from one that is cut"),
         ("inspect::decide::USUAL", "how long a pin holds, which is the operator's to say"),
         ("inspect::decide::MOST", "how long a pin holds, which is the operator's to say"),
@@ -199,6 +200,14 @@ const ROWS: &[Row] = &[
         &[
             "a_change_is_told_once_all_have_acknowledged_it",
             "a_change_waits_for_so_long_and_with_so_many_behind_it",
+        ],
+    ),
+    Row(
+        "changes whose way to all proxies is measured",
+        &["serve::convergence::WAITING", "serve::convergence::PATIENCE"],
+        &[
+            "a_commit_is_measured_from_its_first_word_to_the_last_proxy",
+            "with_nobody_there_is_nothing_to_measure_and_with_too_many_the_oldest_goes",
         ],
     ),
     Row(

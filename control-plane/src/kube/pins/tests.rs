@@ -11,7 +11,7 @@ use super::super::sink::Sender;
 use super::super::tests::fake::{Asked, Fake, Reply, status};
 use super::super::wire::{Decode as _, Whole};
 use super::*;
-use crate::event::{Input, Inputs, PinChange, PinRefused, PinRequest};
+use crate::event::{Arrivals, Input, Inputs, PinChange, PinRefused, PinRequest, Receivers};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 use crate::pin::How;
@@ -128,7 +128,7 @@ impl Cluster {
 /// A replica: what it reads back, and what it asks.
 struct Replica {
     sink: Pins,
-    told: mpsc::Receiver<Input>,
+    told: Arrivals,
     asks: mpsc::Sender<PinRequest>,
     before: Vec<String>,
     cluster: Cluster,
@@ -136,9 +136,8 @@ struct Replica {
 
 impl Replica {
     fn of(cluster: &Cluster) -> Self {
-        let (endpoints, _) = mpsc::channel(1);
-        let (objects, told) = mpsc::channel(8);
-        let sender = Sender::new(Inputs { endpoints, objects }, Freshness::default());
+        let (inputs, Receivers { objects: told, .. }) = Inputs::channel(8);
+        let sender = Sender::new(inputs, Freshness::default());
         let sink = Pins::new(Objects::new(sender, ObjectKind::ConfigMap, 1));
         let (asks, requests) = mpsc::channel(8);
         let writing = write(cluster.server().client(), "firth".into(), requests);

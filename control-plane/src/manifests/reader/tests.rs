@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::look::REPLACED;
 use super::*;
-use crate::event::Hold;
+use crate::event::{Arrivals, Hold, Receivers};
 use crate::manifests::notice::{Pending, Touched};
 
 fn ingress(name: &str) -> String {
@@ -13,18 +13,16 @@ fn ingress(name: &str) -> String {
 }
 
 /// The source without its loop, and what it tells but for endpoints.
-fn reader(dir: &Path) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) {
+fn reader(dir: &Path) -> (Reader, Arrivals, Arrivals) {
     reader_with(dir, Records::new(None))
 }
 
-fn reader_with(dir: &Path, records: Records) -> (Reader, mpsc::Receiver<Input>, mpsc::Receiver<Input>) {
+fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
     let notice = Notice::new(dir.into());
     let watcher = notify::recommended_watcher(notice.clone()).unwrap();
-    let (endpoints, slices) = mpsc::channel(64);
-    let (objects, heard) = mpsc::channel(64);
+    let (inputs, Receivers { endpoints: slices, objects: heard }) = Inputs::channel(64);
     let disk = Disk::new(dir.into(), Some(watcher));
     let folder = Folder::default();
-    let inputs = Inputs { endpoints, objects };
     let mut reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
     reader.set_pin(PinFile::new(dir, None));
     (reader, heard, slices)
@@ -75,7 +73,7 @@ async fn many_files_that_vanish_unseen_need_a_second_look() {
     assert_eq!((deleted(&mut heard), !reader.absent.is_empty()), (20, false), "two looks agree");
 }
 
-fn deleted(heard: &mut mpsc::Receiver<Input>) -> usize {
+fn deleted(heard: &mut Arrivals) -> usize {
     let mut count = 0;
     while let Ok(input) = heard.try_recv() {
         if let Input::Events(events) = input {
