@@ -52,6 +52,8 @@ mod hostile;
 mod http2;
 #[path = "traffic/kept.rs"]
 mod kept;
+#[path = "traffic/large_bodies.rs"]
+mod large_bodies;
 #[path = "traffic/limits.rs"]
 mod limits;
 #[path = "traffic/log.rs"]

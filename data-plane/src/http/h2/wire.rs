@@ -123,8 +123,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, wire } = self.get_mut();
         let outcome = Pin::new(stream).poll_flush(cx);
-        // TLS may have taken what the socket does not.
-        wire.stuck.set(wire.stuck.get() || outcome.is_pending());
+        // TLS may have taken what the socket does not; once that is gone the client takes bytes again, though none are
+        // written until a stream is told so.
+        wire.stuck.set(outcome.is_pending());
         outcome
     }
 
