@@ -22,7 +22,7 @@ use tracing::{debug, error, warn};
 
 use crate::access_log;
 use crate::http::conn;
-use crate::http::peer::Peer;
+use crate::http::peer::{LocalPort, Peer};
 use crate::http::server::Server;
 use crate::listen::{self, Listener, PublicPorts, Scheme};
 use crate::local::isolated::isolated;
@@ -217,21 +217,27 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let mut accepting = Vec::with_capacity(listeners.len());
     for listener in listeners.into_iter().filter(|_| begun) {
         let (scheme, address) = (listener.scheme, listener.address);
+        // As in ingress-nginx: the port of TLS is told as the one that clients use, that of plain HTTP as it is.
+        let port = match scheme {
+            Scheme::Http => LocalPort::from(address.port()),
+            Scheme::Https => LocalPort::known_as(address.port(), worker.server.ports.https),
+        };
+        let entry = Entry { scheme, port };
         let socket = Rc::new(listener.into_tokio()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
-        let task = own.spawn("a listener", accept(Rc::clone(&worker), Rc::clone(&socket), scheme));
-        accepting.push((task, socket, scheme));
+        let task = own.spawn("a listener", accept(Rc::clone(&worker), Rc::clone(&socket), entry.clone()));
+        accepting.push((task, socket, entry));
     }
 
     drain.reached(Phase::Leaving).await;
     local.timers.enter(Phase::Leaving);
     drain.reached(Phase::Closing).await;
-    for (task, socket, scheme) in accepting {
+    for (task, socket, entry) in accepting {
         task.abort();
         // Gone with the task is its share of the socket.
         let _ = task.await;
         for (stream, address) in listen::rest(&socket) {
-            admit(&worker, stream, address, scheme);
+            admit(&worker, stream, address, &entry);
         }
     }
     local.timers.enter(Phase::Closing);
@@ -274,8 +280,15 @@ fn shed(server: &Server) {
     server.upstreams.borrow_mut().shed();
 }
 
+/// What a listener knows of those who come by it.
+#[derive(Clone)]
+struct Entry {
+    scheme: Scheme,
+    port: LocalPort,
+}
+
 /// Accepts until aborted. No error ends it.
-async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
+async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry) {
     loop {
         match socket.accept().await {
             Ok((stream, address)) => {
@@ -283,7 +296,7 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
                     // Those that were let in just before have not said yet that they are idle.
                     tokio::task::yield_now().await;
                 }
-                admit(&worker, stream, address, scheme);
+                admit(&worker, stream, address, &entry);
             }
             Err(error) => {
                 worker.server.local.metrics.accept_errors.add(1);
@@ -301,21 +314,15 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, scheme: Scheme) {
 }
 
 /// Gives a connection its task, or closes it when there are too many and none of them is idle.
-fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, scheme: Scheme) {
+fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &Entry) {
     worker.server.local.metrics.accepted.add(1);
     let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
         return;
     };
-    let local_port = stream.local_addr().map_or(0, |local| local.port());
     let number = worker.server.local.metrics.accepted.value();
     let server = Rc::clone(&worker.server);
-    let peer = Peer::new(address, scheme, local_port).numbered(number);
-    // As in ingress-nginx: the port of TLS is told as the one that clients use, that of plain HTTP as it is.
-    let peer = match scheme {
-        Scheme::Http => peer,
-        Scheme::Https => peer.by_public_port(server.ports.https),
-    };
+    let peer = Peer::new(address, entry.scheme, entry.port.clone()).numbered(number);
     spawn_local(async move {
         let _open = open;
         let metrics = Arc::clone(&server.local.metrics);

@@ -1,5 +1,6 @@
 //! One connection of a client: TLS where it is spoken, then HTTP/1.1 or HTTP/2.
 
+use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,19 +47,36 @@ enum Shaken {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) {
+///
+/// The future of an idle connection is what the process holds most of. So nothing but a plain connection stands in it, all
+/// else is boxed, and it is no async fn, which would hold its arguments beside what becomes of them.
+pub(crate) fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) -> impl Future<Output = ()> {
     let is_told = server.with_table(|table| table.proxy_protocol().is_required);
-    let begun = (stream, BytesMut::new());
-    // Boxed, here and below, so that no kind of connection takes the room that another one needs.
-    let (begun, peer) = match is_told {
-        false => (begun, peer),
-        true => match Box::pin(told(&server, begun, peer)).await {
-            Some(told) => told,
-            None => return,
-        },
+    async move {
+        match (is_told, peer.scheme()) {
+            (false, Scheme::Http) => {
+                if let Some(session) = Session::new(server, stream, peer, true).run().await {
+                    Box::pin(http2(session)).await;
+                }
+            }
+            (false, Scheme::Https) => Box::pin(secure(server, (stream, BytesMut::new()), peer)).await,
+            (true, _) => Box::pin(behind_a_balancer(server, stream, peer)).await,
+        }
+    }
+}
+
+/// A connection that begins with what its load balancer says of it.
+async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) {
+    let Some((begun, peer)) = told(&server, (stream, BytesMut::new()), peer).await else {
+        return;
     };
     match peer.scheme() {
-        Scheme::Http => plain(server, begun, peer).await,
+        Scheme::Http => {
+            let (stream, input) = begun;
+            if let Some(session) = Session::new(server, stream, peer, true).begun(input).run().await {
+                http2(session).await;
+            }
+        }
         Scheme::Https => Box::pin(secure(server, begun, peer)).await,
     }
 }
@@ -84,12 +102,10 @@ async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Op
     None
 }
 
-/// HTTP/1.1, or HTTP/2 by prior knowledge (RFC 9113 section 3.3): the first bytes tell.
-async fn plain(server: Rc<Server>, (stream, input): Begun, peer: Peer) {
-    let session = Session::new(Rc::clone(&server), stream, peer.clone(), true).begun(input);
-    if let Some((stream, begun)) = session.run().await {
-        Box::pin(h2::serve(server, peer, stream, begun)).await;
-    }
+/// What was begun as HTTP/1.1, and is HTTP/2 by prior knowledge (RFC 9113 section 3.3).
+async fn http2(session: Session<TcpStream>) {
+    let (server, peer, stream, begun) = session.into_parts();
+    h2::serve(server, peer, stream, begun).await;
 }
 
 /// TLS; the client's choice by ALPN tells.

@@ -19,30 +19,51 @@ struct Facts {
     address: SocketAddr,
     address_text: Bytes,
     scheme: Scheme,
-    port: u16,
-    port_text: Bytes,
+    port: LocalPort,
     /// Its number among the connections of its worker.
     number: u64,
-    /// The port that it knows us by, where that is another one.
-    public_port: Option<Bytes>,
     /// It comes by a load balancer that ended its TLS.
     by_tls: bool,
     /// What its handshake came to, over TLS.
-    negotiated: Option<Negotiated>,
+    negotiated: Option<Box<Negotiated>>,
+}
+
+/// A port of ours, with the texts that every request needs: those of one listener share it.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalPort(Rc<Port>);
+
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    text: Bytes,
+    /// As clients know it.
+    public: Bytes,
+}
+
+impl LocalPort {
+    /// This one, which clients reach by that one.
+    pub(crate) fn known_as(number: u16, public: u16) -> Self {
+        let text = |port: u16| Bytes::from(port.to_string());
+        Self(Rc::new(Port { number, text: text(number), public: text(public) }))
+    }
+}
+
+impl From<u16> for LocalPort {
+    fn from(number: u16) -> Self {
+        Self::known_as(number, number)
+    }
 }
 
 impl Peer {
     /// A client at `address` that connected to one of our ports. An IPv4 address in IPv6 clothes is an IPv4 address.
-    pub(crate) fn new(address: SocketAddr, scheme: Scheme, local_port: u16) -> Self {
+    pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: impl Into<LocalPort>) -> Self {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         Self(Rc::new(Facts {
             address,
             address_text: address.ip().to_string().into(),
             scheme,
-            port: local_port,
-            port_text: local_port.to_string().into(),
+            port: port.into(),
             number: 0,
-            public_port: None,
             by_tls: false,
             negotiated: None,
         }))
@@ -52,14 +73,6 @@ impl Peer {
     pub(crate) fn numbered(mut self, number: u64) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.number = number;
-        }
-        self
-    }
-
-    /// Where clients reach the port that it connected to by this one.
-    pub(crate) fn by_public_port(mut self, port: u16) -> Self {
-        if let Some(facts) = Rc::get_mut(&mut self.0) {
-            facts.public_port = (port != facts.port).then(|| port.to_string().into());
         }
         self
     }
@@ -83,14 +96,14 @@ impl Peer {
     /// Once its handshake is over. Nobody else has it yet.
     pub(crate) fn with(mut self, negotiated: Negotiated) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
-            facts.negotiated = Some(negotiated);
+            facts.negotiated = Some(Box::new(negotiated));
         }
         self
     }
 
     /// What its handshake came to.
     pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
-        self.0.negotiated.as_ref()
+        self.0.negotiated.as_deref()
     }
 
     /// Where it comes from.
@@ -115,12 +128,12 @@ impl Peer {
 
     /// The port that it connected to.
     pub(crate) fn port(&self) -> u16 {
-        self.0.port
+        self.0.port.0.number
     }
 
     /// The same as text.
     pub(crate) fn port_text(&self) -> Bytes {
-        self.0.port_text.clone()
+        self.0.port.0.text.clone()
     }
 
     /// Its number among the connections of its worker.
@@ -130,7 +143,7 @@ impl Peer {
 
     /// The port that it knows us by.
     pub(crate) fn public_port_text(&self) -> Bytes {
-        self.0.public_port.as_ref().unwrap_or(&self.0.port_text).clone()
+        self.0.port.0.public.clone()
     }
 }
 
@@ -142,7 +155,7 @@ mod tests {
     fn it_knows_us_by_the_public_port() {
         let peer = Peer::new(([10, 0, 0, 9], 5555).into(), Scheme::Https, 1443);
         assert_eq!((peer.port_text(), peer.public_port_text()), ("1443".into(), "1443".into()));
-        let peer = peer.by_public_port(443);
+        let peer = Peer::new(([10, 0, 0, 9], 5555).into(), Scheme::Https, LocalPort::known_as(1443, 443));
         assert_eq!((peer.port_text(), peer.public_port_text()), ("1443".into(), "443".into()));
     }
 }

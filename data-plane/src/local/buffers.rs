@@ -13,6 +13,13 @@ const KEPT: usize = 64;
 /// A buffer that grew beyond this is freed instead of kept, in bytes.
 const KEPT_ROOM: usize = 64 * 1024;
 
+/// So much unread, in bytes, is held in [`LITTLE_ROOM`] while more of it is waited for. A read into it is worth its system
+/// call ([`make_room`](crate::codec::stream::make_room)).
+const LITTLE: usize = 1024;
+
+/// Room for a little, in bytes.
+const LITTLE_ROOM: usize = 4 * 1024;
+
 /// The free lists.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -40,6 +47,15 @@ impl Buffers {
         let mut free = self.inputs.borrow_mut();
         if free.len() < KEPT && buffer.capacity() > 0 && buffer.capacity() <= KEPT_ROOM {
             free.push(buffer);
+        }
+    }
+
+    /// Lets go of the room that a little does not need, where it may stay a little for long.
+    pub(crate) fn shrink(&self, buffer: &mut BytesMut) {
+        if buffer.len() <= LITTLE && buffer.capacity() > LITTLE_ROOM {
+            let mut small = BytesMut::with_capacity(LITTLE_ROOM);
+            small.extend_from_slice(buffer);
+            self.give_input(std::mem::replace(buffer, small));
         }
     }
 
@@ -74,6 +90,20 @@ mod tests {
         assert!(second.is_empty());
         assert!(second.capacity() >= ROOM);
         assert_eq!(second.as_ptr(), at);
+    }
+
+    #[test]
+    fn a_little_has_little_room() {
+        let buffers = Buffers::new();
+        let mut input = buffers.input();
+        input.extend_from_slice(&[7; LITTLE]);
+        buffers.shrink(&mut input);
+        assert_eq!((&input[..], input.capacity()), (&[7; LITTLE][..], LITTLE_ROOM));
+        assert_eq!(buffers.inputs.borrow().len(), 1, "the large one is for the next");
+        let mut much = buffers.input();
+        much.extend_from_slice(&[7; LITTLE + 1]);
+        buffers.shrink(&mut much);
+        assert!(much.capacity() >= ROOM);
     }
 
     #[test]

@@ -24,11 +24,6 @@ impl RequestReader {
         Self { limits, scan: Scan::default() }
     }
 
-    /// How long the heads that come may be.
-    pub(crate) fn limit(&mut self, limits: Limits) {
-        self.limits = limits;
-    }
-
     /// Takes the next request head off the front of the buffer; `None` when it is not complete.
     ///
     /// Call it again with the same buffer once that has grown. What stands behind the head stays in the buffer.

@@ -1,6 +1,6 @@
 //! An HTTP/1.1 connection: one request after another, answered in order.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
@@ -36,11 +36,8 @@ pub(super) struct Session<S> {
     stream: S,
     /// What came and is not read yet. Without memory while the connection is idle.
     input: BytesMut,
-    reader: RequestReader,
     /// Whether the first bytes may be HTTP/2's.
     sniff: bool,
-    /// What the fleet says of connections, as the present request began.
-    said: Clients,
     /// Requests so far. Before the first one the connection is new, and not idle.
     served: usize,
     /// Whether plain HTTP is spoken where TLS was expected: every request is answered with nginx' page about it.
@@ -60,18 +57,7 @@ impl<S: Stream> Session<S> {
     /// A connection that nothing was read from. `sniff`: HTTP/2 may be spoken by prior knowledge.
     pub(super) fn new(server: Rc<Server>, stream: S, peer: Peer, sniff: bool) -> Self {
         let timer = server.local.timers.timer();
-        Self {
-            server,
-            peer,
-            timer,
-            stream,
-            input: BytesMut::new(),
-            reader: RequestReader::new(HeadLimits::REQUEST),
-            sniff,
-            said: Clients::default(),
-            served: 0,
-            misplaced: false,
-        }
+        Self { server, peer, timer, stream, input: BytesMut::new(), sniff, served: 0, misplaced: false }
     }
 
     /// One of which this was read.
@@ -84,79 +70,119 @@ impl<S: Stream> Session<S> {
         Self { misplaced: true, ..self }
     }
 
-    /// Serves until the end. Gives the stream and what was read of it when the client speaks HTTP/2.
-    pub(super) async fn run(mut self) -> Option<(S, BytesMut)> {
-        loop {
-            match self.next().await {
-                Next::Request(head) => {
-                    // Boxed, so that an idle connection does not hold the room that a request needs.
-                    self.served += 1;
-                    if !Box::pin(self.exchange(head)).await {
+    /// Serves until the end. Gives itself back when the client speaks HTTP/2.
+    ///
+    /// What an idle connection holds is this and what [`Self::begin`] needs; all else is boxed when it begins.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "it would hold the session twice: as its argument and as what it works on"
+    )]
+    pub(super) fn run(mut self) -> impl Future<Output = Option<Self>> {
+        async move {
+            loop {
+                match self.next().await {
+                    Next::Request(head) => {
+                        self.served += 1;
+                        if !Box::pin(self.exchange(head)).await {
+                            break;
+                        }
+                    }
+                    Next::Refused(error) => {
+                        Box::pin(self.refuse(error)).await;
                         break;
                     }
+                    Next::Http2 => return Some(self),
+                    Next::End => break,
                 }
-                Next::Refused(error) => {
-                    Box::pin(self.refuse(error)).await;
-                    break;
-                }
-                Next::Http2 => return Some((self.stream, self.input)),
-                Next::End => break,
             }
+            self.server.local.buffers.give_input(std::mem::take(&mut self.input));
+            None
         }
-        self.server.local.buffers.give_input(std::mem::take(&mut self.input));
-        None
+    }
+
+    /// What HTTP/2 is spoken with: the stream, what was read of it, and whose it is.
+    pub(super) fn into_parts(self) -> (Rc<Server>, Peer, S, BytesMut) {
+        (self.server, self.peer, self.stream, self.input)
     }
 
     /// Waits for the next head.
     async fn next(&mut self) -> Next {
-        self.said = self.server.clients();
-        self.sniff &= !self.said.lacks_http2;
-        self.reader.limit(self.said.head.unwrap_or(HeadLimits::REQUEST));
         if self.input.is_empty() && !self.begin().await {
             return Next::End;
         }
-        // From its first byte on a head has so long in all, however it dribbles in. Until it is whole there is no request.
-        self.timer.arm(self.said.head_time.unwrap_or(self.server.local.limits.head));
-        let next = loop {
-            if self.sniff {
-                match preface(&self.input) {
-                    Some(true) => break Next::Http2,
-                    Some(false) => self.sniff = false,
-                    None => {}
-                }
-            }
-            if !self.sniff {
-                match self.reader.feed(&mut self.input) {
-                    Ok(Some(head)) => break Next::Request(head),
-                    Ok(None) => {}
-                    Err(error) => break Next::Refused(error),
-                }
-            }
-            let Self { stream, input, timer, .. } = self;
-            make_room(input);
-            let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
-                Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
-                Poll::Ready(Err(_)) => Poll::Ready(false),
-                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
-            });
-            if !more.await {
-                // As nginx: closed without an answer.
-                break Next::End;
-            }
+        let next = match self.first_look() {
+            Ok(next) => next,
+            Err(reader) => Box::pin(self.rest_of_head(reader)).await,
         };
         self.timer.disarm();
         self.timer.idle(false);
         next
     }
 
+    /// What the bytes so far are, or who reads on: nearly every head comes in one piece.
+    fn first_look(&mut self) -> Result<Next, RequestReader> {
+        let Clients { head, lacks_http2, .. } = self.server.clients();
+        self.sniff &= !lacks_http2;
+        let mut reader = RequestReader::new(head.unwrap_or(HeadLimits::REQUEST));
+        self.look(&mut reader).ok_or(reader)
+    }
+
+    /// What the bytes so far are, if they are enough.
+    fn look(&mut self, reader: &mut RequestReader) -> Option<Next> {
+        if self.sniff {
+            match preface(&self.input) {
+                Some(true) => return Some(Next::Http2),
+                Some(false) => self.sniff = false,
+                None => return None,
+            }
+        }
+        match reader.feed(&mut self.input) {
+            Ok(head) => head.map(Next::Request),
+            Err(error) => Some(Next::Refused(error)),
+        }
+    }
+
+    /// Waits for the rest of a head of which something came. From its first byte on it has so long in all, however it
+    /// dribbles in. Until it is whole there is no request.
+    async fn rest_of_head(&mut self, mut reader: RequestReader) -> Next {
+        let time = self.server.clients().head_time;
+        self.timer.arm(time.unwrap_or(self.server.local.limits.head));
+        loop {
+            let Self { server, stream, input, timer, .. } = self;
+            let mut is_small = false;
+            let more = poll_fn(|cx| {
+                make_room(input);
+                match poll_fill(stream, input, cx) {
+                    Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
+                    Poll::Ready(Err(_)) => Poll::Ready(false),
+                    Poll::Pending => {
+                        // Nobody knows for how long.
+                        if !std::mem::replace(&mut is_small, true) {
+                            server.local.buffers.shrink(input);
+                        }
+                        timer.poll_elapsed(cx).map(|_| false)
+                    }
+                }
+            });
+            if !more.await {
+                // As nginx: closed without an answer.
+                return Next::End;
+            }
+            if let Some(next) = self.look(&mut reader) {
+                return next;
+            }
+        }
+    }
+
     /// Waits for the first bytes of a request, without a buffer; false when none will come.
     async fn begin(&mut self) -> bool {
-        let Self { server, timer, stream, input, served, said, .. } = self;
+        let Self { server, timer, stream, input, served, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
+        let Clients { head_time, idle, .. } = server.clients();
         timer.arm(match served {
-            0 => said.head_time.unwrap_or(limits.head),
-            _ => said.idle.unwrap_or(limits.idle),
+            0 => head_time.unwrap_or(limits.head),
+            _ => idle.unwrap_or(limits.idle),
         });
         match served {
             0 => timer.idle(true),
@@ -216,8 +242,7 @@ impl<S: Stream> Session<S> {
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
         client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
-        client.keep_alive &= self.said.keeps();
-        client.keep_alive &= self.served < self.said.requests.unwrap_or(server.local.limits.requests);
+        client.keep_alive &= goes_on(server, self.served);
         reply.close = !client.keep_alive;
         let read = reply.timeouts.read;
         let connection = (&mut *stream, &mut *input, &mut unread);
@@ -337,6 +362,12 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// Whether the fleet lets a connection live on that has served so many requests.
+fn goes_on(server: &Server, served: usize) -> bool {
+    let said = server.clients();
+    said.keeps() && served < said.requests.unwrap_or(server.local.limits.requests)
+}
+
 /// Whether the bytes are HTTP/2's first; `None` while they may become it.
 fn preface(bytes: &[u8]) -> Option<bool> {
     let some = bytes.len().min(PREFACE.len());
@@ -366,8 +397,10 @@ mod tests {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
         let mut session = Session::new(Rc::new(server), tokio::io::empty(), peer, false);
         let mut input = BytesMut::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let head = session.reader.feed(&mut input).unwrap().unwrap();
+        let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut input).unwrap().unwrap();
         let size = size_of_val(&session.exchange(head));
         assert!(size <= 4 * 1024, "{size}");
+        let idle = size_of_val(&session.run());
+        assert!(idle <= 256, "{idle}");
     }
 }
