@@ -34,6 +34,8 @@ mod ask;
 mod collection;
 mod decisions;
 mod demand;
+#[cfg_attr(not(test), expect(dead_code, reason = "nobody has anything to say yet"))]
+pub mod events;
 mod follow;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

@@ -1,0 +1,264 @@
+//! What is said of an object where its owner looks first: Events in the cluster.
+//!
+//! An Event is named after what it says of which object, so that all replicas mean the same one: the second who writes it is
+//! told that it is there. What is said again counts up its series.
+//!
+//! **Invariant:** nothing waits for it, and however much there is to be said the API server gets so many requests a second at
+//! most. What may not be written is left, and said once.
+
+mod backlog;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use shared::clock;
+use shared::telemetry::Seldom;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use super::ask::{ANSWER, Answer, AskError, ask, within};
+use crate::objects::ObjectRef;
+use backlog::{Backlog, Next, Outcome, Task};
+
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(60);
+/// Characters of a name of an Event that are the object's (RFC 1123 allows 253 in all).
+const NAME: usize = 253 - 17;
+/// Bytes of a note at most (validation of events.k8s.io/v1).
+const NOTE: usize = 1_024;
+/// Who says it (a qualified name, as the API server asks for).
+const CONTROLLER: &str = "firth.dev/control-plane";
+
+/// What is said of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Said {
+    /// Its version is not served, for an annotation: in ingress-nginx' words.
+    AnnotationParsingFailed,
+    /// Its version is not served.
+    Rejected,
+    /// Proxies cannot serve what was made of it.
+    Refused,
+    /// What was rejected is served now.
+    Accepted,
+    /// What was refused is served now.
+    Served,
+}
+
+impl Said {
+    /// One word, for people who filter.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::AnnotationParsingFailed => "AnnotationParsingFailed",
+            Self::Rejected => "Rejected",
+            Self::Refused => "Refused",
+            Self::Accepted | Self::Served => "Accepted",
+        }
+    }
+
+    /// What was tried.
+    fn action(self) -> &'static str {
+        match self {
+            Self::AnnotationParsingFailed | Self::Rejected | Self::Accepted => "Compile",
+            Self::Refused | Self::Served => "Serve",
+        }
+    }
+
+    /// Whether it takes back what was said.
+    fn is_good(self) -> bool {
+        matches!(self, Self::Accepted | Self::Served)
+    }
+}
+
+/// Something to be said of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announcement {
+    /// Whose.
+    pub object: ObjectRef,
+    /// Unique for ever.
+    pub uid: Arc<str>,
+    /// The version that it is about.
+    pub resource_version: Arc<str>,
+    /// What.
+    pub said: Said,
+    /// In sentences. Whatever may change while the same is meant does not belong here: the API server never changes a note.
+    pub note: String,
+    /// What makes it the same thing, of this object.
+    pub same: String,
+}
+
+impl Announcement {
+    /// 16 hex digits that are the same wherever the same is said.
+    fn digest(&self) -> String {
+        let Self { object, uid, said, same, .. } = self;
+        let text = format!("{object} {uid} {} {} {same}", said.reason(), said.action());
+        blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+    }
+
+    fn name(&self) -> String {
+        let name = &*self.object.name.name;
+        format!("{}.{}", &name[..name.floor_char_boundary(NAME)], self.digest())
+    }
+
+    fn collection(&self) -> String {
+        format!("/apis/events.k8s.io/v1/namespaces/{}/events", self.object.name.namespace)
+    }
+}
+
+/// Says what it is given, as long as somebody gives it something. `instance`: the name of this pod or host.
+///
+/// # Errors
+/// Never: what cannot be said is lost, aloud.
+pub(super) async fn run(
+    client: Client,
+    instance: String,
+    mut announcements: mpsc::Receiver<Announcement>,
+) -> Result<(), Infallible> {
+    let mut teller = Teller { client, instance, warning: Seldom::new(WARNINGS), forbidden: false };
+    let mut backlog = Backlog::new(now());
+    loop {
+        let wait = match backlog.next(now()) {
+            Next::Say(task) => {
+                let outcome = teller.say(&task).await;
+                backlog.done(*task, outcome, now());
+                continue;
+            }
+            Next::Wait(wait) => Some(wait),
+            Next::Nothing => None,
+        };
+        tokio::select! {
+            announcement = announcements.recv() => match announcement {
+                Some(announcement) => {
+                    let lost = backlog.push(announcement, now());
+                    teller.lost(lost);
+                }
+                // Nobody is left to say anything, and with them goes the process.
+                None => return std::future::pending().await,
+            },
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}
+
+/// The clock that sleeping goes by.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Who writes.
+struct Teller {
+    client: Client,
+    instance: String,
+    warning: Seldom,
+    /// It was said that Events may not be written.
+    forbidden: bool,
+}
+
+impl Teller {
+    async fn say(&mut self, task: &Task) -> Outcome {
+        let answer = match task.count {
+            1 => self.create(task).await,
+            // It is gone after an hour, by default: then it is a new one.
+            _ => match self.count_up(task).await {
+                Ok(Answer::Absent) => self.create(task).await,
+                answer => answer,
+            },
+        };
+        let error = match answer {
+            // Another replica was quicker; or the namespace is gone, and with it whoever would read this.
+            Ok(Answer::Done(_) | Answer::Conflict | Answer::Absent) => return Outcome::Said,
+            Err(error) => error,
+        };
+        let object = &task.announcement.object;
+        match &error {
+            AskError::Refused { code: 403, message } if message.contains("being terminated") => Outcome::Said,
+            AskError::Refused { code: 403, message } => {
+                if !std::mem::replace(&mut self.forbidden, true) {
+                    warn!(
+                        %object,
+                        "Events may not be written, so owners of objects are not told there what is wrong with them: \
+                         allow create and patch of events in the group events.k8s.io: {message}"
+                    );
+                }
+                Outcome::Forbidden
+            }
+            // Wrong for ever: asked again it would be answered again.
+            AskError::Refused { code: 400..=428 | 430..=499, .. } => {
+                self.warn(object, &error);
+                Outcome::Said
+            }
+            _ => {
+                self.warn(object, &error);
+                Outcome::Failed
+            }
+        }
+    }
+
+    async fn create(&self, task: &Task) -> Result<Answer, AskError> {
+        let body = event(&task.announcement, &self.instance, clock::wall()).to_string();
+        ask(&self.client, Method::POST, &task.announcement.collection(), Some(body)).await
+    }
+
+    async fn count_up(&self, task: &Task) -> Result<Answer, AskError> {
+        let path = format!("{}/{}", task.announcement.collection(), task.announcement.name());
+        let series = json!({"series": {"count": task.count, "lastObservedTime": micros(clock::wall())}});
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        let request = request.body(series.to_string().into_bytes());
+        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
+        match within(ANSWER, self.client.request_text(request)).await {
+            Ok(text) => Ok(Answer::Done(text)),
+            Err(AskError::Refused { code: 404, .. }) => Ok(Answer::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn warn(&mut self, object: &ObjectRef, error: &AskError) {
+        match self.warning.now(clock::now()) {
+            Some(before) => warn!(%object, before, "an Event cannot be written: {error}"),
+            None => debug!(%object, "an Event cannot be written: {error}"),
+        }
+    }
+
+    fn lost(&mut self, lost: Option<Announcement>) {
+        let Some(lost) = lost else { return };
+        if let Some(before) = self.warning.now(clock::now()) {
+            warn!(object = %lost.object, before, "more is wrong with objects than Events can say: the oldest is left out");
+        }
+    }
+}
+
+fn event(announcement: &Announcement, instance: &str, now: SystemTime) -> Value {
+    let Announcement { object, uid, resource_version, said, note, .. } = announcement;
+    let (namespace, name) = (&*object.name.namespace, &*object.name.name);
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "name": announcement.name()},
+        "regarding": {
+            "apiVersion": object.kind.api_version(),
+            "kind": object.kind.as_str(),
+            "namespace": namespace,
+            "name": name,
+            "uid": &**uid,
+            "resourceVersion": &**resource_version,
+        },
+        "type": if said.is_good() { "Normal" } else { "Warning" },
+        "reason": said.reason(),
+        "action": said.action(),
+        "note": &note[..note.floor_char_boundary(NOTE)],
+        "eventTime": micros(now),
+        "reportingController": CONTROLLER,
+        "reportingInstance": &instance[..instance.floor_char_boundary(128)],
+    })
+}
+
+/// As a MicroTime has it.
+fn micros(time: SystemTime) -> String {
+    format!("{:.6}", jiff::Timestamp::try_from(time).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

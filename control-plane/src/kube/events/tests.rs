@@ -1,0 +1,109 @@
+use shared::name::ObjectName;
+
+use super::*;
+use crate::kube::tests::fake::{Fake, Reply, status};
+use crate::objects::ObjectKind;
+
+fn announcement(namespace: &str, name: &str) -> Announcement {
+    Announcement {
+        object: ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new(namespace, name) },
+        uid: "u-1".into(),
+        resource_version: "7".into(),
+        said: Said::Refused,
+        note: "proxies cannot serve it".to_owned(),
+        same: "invalid".to_owned(),
+    }
+}
+
+/// What the API server was asked when all of this was to be said, and an hour went by.
+async fn asked(
+    reply: impl Fn(&crate::kube::tests::fake::Asked) -> Reply + Send + Sync + 'static,
+    announcements: Vec<Announcement>,
+) -> Vec<crate::kube::tests::fake::Asked> {
+    let fake = Fake::new(reply);
+    let (say, said) = mpsc::channel(64);
+    let run = run(fake.client(), "pod-1".to_owned(), said);
+    let all = async {
+        for announcement in announcements {
+            say.send(announcement).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+    };
+    tokio::select! {
+        _ = run => panic!("it never ends"),
+        () = all => {}
+    }
+    fake.asked()
+}
+
+fn created() -> Reply {
+    Reply::Text(201, "{}".to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_about_its_object() {
+    let asked = asked(|_| created(), vec![announcement("default", "web")]).await;
+    let [one] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(
+        (&one.method, &*one.path),
+        (&Method::POST, "/apis/events.k8s.io/v1/namespaces/default/events")
+    );
+    let about = &one.body["regarding"];
+    assert_eq!(
+        (&about["kind"], &about["name"], &about["uid"]),
+        (&"Ingress".into(), &"web".into(), &"u-1".into())
+    );
+    assert_eq!(about["apiVersion"], "networking.k8s.io/v1");
+    assert_eq!((&one.body["type"], &one.body["reason"]), (&"Warning".into(), &"Refused".into()));
+    assert_eq!(one.body["note"], "proxies cannot serve it");
+    assert_eq!(one.body["reportingInstance"], "pod-1");
+    let name = one.body["metadata"]["name"].as_str().unwrap();
+    assert_eq!(name, announcement("default", "web").name(), "any replica calls it so");
+    let long = announcement("default", &"x".repeat(253)).name();
+    assert_eq!(long.len(), 253);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_events_may_not_be_written_it_is_asked_once_and_others_are_told() {
+    let forbidden = |asked: &crate::kube::tests::fake::Asked| match asked.path.contains("/shut/") {
+        true => status(403),
+        false => created(),
+    };
+    let mut all: Vec<_> = (0..40).map(|at| announcement("shut", &at.to_string())).collect();
+    all.push(announcement("open", "web"));
+    let asked = asked(forbidden, all).await;
+    let to = |namespace: &str| asked.iter().filter(|it| it.path.contains(namespace)).count();
+    assert_eq!((to("/shut/"), to("/open/")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_there_is_not_written_again_and_one_that_fails_is() {
+    let asked_of_one = asked(|_| status(409), vec![announcement("default", "web")]).await;
+    assert_eq!(asked_of_one.len(), 1);
+    let asked_of_one = asked(|_| status(500), vec![announcement("default", "web")]).await;
+    assert_eq!(asked_of_one.len(), 3);
+    let invalid = asked(|_| status(422), vec![announcement("default", "web")]).await;
+    assert_eq!(invalid.len(), 1);
+}
+
+/// The clock that is paused is tokio's; the pace is counted on it too.
+#[tokio::test(start_paused = true)]
+async fn five_thousand_are_said_at_five_a_second() {
+    let all = (0..5_000).map(|at| announcement("default", &at.to_string())).collect();
+    let fake = Fake::new(|_| created());
+    let (say, said) = mpsc::channel(64);
+    let run = run(fake.client(), "pod-1".to_owned(), said);
+    let minute = async {
+        let all: Vec<Announcement> = all;
+        for announcement in all {
+            say.send(announcement).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    };
+    tokio::select! {
+        _ = run => panic!("it never ends"),
+        () = minute => {}
+    }
+    let count = fake.asked().len();
+    assert!((200..=330).contains(&count), "{count}");
+}
