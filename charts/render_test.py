@@ -286,7 +286,8 @@ class Rights(unittest.TestCase):
         objects = render()
         watch = self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")
         kinds = [("networking.k8s.io", "ingresses"), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "secrets"), ("", "configmaps")]
-        self.assertEqual(watch, {kind: (self.WATCH, None) for kind in kinds})
+        told = {("events.k8s.io", "events"): (["create", "patch"], None)}
+        self.assertEqual(watch, {kind: (self.WATCH, None) for kind in kinds} | told)
         rest = self.rules(objects, "ClusterRole", "shore-firth-control-plane")
         names = ["ingress-nginx-controller", "tcp-services", "udp-services"]
         self.assertEqual(rest, {("networking.k8s.io", "ingressclasses"): (self.WATCH, None), ("", "configmaps"): (self.WATCH, names)})

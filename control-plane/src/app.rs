@@ -24,6 +24,7 @@ use tonic::service::Routes;
 use tracing::{info, warn};
 
 use crate::admin::ControlPages;
+use crate::announce::{self, edge::Seen};
 use crate::args::Args;
 use crate::enrol::Registrar;
 use crate::event::{Inputs, Wants};
@@ -47,6 +48,8 @@ const INPUTS: usize = 256;
 const HOLDS: usize = 64;
 /// Decisions about the pin that may wait for the source.
 const PINS: usize = 16;
+/// Events that may wait for the one that writes them.
+const ANNOUNCEMENTS: usize = 64;
 /// Questions about Ingresses that may wait for the pipeline.
 const QUESTIONS: usize = 16;
 /// How long streams may take to end on the way out.
@@ -106,6 +109,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref group,
         ref default_ssl_certificate,
         ref default_backend_service,
+        disable_sync_events,
         disable_catch_all,
         disable_svc_external_name,
         ref annotations_prefix,
@@ -187,6 +191,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (pins, decided) = mpsc::channel(PINS);
     let (problems, known) = watch::channel(Problems::default());
     let mut cluster = None;
+    let mut announcements = None;
     let (told, reads) = watch::channel(None);
     let source = match manifests {
         Some(dir) => {
@@ -209,6 +214,11 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             };
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
+            if !disable_sync_events {
+                let (say, said) = mpsc::channel(ANNOUNCEMENTS);
+                tasks.spawn("events", source.announce(said));
+                announcements = Some(say);
+            }
             let freshness = source.freshness();
             tasks.spawn("cluster", source.identify(told));
             tasks.spawn("kube", source.run(inputs, wanted, asked, decided));
@@ -237,6 +247,15 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         leaves.clone(),
     )
     .reading(reads);
+    if let Some(to) = announcements {
+        let seen = Seen {
+            published: published.clone(),
+            places: placed.clone(),
+            problems: known.clone(),
+            registry: Arc::clone(&registry),
+        };
+        tasks.spawn("announce", announce::edge::run(seen, to));
+    }
     let measuring = convergence::measure(published.clone(), Arc::clone(&registry), Arc::clone(&metrics));
     tasks.spawn("convergence", measuring);
     let inspect =

@@ -82,6 +82,12 @@ pub struct Args {
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub default_backend_service: OrNone<ObjectName>,
+    /// Write no Events in the cluster about objects that are rejected, or that proxies refuse
+    #[arg(
+        long, env = "FIRTH_DISABLE_SYNC_EVENTS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub disable_sync_events: bool,
     /// Leave out Ingresses that have a spec.defaultBackend
     #[arg(
         long, env = "FIRTH_DISABLE_CATCH_ALL", value_name = "BOOL",

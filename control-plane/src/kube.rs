@@ -2,7 +2,8 @@
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
 //! what is asked, `wire` what is answered, `sink` what the index hears; `ask` is for all other requests. Secrets and ConfigMaps are read where
-//! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own.
+//! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` what owners of
+//! objects are told.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
@@ -21,6 +22,7 @@ use tokio::sync::{mpsc, watch as channel};
 use self::collection::Collection;
 use self::decisions::Records;
 use self::demand::{Metadata, Scope};
+use self::events::Announcement;
 use self::follow::{Follow, Sink};
 use self::pins::Pins;
 use self::sink::{Objects, Sender};
@@ -34,7 +36,6 @@ mod ask;
 mod collection;
 mod decisions;
 mod demand;
-#[cfg_attr(not(test), expect(dead_code, reason = "nobody has anything to say yet"))]
 pub mod events;
 mod follow;
 #[cfg(any(test, feature = "fuzz"))]
@@ -137,6 +138,15 @@ impl KubeSource {
         told: channel::Sender<Option<Source>>,
     ) -> impl Future<Output = Result<(), KubeError>> + use<> {
         uid::tell(self.client.clone(), self.options.decisions_namespace.clone(), told)
+    }
+
+    /// Tells owners of objects what it is given, by Events.
+    pub fn announce(
+        &self,
+        announcements: mpsc::Receiver<Announcement>,
+    ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
+        let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+        events::run(self.client.clone(), pod.unwrap_or_else(|| "control-plane".to_owned()), announcements)
     }
 
     /// What of the cluster the authority between the planes needs; `name` is that of its Secret.

@@ -17,6 +17,7 @@
 
 mod admin;
 mod annotations;
+mod announce;
 pub mod app;
 pub mod args;
 mod authority;

@@ -82,6 +82,11 @@ impl Places {
         is_any
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Placed>)> {
+        self.0.iter()
+    }
+
     /// An object that is there.
     pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placed>> {
         self.0.get(object)

@@ -97,6 +97,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
     ("control-plane/src/inspect*", &[Prost, Tonic, Tokio]),
     ("control-plane/src/app*", &[Tokio, Tonic]),
+    ("control-plane/src/announce/edge.rs", &[Tokio]),
     ("control-plane/src/admin.rs", &[Tokio, Http]),
     ("control-plane/src/main.rs", &[Tokio]),
     // A replica is polled by hand.
@@ -238,6 +239,7 @@ const CONTROL_PLANE: &[&str] = &[
     "enrol",
     "serve",
     "programmed",
+    "announce",
     "admin",
     "inspect",
     "webhook",

@@ -70,6 +70,13 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
         })
         .await;
     }
+    site.api.apply(&site.ingress("web", "a.test", &[("/etc/passwd", "one")])).await;
+    let events = "/apis/events.k8s.io/v1/namespaces/shop/events";
+    eventually("Events are written", || async {
+        let told = api.list(events).await.map_err(|error| error.to_string())?;
+        if told.iter().any(|event| event["reason"] == "Rejected") { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
     let log = site.control.log();
     assert!(!log.contains("orbidden"), "the API server refuses something:\n{log}");
 

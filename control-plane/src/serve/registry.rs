@@ -21,7 +21,7 @@ use shared::kind::Lane;
 use shared::version::Claim;
 use tokio::sync::{Notify, watch};
 
-use super::message::Hello;
+use super::message::{Hello, Refused};
 use super::session::Standing;
 use crate::store::Head;
 
@@ -106,6 +106,11 @@ impl Proxy {
     /// Resources that it has and cannot serve.
     pub fn refused_total(&self) -> u32 {
         self.config.refused_total.saturating_add(self.live.refused_total)
+    }
+
+    /// Those of them that it names.
+    pub fn refused(&self) -> impl Iterator<Item = &Refused> {
+        self.config.refused.iter().chain(self.live.refused.iter())
     }
 
     /// Whether it has acknowledged the newest state of both lanes.

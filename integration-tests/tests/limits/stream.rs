@@ -11,6 +11,7 @@ pub(crate) const LISTENER: Listener = Listener {
     others: &[
         ("app::QUESTIONS", "questions of API servers, each of which has its own time"),
         ("app::INPUTS", "what a source may be ahead"),
+        ("app::ANNOUNCEMENTS", "what is told may be ahead of who writes it"),
         ("app::HOLDS", "what the pipeline may be ahead"),
         ("app::PINS", "what the pipeline may be ahead"),
         ("app::LEAVING", "the end of the process"),

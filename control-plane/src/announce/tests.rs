@@ -1,0 +1,224 @@
+use shared::budget::Budget;
+use shared::clock;
+use shared::version::{Claim, Lineage, Root, Seq, Version};
+
+use super::*;
+use crate::placed::{Made, News};
+use crate::serve::message::{Hello, Resume};
+use crate::serve::refusals::Refusals;
+use crate::serve::registry::{Parting, Registry, Seat};
+use crate::serve::session::Standing;
+use crate::store::Store;
+
+fn object(kind: ObjectKind, name: &str) -> ObjectRef {
+    ObjectRef { kind, name: ObjectName::new("default", name) }
+}
+
+fn places(is_served: bool) -> Places {
+    let mut places = Places::default();
+    let made = |name: &str| Made {
+        uid: "u".into(),
+        resource_version: "7".into(),
+        is_served,
+        hosts: [Arc::from(format!("{name}.test"))].into(),
+        ..Made::default()
+    };
+    let all = [
+        (ObjectKind::Ingress, "web"),
+        (ObjectKind::Ingress, "api"),
+        (ObjectKind::Service, "web"),
+        (ObjectKind::Secret, "cert"),
+    ];
+    let news = all.map(|(kind, name)| (object(kind, name), News::Made(made(name))));
+    places.settle(news.into(), Seq(1), Seq(1), Root::default());
+    places
+}
+
+fn head() -> Arc<Head> {
+    Store::new(Lineage([1; 16]), clock::now()).1.head()
+}
+
+/// What is wrong with the Ingress `web`: fields and reasons.
+fn problems(faults: &[(&str, &str)]) -> Problems {
+    let subject = Subject::Object(object(ObjectKind::Ingress, "web"));
+    let problem = |(field, reason): &(&str, &str)| Problem {
+        object: subject.clone(),
+        field: (*field).to_owned(),
+        severity: Severity::Rejected,
+        reason: (*reason).to_owned(),
+        location: String::new(),
+    };
+    let list: Arc<[Problem]> = faults.iter().map(problem).collect();
+    if list.is_empty() { Problems::new() } else { Problems::unit(subject, list) }
+}
+
+fn connect(registry: &Arc<Registry>, id: &str) -> Seat {
+    let hello = Hello {
+        id: id.into(),
+        node: id.into(),
+        zone: "".into(),
+        group: String::new(),
+        config: Resume::default(),
+        live: Resume::default(),
+        inventory: false,
+        claim: None,
+    };
+    registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap()
+}
+
+/// The proxy refuses this, each in this version.
+fn refuse(seat: &Seat, keys: &[(Kind, &str)], version: u8) {
+    let refused = keys.iter().map(|(kind, key)| Refused {
+        kind: *kind,
+        key: (*key).into(),
+        version: Version([version; 16]),
+        code: "invalid",
+        reason: "expected another".into(),
+        serving_last_good: true,
+    });
+    let refused = Refusals::keep(refused, &Budget::new(1 << 20));
+    let root = Some(Root([version; 16]));
+    let config = Standing { root, refused_total: refused.len() as u32, refused, ..Standing::default() };
+    seat.update(&config, &Standing { root, ..Standing::default() }, clock::wall());
+}
+
+fn told(announcements: &[Announcement]) -> Vec<(String, Said)> {
+    let mut told: Vec<_> = announcements.iter().map(|it| (it.object.to_string(), it.said)).collect();
+    told.sort_by(|a, b| a.0.cmp(&b.0));
+    told
+}
+
+const ROUTE: (Kind, &str) = (Kind::Route, "ingress/default/web/web.test");
+
+#[test]
+fn a_rejection_is_told_once_with_what_is_served_meanwhile_and_when_it_is_over() {
+    let mut announcer = Announcer::default();
+    let path = ("spec.rules[0]", "one");
+    let first = announcer.rejected(&problems(&[path]), &places(true));
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].note, "spec.rules[0]: one. Its last good version is served");
+    assert_eq!((first[0].said, &*first[0].uid, &*first[0].resource_version), (Said::Rejected, "u", "7"));
+    assert!(announcer.rejected(&problems(&[path]), &places(true)).is_empty());
+    let all: Vec<_> =
+        ["a", "b", "c", "d", "e"].iter().map(|reason| ("metadata.annotations[x]", *reason)).collect();
+    let other = announcer.rejected(&problems(&all), &places(false));
+    assert_eq!(other[0].said, Said::AnnotationParsingFailed);
+    let note = "Error parsing annotations: metadata.annotations[x]: a; metadata.annotations[x]: b; \
+         metadata.annotations[x]: c; and 2 more. Nothing of it is served";
+    assert_eq!(other[0].note, note);
+    assert_eq!(
+        told(&announcer.rejected(&problems(&[]), &places(true))),
+        [("Ingress default/web".to_owned(), Said::Accepted)]
+    );
+    assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty(), "that it is well is told once");
+    // Another replica says the same under the same name.
+    assert_eq!(Announcer::default().rejected(&problems(&[path]), &places(true)), first);
+}
+
+#[test]
+fn what_answers_503_for_an_annotation_is_told_and_what_only_differs_is_not() {
+    let fault = |severity, reason: &str| Problem {
+        severity,
+        reason: reason.to_owned(),
+        ..problems(&[("metadata.annotations[x]", "")]).values().next().unwrap()[0].clone()
+    };
+    let told = |faults: Vec<Problem>| {
+        let subject = Subject::Object(object(ObjectKind::Ingress, "web"));
+        Announcer::default().rejected(&Problems::unit(subject, faults.into()), &places(true))
+    };
+    let denied =
+        fault(Severity::Unsupported, "expected CIDRs, got \"x\": all paths of this Ingress answer 503");
+    let note = "Error parsing annotations: metadata.annotations[x]: expected CIDRs, got \"x\": all paths of this Ingress \
+         answer 503. This version is in force";
+    assert_eq!(told(vec![denied])[0].note, note);
+    for severity in [Severity::Unsupported, Severity::Overridden, Severity::Warning] {
+        assert!(told(vec![fault(severity, "not honoured yet")]).is_empty(), "{severity:?}");
+    }
+}
+
+#[test]
+fn an_object_that_nobody_has_placed_yet_is_told_later_and_one_that_is_gone_never() {
+    let mut announcer = Announcer::default();
+    let bad = problems(&[("spec", "one")]);
+    assert!(announcer.rejected(&bad, &Places::default()).is_empty());
+    assert_eq!(announcer.rejected(&bad, &places(true)).len(), 1);
+    assert!(
+        announcer.rejected(&problems(&[]), &Places::default()).is_empty(),
+        "it was deleted, not accepted"
+    );
+    assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty());
+}
+
+#[test]
+fn a_note_has_its_size_and_keeps_its_end() {
+    let mut announcer = Announcer::default();
+    let long = "ä".repeat(2_000);
+    let told = announcer.rejected(&problems(&[("spec", &long)]), &places(true));
+    assert!(told[0].note.len() <= NOTE && told[0].note.ends_with(". Its last good version is served"));
+    let registry = Arc::new(Registry::default());
+    let seat = connect(&registry, "n1-1");
+    refuse(&seat, &[(Kind::Route, &format!("ingress/default/web/{}", "x".repeat(900)))], 1);
+    let told = announcer.refused(&registry.list(), &places(true), &head());
+    assert!(told[0].note.len() <= NOTE, "{}", told[0].note.len());
+}
+
+#[test]
+fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
+    let registry = Arc::new(Registry::default());
+    let keys = [
+        ROUTE,
+        (Kind::Backend, "default/web/80"),
+        (Kind::Certificate, "default/cert"),
+        (Kind::Host, "web.test"),
+        (Kind::Host, "api.test"),
+        (Kind::Route, "ingress/default/unknown/a.test"),
+        (Kind::Route, "nonsense"),
+        (Kind::Settings, "default"),
+    ];
+    let seats: Vec<_> = (0..1_000).map(|at| connect(&registry, &format!("n{at}-1"))).collect();
+    seats.iter().for_each(|seat| refuse(seat, &keys, 1));
+    let mut announcer = Announcer::default();
+    let first = announcer.refused(&registry.list(), &places(true), &head());
+    let expected =
+        ["Ingress default/api", "Ingress default/web", "Secret default/cert", "Service default/web"];
+    assert_eq!(told(&first), expected.map(|object| (object.to_owned(), Said::Refused)));
+    let web = first.iter().find(|it| it.object == object(ObjectKind::Ingress, "web")).unwrap();
+    assert_eq!(
+        web.note,
+        "proxies cannot serve host web.test: expected another (invalid), and 1 more of it. The version before is \
+         served there; `firth status ingress default/web` says on which and on how many"
+    );
+    assert!(announcer.refused(&registry.list(), &places(true), &head()).is_empty(), "no news");
+    refuse(&seats[0], &[ROUTE], 2);
+    let again = announcer.refused(&registry.list(), &places(true), &head());
+    assert_eq!(told(&again), [("Ingress default/web".to_owned(), Said::Refused)], "another version of it");
+    assert_eq!(announcer.refused.values().map(|it| it.proxies.len()).max(), Some(REFUSERS));
+}
+
+#[test]
+fn that_it_is_served_is_told_by_those_who_refused_and_not_by_their_going() {
+    let registry = Arc::new(Registry::default());
+    let (one, mut two) = (connect(&registry, "n1-1"), connect(&registry, "n2-1"));
+    let mut announcer = Announcer::default();
+    let look = |announcer: &mut Announcer| told(&announcer.refused(&registry.list(), &places(true), &head()));
+    refuse(&one, &[ROUTE], 1);
+    refuse(&two, &[], 1);
+    assert_eq!(look(&mut announcer).len(), 1);
+    // It is silent, then it comes back and has not said yet what it has.
+    drop(one);
+    assert!(look(&mut announcer).is_empty());
+    let one = connect(&registry, "n1-1");
+    assert!(look(&mut announcer).is_empty());
+    refuse(&one, &[ROUTE], 1);
+    assert!(look(&mut announcer).is_empty(), "what is known is no news");
+    refuse(&one, &[], 2);
+    assert_eq!(look(&mut announcer), [("Ingress default/web".to_owned(), Said::Served)]);
+    assert!(look(&mut announcer).is_empty());
+    // The only one that refuses goes for good.
+    refuse(&two, &[ROUTE], 3);
+    assert_eq!(look(&mut announcer).len(), 1);
+    two.part(Parting::Cut);
+    two.leave();
+    assert!(look(&mut announcer).is_empty(), "nobody has seen it served");
+    assert!(announcer.refused.is_empty());
+}
