@@ -13,6 +13,7 @@
 mod backends;
 mod cause;
 mod classes;
+mod commit;
 mod dirty;
 mod hosts;
 mod ingresses;
@@ -29,17 +30,18 @@ mod settings;
 mod slices;
 mod slot;
 mod steps;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use shared::delta::Delta;
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
 use shared::policy::RequestMetrics;
 
 use self::backends::{BackendState, ServiceState};
 use self::classes::Classes;
+pub use self::commit::Commit;
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
@@ -50,15 +52,13 @@ use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
+use self::waiting::Waiting;
 use crate::annotations::errors::FIRST_PORT;
 use crate::compile::allowed::Allowed;
 use crate::compile::backend;
 use crate::compile::claim::{BackendKey, OfFleet};
-use crate::event::{Event, HoldRequest, PinChange, Wants};
+use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::origin::Origin;
-use crate::pin::Pin;
-use crate::placed::News;
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
 
@@ -109,37 +109,6 @@ impl Options {
     }
 }
 
-/// What the events since the last commit changed.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Commit {
-    /// Changes of the CONFIG lane, by key.
-    pub config: Delta,
-    /// Changes of the LIVE lane, by key.
-    pub live: Delta,
-    /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty where neither lane changed.
-    pub cause: String,
-    /// The object that it names first.
-    pub origin: Origin,
-    /// What is new of objects, by object.
-    pub news: Vec<(ObjectRef, News)>,
-    /// The pin that is in force.
-    pub pin: Option<Arc<Pin>>,
-    /// The revision of what is on record of a pin, whether it can be read, is in force, or neither.
-    pub on_record: Option<Arc<str>>,
-    /// A pin whose record is damaged is to be written again. Said once.
-    pub mend: Option<PinChange>,
-    /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
-    pub holds: Vec<HoldRequest>,
-    /// Whether [`Index::problems`] changed.
-    pub problems_changed: bool,
-    /// Whether [`Index::wants`] changed.
-    pub wants_changed: bool,
-    /// Resources that were compiled, changed or not: the price of the commit.
-    pub compiled: usize,
-    /// Rules, paths, claims and endpoints that were looked at for it, whatever came of that.
-    pub looked_at: usize,
-}
-
 /// The objects, and what was made of them.
 #[derive(Debug)]
 pub struct Index {
@@ -171,6 +140,7 @@ pub struct Index {
     /// What [`Index::wants`] was after the last commit.
     wanted: Wants,
     touched: Touched,
+    waiting: Waiting,
     dirty: Dirty,
     /// What was looked at since the last commit.
     work: usize,
@@ -208,6 +178,7 @@ impl Index {
             problems_changed: false,
             wanted: Wants::new(),
             touched: Touched::default(),
+            waiting: Waiting::default(),
             dirty: Dirty::default(),
             work: 0,
         };
@@ -349,6 +320,7 @@ impl Index {
             false => self.cause(&touched),
         };
         let news = self.news(&touched);
+        self.note_waiting(&touched);
         for object in touched.all() {
             self.objects.forget_if_void(object);
         }

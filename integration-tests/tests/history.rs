@@ -156,6 +156,9 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     site.proxy.serves("a.test", "/", "one").await;
     let inspect = site.control.inspect().await;
     let good = inspect.in_sync(1).await;
+    // Its certificate may have been read after it was heard of; nobody wrote that.
+    let history = inspect.history().await.unwrap();
+    assert_eq!((&*history[0].version, &*history[0].object), (&*good, "Ingress history/web"), "{history:?}");
 
     // Nothing that the old version needs is referred to any longer.
     site.api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;

@@ -83,6 +83,14 @@ impl Touched {
         });
     }
 
+    /// The same of one whose change began earlier: that version counts.
+    pub(super) fn recall(&mut self, reference: &ObjectRef, before: Option<Object>) {
+        self.note(reference, None);
+        if let Some((_, known)) = self.before.get_mut(reference) {
+            *known = before;
+        }
+    }
+
     /// All, in no order.
     pub(super) fn all(&self) -> impl Iterator<Item = &ObjectRef> {
         self.before.keys()

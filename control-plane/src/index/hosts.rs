@@ -47,6 +47,11 @@ impl HostState {
         &self.claims
     }
 
+    /// Whose claims count.
+    pub(super) fn members(&self) -> impl Iterator<Item = ObjectRef> {
+        self.claims.objects()
+    }
+
     /// What was made of an Ingress there.
     pub(super) fn made_of(&self, object: &ObjectRef) -> Option<&Made> {
         self.parts.get(object)
@@ -136,13 +141,12 @@ impl Index {
         let before = std::mem::take(&mut state.whole);
         let was_held_back = state.is_held_back;
         let is_held_back = self.choose_certificates(host, &before, &mut whole);
-        match &whole.host {
-            Some(it) => {
-                self.published.put(host.as_str(), &Resource::Host(it.clone()));
-            }
-            None => {
-                self.published.remove(Kind::Host, host.as_str(), false);
-            }
+        let is_new = match &whole.host {
+            Some(it) => self.published.put(host.as_str(), &Resource::Host(it.clone())),
+            None => self.published.remove(Kind::Host, host.as_str(), false),
+        };
+        if is_new && let Some(decider) = &whole.tls_decided_by {
+            self.mark_ingress(decider.clone());
         }
         self.dirty.problems.extend(before.tls_decided_by.into_iter().chain(whole.tls_decided_by.clone()));
         match self.hosts.get_mut(host) {
@@ -152,6 +156,7 @@ impl Index {
                 if is_held_back != was_held_back {
                     let parts = state.claims.objects().map(|object| (host.clone(), object));
                     self.dirty.parts.extend(parts);
+                    self.mark_members(host);
                 }
             }
             _ => {

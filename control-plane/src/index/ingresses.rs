@@ -91,7 +91,7 @@ impl Index {
         if before == after {
             return;
         }
-        self.touched.mark(object);
+        self.mark_ingress(object);
         self.replace_member(before.as_ref(), after.as_ref());
         self.replace_referrer(before.as_ref(), after.as_ref());
     }

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use super::super::Options;
 use super::fixture::*;
+use crate::event::Event;
 use crate::objects::ObjectKind;
 
 fn web(service: &str) -> Ing {
@@ -117,4 +119,46 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
         (&*origin.object, &*origin.resource_version, &*origin.manager),
         ("Ingress default/web", "9", "")
     );
+}
+
+/// What an Ingress refers to is read after it was heard of, and is nobody's change.
+#[test]
+fn what_had_to_wait_is_told_as_the_change_that_it_is() {
+    let on_demand = || World::with(Options { on_demand: true, ..options() });
+    let secured = |service: &str| web(service).tls(&["a.test"], "cert");
+    let mut world = on_demand();
+    world.apply(secured("one"));
+    // It is not shown before its certificate was read, and edited meanwhile.
+    world.apply(service("one"));
+    world.apply(secured("two"));
+    let commit = world.apply(secret("cert", 0));
+    assert_eq!(commit.cause, "2 changes, first: Ingress default/web: created");
+    assert_eq!(commit.origin.object, "Ingress default/web");
+    // Once.
+    assert_eq!(world.apply(secret("cert", 1)).cause, "Secret default/cert: changed");
+
+    let commit = world.apply(web("two").tls(&["a.test"], "other"));
+    assert_eq!(commit.cause, "", "nothing shows yet");
+    assert_eq!(world.apply(secret("other", 1)).cause, "2 changes, first: Ingress default/web: tls changed");
+
+    // It cannot be read for now, and nobody waits any longer.
+    let mut world = on_demand();
+    world.apply(secured("one"));
+    let unreadable =
+        Event::Unreadable { object: reference(ObjectKind::Secret, "cert"), reason: "503".into() };
+    assert_eq!(world.events([unreadable]).cause, "Ingress default/web: created");
+
+    // What an annotation names.
+    let mut world = on_demand();
+    world.apply(web("one"));
+    let guarded = web("one").annotation("auth-type", "basic").annotation("auth-secret", "users");
+    let first = world.apply(guarded);
+    let told = world.events([Event::Deleted(reference(ObjectKind::Secret, "users"))]);
+    assert!([first.cause, told.cause].iter().all(|it| it.is_empty() || it.contains("Ingress default/web")));
+
+    // Whoever is gone is not told of.
+    let mut world = on_demand();
+    world.apply(secured("one"));
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(world.apply(secret("cert", 0)).cause, "");
 }

@@ -1,0 +1,42 @@
+//! What a commit of the index is made of.
+
+use std::sync::Arc;
+
+use shared::delta::Delta;
+
+use crate::event::{HoldRequest, PinChange};
+use crate::objects::ObjectRef;
+use crate::origin::Origin;
+use crate::pin::Pin;
+use crate::placed::News;
+
+/// What the events since the last commit changed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Commit {
+    /// Changes of the CONFIG lane, by key.
+    pub config: Delta,
+    /// Changes of the LIVE lane, by key.
+    pub live: Delta,
+    /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty where neither lane changed.
+    pub cause: String,
+    /// The object that it names first.
+    pub origin: Origin,
+    /// What is new of objects, by object.
+    pub news: Vec<(ObjectRef, News)>,
+    /// The pin that is in force.
+    pub pin: Option<Arc<Pin>>,
+    /// The revision of what is on record of a pin, whether it can be read, is in force, or neither.
+    pub on_record: Option<Arc<str>>,
+    /// A pin whose record is damaged is to be written again. Said once.
+    pub mend: Option<PinChange>,
+    /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
+    pub holds: Vec<HoldRequest>,
+    /// Whether [`Index::problems`] changed.
+    pub problems_changed: bool,
+    /// Whether [`Index::wants`] changed.
+    pub wants_changed: bool,
+    /// Resources that were compiled, changed or not: the price of the commit.
+    pub compiled: usize,
+    /// Rules, paths, claims and endpoints that were looked at for it, whatever came of that.
+    pub looked_at: usize,
+}

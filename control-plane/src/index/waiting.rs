@@ -1,0 +1,64 @@
+//! Ingresses of which something shows later than they were heard of: once what they refer to was read.
+//!
+//! A host that was never shown waits for its certificates, and what an annotation names is used once it was read. Then it is
+//! that object which was heard of last; but nobody wrote it, and the change is the Ingress'. It is told as that.
+//!
+//! **Invariant:** as many are remembered as wait for something.
+
+use std::collections::HashMap;
+
+use shared::name::HostName;
+
+use super::Index;
+use super::dirty::Touched;
+use super::refs::{Site, User};
+use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::reference::Use;
+
+/// Who waits, each with the version from before it did.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    ingresses: HashMap<ObjectRef, Option<Object>>,
+}
+
+impl Index {
+    /// Remembers those of a commit that wait for something now, and forgets those that no longer do.
+    pub(super) fn note_waiting(&mut self, touched: &Touched) {
+        for object in touched.all().filter(|object| object.kind == ObjectKind::Ingress) {
+            if self.awaits_something(object) {
+                let before = || touched.before(object).cloned();
+                self.waiting.ingresses.entry(object.clone()).or_insert_with(before);
+            } else {
+                self.waiting.ingresses.remove(object);
+            }
+        }
+    }
+
+    fn awaits_something(&self, object: &ObjectRef) -> bool {
+        let Some(claim) = self.ingresses.claims.get(object) else {
+            return false;
+        };
+        let certificates = claim.hosts.keys().map(|host| (User::Host(host.clone()), Use::Certificate));
+        let user = || User::Ingress(object.name.clone());
+        let others = claim.parsed.refs.keys().map(|reference| (user(), reference.what));
+        certificates
+            .chain(others)
+            .any(|(user, what)| self.refs.awaited_by(&Site { user, what }).next().is_some())
+    }
+
+    /// What an Ingress says shows, perhaps only now: it is part of the cause.
+    pub(super) fn mark_ingress(&mut self, object: ObjectRef) {
+        if let Some(before) = self.waiting.ingresses.remove(&object) {
+            self.touched.recall(&object, before);
+        }
+        self.touched.mark(object);
+    }
+
+    /// The same of all that count for a host.
+    pub(super) fn mark_members(&mut self, host: &HostName) {
+        let members: Vec<_> = self.hosts.get(host).into_iter().flat_map(|state| state.members()).collect();
+        for object in members {
+            self.mark_ingress(object);
+        }
+    }
+}
