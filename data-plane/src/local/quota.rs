@@ -44,6 +44,12 @@ impl Quota {
         self.budget.level()
     }
 
+    /// What requests hold of it.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.get()
+    }
+
     /// So much for something new, which is refused where little is left.
     pub(crate) fn open(self: &Rc<Self>, amount: usize) -> Option<Share> {
         if self.level() == Level::Full {
@@ -105,6 +111,13 @@ impl Share {
         }
         grown
     }
+
+    /// Gives back what is beyond so much.
+    pub(crate) fn shrink(&mut self, amount: usize) {
+        let more = self.amount.saturating_sub(amount);
+        self.amount -= more;
+        self.quota.release(more);
+    }
 }
 
 impl Drop for Share {
@@ -146,15 +159,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(steps in prop::collection::vec((any::<bool>(), 0..2 * STEP), 0..100)) {
+        fn nothing_is_lost(steps in prop::collection::vec((0..3_u8, 0..2 * STEP), 0..100)) {
             let budget = Budget::new(20 * STEP);
             let quota = Quota::new(budget.clone());
             let mut shares: Vec<Share> = Vec::new();
-            for (take, amount) in steps {
-                if take {
-                    shares.extend(quota.take(amount));
-                } else {
-                    shares.pop();
+            for (step, amount) in steps {
+                match step {
+                    0 => shares.extend(quota.take(amount)),
+                    1 => drop(shares.pop()),
+                    _ => if let Some(share) = shares.last_mut() {
+                        let before = share.amount();
+                        share.shrink(amount);
+                        prop_assert_eq!(share.amount(), before.min(amount));
+                    }
                 }
                 let held: usize = shares.iter().map(|share| share.amount).sum();
                 prop_assert_eq!(quota.held.get(), held);

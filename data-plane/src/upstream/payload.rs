@@ -110,6 +110,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         loop {
             if held >= BATCH {
                 file.append(std::mem::take(&mut pieces)).await.map_err(no_room)?;
+                memory.is_in_file();
                 held = 0;
             }
             let Some(piece) = reading.next(body, local, timer).await? else { break };
@@ -230,6 +231,13 @@ impl Memory {
     /// Of a body that is here already.
     fn of_copy(share: Share) -> Self {
         Self { share, own: 0, most: 0, spare: None }
+    }
+
+    /// What stood here stands in a file now, and what comes is on its way there: however slow its client is, it holds no
+    /// more than that.
+    fn is_in_file(&mut self) {
+        self.share.shrink(BATCH);
+        self.spare = None;
     }
 
     /// Whether so many bytes may be kept here. If not, they go to a file.

@@ -180,6 +180,28 @@ async fn a_body_is_in_memory_to_the_byte() {
     }
 }
 
+/// A client that goes on sending for minutes holds what is on its way to the file, and not what a request had before.
+#[tokio::test]
+async fn what_went_to_a_file_holds_no_memory() {
+    let sizes = Sizes { body: 0, ..Sizes::default() };
+    let body = vec![b'x'; ORDINARY + 1];
+    let pieces: Vec<&[u8]> = body.chunks(10_000).collect();
+    let mut script = Script::new(&pieces, None);
+    script.stays_away = true;
+    let spill = Spill::into_dir(std::env::temp_dir()).with_spare(ORDINARY * 2);
+    Rc::get_mut(&mut script.local).unwrap().spill = spill.clone();
+    let local = Rc::clone(&script.local);
+    let mut preparing = std::pin::pin!(prepare(&mut script, Framing::Chunked, sizes));
+    let waited = async {
+        // Most of what is to spare is there for another one.
+        while spill.used() <= ORDINARY || !spill.stretch(&mut None, ORDINARY) || local.quota.held() > BATCH {
+            assert!(futures::poll!(&mut preparing).is_pending(), "it waits for its client");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waited).await.unwrap();
+}
+
 #[tokio::test]
 async fn tiny_pieces_are_kept_together() {
     let pieces = vec![&b"ab"[..]; 5_000];
