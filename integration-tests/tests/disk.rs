@@ -312,6 +312,26 @@ async fn a_full_disk_costs_the_newest_state_and_nothing_else() {
     served(&mut site.proxy, "after a full disk", true, true).await;
 }
 
+/// On a full disk what was before the newest state goes first, whether that is appended to or written anew.
+#[tokio::test]
+async fn what_was_before_makes_room_for_what_is_new() {
+    let disk = Disk::new(512);
+    let state = disk.0.join("state");
+    let (site, _one) = two_states(&["--state-dir", state.to_str().unwrap()]).await;
+    let before = state.join("state.before");
+    fs::write(&before, [1; 64 << 10]).unwrap();
+    let filler = fs::File::create(disk.0.join("filler")).unwrap();
+    let mut at = 0;
+    while filler.write_at(&[1; 4096], at).is_ok() {
+        at += 4096;
+    }
+    let long = format!("/{}", "long/".repeat(2000));
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one"), (&long, "one")]));
+    on_disk(&state, long.as_bytes()).await;
+    metric(&site.proxy, "firth_state_failing", 0.0).await;
+    assert!(!before.exists());
+}
+
 #[tokio::test]
 async fn a_disk_that_is_read_only_is_read() {
     let disk = Disk::new(512);

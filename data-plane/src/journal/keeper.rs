@@ -184,13 +184,14 @@ impl Keeper {
         let is_same = |open: &Open| open.state.binding == state.binding && !open.log.is_long();
         if let Some(mut open) = self.open.take().filter(is_same) {
             let step = record::step(Some(&open.state), state, now);
-            let appended = open.log.append(step.iter().map(payload)).map_err(system);
-            if appended.is_ok() {
-                (open.state, open.records) = (state.clone(), open.records + 1);
+            let appended = open.log.append(step.iter().map(payload));
+            match &appended {
+                Ok(()) => (open.state, open.records) = (state.clone(), open.records + 1),
+                Err(error) => make_room(&path, error),
             }
             // What cannot be appended to is written anew.
             self.open = Some(open).filter(|open| !open.log.is_broken());
-            return appended;
+            return appended.map_err(system);
         }
         self.open = Some(self.write_anew(state, &path, now).map_err(system)?);
         Ok(())
@@ -201,12 +202,10 @@ impl Keeper {
         let step = record::step(None, state, now);
         let frames = std::iter::once(header).chain(step.iter().map(payload));
         let log = Log::anew(path, MAGIC, frames, self.former);
-        let is_full = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        };
-        if self.stale && log.is_ok() || log.as_ref().err().is_some_and(is_full) {
-            // The newest state is worth more than the room that the one before it takes.
-            let _ = fs::remove_file(log::before(path));
+        match &log {
+            Ok(_) if self.stale => remove_before(path),
+            Ok(_) => {}
+            Err(error) => make_room(path, error),
         }
         let log = log?;
         (self.former, self.stale) = (Former::Kept, false);
@@ -255,6 +254,17 @@ impl Said {
             self.0 = Some(what);
         }
     }
+}
+
+/// The newest state is worth more than the room that the one before it takes.
+fn make_room(path: &Path, error: &io::Error) {
+    if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        remove_before(path);
+    }
+}
+
+fn remove_before(path: &Path) {
+    let _ = fs::remove_file(log::before(path));
 }
 
 fn payload(message: &impl prost::Message) -> Zeroizing<Vec<u8>> {
