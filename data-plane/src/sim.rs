@@ -3,10 +3,13 @@
 //!
 //! **Invariant:** nothing is decided here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shared::clock;
-use shared::kind::Lane;
+use shared::delta::Removal;
+use shared::entry::Entry;
+use shared::kind::{Lane, ResourceKey};
 use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::Snapshot;
 use shared::version::Seq;
@@ -64,6 +67,20 @@ impl Proxy {
             fault => Closed::Fault(fault.to_string()),
         });
         Said { answers: actions.say, closed }
+    }
+
+    /// What it has and serves is something else from now on, and nothing tells it: a fault of its own.
+    pub fn differ(
+        &mut self,
+        lane: Lane,
+        up: Vec<Arc<Entry>>,
+        removed: impl IntoIterator<Item = ResourceKey>,
+    ) {
+        let removed: Vec<_> = removed.into_iter().map(|key| Removal { key, gone: true }).collect();
+        match lane {
+            Lane::Config => self.writer.apply_config(up, &removed),
+            Lane::Live => self.writer.apply_live(up, &removed),
+        }
     }
 
     /// What it has on a lane.

@@ -8,11 +8,12 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
-    Ack, Batch, ControlMessage, Hello, LaneStart, ProxyMessage, Refusal, Resume, Welcome, control_message,
-    proxy_message, refusal,
+    Ack, Batch, ControlMessage, Hello, Inventory, InventoryEntry, LanePosition, LaneStart, ProxyMessage,
+    Refusal, Resume, Welcome, control_message, proxy_message, refusal,
 };
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Version};
@@ -33,6 +34,8 @@ use crate::grpc;
 pub struct State {
     id: String,
     claim: Vec<u8>,
+    /// It answers when it is asked what it has.
+    inventory: bool,
     lanes: BTreeMap<Lane, LaneState>,
 }
 
@@ -53,8 +56,23 @@ impl State {
         Self {
             id: id.to_owned(),
             claim: Vec::new(),
+            inventory: false,
             lanes: Lane::ALL.into_iter().map(|lane| (lane, LaneState::default())).collect(),
         }
+    }
+
+    /// Answers when it is asked what it has.
+    #[must_use]
+    pub fn with_inventory(self) -> Self {
+        Self { inventory: true, ..self }
+    }
+
+    /// What it has is something else from now on, as by a fault of its own.
+    ///
+    /// # Panics
+    /// Never: both lanes are there.
+    pub fn differ(&mut self, lane: Lane, change: impl FnOnce(&mut Snapshot)) {
+        change(&mut self.lanes.get_mut(&lane).expect("both are there").has);
     }
 
     /// What it has on a lane.
@@ -89,6 +107,7 @@ impl State {
             schema: shared::schema::CURRENT,
             resume: known.map(resume).collect(),
             claim: self.claim.clone().into(),
+            capabilities: self.inventory.then(|| "inventory".to_owned()).into_iter().collect(),
             ..Hello::default()
         }
     }
@@ -105,6 +124,8 @@ pub struct Received {
     pub up: Vec<String>,
     /// Keys of removed resources, and whether their objects are gone.
     pub removed: Vec<(String, bool)>,
+    /// It applies to what the proxy said that it has.
+    pub has_base: bool,
     /// Bytes of the whole message.
     pub bytes: usize,
 }
@@ -201,10 +222,40 @@ impl Subscriber {
                 self.batch(batch, bytes).await;
                 false
             }
-            Some(control_message::Message::Heartbeat(beat)) => beat.lanes.iter().all(|position| {
-                let lane = Lane::from_wire(position.lane).expect("a lane");
-                Root::from_slice(&position.root) == Some(self.state.root(lane))
-            }),
+            Some(control_message::Message::Heartbeat(beat)) => {
+                let is_ours = |position: &LanePosition| {
+                    let lane = Lane::from_wire(position.lane).expect("a lane");
+                    Root::from_slice(&position.root) == Some(self.state.root(lane))
+                };
+                for position in beat.lanes.iter().filter(|position| !is_ours(position)) {
+                    self.ack(Lane::from_wire(position.lane).expect("a lane"), 0).await;
+                }
+                // In the middle of a batch a lane has no position to speak of.
+                beat.lanes.len() == Lane::ALL.len() && beat.lanes.iter().all(is_ours)
+            }
+            Some(control_message::Message::InventoryRequest(request)) if self.state.inventory => {
+                let lane = Lane::from_wire(request.lane).expect("a lane");
+                let has = &self.state.lane(lane).has;
+                let buckets = request.buckets.iter().map(|bucket| u16::try_from(*bucket).expect("a bucket"));
+                let entry = |entry: &Arc<Entry>| InventoryEntry {
+                    kind: entry.kind().to_wire(),
+                    key: entry.key.key.to_string(),
+                    version: entry.version.to_bytes(),
+                };
+                let inventory = Inventory {
+                    lane: request.lane,
+                    digests: if request.buckets.is_empty() {
+                        has.digests().concat().into()
+                    } else {
+                        Bytes::new()
+                    },
+                    entries: buckets.flat_map(|bucket| has.bucket(bucket)).map(entry).collect(),
+                    cut: false,
+                };
+                let sent = self.answers.send(wrap(proxy_message::Message::Inventory(inventory))).await;
+                sent.expect("the stream is open");
+                false
+            }
             other => panic!("expected a batch or a heartbeat, got {other:?}"),
         }
     }
@@ -233,6 +284,7 @@ impl Subscriber {
             from: batch.from,
             up: batch.up.iter().map(|it| it.key.clone()).collect(),
             removed: batch.removed.iter().map(|it| (it.key.clone(), it.gone)).collect(),
+            has_base: !batch.base.is_empty(),
             bytes,
         });
         let at = self.state.lane(lane).seq;
@@ -245,12 +297,17 @@ impl Subscriber {
         if !more {
             self.commit(lane, to, root_after);
         }
+        self.ack(lane, if more { u32::try_from(staged).expect("few") } else { 0 }).await;
+    }
+
+    /// Says where it is and what it has.
+    async fn ack(&self, lane: Lane, staged: u32) {
         let state = self.state.lane(lane);
         let ack = Ack {
             lane: lane.to_wire(),
             seq: state.seq,
             root: state.has.root().to_bytes(),
-            staged: if more { u32::try_from(staged).expect("few") } else { 0 },
+            staged,
             refused: self.refused(lane),
             ..Ack::default()
         };
@@ -275,8 +332,11 @@ impl Subscriber {
     fn commit(&mut self, lane: Lane, to: u64, root_after: Option<Root>) {
         let chunks = self.staged.remove(&lane).unwrap_or_default();
         let state = self.state.lanes.get_mut(&lane).expect("both are there");
-        if chunks.first().is_some_and(|chunk| chunk.from == 0) {
-            state.has = Snapshot::default();
+        if let Some(first) = chunks.first().filter(|chunk| chunk.from == 0) {
+            match Root::from_slice(&first.base) {
+                Some(base) => assert_eq!(base, state.has.root(), "a batch to {to} for something else"),
+                None => state.has = Snapshot::default(),
+            }
         }
         for chunk in chunks {
             assert_eq!(chunk.to, to, "chunks of two batches are mixed");

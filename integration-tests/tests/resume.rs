@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::time::{Duration, Instant};
+
 use integration_tests::faults::Relay;
 use integration_tests::site::{ingress, slice};
 use integration_tests::subscriber::{State, Subscriber};
@@ -100,6 +102,37 @@ async fn an_unknown_past_is_replaced_whole() {
     // The real proxy as well.
     site.proxy.serves("c.test", "/", one.name()).await;
     site.proxy.answers("a.test", "/", 404).await;
+}
+
+/// What a proxy has changes under its hands: the next heartbeat shows it, and nothing else is sent than what differs.
+#[tokio::test]
+async fn what_differs_is_sent_alone_and_on_the_same_stream() {
+    let (site, one, _) = followed().await;
+    for host in ["b.test", "c.test", "d.test"] {
+        site.route(&host.replace('.', "-"), host, &one).await;
+    }
+    // Of who has nothing nothing is asked: so there is more on each lane.
+    let two = site.origin("two").await;
+    site.route("e-test", "e.test", &two).await;
+    let state = State::new("differing").with_inventory();
+    let mut subscriber = Subscriber::connect(site.control.listen(), state).await;
+    subscriber.until_idle().await;
+    for (lane, lost) in [(Lane::Config, "ingress/default/b-test/b.test"), (Lane::Live, "default/one-1")] {
+        let whole = subscriber.state.contents(lane);
+        let root = subscriber.state.root(lane);
+        let (key, _) = whole.iter().find(|(key, _)| *key.key == *lost).expect("it was sent");
+        subscriber.state.differ(lane, |has| has.remove(key));
+        let sent = subscriber.received.len();
+        let begun = Instant::now();
+        subscriber.until("it has what it lost", |state| state.root(lane) == root).await;
+        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        let [received] = &subscriber.received[sent..] else { panic!("{:?}", subscriber.received) };
+        assert_eq!((received.lane, received.from, received.has_base), (lane, 0, true));
+        assert_eq!((&received.up[..], received.removed.len()), (&[lost.to_owned()][..], 0));
+        assert_eq!(subscriber.state.contents(lane), whole);
+    }
+    let metrics = site.control.metrics().await;
+    assert_eq!(metrics.sum("firth_control_divergences_total"), 2.0);
 }
 
 #[tokio::test]

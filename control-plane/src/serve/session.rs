@@ -28,7 +28,7 @@ use lane::{Answer, LaneCursor};
 
 /// A proxy introduces itself within this time.
 const HELLO: Duration = Duration::from_secs(10);
-/// An idle stream gets a heartbeat this often.
+/// A stream gets a heartbeat this often, however much else it is sent: a lane that is still may differ while the other is busy.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A stream with unanswered chunks ends after this time without an answer.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -154,7 +154,8 @@ pub struct Session {
     slot_idle: Instant,
     /// The proxy has answered a chunk since it last lost a slot, or connected.
     answers: bool,
-    last_sent: Instant,
+    /// When the last heartbeat was sent, or the stream began.
+    last_beat: Instant,
 }
 
 impl Session {
@@ -173,7 +174,7 @@ impl Session {
             wants_slot: false,
             slot_idle: now,
             answers: false,
-            last_sent: now,
+            last_beat: now,
         }
     }
 
@@ -192,9 +193,6 @@ impl Session {
             self.phase = Phase::Over;
             actions.end = Some(end);
         }
-        if !actions.out.is_empty() {
-            self.last_sent = now;
-        }
         actions
     }
 
@@ -207,8 +205,8 @@ impl Session {
                 .filter_map(|lane| lane.waits_since())
                 .map(|since| since + PROGRESS)
                 .chain(self.slot_ends())
-                .fold(self.last_sent + HEARTBEAT, Instant::min),
-            Phase::Over => self.last_sent + HEARTBEAT,
+                .fold(self.last_beat + HEARTBEAT, Instant::min),
+            Phase::Over => self.last_beat + HEARTBEAT,
         }
     }
 
@@ -338,7 +336,8 @@ impl Session {
             actions.slot = Slot::Release;
         }
         let lanes = [&self.live, &self.config];
-        if now >= self.last_sent + HEARTBEAT {
+        if now >= self.last_beat + HEARTBEAT {
+            self.last_beat = now;
             let positions = lanes.iter().filter_map(|lane| lane.position()).collect();
             actions.out.push(Out::Heartbeat(positions));
         }

@@ -186,7 +186,7 @@ const ROWS: &[Row] = &[
         &["serve::stream::PATIENCE", "serve::stream::LEAVE"],
         &["a_process_that_ends_sends_its_proxies_away"],
     ),
-    Row("an idle stream", &["serve::session::HEARTBEAT"], &["silence_is_told_from_slowness"]),
+    Row("a stream, busy or idle", &["serve::session::HEARTBEAT"], &["silence_is_told_from_slowness"]),
     Row(
         "a page of a listing",
         &["inspect::page::USUAL", "inspect::page::MOST", "inspect::page::BYTES", "inspect::page::TOKEN"],

@@ -1,12 +1,14 @@
 //! One proxy with its stream, and what must hold for it whatever happens.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use control_plane::sim::{Happens, Sent, Stream};
 use data_plane::sim::{Closed, Proxy};
 use fastrand::Rng;
+use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::{ControlMessage, ProxyMessage};
@@ -43,6 +45,12 @@ pub(super) struct Member {
     sent: HashSet<(ResourceKey, Version)>,
     /// Messages were lost on the way, which no stream does: it may lack endpoints until the next CONFIG of a whole one.
     lacks: bool,
+    /// What it has is something else than what it was sent, and nobody knows yet.
+    differs: bool,
+    /// Streams that it opened.
+    pub(super) streams: usize,
+    /// What it was sent, in order: keys of each chunk, and its bytes.
+    pub(super) chunks: Vec<(Vec<ResourceKey>, usize)>,
 }
 
 /// States that were offered by anybody.
@@ -51,7 +59,17 @@ pub(super) type Offered = BTreeSet<(Lane, [u8; 16])>;
 impl Member {
     pub(super) fn new(number: usize, now: Instant) -> Self {
         let id = format!("proxy-{number}");
-        Self { proxy: Proxy::new(&id), id, link: None, back: now, sent: HashSet::new(), lacks: false }
+        Self {
+            proxy: Proxy::new(&id),
+            id,
+            link: None,
+            back: now,
+            sent: HashSet::new(),
+            lacks: false,
+            differs: false,
+            streams: 0,
+            chunks: Vec::new(),
+        }
     }
 
     pub(super) fn root(&self, lane: Lane) -> Root {
@@ -82,7 +100,7 @@ impl Member {
         self.part(now, Duration::ZERO, Some(nodes));
         self.proxy = Proxy::new(&self.id);
         self.sent.clear();
-        self.lacks = false;
+        (self.lacks, self.differs) = (false, false);
     }
 
     /// The stream breaks.
@@ -110,6 +128,7 @@ impl Member {
             tampered: false,
             over: false,
         };
+        self.streams += 1;
         link.up.push_back(self.proxy.hello());
         self.link = Some(link);
         true
@@ -158,7 +177,11 @@ impl Member {
         if had_slot && !link.stream.has_slot() {
             node.slots += 1;
         }
-        assert!(link.tampered || sent.diverged == 0, "{}: it acknowledged what it was not sent", self.id);
+        assert!(
+            link.tampered || self.differs || sent.diverged == 0,
+            "{}: it acknowledged what it was not sent",
+            self.id
+        );
         link.down.extend(sent.frames);
         assert!(link.down.len() <= FRAMES, "{}: {} frames wait", self.id, link.down.len());
         if let Some(end) = sent.end {
@@ -181,16 +204,22 @@ impl Member {
             }
             return false;
         };
+        let bytes = frame.len();
         let Ok(message) = ControlMessage::decode(frame) else { panic!("a frame is no message") };
         if let Some(Control::Batch(batch)) = &message.message {
+            let mut keys = Vec::new();
             for up in &batch.up {
                 let kind = Kind::from_wire(up.kind).expect("a kind that is known");
                 let version = Version::from_slice(&up.version).expect("16 bytes");
-                self.sent.insert((ResourceKey::new(kind, up.key.as_str()), version));
+                keys.push(ResourceKey::new(kind, up.key.as_str()));
+                self.sent.extend(keys.last().map(|key| (key.clone(), version)));
             }
+            self.chunks.push((keys, bytes));
             self.lacks &= link.tampered || batch.lane == Lane::Live.to_wire();
         }
         let said = self.proxy.on(message);
+        self.differs &= !offered.contains(&(Lane::Config, self.root(Lane::Config).0))
+            || !offered.contains(&(Lane::Live, self.root(Lane::Live).0));
         self.check(offered);
         let Some(link) = &mut self.link else { return true };
         link.up.extend(said.answers);
@@ -216,7 +245,7 @@ impl Member {
         let root = self.root(Lane::Config);
         let has_none = self.proxy.has(Lane::Config).is_empty();
         assert!(
-            has_none || offered.contains(&(Lane::Config, root.0)),
+            has_none || self.differs || offered.contains(&(Lane::Config, root.0)),
             "{}: a CONFIG that never was",
             self.id
         );
@@ -231,6 +260,23 @@ impl Member {
             let found = endpoints > 0 || !always.contains(&service.as_str());
             assert!(found, "{}: {service} has lost its endpoints", self.id);
         }
+    }
+
+    /// A resource that it has goes, or becomes another one's, by a fault of its own. Gives its lane and key.
+    pub(super) fn differ(&mut self, rng: &mut Rng) -> Option<(Lane, ResourceKey)> {
+        let lane = if rng.bool() { Lane::Config } else { Lane::Live };
+        let has: Vec<_> = self.has(lane).iter().cloned().collect();
+        let one = has.get(rng.usize(..has.len().max(1)))?;
+        let mut others =
+            has.iter().filter(|other| other.kind() == one.kind() && other.version != one.version);
+        let other = others.next_back().filter(|_| rng.bool());
+        let other =
+            other.map(|it| Arc::new(Entry::from_body(one.key.clone(), it.min_schema, it.body.clone())));
+        self.sent.extend(other.iter().map(|entry| (entry.key.clone(), entry.version)));
+        let removed = other.is_none().then(|| one.key.clone());
+        (self.differs, self.lacks) = (true, true);
+        self.proxy.differ(lane, other.into_iter().collect(), removed);
+        Some((lane, one.key.clone()))
     }
 
     /// The network loses, repeats or mixes up messages, which one under a stream of bytes never does.

@@ -605,6 +605,7 @@ fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
     assert!(!link.session.wants_slot, "it asks again when the proxy answers");
 
     let later = now + 3 * SLOT;
+    link.on(Event::Tick, &plane, later);
     assert!(link.deliver_down(&mut proxy) && link.deliver_down(&mut proxy), "the welcome, a chunk");
     link.deliver_up(&plane, later);
     assert!(link.session.wants_slot);

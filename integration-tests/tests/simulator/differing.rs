@@ -1,0 +1,86 @@
+//! A proxy that has something else than it was sent: it is found out, and what differs is sent, and no more.
+
+use super::*;
+
+/// A heartbeat's time.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// What is sent and answered meanwhile.
+const PACE: Duration = Duration::from_millis(100);
+
+impl World {
+    /// All proxies on streams of their own that nothing happened to.
+    fn connected(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        // What is edited below changes one lane only.
+        world.cluster.put(ObjectKind::Ingress, "busy", ingress("busy.test", STABLE[0], 1, true));
+        for _ in 0..30 {
+            world.edit();
+        }
+        world.settle();
+        for member in &mut world.members {
+            member.part(world.now, Duration::ZERO, Some(&mut world.nodes));
+        }
+        world.settle();
+        world
+    }
+
+    /// What is on its way arrives.
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let Self { nodes, cluster, rng, now, .. } = self;
+        for node in nodes.iter_mut() {
+            node.catch_up(cluster, rng, *now);
+        }
+        self.note();
+        for member in &mut self.members {
+            member.serve(&mut self.nodes, self.now);
+            while member.down(&mut self.nodes, &self.offered, self.now) | member.up(&mut self.nodes, self.now)
+            {
+                member.serve(&mut self.nodes, self.now);
+            }
+        }
+    }
+
+    /// Whether a proxy has what a replica offers.
+    fn is_whole(&self, who: usize) -> bool {
+        let offers = |lane| self.nodes[0].replica.offers(lane).1.root();
+        Lane::ALL.into_iter().all(|lane| self.members[who].root(lane) == offers(lane))
+    }
+}
+
+/// However busy the stream is with the other lane, the next heartbeat shows it, and only what differs is sent, on the same stream.
+#[test]
+fn what_differs_is_found_by_the_next_heartbeat_and_sent_alone() {
+    for seed in 0..40 {
+        let mut world = World::connected(seed);
+        let Some((lane, key)) = world.members[0].differ(&mut world.rng) else { continue };
+        let (streams, sent) = (world.members[0].streams, world.members[0].chunks.len());
+        let begun = world.now;
+        let is_busy = world.rng.bool();
+        let mut number = 0;
+        while world.now < begun + HEARTBEAT + PACE {
+            if is_busy {
+                number += 1;
+                match lane {
+                    // Of a Service that is referred to, so that each is a change of LIVE.
+                    Lane::Config => world.cluster.put(
+                        ObjectKind::EndpointSlice,
+                        STABLE[0],
+                        slice(STABLE[0], number % 200),
+                    ),
+                    Lane::Live => world.cluster.put(
+                        ObjectKind::Ingress,
+                        "busy",
+                        ingress("busy.test", STABLE[0], number % 200, true),
+                    ),
+                }
+            }
+            world.pass(PACE);
+        }
+        assert!(world.is_whole(0), "seed {seed}: {key} differs still after {HEARTBEAT:?}: {}", world.state());
+        assert_eq!(world.members[0].streams, streams, "seed {seed}: on the same stream");
+        let mut sent = world.members[0].chunks[sent..].iter().flat_map(|(keys, _)| keys);
+        let stray = sent.find(|sent| sent.kind.lane() == lane && **sent != key);
+        assert!(stray.is_none(), "seed {seed}: {stray:?} was sent for {key}");
+    }
+}
