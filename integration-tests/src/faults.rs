@@ -33,6 +33,8 @@ struct Weather {
     delay: Duration,
     /// Nothing passes, nothing closes.
     stalled: bool,
+    /// A connection is cut after so many bytes to whoever opened it.
+    life: Option<usize>,
 }
 
 /// Turns a bit of what passes.
@@ -77,6 +79,11 @@ impl Relay {
     /// Closes new connections at once, or no longer.
     pub fn refuse(&self, refusing: bool) {
         self.weather.send_modify(|weather| weather.refusing = refusing);
+    }
+
+    /// Cuts each connection when so many bytes have passed to whoever opened it, or none any longer.
+    pub fn cut_each_after(&self, life: Option<usize>) {
+        self.weather.send_modify(|weather| weather.life = life);
     }
 
     /// Delays bytes in both directions.
@@ -153,8 +160,8 @@ async fn relay(
     let unheard = Counts::default();
     let (up, down) = (weather.clone(), weather.clone());
     tokio::select! {
-        _ = pump(&mut client_read, &mut server_write, up, &unheard) => {}
-        _ = pump(&mut server_read, &mut client_write, down, &counts) => {}
+        _ = pump(&mut client_read, &mut server_write, up, &unheard, false) => {}
+        _ = pump(&mut server_read, &mut client_write, down, &counts, true) => {}
         _ = weather.wait_for(|weather| weather.generation != generation) => {}
     }
 }
@@ -164,12 +171,18 @@ async fn pump(
     to: &mut (impl AsyncWriteExt + Unpin),
     mut weather: watch::Receiver<Weather>,
     counts: &Counts,
+    is_mortal: bool,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
+    let mut passed = 0;
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
             return to.shutdown().await;
+        }
+        passed += read;
+        if weather.borrow().life.is_some_and(|life| is_mortal && passed > life) {
+            return Ok(());
         }
         let delay = weather.borrow().delay;
         if !delay.is_zero() {

@@ -135,6 +135,33 @@ async fn what_differs_is_sent_alone_and_on_the_same_stream() {
     assert_eq!(metrics.sum("firth_control_divergences_total"), 2.0);
 }
 
+/// Every stream ends long before all of it has come. Without going on where the last one ended there is no end.
+#[tokio::test]
+async fn a_full_sync_over_streams_that_are_cut_again_and_again_arrives() {
+    const LIFE: usize = 300_000;
+    let site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    let paths: Vec<_> = (0..4).map(|path| format!("/{path}/{}", "x".repeat(800))).collect();
+    let paths: Vec<_> = paths.iter().map(|path| (path.as_str(), "one")).collect();
+    for number in 0..400 {
+        site.folder.apply(&ingress(&format!("long-{number}"), &format!("{number}.test"), &paths));
+    }
+    site.route("last", "last.test", &one).await;
+    for number in 0..400 {
+        site.proxy.serves(&format!("{number}.test"), paths[0].0, "one").await;
+    }
+    let relay = Relay::start(site.control.listen()).await;
+    relay.cut_each_after(Some(LIFE));
+    let proxy = DataPlane::start(relay.address()).await;
+    proxy.serves("last.test", "/", "one").await;
+    proxy.serves("399.test", paths[3].0, "one").await;
+    let (streams, bytes) = (relay.connections(), relay.bytes_down());
+    assert!(streams >= 4, "{streams} streams for {bytes} bytes");
+    // What is left of the last chunk of each stream comes twice.
+    assert!(bytes < 400 * 4 * 850 * 2, "{bytes} bytes over {streams} streams");
+    relay.cut_each_after(None);
+}
+
 #[tokio::test]
 async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
     let site = FolderSite::start(&[]).await;

@@ -20,6 +20,7 @@ use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::lane_start::Mode;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::schema;
+use shared::snapshot::Snapshot;
 use shared::version::{Claim, Lineage, Root, Seq, Source};
 use thiserror::Error;
 use tracing::{error, info};
@@ -134,6 +135,8 @@ pub(crate) struct Session {
     live: LaneState,
     /// A full sync of LIVE is applied, and the CONFIG that belongs to it not yet.
     unsettled: bool,
+    /// What this proxy would have, were what came of a CONFIG batch before its stream broke applied: see [`batch`].
+    begun: Option<Snapshot>,
 }
 
 impl Session {
@@ -149,6 +152,7 @@ impl Session {
             config: LaneState::default(),
             live: LaneState::default(),
             unsettled: false,
+            begun: None,
         }
     }
 
@@ -162,16 +166,12 @@ impl Session {
         self.lineage = None;
         let mut resume = Vec::new();
         for lane in Lane::ALL {
+            self.put_aside(lane, writer);
+            let has_begun = lane == Lane::Config && self.begun.is_some();
             let state = self.lane_mut(lane);
-            // A CONFIG batch that was cut is forgotten. A LIVE one is applied up to the cut: where it changed
-            // something, the same cursor leads to the same end; where it began at no place in the log, there is none.
-            let cut = state.staged.take();
-            if lane == Lane::Live && cut.is_some_and(|cut| cut.is_anew()) {
-                state.position = None;
-            }
             state.target = None;
             // What it has counts without a place in a log too: an inventory finds out what differs.
-            if state.position.is_none() && writer.has(lane).is_empty() {
+            if state.position.is_none() && writer.has(lane).is_empty() && !has_begun {
                 continue;
             }
             let (lineage, seq) = state.position.unzip();
@@ -213,6 +213,7 @@ impl Session {
         if let Err(close) = self.step(message, writer, &mut actions) {
             if let Close::Diverged { lane, .. } | Close::Corrupt { lane, .. } = &close {
                 self.lane_mut(*lane).position = None;
+                self.begun = self.begun.take().filter(|_| *lane != Lane::Config);
             }
             actions.close = Some(close);
         }
@@ -279,7 +280,8 @@ impl Session {
             // What a later revision may say and does not need an answer.
             (None, true) => Ok(()),
             (Some(Control::InventoryRequest(request)), true) => {
-                actions.say.push(inventory::answer(&request, writer)?);
+                let lane = wire::lane(request.lane)?;
+                actions.say.push(inventory::answer(&request, lane, self.there(lane, writer))?);
                 Ok(())
             }
         }
@@ -297,6 +299,9 @@ impl Session {
         }
         for start in &welcome.lanes {
             let lane = wire::lane(start.lane)?;
+            if lane == Lane::Config && !matches!(start.mode(), Mode::Inventory) {
+                self.begun = None;
+            }
             let state = self.lane_mut(lane);
             let seq = Seq(start.seq);
             match Mode::try_from(start.mode).unwrap_or_default() {

@@ -162,13 +162,14 @@ const ROWS: &[Row] = &[
     Row(
         "what a proxy has and is asked about",
         &[
-            "serve::session::inventory::DIFFERING",
             "serve::session::inventory::LOT",
-            "serve::session::inventory::ENTRIES",
+            "serve::session::inventory::LOT_RESOURCES",
+            "serve::session::inventory::REMOVED",
         ],
         &[
             "who_says_what_it_has_is_sent_what_differs",
-            "an_inventory_that_is_far_off_too_large_or_not_asked_for",
+            "an_inventory_that_does_not_fit_is_asked_for_in_parts",
+            "an_inventory_of_nothing_or_of_too_much_is_followed_by_everything",
         ],
     ),
     Row(

@@ -84,3 +84,50 @@ fn what_differs_is_found_by_the_next_heartbeat_and_sent_alone() {
         assert!(stray.is_none(), "seed {seed}: {stray:?} was sent for {key}");
     }
 }
+
+/// Each stream brings two chunks and breaks, each time at another replica.
+#[test]
+fn a_full_sync_goes_on_where_it_was_cut() {
+    let mut world = World::new(3);
+    for number in 0..700 {
+        let host = format!("{number}.{}.test", ["x".repeat(60), "y".repeat(60), "z".repeat(60)].join("."));
+        let service = format!("many-{number}");
+        world.cluster.put(ObjectKind::Service, &service, self::service());
+        world.cluster.put(ObjectKind::EndpointSlice, &service, slice(&service, number as u8));
+        world.cluster.put(ObjectKind::Ingress, &service, ingress(&host, &service, 3, true));
+        if number % 100 == 99 {
+            world.pass(PACE);
+        }
+    }
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.members[0].connect(0, &mut world.nodes, world.now));
+    world.pass(PACE);
+    assert!(world.is_whole(0), "undisturbed: {}", world.state());
+    let [whole, cut] = [0, 1];
+    let bytes =
+        |world: &World, who: usize| world.members[who].chunks.iter().map(|(_, size)| *size).sum::<usize>();
+    let (chunks, size) = (world.members[whole].chunks.len(), bytes(&world, whole));
+    assert!(chunks > 6, "{chunks} chunks, {size} bytes");
+
+    const EACH: usize = 2;
+    while !world.is_whole(cut) {
+        assert!(world.members[cut].streams < chunks / EACH + 3, "it takes too long: {}", world.state());
+        let World { members, nodes, offered, now, .. } = &mut world;
+        let member = &mut members[cut];
+        assert!(member.connect(member.streams % NODES, nodes, *now));
+        let before = member.chunks.len();
+        loop {
+            member.serve(nodes, *now);
+            let is_idle = !(member.up(nodes, *now) | member.down(nodes, offered, *now));
+            if is_idle || member.chunks.len() == before + EACH {
+                break;
+            }
+        }
+        assert!(member.chunks.len() > before, "a stream that brings nothing");
+        member.part(*now, Duration::ZERO, Some(nodes));
+        *now += PACE;
+    }
+    assert!(bytes(&world, cut) < size * 11 / 10, "{} bytes instead of {size}", bytes(&world, cut));
+}

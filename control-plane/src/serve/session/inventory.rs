@@ -1,5 +1,7 @@
 //! Finding out what a proxy has: digests of all its buckets, then what is in those that differ.
 //!
+//! A proxy that lost its stream in the middle of a full sync has most of it: so this is how that goes on, too.
+//!
 //! **Invariant:** what comes of it leads from what the proxy said it has to one state of the lane, and nothing was sent in
 //! between. What is kept of it is bounded.
 
@@ -8,18 +10,18 @@ use std::sync::Arc;
 
 use shared::delta::{Delta, Removal};
 use shared::kind::ResourceKey;
-use shared::snapshot::{BUCKETS, bucket_of, root_of};
+use shared::snapshot::{BUCKETS, Digest, bucket_of, root_of};
 use shared::version::{Root, Version};
 
 use crate::serve::message::{End, Inventory};
 use crate::store::LaneState;
 
-/// Buckets that may differ: with more, everything is sent.
-const DIFFERING: usize = 256;
 /// Buckets that are asked for at a time.
 const LOT: usize = 64;
-/// Entries that are kept.
-const ENTRIES: usize = 4_096;
+/// Resources that are in them by our own count: what fits into one answer.
+const LOT_RESOURCES: usize = 2_048;
+/// Bytes of the keys that are to go, at most: with more, everything is sent.
+const REMOVED: usize = 1024 * 1024;
 
 /// How far it is.
 #[derive(Debug, Default)]
@@ -36,10 +38,14 @@ struct Found {
     base: Root,
     /// With what it is compared, from here on.
     state: LaneState,
-    /// Buckets that differ, and those of them that are still to be asked for.
-    differing: Vec<u16>,
+    /// Buckets that differ and are still to be asked for, the next one last.
     left: Vec<u16>,
-    entries: BTreeMap<ResourceKey, Version>,
+    /// Buckets of a question at most: fewer after an answer that did not fit.
+    lot: usize,
+    /// What differs, as far as that is known.
+    delta: Delta,
+    /// Bytes of the keys that are to go.
+    removed: usize,
 }
 
 /// What an answer means.
@@ -47,7 +53,7 @@ struct Found {
 pub(super) enum Step {
     /// It goes on.
     On,
-    /// So much differs that everything is sent.
+    /// Everything is sent.
     Full,
 }
 
@@ -60,7 +66,7 @@ impl Exchange {
         let buckets = match &mut self.found {
             None => Vec::new(),
             Some(found) if found.left.is_empty() => return None,
-            Some(found) => found.left.split_off(found.left.len().saturating_sub(LOT)),
+            Some(found) => found.next_lot(),
         };
         self.asked = Some(buckets.clone());
         Some(buckets)
@@ -76,50 +82,86 @@ impl Exchange {
         let Some(asked) = self.asked.take() else {
             return Err(End::Protocol("got an inventory that was not asked for".into()));
         };
-        let Some(found) = &mut self.found else {
-            return self.digests(&inventory, state);
-        };
-        if inventory.cut || found.entries.len() + inventory.entries.len() > ENTRIES {
+        match &mut self.found {
+            None => self.digests(&inventory.digests, state),
+            Some(found) if inventory.cut => Ok(found.ask_for_less(asked)),
+            Some(found) => found.compare(&asked, inventory),
+        }
+    }
+
+    fn digests(&mut self, digests: &[Digest], state: &LaneState) -> Result<Step, End> {
+        let base = root_of(digests).ok_or_else(|| {
+            End::Protocol(format!("expected an inventory of {BUCKETS} digests, got {}", digests.len()))
+        })?;
+        if digests.iter().all(|digest| *digest == Digest::default()) {
+            // Its first chunks are encoded for all who have nothing.
             return Ok(Step::Full);
         }
+        let ours = |bucket: u16| state.snapshot.bucket_digest(bucket);
+        let theirs = |bucket: u16| digests[usize::from(bucket)];
+        let differing = (0..BUCKETS as u16).rev().filter(|bucket| ours(*bucket) != theirs(*bucket));
+        let is_known = |bucket: &u16| theirs(*bucket) == Digest::default();
+        let (lacking, left): (Vec<_>, Vec<_>) = differing.partition(is_known);
+        // Where it has nothing there is nothing to ask.
+        let up = lacking.into_iter().rev().flat_map(|bucket| state.snapshot.bucket(bucket)).cloned();
+        let delta = Delta { up: up.collect(), removed: Vec::new() };
+        let state = state.clone();
+        self.found = Some(Found { base, state, left, lot: LOT, delta, removed: 0 });
+        Ok(Step::On)
+    }
+
+    /// Whether all is known.
+    pub(super) fn is_over(&self) -> bool {
+        self.asked.is_none() && self.found.as_ref().is_some_and(|found| found.left.is_empty())
+    }
+
+    /// Where it leads, from what, and the way there, once all is known.
+    pub(super) fn finish(self) -> Option<(LaneState, Root, Delta)> {
+        let found = self.found.filter(|found| self.asked.is_none() && found.left.is_empty())?;
+        Some((found.state, found.base, found.delta))
+    }
+}
+
+impl Found {
+    fn next_lot(&mut self) -> Vec<u16> {
+        let (mut lot, mut resources) = (Vec::new(), 0);
+        while let Some(bucket) = self.left.last() {
+            resources += self.state.snapshot.bucket(*bucket).count();
+            if lot.len() == self.lot || (!lot.is_empty() && resources > LOT_RESOURCES) {
+                break;
+            }
+            lot.extend(self.left.pop());
+        }
+        lot
+    }
+
+    /// There is more in these buckets than fits into an answer.
+    fn ask_for_less(&mut self, asked: Vec<u16>) -> Step {
+        if asked.len() == 1 {
+            return Step::Full;
+        }
+        self.lot = asked.len() / 2;
+        self.left.extend(asked.into_iter().rev());
+        Step::On
+    }
+
+    /// What is in the buckets that were asked for, compared with what is to be in them.
+    fn compare(&mut self, asked: &[u16], inventory: Inventory) -> Result<Step, End> {
+        let mut there: BTreeMap<ResourceKey, Version> = BTreeMap::new();
         for (key, version) in inventory.entries {
             if key.kind.lane() != inventory.lane || !asked.contains(&bucket_of(&key)) {
                 return Err(End::Protocol(format!("got an inventory with {key}, which was not asked for")));
             }
-            found.entries.insert(key, version);
+            there.insert(key, version);
         }
-        Ok(Step::On)
-    }
-
-    fn digests(&mut self, inventory: &Inventory, state: &LaneState) -> Result<Step, End> {
-        let digests = &inventory.digests;
-        let base = root_of(digests).ok_or_else(|| {
-            End::Protocol(format!("expected an inventory of {BUCKETS} digests, got {}", digests.len()))
-        })?;
-        let buckets = 0..BUCKETS as u16;
-        let differing: Vec<_> = buckets
-            .filter(|bucket| state.snapshot.bucket_digest(*bucket) != digests[usize::from(*bucket)])
-            .collect();
-        if differing.len() > DIFFERING {
-            return Ok(Step::Full);
-        }
-        let (left, state) = (differing.clone(), state.clone());
-        self.found = Some(Found { base, state, differing, left, entries: BTreeMap::new() });
-        Ok(Step::On)
-    }
-
-    /// Where it leads, and the way there, once all is known.
-    pub(super) fn finish(&self) -> Option<(&LaneState, Root, Delta)> {
-        let found = self.found.as_ref().filter(|found| self.asked.is_none() && found.left.is_empty())?;
-        let mut delta = Delta::default();
-        let mut there = found.entries.clone();
-        for entry in found.differing.iter().flat_map(|bucket| found.state.snapshot.bucket(*bucket)) {
+        for entry in asked.iter().flat_map(|bucket| self.state.snapshot.bucket(*bucket)) {
             if there.remove(&entry.key) != Some(entry.version) {
-                delta.up.push(Arc::clone(entry));
+                self.delta.up.push(Arc::clone(entry));
             }
         }
+        self.removed += there.keys().map(|key| size_of::<Removal>() + key.key.len()).sum::<usize>();
         // Of the objects behind them nothing is known.
-        delta.removed = there.into_keys().map(|key| Removal { key, gone: false }).collect();
-        Some((&found.state, found.base, delta))
+        self.delta.removed.extend(there.into_keys().map(|key| Removal { key, gone: false }));
+        Ok(if self.removed > REMOVED { Step::Full } else { Step::On })
     }
 }

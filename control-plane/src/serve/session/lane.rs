@@ -206,12 +206,10 @@ impl LaneCursor {
     }
 
     fn next_flight(&mut self, state: &LaneState, has_slot: bool) -> Option<Flight> {
-        if let Some(exchange) = &self.exchange {
-            let (state, base, delta) = exchange.finish()?;
+        if self.exchange.is_some() {
+            let (state, base, delta) = self.exchange.take_if(|it| it.is_over())?.finish()?;
             let source = Source::Lazy(Box::new(state.differing(base, delta)));
-            let flight = Flight::new(state, Mode::Inventory, source);
-            self.exchange = None;
-            return Some(flight);
+            return Some(Flight::new(&state, Mode::Inventory, source));
         }
         let flight = |mode, source| Flight::new(state, mode, source);
         if !self.needs_full {
@@ -331,9 +329,14 @@ impl LaneCursor {
         self.needs_full || self.exchange.is_some() || self.flights.iter().any(anew)
     }
 
-    /// Whether a full sync is wanted or under way.
+    /// Whether a full sync, or what is left of one, is wanted or under way.
     pub(super) fn needs_slot(&self) -> bool {
-        self.needs_full || self.flights.iter().any(|flight| flight.mode == Mode::Full)
+        let is_long = |flight: &Flight| match flight.mode {
+            Mode::Full => true,
+            Mode::Inventory => !flight.complete,
+            Mode::Commit | Mode::Coalesced => false,
+        };
+        self.needs_full || self.flights.iter().any(is_long)
     }
 
     /// The state up to which everything was sent.

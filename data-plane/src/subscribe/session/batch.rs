@@ -3,6 +3,10 @@
 //! **Invariant:** what is served changes only by what was verified: each chunk against its own digest, each resource
 //! against its version, and what the proxy would have after the last chunk against the root that it was told. What
 //! leaves, and the last chunk, waits for that.
+//!
+//! A batch that begins at no place in the log may be a whole lane, and the stream may break in the middle, again and again.
+//! What came of LIVE is applied; what came of CONFIG is put aside, and counts as there where an inventory asks what is
+//! left to be sent. So each stream brings it further, however short it is.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use shared::delta::Removal;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config;
+use shared::snapshot::Snapshot;
 use shared::version::{Root, Seq, Version};
 use tracing::error;
 
@@ -69,7 +74,7 @@ impl Session {
     ) -> Result<(), Close> {
         let began = (self.clock)();
         let lane = wire::lane(batch.lane)?;
-        let mut staged = self.staged(lane, &batch, writer.root(lane))?;
+        let mut staged = self.staged(lane, &batch, self.there(lane, writer).root())?;
         let more = batch.more;
         let is_whole = shared::batch::is_whole(&batch);
         let mut chunk = read(lane, batch)?;
@@ -146,13 +151,43 @@ impl Session {
         })
     }
 
+    /// What this proxy has, with what came of a batch that was cut: what an inventory tells, and what is sent after one
+    /// applies to.
+    pub(super) fn there<'a>(&'a self, lane: Lane, writer: &'a Writer) -> &'a Snapshot {
+        match (lane, &self.begun) {
+            (Lane::Config, Some(begun)) => begun,
+            _ => writer.has(lane),
+        }
+    }
+
+    /// The stream is over. A batch that went on from a place in the log is sent again from there. Of one that did not, what
+    /// came of LIVE is applied, and so the proxy is at no place any more; what came of CONFIG is put aside.
+    pub(super) fn put_aside(&mut self, lane: Lane, writer: &Writer) {
+        let Some(cut) = self.lane_mut(lane).staged.take().filter(Staged::is_anew) else {
+            return;
+        };
+        match lane {
+            Lane::Live => self.live.position = None,
+            Lane::Config => {
+                let begun = self.begun.take().filter(|_| !cut.replaces());
+                let mut begun = begun.unwrap_or_else(|| writer.has(lane).clone());
+                begun.extend(cut.up);
+                self.begun = Some(begun);
+            }
+        }
+    }
+
     /// All chunks are there: what the proxy would have is compared with what it was told, and only then served.
     fn finish(&mut self, lane: Lane, staged: Staged, writer: &mut Writer) -> Result<(), Close> {
         let (replaces, anew) = (staged.replaces(), staged.is_anew());
         let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
+        let begun = if lane == Lane::Config { self.begun.take() } else { None };
         let candidate = match (lane, replaces) {
             (Lane::Config, true) => writer.config_of(up),
-            (Lane::Config, false) => writer.config_after(up, removed),
+            (Lane::Config, false) => match begun {
+                Some(begun) => writer.config_from(begun, up, removed),
+                None => writer.config_after(up, removed),
+            },
             (Lane::Live, true) => writer.live_of(up, |key| brought.contains(key)),
             (Lane::Live, false) if anew => writer.live_differing(up, &removed),
             (Lane::Live, false) => writer.live_after(up, &removed),

@@ -6,7 +6,6 @@ use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::snapshot::{BUCKETS, Snapshot};
 
 use super::{Close, protocol, wire};
-use crate::table::Writer;
 
 /// Entries of an answer at most: what a control plane takes.
 const ENTRIES: usize = 4_096;
@@ -16,10 +15,9 @@ const TEXT: usize = 192 * 1024;
 /// The digests of all buckets where none is named, else what is in those that are.
 pub(super) fn answer(
     request: &config::InventoryRequest,
-    writer: &Writer,
+    lane: Lane,
+    has: &Snapshot,
 ) -> Result<config::ProxyMessage, Close> {
-    let lane = wire::lane(request.lane)?;
-    let has = writer.has(lane);
     let answer = config::Inventory { lane: lane.to_wire(), ..config::Inventory::default() };
     Ok(wire::message(FromProxy::Inventory(match request.buckets.is_empty() {
         true => config::Inventory { digests: has.digests().concat().into(), ..answer },

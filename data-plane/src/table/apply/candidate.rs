@@ -43,8 +43,12 @@ impl Writer {
 
     /// CONFIG is exactly this.
     pub fn config_of(&self, up: Vec<Arc<Entry>>) -> Candidate {
-        let mut has = Snapshot::default();
-        has.extend(up);
+        self.config_from(Snapshot::default(), up, Vec::new())
+    }
+
+    /// CONFIG is exactly what comes of a change of this set.
+    pub fn config_from(&self, mut has: Snapshot, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Candidate {
+        has.change(up, removed.into_iter().map(|removal| removal.key));
         let Delta { up, removed } = Delta::between(self.has(Lane::Config), &has);
         Candidate { has, change: Change::Config { up, removed } }
     }

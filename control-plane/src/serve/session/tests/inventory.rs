@@ -58,26 +58,117 @@ fn who_says_what_it_has_is_sent_what_differs() {
     assert_eq!(has.root(), plane.published.head().live.root);
 }
 
+/// What a proxy has on LIVE that has nothing else than these.
+fn these(keys: impl IntoIterator<Item = String>) -> Snapshot {
+    let mut has = Snapshot::default();
+    has.extend(keys.into_iter().map(|key| entry(Kind::Endpoints, &key, 1).up.remove(0)));
+    has
+}
+
+/// The buckets of the one question that comes of an event.
+fn question(session: &mut Session, event: Event, now: Instant) -> Vec<u16> {
+    let out = session.on(event, now).out;
+    let [Out::Ask { lane: Lane::Live, buckets }] = &out[..] else {
+        panic!("expected a question, got {out:?}")
+    };
+    buckets.clone()
+}
+
+/// What is in the buckets that were asked for.
+fn entries(has: &Snapshot, buckets: &[u16]) -> Event {
+    let entries = buckets.iter().flat_map(|bucket| has.bucket(*bucket));
+    inventory(Vec::new(), entries.map(|entry| (entry.key.clone(), entry.version)).collect())
+}
+
+fn cut() -> Event {
+    let cut = Inventory { lane: Lane::Live, digests: Vec::new(), entries: Vec::new(), cut: true };
+    Event::Message(ProxyMessage::Inventory(cut))
+}
+
 #[test]
-fn an_inventory_that_is_far_off_too_large_or_not_asked_for() {
+fn who_lacks_most_of_it_is_asked_about_what_it_has() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    let all = (0..500).map(|at| entry(Kind::Endpoints, &format!("a/{at}"), 1)).reduce(Delta::squash).unwrap();
+    plane.commit(entry(Kind::Host, "_", 1), all, now);
+    // The first third of a full sync, and something that is no more.
+    let mut has = Snapshot::default();
+    has.extend(plane.published.head().live.snapshot.iter().take(150).cloned());
+    entry(Kind::Endpoints, "gone/1", 2).apply(&mut has);
+    let (mut session, _) = asked(&plane, &has, now);
+    let asked = question(&mut session, inventory(has.digests(), Vec::new()), now);
+    assert!(
+        asked.len() <= 2,
+        "of what has arrived, and of what is not there at all, nothing is asked: {asked:?}"
+    );
+    let out = session.on(entries(&has, &asked), now).out;
+    let mut sent = 0;
+    for out in &out {
+        let Out::Chunk { mode: Mode::Inventory, frame, .. } = out else {
+            panic!("expected chunks, got {out:?}")
+        };
+        let batch = decode(frame);
+        sent += batch.up.len();
+        apply(&mut has, &batch);
+    }
+    assert_eq!((sent, has.root()), (350, plane.published.head().live.root));
+}
+
+#[test]
+fn an_inventory_that_does_not_fit_is_asked_for_in_parts() {
     let now = shared::clock::now();
     let mut plane = Plane::new(1, now);
     plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/b", 1), now);
-    let mut has = Snapshot::default();
-    let other = (0..2_000).map(|at| entry(Kind::Endpoints, &format!("a/{at}"), 1).up.remove(0));
-    has.extend(other);
+    let has = these((0..2_000).map(|at| format!("a/{at}")));
     let (mut session, _) = asked(&plane, &has, now);
-    let out = session.on(inventory(has.digests(), Vec::new()), now).out;
-    assert!(matches!(&out[..], [Out::Chunk { mode: Mode::Full, .. }]), "everything differs: {out:?}");
+    let first = question(&mut session, inventory(has.digests(), Vec::new()), now);
+    assert_eq!(first.len(), 64);
+    let half = question(&mut session, cut(), now);
+    assert_eq!(half, first[..32], "the same ones, fewer at a time");
+    let mut next = half;
+    for expected in [16, 8, 4, 2, 1] {
+        next = question(&mut session, cut(), now);
+        assert_eq!(next.len(), expected);
+    }
+    assert_eq!(question(&mut session, entries(&has, &next), now), first[1..2]);
+    let out = session.on(cut(), now).out;
+    assert!(matches!(&out[..], [Out::Chunk { mode: Mode::Full, .. }]), "not even one bucket fits: {out:?}");
+}
 
-    let mut has = Snapshot::default();
-    entry(Kind::Endpoints, "a/c", 1).apply(&mut has);
+#[test]
+fn an_inventory_of_nothing_or_of_too_much_is_followed_by_everything() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/b", 1), now);
+    let (mut session, _) = asked(&plane, &Snapshot::default(), now);
+    let out = session.on(inventory(Snapshot::default().digests(), Vec::new()), now).out;
+    assert!(matches!(&out[..], [Out::Chunk { mode: Mode::Full, .. }]), "it has nothing: {out:?}");
+
+    // Keys of a thousand bytes, none of which is to stay.
+    let has = these((0..2_000).map(|at| format!("a/{at:01000}")));
     let (mut session, _) = asked(&plane, &has, now);
-    session.on(inventory(has.digests(), Vec::new()), now);
-    let cut = Inventory { lane: Lane::Live, digests: Vec::new(), entries: Vec::new(), cut: true };
-    let out = session.on(Event::Message(ProxyMessage::Inventory(cut)), now).out;
-    assert!(matches!(&out[..], [Out::Chunk { mode: Mode::Full, .. }]), "it cannot say: {out:?}");
+    let mut event = inventory(has.digests(), Vec::new());
+    let mut told = 0;
+    loop {
+        let out = session.on(event, now).out;
+        match &out[..] {
+            [Out::Ask { buckets, .. }] => {
+                told += buckets.iter().map(|bucket| has.bucket(*bucket).count()).sum::<usize>();
+                event = entries(&has, buckets);
+            }
+            [Out::Chunk { mode: Mode::Full, .. }] => break,
+            other => panic!("expected a question or everything, got {other:?}"),
+        }
+    }
+    assert!((900..1_200).contains(&told), "{told} of them are a mebibyte");
+}
 
+#[test]
+fn an_inventory_that_was_not_asked_for_ends_the_stream() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/b", 1), now);
+    let has = these(["a/c".to_owned()]);
     let (mut session, _) = asked(&plane, &has, now);
     let few = session.on(inventory(vec![[0; 16]; 1_023], Vec::new()), now);
     assert!(matches!(few.end, Some(End::Protocol(_))));
