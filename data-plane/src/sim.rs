@@ -11,10 +11,11 @@ use shared::delta::Removal;
 use shared::entry::Entry;
 use shared::kind::{Lane, ResourceKey};
 use shared::proto::config::{ControlMessage, ProxyMessage};
-use shared::snapshot::Snapshot;
+use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Seq;
 
 use crate::subscribe::session::{Close, Identity, Session};
+use crate::table::apply::Audit;
 use crate::table::{Action, Match, Writer};
 
 /// One process.
@@ -86,6 +87,16 @@ impl Proxy {
     /// What it has on a lane.
     pub fn has(&self, lane: Lane) -> &Snapshot {
         self.writer.has(lane)
+    }
+
+    /// What workers look at that is not what it has, all of which is set right.
+    pub fn audit(&mut self) -> Vec<String> {
+        let mut audit = Audit::default();
+        let mut faults = Vec::new();
+        for _ in 0..BUCKETS {
+            faults.extend(audit.step(&mut self.writer));
+        }
+        faults.into_iter().map(|(key, fault)| format!("{key}: {}", fault.as_str())).collect()
     }
 
     /// How many resources it has and cannot serve.

@@ -38,11 +38,12 @@ use tokio::time::{self, Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::Endpoint;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::journal::{Binding, Journal, Loaded};
 use crate::resolve::Names;
 use crate::table::Writer;
+use crate::table::apply::Audit;
 use address::AddressError;
 use certificate::{CertificateError, Enrolment, Holder};
 use client::config_stream_client::ConfigStreamClient;
@@ -210,9 +211,14 @@ impl Subscription {
         let complete = Cell::new(Some(complete));
         let collect = async {
             let mut tick = time::interval(COLLECT);
+            let mut audit = Audit::default();
             loop {
                 tick.tick().await;
-                writer.borrow_mut().collect();
+                let mut writer = writer.borrow_mut();
+                writer.collect();
+                for (key, fault) in audit.step(&mut writer) {
+                    error!(%key, "what is served was not what this proxy has, and is set right: {}", fault.as_str());
+                }
             }
         };
         let (opening, shown, view) = (self.disk.opening(), self.seen(&writer.borrow()), self.view.clone());

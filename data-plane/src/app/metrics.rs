@@ -18,7 +18,7 @@ use crate::table::apply::Counters;
 
 type Plain = (&'static str, &'static str, fn(&Counters) -> &AtomicU64);
 
-const COUNTERS: [Plain; 9] = [
+const COUNTERS: [Plain; 11] = [
     ("firth_hosts_rebuilt", "Hosts that were compiled", |it| &it.hosts_rebuilt),
     ("firth_hosts_visited", "Hosts that were looked at, changed or not", |it| &it.hosts_visited),
     ("firth_routes_compiled", "Routes that were compiled", |it| &it.routes_compiled),
@@ -27,6 +27,10 @@ const COUNTERS: [Plain; 9] = [
     ("firth_endpoints_joined", "Addresses that were looked at for that", |it| &it.endpoints_joined),
     ("firth_cells_updated", "Sets of endpoints that were put in place", |it| &it.cells_updated),
     ("firth_certificates_updated", "Certificates that were put in place", |it| &it.certificates_updated),
+    ("firth_audited", "Resources, paths and endpoints that were compared with what workers look at", |it| {
+        &it.audited
+    }),
+    ("firth_audit_faults", "Those that differed, and were set right", |it| &it.audit_faults),
     ("firth_tables_published", "Host tables that were put in place", |it| &it.tables_published),
 ];
 

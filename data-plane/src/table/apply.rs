@@ -6,6 +6,7 @@
 //! **Invariant:** an edit costs what it touches. An endpoint change rebuilds no host, a host change no other host
 //! ([`Counters`] tell, and tests assert it).
 
+mod audit;
 mod build;
 mod candidate;
 mod cells;
@@ -53,6 +54,7 @@ use secrets::Secrets;
 use source::Source;
 use upstreams::Upstreams;
 
+pub use audit::{Audit, Fault};
 pub use candidate::Candidate;
 pub use refusal::{Code, Refused};
 
@@ -81,6 +83,10 @@ pub struct Counters {
     pub tables_retired: AtomicU64,
     /// Resources that this proxy has and cannot serve.
     pub refused: AtomicU64,
+    /// Resources, paths and endpoints that were compared with what workers look at.
+    pub audited: AtomicU64,
+    /// What differed, and was set right.
+    pub audit_faults: AtomicU64,
 }
 
 /// Why a resource leaves what the proxy has.

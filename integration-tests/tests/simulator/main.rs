@@ -205,6 +205,7 @@ impl World {
                 member.check_served(&self.hosts, &STABLE);
             }
             if self.is_settled() {
+                self.members.iter_mut().for_each(Member::check_live);
                 return;
             }
         }

@@ -279,6 +279,11 @@ impl Member {
         Some((lane, one.key.clone()))
     }
 
+    /// Workers look at what it has.
+    pub(super) fn check_live(&mut self) {
+        assert_eq!(self.proxy.audit(), Vec::<String>::new(), "{}", self.id);
+    }
+
     /// The network loses, repeats or mixes up messages, which one under a stream of bytes never does.
     pub(super) fn tamper(&mut self, rng: &mut Rng) {
         let Some(link) = &mut self.link else { return };

@@ -87,7 +87,7 @@ impl Writer {
     }
 
     /// There is no such host any more.
-    fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
+    pub(super) fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         self.hosts.remove(name);
         for key in self.compiled.remove(name).unwrap_or_default().keys() {
             self.cells.release(self.config.set_uses(key, BTreeSet::new()));

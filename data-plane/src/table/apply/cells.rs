@@ -86,6 +86,39 @@ impl Cells {
         self.service_of.contains_key(key)
     }
 
+    /// Whether this is what is known of a slice.
+    pub(super) fn says(&self, key: &Arc<str>, endpoints: &Endpoints) -> bool {
+        let slices = self.service_of.get(key).and_then(|service| self.slices.get(service));
+        slices.and_then(|slices| slices.get(key)).is_some_and(|slice| slice.endpoints == *endpoints)
+    }
+
+    /// Whether workers find in the cells of a slice's Service what its slices say. Adds what was looked at.
+    pub(super) fn is_live(&self, key: &Arc<str>, looked: &mut usize) -> bool {
+        let Some(service) = self.service_of.get(key) else { return false };
+        let slices = self.slices.get(service);
+        let backends = self.by_service.get(service).into_iter().flatten();
+        backends.filter_map(|backend| self.cells.get(backend)).all(|interned| {
+            let (Source::Slices(rule), Some(cell)) = (&interned.source, interned.cell.upgrade()) else {
+                return true;
+            };
+            let said = said(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
+            let said: HashSet<_> = said.into_iter().flat_map(|(_, addresses)| addresses).collect();
+            let set = cell.endpoints();
+            *looked += set.list.len();
+            set.list.len() == said.len() && set.list.iter().all(|endpoint| said.contains(&endpoint.address))
+        })
+    }
+
+    /// The cells of a slice's Service are put together from all of its slices the next time.
+    pub(super) fn forget_books(&mut self, key: &str) {
+        let backends = self.service_of.get(key).and_then(|service| self.by_service.get(service));
+        for backend in backends.into_iter().flatten() {
+            if let Some(interned) = self.cells.get_mut(backend) {
+                interned.large = None;
+            }
+        }
+    }
+
     /// Takes a slice into use with the next [`Self::flush`].
     pub(super) fn put(&mut self, key: &Arc<str>, endpoints: Endpoints) {
         let service: Arc<str> = endpoints.service.as_str().into();

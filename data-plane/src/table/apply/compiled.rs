@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** of a host the newest table has exactly what stands here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::kept::KeptRoute;
@@ -88,6 +88,21 @@ impl CompiledHost {
             for (kind, text) in left.into_keys() {
                 router.remove(&text, kind, key);
             }
+        }
+    }
+
+    /// The Routes that it was compiled of, as they were then.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<KeptRoute>)> {
+        self.routes.iter().map(|(key, route)| (key, &route.source))
+    }
+
+    /// The entries of its paths, as a host finds them that routes in this way.
+    pub(super) fn paths(&self, by: &Routing) -> HashSet<*const PathEntry> {
+        let routes = self.routes.values();
+        let entry = |declared: Declared| Arc::as_ptr(&declared.entry);
+        match by {
+            Routing::Texts(_) => routes.flat_map(CompiledRoute::declared).map(entry).collect(),
+            Routing::Patterns(_) => routes.flat_map(CompiledRoute::all).map(entry).collect(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
-use shared::resource::{Backend, Host, Resource, Settings};
+use shared::resource::{Backend, Host, Resource, Route, Settings};
 
 use super::kept::{KeptRoute, Sayings};
 use super::policies::effective;
@@ -198,6 +198,19 @@ impl Config {
             }
             _ => {}
         }
+    }
+
+    /// Whether this is what is served of a Route.
+    pub(super) fn says(&self, key: &Arc<str>, route: &Route) -> bool {
+        let kept = host_of(key).and_then(|host| self.routes.get(host)).and_then(|routes| routes.get(key));
+        let Route { paths, denied, policy } = route;
+        kept.is_some_and(|kept| *kept.paths == **paths && kept.denied == *denied && *kept.policy == *policy)
+    }
+
+    /// All of a host is to be compiled again.
+    pub(super) fn touch(&mut self, host: &Arc<str>) {
+        let touched = self.touched.host(host);
+        (touched.frame, touched.whole) = (true, true);
     }
 
     /// Notes which Backends a compiled Route names; gives those that none names any longer.

@@ -57,6 +57,24 @@ impl Secrets {
         self.chains.contains_key(key)
     }
 
+    /// Whether this is the certificate that is shown.
+    pub(super) fn says(&self, key: &str, certificate: &Certificate) -> bool {
+        self.shown.get(key).is_some_and(|shown| shown.certificate == *certificate)
+    }
+
+    /// Whether this is the chain that is known.
+    pub(super) fn says_chain(&self, key: &str, chain: &Chain) -> bool {
+        self.chains.get(key) == Some(chain)
+    }
+
+    /// Whether workers find the certificate that is shown, if any table names it.
+    pub(super) fn is_live(&self, key: &str) -> bool {
+        let Some(cell) = self.cells.get(key).and_then(Weak::upgrade) else { return true };
+        let [found, shown] =
+            [cell.certificate(), self.shown.get(key).map(|shown| Arc::clone(&shown.certified))];
+        found.as_ref().map(Arc::as_ptr) == shown.as_ref().map(Arc::as_ptr)
+    }
+
     /// Shows a certificate from now on. Its chain may come later: it is shown without until then.
     pub(super) fn put(&mut self, key: &Arc<str>, certificate: Certificate) -> Result<(), CertifiedError> {
         let chain = certificate.chain.as_deref().and_then(|chain| self.chains.get(chain));

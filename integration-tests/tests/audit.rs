@@ -1,0 +1,49 @@
+//! What a proxy serves changes under its hands, in the memory of the real process: it is found, told and set right.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use integration_tests::eventually::eventually_within;
+use integration_tests::memory::Memory;
+use integration_tests::process::Signal;
+use integration_tests::site::ingress;
+use integration_tests::{FolderSite, Question, Traffic};
+
+/// A round of the audit of so little, a heartbeat, and time to spare.
+const ROUND: Duration = Duration::from_secs(100);
+
+#[tokio::test]
+async fn a_bit_that_turns_in_memory_is_found_and_set_right() {
+    const PATH: &str = "/a-path-that-changes-in-memory";
+    const OTHER: &str = "/a-path-that-chAnges-in-memory";
+    let mut site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    site.route("neighbour", "b.test", &one).await;
+    site.folder.apply(&ingress("web", "a.test", &[(PATH, "one")]));
+    site.proxy.serves("a.test", PATH, "one").await;
+    assert_eq!(site.proxy.metrics().await.sum("firth_audit_faults_total"), 0.0);
+    let version = site.control.inspect().await.in_sync(1).await;
+    let traffic = Traffic::start(site.proxy.http(), 1, &[Question::new("b.test", "/", &["one"])]);
+
+    let process = site.proxy.process();
+    let memory = Memory::of(process.id()).expect("the memory of a child can be written to");
+    let places = memory.find(PATH.as_bytes()).expect("it runs");
+    process.signal(Signal::Stop);
+    let altered = memory.alter(&places, PATH.as_bytes(), OTHER.as_bytes());
+    process.signal(Signal::Cont);
+    let altered = altered.expect("it runs");
+    assert!(altered >= 2, "what it has and what it serves: {altered} places");
+    site.proxy.answers("a.test", PATH, 404).await;
+
+    eventually_within(ROUND, "the fault is found", || async {
+        let faults = site.proxy.metrics().await.sum("firth_audit_faults_total");
+        if faults > 0.0 { Ok(()) } else { Err(faults) }
+    })
+    .await;
+    site.proxy.serves("a.test", PATH, "one").await;
+    assert_eq!(site.control.inspect().await.in_sync(1).await, version);
+    assert_eq!(site.control.metrics().await.sum("firth_control_divergences_total"), 1.0);
+    assert!(site.proxy.log().contains("is set right"), "{}", site.proxy.log());
+    traffic.stop().await.assert_clean();
+}
