@@ -1,0 +1,85 @@
+//! A thousand proxies that come at once: with nothing, and with nearly everything after the control plane has started again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use integration_tests::FolderSite;
+use integration_tests::process::Process;
+use integration_tests::site::ingress;
+use integration_tests::subscriber::{State, Subscriber};
+use shared::kind::Lane;
+use shared::proto::config::lane_start::Mode;
+use tokio::task::JoinSet;
+
+const CROWD: usize = 1_000;
+/// Full syncs at once (docs/adr/003-budgets.md).
+const SLOTS: usize = 64;
+/// What a connection with a stream is reckoned at (docs/adr/003-budgets.md).
+const CONNECTION: u64 = 256 * 1024;
+
+/// The most memory that a process ever had, in bytes.
+fn peak(process: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// All of them at once. Each is done when a heartbeat says that it has everything; nobody leaves before.
+async fn come(address: SocketAddr, states: Vec<State>) -> Vec<Subscriber> {
+    let mut coming = JoinSet::new();
+    for state in states {
+        coming.spawn(async move {
+            let mut subscriber = Subscriber::connect(address, state).await;
+            subscriber.until_idle().await;
+            subscriber
+        });
+    }
+    coming.join_all().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_that_come_at_once_are_paced_and_sent_what_they_lack() {
+    let mut site = FolderSite::start(&[]).await;
+    let one = site.origin("one").await;
+    // More of CONFIG than a stream is sent before it has answered.
+    let long = format!("/{}", "x".repeat(1_000));
+    for number in 0..200 {
+        site.folder.apply(&ingress(&format!("long-{number}"), &format!("{number}.test"), &[(&long, "one")]));
+    }
+    site.route("web", "a.test", &one).await;
+    site.proxy.serves("199.test", &long, "one").await;
+    let before = peak(site.control.process());
+
+    let states = (0..CROWD).map(|number| State::new(&format!("crowd-{number:016x}")).with_inventory());
+    let crowd = come(site.control.listen(), states.collect()).await;
+    let starts = |mode: Mode| crowd.iter().filter(|it| it.start(Lane::Config).mode() == mode).count();
+    assert_eq!(starts(Mode::Full) + starts(Mode::Wait), CROWD);
+    assert!(starts(Mode::Wait) > 0, "{} begin at once, {SLOTS} at a time", starts(Mode::Full));
+    let grown = peak(site.control.process()).saturating_sub(before);
+    assert!(grown < CROWD as u64 * CONNECTION, "{} KiB for each of them", grown / 1024 / CROWD as u64);
+    // Nobody else is held up by them.
+    let begun = Instant::now();
+    site.route("new", "new.test", &one).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+
+    // The control plane starts again, with one Ingress that is another: each is sent that.
+    let states: Vec<_> = crowd.iter().map(|subscriber| subscriber.state.clone()).collect();
+    drop(crowd);
+    let root = states[0].root(Lane::Config);
+    assert!(states.iter().all(|state| state.root(Lane::Config) == root));
+    site.control.kill();
+    site.folder.apply(&ingress("long-7", "7.test", &[("/other", "one")]));
+    site.control.resume().await;
+    site.proxy.serves("7.test", "/other", "one").await;
+    let crowd = come(site.control.listen(), states).await;
+    for subscriber in &crowd {
+        assert_eq!(subscriber.start(Lane::Config).mode(), Mode::Inventory);
+        assert_eq!(subscriber.start(Lane::Live).mode(), Mode::InSync);
+        let mut sent: Vec<_> = subscriber.received.iter().flat_map(|it| it.up.clone()).collect();
+        sent.sort();
+        assert_eq!(sent, ["ingress/default/long-7/7.test", "ingress/default/new/new.test", "new.test"]);
+        assert_ne!(subscriber.state.root(Lane::Config), root);
+    }
+}
