@@ -3,6 +3,7 @@
 //! There is no controller manager: EndpointSlices are written by the tests, and nobody finishes a namespace's deletion.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,7 +55,7 @@ pub struct Cluster {
     flags: Vec<String>,
     apiserver: Process,
     // Dropped after the API server, which would complain for long otherwise.
-    _etcd: Process,
+    etcd: Process,
     etcd_url: String,
     apiserver_port: u16,
     folder: TempDir,
@@ -82,7 +83,7 @@ impl Cluster {
         let mut flags = flags(folder.path(), &etcd_url, authorization);
         flags.extend(further.iter().map(ToString::to_string));
         let (apiserver, apiserver_port) = start_apiserver(&assets, folder.path(), &flags).await;
-        let cluster = Self { flags, apiserver, _etcd: etcd, etcd_url, apiserver_port, folder };
+        let cluster = Self { flags, apiserver, etcd, etcd_url, apiserver_port, folder };
         let api = cluster.api().await;
         api.apply(&objects::ingress_class()).await;
         cluster
@@ -166,6 +167,37 @@ impl Cluster {
         );
     }
 
+    /// Stops the store for a copy of what it holds. The API server finds it again.
+    ///
+    /// # Panics
+    /// When it does not start again.
+    pub async fn back_up(&mut self) {
+        self.etcd.kill();
+        let folder = self.folder.path();
+        copy(&folder.join("etcd"), &folder.join("backup")).expect("the folder can be written to");
+        self.start_etcd_again().await;
+    }
+
+    /// Puts the store back to the last backup: what happened since never did, and its revisions are given a second time.
+    ///
+    /// # Panics
+    /// Where there is no backup, or the servers do not start again.
+    pub async fn restore(&mut self) {
+        self.kill_apiserver();
+        self.etcd.kill();
+        let folder = self.folder.path();
+        fs::remove_dir_all(folder.join("etcd")).expect("the folder can be written to");
+        copy(&folder.join("backup"), &folder.join("etcd")).expect("there is a backup");
+        self.start_etcd_again().await;
+        self.restart_apiserver().await;
+    }
+
+    async fn start_etcd_again(&mut self) {
+        let assets = assets::kubernetes().expect("they were there before");
+        self.etcd = run_etcd(&assets, self.folder.path(), &self.etcd_url);
+        assert!(is_up(&mut self.etcd, &self.etcd_url).await, "etcd ends:\n{}", self.etcd.tail());
+    }
+
     /// Holds the API server still, or lets it go on: connections stay open and nothing comes.
     pub fn freeze_apiserver(&mut self, frozen: bool) {
         self.apiserver.signal(if frozen { Signal::Stop } else { Signal::Cont });
@@ -200,36 +232,57 @@ impl Cluster {
 
 async fn start_etcd(assets: &Path, folder: &Path) -> (Process, String) {
     for attempt in 1.. {
-        let (client, peer) = (ports::free(), ports::free());
-        let url = format!("http://{client}");
-        let mut process = Process::spawn(
-            "etcd",
-            Command::new(assets.join("etcd"))
-                .arg("--data-dir")
-                .arg(folder.join("etcd"))
-                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-                .args(["--listen-peer-urls", &format!("http://{peer}")])
-                .args(["--unsafe-no-fsync", "--log-level", "error"]),
-            folder,
-        );
-        let up = eventually("etcd is ready", || {
-            let ended = process.ended().is_some();
-            let url = url.clone();
-            async move {
-                match client::page(&url, "/health").await {
-                    _ if ended => Ok(false),
-                    Ok(page) if page.status == 200 => Ok(true),
-                    other => Err(other.map(|page| page.status)),
-                }
-            }
-        })
-        .await;
-        if up {
+        let url = format!("http://{}", ports::free());
+        let mut process = run_etcd(assets, folder, &url);
+        if is_up(&mut process, &url).await {
             return (process, url);
         }
         assert!(attempt < TRIES, "etcd ends at once:\n{}", process.tail());
     }
     unreachable!("the loop ends by returning or panicking")
+}
+
+fn run_etcd(assets: &Path, folder: &Path, url: &str) -> Process {
+    let peer = ports::free();
+    Process::spawn(
+        "etcd",
+        Command::new(assets.join("etcd"))
+            .arg("--data-dir")
+            .arg(folder.join("etcd"))
+            .args(["--listen-client-urls", url, "--advertise-client-urls", url])
+            .args(["--listen-peer-urls", &format!("http://{peer}")])
+            .args(["--unsafe-no-fsync", "--log-level", "error"]),
+        folder,
+    )
+}
+
+/// False where it has ended.
+async fn is_up(etcd: &mut Process, url: &str) -> bool {
+    eventually("etcd is ready", || {
+        let ended = etcd.ended().is_some();
+        async move {
+            match client::page(url, "/health").await {
+                _ if ended => Ok(false),
+                Ok(page) if page.status == 200 => Ok(true),
+                other => Err(other.map(|page| page.status)),
+            }
+        }
+    })
+    .await
+}
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &to)?,
+            false => _ = fs::copy(entry.path(), to)?,
+        }
+    }
+    Ok(())
 }
 
 async fn start_apiserver(assets: &Path, folder: &Path, flags: &[String]) -> (Process, u16) {

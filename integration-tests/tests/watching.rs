@@ -8,7 +8,7 @@ use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
 use integration_tests::objects;
 use integration_tests::subscriber::{State, Subscriber};
-use integration_tests::{ClusterSite, ControlPlane, Source};
+use integration_tests::{ClusterSite, ControlPlane, Question, Source, Traffic, eventually_within};
 use shared::kind::Lane;
 
 /// More than 20 % and more than ten: so many that are merely absent from a list are doubted.
@@ -74,8 +74,12 @@ async fn a_lost_history_is_listed_again() {
     let log = site.control.log();
     assert!(log.contains("second"), "it says that it looks twice:\n{log}");
 
-    // The state is that of a control plane that starts now.
-    let fresh = ControlPlane::start(&Source::namespace(&cluster, "lost")).await;
+    is_as_fresh(&site, &Source::namespace(&cluster, "lost")).await;
+}
+
+/// The state is that of a control plane that starts now.
+async fn is_as_fresh(site: &ClusterSite, source: &Source) {
+    let fresh = ControlPlane::start(source).await;
     let mut contents = Vec::new();
     for address in [site.control.listen(), fresh.listen()] {
         let mut subscriber = Subscriber::connect(address, State::new("judge")).await;
@@ -83,4 +87,58 @@ async fn a_lost_history_is_listed_again() {
         contents.push(Lane::ALL.map(|lane| subscriber.state.contents(lane)));
     }
     assert_eq!(contents[0], contents[1]);
+}
+
+/// Revisions go back, and what is listed is older than what is known: that is what is true now, and not a list that lags.
+#[tokio::test]
+async fn a_store_that_was_put_back_is_believed() {
+    /// A watch that is neither refused nor told anything finds out by asking for the newest revision, once a minute.
+    const FOUND_OUT: Duration = Duration::from_secs(200);
+    let mut cluster = Cluster::start(Authorization::AlwaysAllow).await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let site = ClusterSite::start_by(&cluster, "restored", relay.address().port()).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    for (name, host) in [("changes", "changes.test"), ("goes", "goes.test"), ("stays", "stays.test")] {
+        site.route(name, host, &one).await;
+    }
+    cluster.back_up().await;
+    let traffic = Traffic::start(site.proxy.http(), 1, &[Question::new("stays.test", "/", &["one"])]);
+
+    // What the backup knows nothing of, and revisions enough that no restart gives so many.
+    let changed = site.ingress("changes", "changes.test", &[("/", two.name())]);
+    integration_tests::eventually("the API server has found its store again", || async {
+        site.api.try_apply(&changed).await.map_err(|error| error.to_string())
+    })
+    .await;
+    site.proxy.serves("changes.test", "/", "two").await;
+    site.api.delete(&site.ingress("goes", "goes.test", &[])).await;
+    site.proxy.answers("goes.test", "/", 404).await;
+    site.route("comes", "comes.test", &one).await;
+    for number in 0..300 {
+        let noise =
+            objects::config_map("restored", "noise", serde_json::json!({"number": number.to_string()}));
+        site.api.apply(&noise).await;
+    }
+    relay.refuse(true);
+    relay.cut();
+    cluster.restore().await;
+    relay.refuse(false);
+
+    eventually_within(FOUND_OUT, "it says that revisions went back", || async {
+        let log = site.control.log();
+        if log.contains("went back from") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    site.proxy.serves("changes.test", "/", "one").await;
+    site.proxy.serves("goes.test", "/", "one").await;
+    site.proxy.answers("comes.test", "/", 404).await;
+    traffic.stop().await.assert_clean();
+
+    // Changes under revisions that were given before arrive.
+    let api = cluster.api().await;
+    api.apply(&changed).await;
+    site.proxy.serves("changes.test", "/", "two").await;
+    api.delete(&site.ingress("goes", "goes.test", &[])).await;
+    site.proxy.answers("goes.test", "/", 404).await;
+    is_as_fresh(&site, &Source::namespace(&cluster, "restored")).await;
 }
