@@ -419,6 +419,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("rate::connections::COUNT_BITS", "bits of a slot"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
+    ("local::buffers::LITTLE", "what is held in less room"),
+    ("local::buffers::LITTLE_ROOM", "what is held in less room"),
     ("local::ids::A_BLOCK", "ids that share a block of memory"),
     ("local::ids::LENGTH", "the format"),
     ("local::nonces::LENGTH", "the format"),
