@@ -37,6 +37,8 @@ mod manifests;
 mod metrics;
 pub mod objects;
 mod origin;
+#[allow(dead_code, reason = "nobody asks yet")]
+mod peers;
 mod pin;
 mod pipeline;
 mod placed;

@@ -1,0 +1,207 @@
+//! What all replicas know together.
+//!
+//! **Invariant:** pure. A proxy is counted once, by the replica that heard of it last; one that only a replica knew that does not
+//! answer is not left out.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use shared::proto::inspect;
+
+/// One of the other replicas.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Other {
+    /// Where it was asked, or the name by which nobody is found.
+    address: String,
+    name: String,
+    heard: Result<inspect::ShareResponse, Lost>,
+}
+
+/// A replica that does not answer.
+#[derive(Clone, PartialEq, Debug)]
+struct Lost {
+    why: String,
+    /// Its proxies when it did.
+    proxies: Vec<inspect::Proxy>,
+}
+
+impl Other {
+    /// It answered.
+    pub fn heard(address: SocketAddr, share: inspect::ShareResponse) -> Self {
+        Self { address: address.to_string(), name: share.name.clone(), heard: Ok(share) }
+    }
+
+    /// It did not; these were its proxies.
+    pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
+        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies }) }
+    }
+
+    /// Nobody knows where it is.
+    pub fn nowhere((name, why): (String, String)) -> Self {
+        Self { address: name, name: String::new(), heard: Err(Lost { why, proxies: Vec::new() }) }
+    }
+}
+
+/// A proxy, as the replica says that heard of it last.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Member {
+    /// What it says.
+    pub shared: inspect::SharedProxy,
+    /// Whether that replica offers what this one does: else what it says is said of something else.
+    pub is_of_the_same: bool,
+    /// The replica. Empty: this one.
+    pub replica: String,
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Fleet {
+    /// Proxies by id.
+    pub members: BTreeMap<String, Member>,
+    /// Proxies that only replicas knew that do not answer.
+    pub lost: BTreeMap<String, inspect::Proxy>,
+    /// All replicas; empty: there is one, and nobody looks for others.
+    pub replicas: Vec<inspect::Replica>,
+    /// Whether proxies that were connected to processes before have had the time to come back.
+    pub settled: bool,
+}
+
+impl Fleet {
+    /// What this replica knows, with what the others do.
+    pub fn of(own: inspect::ShareResponse, others: Vec<Other>, has_peers: bool) -> Self {
+        let (state, object) = (own.state.clone(), own.object.clone());
+        let mut fleet = Self { settled: own.settled, ..Self::default() };
+        if has_peers {
+            fleet.replicas.push(inspect::Replica { name: own.name.clone(), ..inspect::Replica::default() });
+        }
+        fleet.take(own, String::new(), true);
+        let mut unheard = Vec::new();
+        for Other { address, name, heard } in others {
+            match heard {
+                Ok(share) => {
+                    let is_of_the_same = share.state == state && share.object == object;
+                    fleet.settled &= share.settled;
+                    fleet.replicas.push(inspect::Replica {
+                        address,
+                        name: name.clone(),
+                        ..Default::default()
+                    });
+                    fleet.take(share, name, is_of_the_same);
+                }
+                Err(lost) => unheard.push((address, name, lost)),
+            }
+        }
+        for (address, name, Lost { why, proxies }) in unheard {
+            let mut count = 0;
+            for proxy in proxies {
+                if !fleet.members.contains_key(&proxy.id) {
+                    fleet.lost.insert(proxy.id.clone(), proxy);
+                    count += 1;
+                }
+            }
+            fleet.replicas.push(inspect::Replica { address, name, unreachable: why, proxies: count });
+        }
+        fleet
+    }
+
+    fn take(&mut self, share: inspect::ShareResponse, replica: String, is_of_the_same: bool) {
+        for shared in share.proxies {
+            let is_newer = self.members.get(&shared.id).is_none_or(|known| is_newer(&shared, &known.shared));
+            if is_newer {
+                let member = Member { is_of_the_same, replica: replica.clone(), shared };
+                self.members.insert(member.shared.id.clone(), member);
+            }
+        }
+    }
+}
+
+/// Whether the first was heard after the second.
+fn is_newer(first: &inspect::SharedProxy, second: &inspect::SharedProxy) -> bool {
+    let unheard = |it: &inspect::SharedProxy| {
+        let span = it.unheard.unwrap_or_default();
+        (span.seconds, span.nanos, !it.connected)
+    };
+    unheard(first) < unheard(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(id: &str, unheard: i64, connected: bool) -> inspect::SharedProxy {
+        inspect::SharedProxy {
+            id: id.to_owned(),
+            unheard: Some(prost_types::Duration { seconds: unheard, nanos: 0 }),
+            connected,
+            ..Default::default()
+        }
+    }
+
+    fn share(replica: u8, proxies: Vec<inspect::SharedProxy>) -> inspect::ShareResponse {
+        inspect::ShareResponse {
+            replica: vec![replica; 16].into(),
+            name: format!("replica-{replica}"),
+            settled: true,
+            object: vec![7; 16].into(),
+            proxies,
+            ..Default::default()
+        }
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn is_whole(fleet: &Fleet) -> bool {
+        fleet.replicas.iter().all(|replica| replica.unreachable.is_empty())
+    }
+
+    fn proxy(id: &str) -> inspect::Proxy {
+        inspect::Proxy { id: id.to_owned(), ..Default::default() }
+    }
+
+    #[test]
+    fn one_that_moved_is_counted_once_where_it_was_heard_last() {
+        let own =
+            share(1, vec![shared("moved", 20, true), shared("stays", 3, true), shared("both", 1, false)]);
+        let other =
+            share(2, vec![shared("moved", 2, true), shared("stays", 9, false), shared("both", 1, true)]);
+        for (first, second, moved_to) in [(own.clone(), other.clone(), "replica-2"), (other, own, "")] {
+            let fleet = Fleet::of(first, vec![Other::heard(at(2), second)], true);
+            assert_eq!(fleet.members.len(), 3);
+            assert_eq!(fleet.members["moved"].replica, moved_to);
+            assert!(fleet.members.values().all(|member| member.shared.connected), "{fleet:?}");
+            assert!(is_whole(&fleet) && fleet.settled);
+        }
+    }
+
+    #[test]
+    fn a_replica_that_does_not_answer_leaves_its_proxies_unknown_unless_they_were_heard_elsewhere() {
+        let own = share(1, vec![shared("here", 1, true)]);
+        let lost =
+            Other::lost(at(3), "replica-3".into(), "no answer".into(), vec![proxy("here"), proxy("there")]);
+        let fleet =
+            Fleet::of(own, vec![lost, Other::nowhere(("a.test:1".into(), "no such name".into()))], true);
+        assert_eq!(fleet.lost.keys().collect::<Vec<_>>(), ["there"]);
+        assert!(!is_whole(&fleet));
+        let said: Vec<_> = fleet.replicas.iter().map(|it| (it.address.as_str(), it.proxies)).collect();
+        assert_eq!(said, [("", 0), ("127.0.0.1:3", 1), ("a.test:1", 0)]);
+    }
+
+    #[test]
+    fn what_is_said_of_another_state_is_said_of_something_else() {
+        let own = share(1, vec![]);
+        let older =
+            inspect::ShareResponse { object: vec![6; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
+        let fleet = Fleet::of(own, vec![Other::heard(at(2), older)], true);
+        assert!(!fleet.members["a"].is_of_the_same);
+        let begins = inspect::ShareResponse { settled: false, ..share(3, vec![]) };
+        assert!(!Fleet::of(share(1, vec![]), vec![Other::heard(at(3), begins)], true).settled);
+    }
+
+    #[test]
+    fn alone_there_is_no_word_of_replicas() {
+        let fleet = Fleet::of(share(1, vec![shared("a", 1, true)]), vec![], false);
+        assert!(fleet.replicas.is_empty());
+    }
+}
