@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use rustls::ClientConfig;
 use shared::clock;
 use shared::identity::{Identity, IdentityError, Role, validity};
 use shared::tls::join::JoinToken;
@@ -119,6 +120,17 @@ impl Registrar {
     /// What handshakes are made with, and when it changes.
     pub fn current(&self) -> watch::Receiver<Standing> {
         self.0.current.clone()
+    }
+
+    /// What this process calls other replicas with.
+    ///
+    /// # Errors
+    /// Why with nothing yet.
+    pub fn as_peer(&self) -> Result<Arc<ClientConfig>, String> {
+        match &*self.0.current.borrow() {
+            Ok(current) => Ok(Arc::clone(&current.as_peer)),
+            Err(why) => Err(format!("the authority is not read yet: {why}")),
+        }
     }
 
     /// When the certificate that is shown ends, and the root that signs; `None` where there is none.

@@ -1,3 +1,233 @@
-//! The other replicas, and what each knows of the proxies that it serves.
+//! The other replicas: where they are, and what each knows of the proxies that it serves.
+//!
+//! A replica asks the others what they know by themselves (`Share`), and they ask nobody for it: so there is no circle, and a
+//! question costs as many as there are replicas. Who they are stands in their certificates; that one of them is this process itself
+//! is told by the answer.
+//!
+//! **Invariant:** a replica that does not answer in time is one of which nothing is known, and whoever asks is told so. It is
+//! forgotten only when it is found no longer, and its proxies have had the time to come back elsewhere.
 
+mod ask;
 pub mod fleet;
+mod found;
+
+use std::collections::{BTreeMap, HashSet};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use shared::clock;
+use shared::proto::inspect;
+use shared::version::Lineage;
+use tokio::sync::Semaphore;
+
+use crate::enrol::Registrar;
+use crate::serve::registry::RETURNS;
+use crate::store::Published;
+use ask::Ways;
+use fleet::Other;
+use found::Found;
+
+/// Replicas that are asked at most; of the others nothing is known.
+pub const PEERS_MAX: usize = 16;
+/// A replica that has not answered after this time does not answer.
+pub const ANSWER: Duration = Duration::from_secs(1);
+/// Questions to all of them at once, of all who ask here.
+const AT_ONCE: usize = 4;
+/// They are looked for, and asked who they serve, this often.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The others. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct Peers(Option<Arc<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    /// This process.
+    own: Lineage,
+    name: String,
+    ways: Ways,
+    turns: Semaphore,
+    known: Mutex<Known>,
+    published: Published,
+    settles: Duration,
+    /// When something was first offered here.
+    ready: OnceLock<Instant>,
+}
+
+#[derive(Debug)]
+struct Known {
+    found: Found,
+    replicas: BTreeMap<SocketAddr, Replica>,
+    /// Addresses of this process.
+    own: HashSet<SocketAddr>,
+}
+
+/// What is known of an address.
+#[derive(Clone, Debug, Default)]
+struct Replica {
+    id: Vec<u8>,
+    name: String,
+    /// Its proxies when it was last asked for them.
+    proxies: Vec<inspect::Proxy>,
+    /// Since when it is not found any more.
+    left: Option<Instant>,
+}
+
+impl Peers {
+    /// Nobody: this control plane is alone.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Those that are found by these names. Without a registrar in plaintext.
+    pub fn new(
+        names: Vec<String>,
+        registrar: Option<Registrar>,
+        published: Published,
+        settles: Duration,
+    ) -> Self {
+        let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        if names.is_empty() {
+            return Self::none();
+        }
+        let known = Known { found: Found::new(names), replicas: BTreeMap::new(), own: HashSet::new() };
+        Self(Some(Arc::new(Inner {
+            own: published.head().lineage,
+            name: std::env::var("POD_NAME").unwrap_or_default(),
+            ways: Ways::new(registrar),
+            turns: Semaphore::new(AT_ONCE),
+            known: Mutex::new(known),
+            published,
+            settles,
+            ready: OnceLock::new(),
+        })))
+    }
+
+    /// Whether there may be others.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// This pod, where it is one.
+    pub fn name(&self) -> &str {
+        self.0.as_ref().map_or("", |it| &it.name)
+    }
+
+    /// Whether proxies that were connected to a process before have had the time to find this one. One of several replicas may
+    /// never be found by any.
+    pub fn is_settled(&self, now: Instant) -> bool {
+        let ready = self.0.as_ref().and_then(|it| it.ready.get().map(|ready| (*ready, it.settles)));
+        ready.is_some_and(|(ready, settles)| now.saturating_duration_since(ready) >= settles)
+    }
+
+    /// Asks all of them. `object`: for what they know of it; else for their proxies.
+    pub async fn ask(&self, object: Option<inspect::StatusRequest>) -> Vec<Other> {
+        let Some(it) = &self.0 else { return Vec::new() };
+        let Ok(_turn) = it.turns.acquire().await else { return Vec::new() };
+        let addresses: Vec<SocketAddr> = {
+            let known = it.known();
+            known.replicas.keys().filter(|address| !known.own.contains(address)).copied().collect()
+        };
+        let asked = addresses.iter().map(|address| it.ways.ask(*address, object.clone()));
+        let answers = join_all(asked).await;
+        it.take(addresses.into_iter().zip(answers).collect(), object.is_none())
+    }
+
+    /// Looks for them and asks them, for ever.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn keep(self) -> Result<(), Infallible> {
+        let Some(it) = self.0.clone() else { return std::future::pending().await };
+        loop {
+            if it.published.head().is_ready() {
+                it.ready.get_or_init(clock::now);
+            }
+            let names = it.known().found.names();
+            let looked = found::look(&names).await;
+            it.known().find(looked, clock::now());
+            self.ask(None).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Inner {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the answers are to whoever asked.
+    fn take(&self, answers: Vec<(SocketAddr, ask::Answer)>, of_proxies: bool) -> Vec<Other> {
+        let mut known = self.known();
+        known.take(answers, of_proxies, self.own)
+    }
+}
+
+impl Known {
+    /// Takes in where replicas are now.
+    fn find(&mut self, looked: Vec<found::Looked>, now: Instant) {
+        self.found.take(looked);
+        let addresses = self.found.addresses();
+        for (address, replica) in &mut self.replicas {
+            replica.left = match addresses.contains(address) {
+                true => None,
+                false => replica.left.or(Some(now)),
+            };
+        }
+        self.replicas
+            .retain(|_, it| it.left.is_none_or(|left| now.saturating_duration_since(left) < RETURNS));
+        for address in addresses {
+            if self.replicas.len() < PEERS_MAX {
+                self.replicas.entry(address).or_default();
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        answers: Vec<(SocketAddr, ask::Answer)>,
+        of_proxies: bool,
+        own: Lineage,
+    ) -> Vec<Other> {
+        let mut others: Vec<Other> = self.found.missing(self.replicas.len()).map(Other::nowhere).collect();
+        let (mut heard, mut told) = (HashSet::new(), HashSet::new());
+        for (address, answer) in &answers {
+            let Ok(share) = answer else { continue };
+            if share.replica[..] == own.0 {
+                self.own.insert(*address);
+                continue;
+            }
+            let Some(known) = self.replicas.get_mut(address) else { continue };
+            known.id = share.replica.to_vec();
+            known.name.clone_from(&share.name);
+            if of_proxies {
+                let proxies = share.proxies.iter().filter_map(|it| it.proxy.clone());
+                // What they refuse is asked for when somebody wants to know it.
+                let bare = |proxy| inspect::Proxy { refused: Vec::new(), ..proxy };
+                known.proxies = proxies.map(bare).collect();
+            }
+            heard.insert(share.replica.to_vec());
+        }
+        for (address, answer) in answers {
+            let known = self.replicas.get(&address).cloned().unwrap_or_default();
+            let is_heard_elsewhere = heard.contains(&known.id);
+            let (name, proxies) = (known.name, known.proxies);
+            match answer {
+                Ok(share) if share.replica[..] == own.0 => {}
+                // It may have two addresses.
+                Ok(share) if !told.insert(share.replica.to_vec()) => {}
+                Ok(share) => others.push(Other::heard(address, share)),
+                Err(_) if is_heard_elsewhere || self.own.contains(&address) => {}
+                Err(why) => others.push(Other::lost(address, name, why, proxies)),
+            }
+        }
+        others
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -97,6 +97,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
     ("control-plane/src/inspect*", &[Prost, Tonic, Tokio]),
     ("control-plane/src/app*", &[Tokio, Tonic]),
+    // What this process shows other replicas is TLS; what they say are messages.
+    ("control-plane/src/peers/ask.rs", &[Prost, Tonic, Tokio, Http, Rustls]),
     ("control-plane/src/peers*", &[Prost, Tokio]),
     ("control-plane/src/announce/edge.rs", &[Tokio]),
     ("control-plane/src/admin.rs", &[Tokio, Http]),

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig};
 use shared::clock;
 use shared::identity::{self, Identity, IdentityError, Role};
 use shared::telemetry::Seldom;
-use shared::tls::{self, TlsError};
+use shared::tls::{self, TlsError, Trust};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -37,6 +37,8 @@ pub struct Current {
     pub calls: Arc<ServerConfig>,
     /// For whoever has none yet.
     pub enrolment: Arc<ServerConfig>,
+    /// For calling other replicas.
+    pub as_peer: Arc<ClientConfig>,
     /// When the certificate was made that both show.
     pub made: SystemTime,
     /// How long it is good.
@@ -250,6 +252,7 @@ impl Keeper {
             authority: Arc::new(authority.clone()),
             calls: Arc::new(tls::server(&own, Some(&roots))?),
             enrolment: Arc::new(tls::server(&own, None)?),
+            as_peer: Arc::new(tls::client(&Trust::Roots(roots), Some(&own))?),
             made: now,
             until: now + self.life,
         };

@@ -1,0 +1,107 @@
+//! One question to one replica: over the address that proxies and people use, as a control plane.
+//!
+//! **Invariant:** a question has its time, and an answer its size.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use rustls::ClientConfig;
+use shared::proto::inspect;
+use shared::tls::connect::Connector;
+use tokio::time::timeout;
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use super::ANSWER;
+use crate::enrol::Registrar;
+
+/// The method.
+const SHARE: &str = "/firth.inspect.v1.Inspect/Share";
+/// Bytes of an answer at most.
+const SHARE_MAX: usize = 32 * 1024 * 1024;
+/// A replica has so long to take a connection.
+const CONNECT: Duration = Duration::from_millis(900);
+
+/// What a replica said, or why it said nothing.
+pub(super) type Answer = Result<inspect::ShareResponse, String>;
+
+/// A connection, and what it was made with.
+type Open = (Option<Arc<ClientConfig>>, Channel);
+
+/// Connections to replicas, kept while they are good.
+#[derive(Debug)]
+pub(super) struct Ways {
+    /// Who knows what this process shows the others; `None`: nothing, in plaintext.
+    registrar: Option<Registrar>,
+    open: Mutex<HashMap<SocketAddr, Open>>,
+}
+
+impl Ways {
+    pub(super) fn new(registrar: Option<Registrar>) -> Self {
+        Self { registrar, open: Mutex::default() }
+    }
+
+    pub(super) async fn ask(&self, address: SocketAddr, object: Option<inspect::StatusRequest>) -> Answer {
+        let channel = self.channel(address)?;
+        let asked = async {
+            let mut grpc = Grpc::new(channel).max_decoding_message_size(SHARE_MAX);
+            grpc.ready().await.map_err(|error| reason(&error))?;
+            let codec: ProstCodec<inspect::ShareRequest, inspect::ShareResponse> = ProstCodec::default();
+            let request = Request::new(inspect::ShareRequest { object });
+            let answer = grpc.unary(request, PathAndQuery::from_static(SHARE), codec).await;
+            answer.map(tonic::Response::into_inner).map_err(|status| {
+                match std::error::Error::source(&status) {
+                    Some(source) => reason(source),
+                    None => format!("{:?}: {}", status.code(), status.message()),
+                }
+            })
+        };
+        let answer = timeout(ANSWER, asked).await;
+        answer.unwrap_or_else(|_| Err(format!("no answer for {} ms", ANSWER.as_millis())))
+    }
+
+    /// A connection that is there, or is made when it is used. Another certificate is another connection.
+    fn channel(&self, address: SocketAddr) -> Result<Channel, String> {
+        let credentials = self.registrar.as_ref().map(Registrar::as_peer).transpose()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |known: &Option<Arc<ClientConfig>>| match (known, &credentials) {
+            (Some(known), Some(now)) => Arc::ptr_eq(known, now),
+            (known, now) => known.is_none() && now.is_none(),
+        };
+        if let Some((known, channel)) = open.get(&address)
+            && is_same(known)
+        {
+            return Ok(channel.clone());
+        }
+        if open.len() > 4 * super::PEERS_MAX {
+            // Addresses that were others' before.
+            open.clear();
+        }
+        let scheme = if credentials.is_some() { "https" } else { "http" };
+        let endpoint =
+            Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|error| error.to_string())?;
+        let endpoint = endpoint.connect_timeout(CONNECT);
+        let channel = match &credentials {
+            Some(config) => {
+                endpoint.connect_with_connector_lazy(Connector::from(ClientConfig::clone(config)))
+            }
+            None => endpoint.connect_lazy(),
+        };
+        open.insert(address, (credentials, channel.clone()));
+        Ok(channel)
+    }
+}
+
+/// The innermost cause.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

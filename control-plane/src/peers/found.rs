@@ -1,0 +1,92 @@
+//! Where replicas are: names that stand for one or several addresses, looked up again and again.
+//!
+//! **Invariant:** a name that cannot be looked up now has the addresses that it had; one that never could be is missing.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use super::PEERS_MAX;
+
+/// A name has so long to be looked up.
+const LOOKUP: Duration = Duration::from_secs(2);
+
+/// What became of looking a name up.
+pub(super) type Looked = Result<BTreeSet<SocketAddr>, String>;
+
+/// Names and their addresses.
+#[derive(Debug)]
+pub(super) struct Found {
+    names: Vec<(String, Looked)>,
+}
+
+impl Found {
+    pub(super) fn new(names: Vec<String>) -> Self {
+        let unknown = |name| (name, Err("it was not looked up yet".to_owned()));
+        Self { names: names.into_iter().map(unknown).collect() }
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes in what came of looking each of them up, in order.
+    pub(super) fn take(&mut self, looked: Vec<Looked>) {
+        for ((_, known), looked) in self.names.iter_mut().zip(looked) {
+            if looked.is_ok() || known.is_err() {
+                *known = looked;
+            }
+        }
+    }
+
+    pub(super) fn addresses(&self) -> BTreeSet<SocketAddr> {
+        self.names.iter().filter_map(|(_, looked)| looked.as_ref().ok()).flatten().copied().collect()
+    }
+
+    /// Names of which nobody knows where they are, and why not; and that there are more addresses than the `known` ones.
+    pub(super) fn missing(&self, known: usize) -> impl Iterator<Item = (String, String)> {
+        let unknown = self.names.iter().filter_map(|(name, looked)| {
+            let why = looked.as_ref().err()?;
+            Some((name.clone(), format!("its address is not known: {why}")))
+        });
+        let all = self.addresses().len();
+        let more = (all > known)
+            .then(|| (String::new(), format!("{all} replicas were found, and {PEERS_MAX} are asked")));
+        unknown.chain(more).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// Looks names up.
+pub(super) async fn look(names: &[String]) -> Vec<Looked> {
+    let look = async |name: &String| match timeout(LOOKUP, lookup_host(name)).await {
+        Ok(Ok(addresses)) => Ok(addresses.collect()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer for {} s", LOOKUP.as_secs())),
+    };
+    futures::future::join_all(names.iter().map(look)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_keeps_its_addresses_while_it_cannot_be_looked_up() {
+        let names = ["127.0.0.1:7".to_owned(), "nobody.invalid:7".to_owned()];
+        let mut found = Found::new(names.to_vec());
+        assert_eq!(found.missing(0).count(), 2, "before anybody looked");
+        found.take(look(&names).await);
+        let one: SocketAddr = "127.0.0.1:7".parse().unwrap();
+        assert_eq!(found.addresses(), BTreeSet::from([one]));
+        let missing: Vec<_> = found.missing(1).map(|(name, _)| name).collect();
+        assert_eq!(missing, ["nobody.invalid:7"]);
+        found.take(vec![Err("the DNS is gone".to_owned()), Ok(BTreeSet::from([one]))]);
+        assert_eq!((found.addresses().len(), found.missing(1).count()), (1, 0));
+        assert_eq!(found.missing(0).count(), 1, "more than are asked");
+        found.take(vec![Ok(BTreeSet::new()), Ok(BTreeSet::new())]);
+        assert!(found.addresses().is_empty(), "a name without addresses is an answer");
+    }
+}

@@ -1,0 +1,98 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+const OWN: Lineage = Lineage([1; 16]);
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn known(ports: &[u16]) -> Known {
+    let mut known = Known {
+        found: Found::new(vec!["a.test:1".to_owned()]),
+        replicas: BTreeMap::new(),
+        own: HashSet::new(),
+    };
+    find(&mut known, ports, clock::now());
+    known
+}
+
+fn find(known: &mut Known, ports: &[u16], now: Instant) {
+    known.find(vec![Ok(ports.iter().map(|port| at(*port)).collect::<BTreeSet<_>>())], now);
+}
+
+fn share(replica: u8, proxies: &[&str]) -> ask::Answer {
+    let shared = |id: &&str| inspect::SharedProxy {
+        id: (*id).to_owned(),
+        proxy: Some(inspect::Proxy { id: (*id).to_owned(), ..Default::default() }),
+        ..Default::default()
+    };
+    Ok(inspect::ShareResponse {
+        replica: vec![replica; 16].into(),
+        settled: true,
+        proxies: proxies.iter().map(shared).collect(),
+        ..Default::default()
+    })
+}
+
+fn lost() -> ask::Answer {
+    Err("no answer".to_owned())
+}
+
+/// What a replica that serves nobody makes of them: proxies that are known, those that are lost, replicas that are not heard.
+fn fleet(others: Vec<Other>) -> (usize, usize, usize) {
+    let own = inspect::ShareResponse { settled: true, ..Default::default() };
+    let fleet = fleet::Fleet::of(own, others, true);
+    let unheard = fleet.replicas.iter().filter(|it| !it.unreachable.is_empty()).count();
+    (fleet.members.len(), fleet.lost.len(), unheard)
+}
+
+#[test]
+fn this_process_is_none_of_the_others_and_one_with_two_addresses_is_one() {
+    let mut known = known(&[1, 2, 3]);
+    let answers = vec![(at(1), share(1, &["own"])), (at(2), share(2, &["a"])), (at(3), share(2, &["a"]))];
+    assert_eq!(fleet(known.take(answers, true, OWN)), (1, 0, 0));
+    // One of its addresses is dead, and it is heard by the other one.
+    let answers = vec![(at(1), lost()), (at(2), lost()), (at(3), share(2, &["a"]))];
+    assert_eq!(fleet(known.take(answers, true, OWN)), (1, 0, 0));
+}
+
+#[test]
+fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_long() {
+    let start = clock::now();
+    let mut known = known(&[2, 3]);
+    let answers = vec![(at(2), share(2, &["a"])), (at(3), share(3, &["b", "c"]))];
+    assert_eq!(fleet(known.take(answers, true, OWN)), (3, 0, 0));
+    let silent = || vec![(at(2), share(2, &["a", "c"])), (at(3), lost())];
+    assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "one of its proxies came to another");
+    find(&mut known, &[2], start);
+    assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "its proxies have to come back first");
+    find(&mut known, &[2], start + RETURNS);
+    assert_eq!(known.replicas.len(), 1);
+    assert_eq!(fleet(known.take(vec![(at(2), share(2, &["a"]))], true, OWN)), (1, 0, 0));
+}
+
+#[test]
+fn one_that_never_answered_and_one_that_nobody_finds_are_not_all() {
+    let mut never = known(&[2]);
+    assert_eq!(fleet(never.take(vec![(at(2), lost())], true, OWN)), (0, 0, 1));
+    let mut nowhere = Known {
+        found: Found::new(vec!["a.test:1".to_owned()]),
+        replicas: BTreeMap::new(),
+        own: HashSet::new(),
+    };
+    assert_eq!(fleet(nowhere.take(Vec::new(), true, OWN)), (0, 0, 1));
+    nowhere.find(vec![Err("the DNS is gone".to_owned())], clock::now());
+    assert_eq!(fleet(nowhere.take(Vec::new(), true, OWN)), (0, 0, 1));
+}
+
+#[test]
+fn so_many_are_asked_at_most_and_that_there_are_more_is_said() {
+    let ports: Vec<u16> = (2..2 + PEERS_MAX as u16 + 4).collect();
+    let mut known = known(&ports);
+    assert_eq!(known.replicas.len(), PEERS_MAX);
+    let answers =
+        known.replicas.keys().enumerate().map(|(at, address)| (*address, share(at as u8 + 2, &[]))).collect();
+    assert_eq!(fleet(known.take(answers, true, OWN)).2, 1);
+}
