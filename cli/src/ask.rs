@@ -8,6 +8,7 @@ mod history;
 mod pin;
 mod problems;
 mod proxies;
+mod replicas;
 mod resource;
 mod resources;
 mod status;
@@ -46,9 +47,10 @@ async fn answer(question: Question) -> anyhow::Result<String> {
     match question {
         Question::Proxies(ask) => {
             let asked = lists::proxies(&mut connect(&ask).await?).await;
-            let (proxies, pin) = given(&ask, asked)?;
+            let lists::Proxies { proxies, pin, replicas } = given(&ask, asked)?;
             let (views, pin) = (proxies::views(proxies), pin.map(pin::view));
-            show(&ask, &views, |views| proxies::text(views) + &pinned(pin.as_ref()))
+            let silent = replicas::silent(&replicas::views(replicas));
+            show(&ask, &views, |views| proxies::text(views) + &silent + &pinned(pin.as_ref()))
         }
         Question::Status(args) => Ok(status::answer(&args).await?.0),
         Question::Resources(args) => {

@@ -8,21 +8,30 @@ use crate::client::Inspect;
 /// Items of a page: the most that a control plane gives.
 const PAGE: u32 = 10_000;
 
-/// All proxies, by id, and the pin in force.
+/// All proxies of all replicas.
+pub(crate) struct Proxies {
+    /// By id.
+    pub(crate) proxies: Vec<inspect::Proxy>,
+    /// The pin in force.
+    pub(crate) pin: Option<inspect::Pin>,
+    /// The replicas; empty: there is one.
+    pub(crate) replicas: Vec<inspect::Replica>,
+}
+
+/// All proxies, the pin in force, and who was asked.
 ///
 /// # Errors
 /// Where the control plane does not answer each page.
-pub(crate) async fn proxies(
-    from: &mut Inspect,
-) -> Result<(Vec<inspect::Proxy>, Option<inspect::Pin>), Status> {
-    let (mut all, mut page_token) = (Vec::new(), String::new());
+pub(crate) async fn proxies(from: &mut Inspect) -> Result<Proxies, Status> {
+    let (mut proxies, mut page_token) = (Vec::new(), String::new());
     loop {
         let request = inspect::ListProxiesRequest { page_size: PAGE, page_token };
         let answer = from.list_proxies(request).await?.into_inner();
-        all.extend(answer.proxies);
+        proxies.extend(answer.proxies);
         page_token = answer.next_page_token;
         if page_token.is_empty() {
-            return Ok((all, answer.pin));
+            let (pin, replicas) = (answer.pin, answer.replicas);
+            return Ok(Proxies { proxies, pin, replicas });
         }
     }
 }

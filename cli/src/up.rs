@@ -212,7 +212,7 @@ async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
         if let Ok(channel) = client::connect(server, Some(me.connector()?)).await {
             let mut inspect = client::inspect(channel);
             // Before the first lists are complete the control plane may well refuse to answer: asked again.
-            while let Ok((proxies, _)) = lists::proxies(&mut inspect).await {
+            while let Ok(lists::Proxies { proxies, .. }) = lists::proxies(&mut inspect).await {
                 if proxies.iter().any(|proxy| proxy.in_sync) {
                     return Ok(inspect);
                 }

@@ -33,6 +33,7 @@ use crate::inspect::Inspect;
 use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
+use crate::peers::Peers;
 use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
 use crate::placed::Places;
 use crate::problem::Problems;
@@ -101,6 +102,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref ca_secret,
         account: _,
         certificate_life,
+        ref peers,
         settle,
         admin,
         max_connections,
@@ -261,7 +263,6 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let inspect =
         Inspect::new(published.clone(), Arc::clone(&registry), known.clone(), placed, pins, leaves.clone())?;
     let listen = listener.local_addr()?;
-    let inspect = Routes::new(inspect.into_server());
     let registrar = match insecure {
         true => None,
         false => {
@@ -269,6 +270,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             Some(identity::spawn(&mut tasks, opened, group, certificate_life))
         }
     };
+    let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
+    tasks.spawn("peers", peers.clone().keep());
+    let inspect = Routes::new(inspect.beside(peers).into_server());
     let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves.clone());
     let pages = ControlPages {
         published,

@@ -52,6 +52,9 @@ pub struct Args {
     /// How long certificates between the planes live, such as 24h; they are renewed at half of it
     #[arg(long, env = "FIRTH_CERTIFICATE_LIFE", value_name = "TIME", default_value = "24h", value_parser = life)]
     pub certificate_life: Duration,
+    /// Where the other replicas are, such as firth-control-plane-peers.firth.svc:15010: what is said of proxies is said of those of all replicas. All addresses of a name count, this process' own do not; several with commas
+    #[arg(long, env = "FIRTH_PEERS", value_name = "HOST:PORT", value_delimiter = ',', value_parser = peer)]
+    pub peers: Vec<String>,
     /// After a start, how long proxies may take to come back; nobody is told that all of them have something until then
     #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = duration::parse)]
     pub settle: Duration,
@@ -202,6 +205,18 @@ fn life(text: &str) -> Result<Duration, String> {
     if (least..=most).contains(&life) { Ok(life) } else { Err(format!("expected 4s to 365d, got {text:?}")) }
 }
 
+/// A host and a port; nothing where charts and units leave it empty.
+fn peer(text: &str) -> Result<String, String> {
+    let is_one = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|it| it > 0));
+    if is_one || text.is_empty() {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected HOST:PORT, got {text:?}"))
+    }
+}
+
 fn account(text: &str) -> Result<(Role, ObjectName), String> {
     let read = text
         .split_once('=')
@@ -321,6 +336,15 @@ mod tests {
         );
         assert_eq!(address("127.0.0.1:9443").unwrap(), Some(SocketAddr::from(([127, 0, 0, 1], 9443))));
         assert!(address("8443").is_err());
+    }
+
+    #[test]
+    fn peers_have_a_port() {
+        let args = parse(&["--peers=a.test:15010,[::1]:7", "--peers", "10.0.0.1:1"]).unwrap();
+        assert_eq!(args.peers, ["a.test:15010", "[::1]:7", "10.0.0.1:1"]);
+        for bad in ["a.test", "a.test:", ":15010", "a.test:0", "https://a.test"] {
+            assert!(parse(&["--peers", bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

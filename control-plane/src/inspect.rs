@@ -11,6 +11,7 @@ mod difference;
 mod leaves;
 mod page;
 mod pick;
+mod share;
 mod status;
 mod terms;
 
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use crate::event::PinRequest;
+use crate::peers::Peers;
 use crate::pin::How;
 use crate::placed::Places;
 use crate::problem::Problems;
@@ -49,6 +51,8 @@ use generated::inspect_server::{Inspect as Service, InspectServer};
 
 /// A watcher gets the list of proxies at most this often.
 const GAP: Duration = Duration::from_millis(50);
+/// Somebody who watches asks the other replicas this often: they say nothing unasked.
+const OTHERS: Duration = Duration::from_millis(500);
 
 /// Answers questions. A clone is the same service.
 #[derive(Clone, Debug)]
@@ -59,6 +63,7 @@ pub struct Inspect {
     places: watch::Receiver<Places>,
     leaving: watch::Receiver<bool>,
     decider: Decider,
+    peers: Peers,
     bodies: Arc<Bodies>,
     /// Made when somebody first asks what differs.
     terms: Arc<OnceLock<Terms>>,
@@ -79,16 +84,18 @@ impl Inspect {
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let bodies = Arc::new(Bodies::new()?);
         let decider = Decider::new(published.clone(), pins);
-        Ok(Self { published, registry, problems, places, leaving, decider, bodies, terms: Arc::default() })
+        let (peers, terms) = (Peers::none(), Arc::default());
+        Ok(Self { published, registry, problems, places, leaving, decider, peers, bodies, terms })
+    }
+
+    /// The same, that speaks for other replicas too.
+    #[must_use]
+    pub fn beside(self, peers: Peers) -> Self {
+        Self { peers, ..self }
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
         InspectServer::new(self)
-    }
-
-    fn proxies(&self, head: &Head) -> Vec<inspect::Proxy> {
-        let (proxies, now) = (self.registry.list(), clock::now());
-        proxies.iter().map(|proxy| convert::proxy(proxy, head, now)).collect()
     }
 }
 
@@ -107,15 +114,16 @@ impl Service for Inspect {
         let asked = request.into_inner();
         let page = Page::new(asked.page_size, asked.page_token)?;
         let after = page.after(Some)?;
+        let (proxies, replicas) = self.fleet().await;
         let head = self.published.head();
-        let listed =
-            self.proxies(&head).into_iter().filter(|proxy| after.is_none_or(|id| proxy.id.as_str() > id));
+        let listed = proxies.into_iter().filter(|proxy| after.is_none_or(|id| proxy.id.as_str() > id));
         let (proxies, last) = page.fill(listed.map(|proxy| (proxy.id.clone(), proxy)));
         Ok(Response::new(inspect::ListProxiesResponse {
             proxies,
             version: convert::version(&head),
             next_page_token: last.unwrap_or_default(),
             pin: convert::pin(&head),
+            replicas,
         }))
     }
 
@@ -143,16 +151,15 @@ impl Service for Inspect {
                     changed = it.heads.changed() => changed.ok()?,
                     changed = it.changes.changed() => changed.ok()?,
                     _ = it.inspect.leaving.wait_for(|leaving| *leaving) => return None,
+                    () = tokio::time::sleep(OTHERS), if !it.inspect.peers.is_none() => {}
                 }
                 tokio::time::sleep(GAP).await;
             }
             it.changes.mark_unchanged();
             let head = Arc::clone(&it.heads.borrow_and_update());
-            let answer = inspect::WatchProxiesResponse {
-                proxies: it.inspect.proxies(&head),
-                version: convert::version(&head),
-                pin: convert::pin(&head),
-            };
+            let (proxies, replicas) = it.inspect.fleet().await;
+            let (version, pin) = (convert::version(&head), convert::pin(&head));
+            let answer = inspect::WatchProxiesResponse { proxies, version, pin, replicas };
             Some((Ok(answer), it))
         });
         Ok(Response::new(Box::pin(answers)))
@@ -163,7 +170,14 @@ impl Service for Inspect {
         request: Request<inspect::StatusRequest>,
     ) -> Result<Response<inspect::StatusResponse>, Status> {
         let object = pick::object(&request.into_inner())?;
-        Ok(Response::new(self.status_of(&object, clock::now())?))
+        Ok(Response::new(self.status_of(&object).await?))
+    }
+
+    async fn share(
+        &self,
+        request: Request<inspect::ShareRequest>,
+    ) -> Result<Response<inspect::ShareResponse>, Status> {
+        Ok(Response::new(self.known(&request.into_inner(), clock::now())?))
     }
 
     async fn watch_status(

@@ -37,7 +37,6 @@ mod manifests;
 mod metrics;
 pub mod objects;
 mod origin;
-#[allow(dead_code, reason = "nobody asks yet")]
 mod peers;
 mod pin;
 mod pipeline;

@@ -99,6 +99,40 @@ impl<'a> Extent<'a> {
         }
     }
 
+    /// Over all that is offered of it: equal on two replicas where they offer the same.
+    pub fn digest(&self) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new();
+        let mut add = |key: &ResourceKey| {
+            let version = self.head.lane(key.kind.lane()).snapshot.version(key);
+            if let Some(version) = version {
+                hasher.update(format!("{} {}\n{version}\n", key.kind.as_str(), key.key).as_bytes());
+            }
+        };
+        match self.object.kind {
+            ObjectKind::Ingress => {
+                self.head.config.changes(Kind::Route, &self.routes()).for_each(|(key, _)| add(key));
+                self.hosts.iter().for_each(|host| add(&ResourceKey::new(Kind::Host, host.as_str())));
+                self.backends().for_each(|key| add(&ResourceKey::new(Kind::Backend, key)));
+            }
+            ObjectKind::Service => {
+                self.head.config.changes(Kind::Backend, &self.under()).for_each(|(key, _)| add(key));
+                let (name, namespace) =
+                    (self.object.name.to_string(), format!("{}/", self.object.name.namespace));
+                let slices = self.head.live.changes(Kind::Endpoints, &namespace);
+                let own =
+                    slices.filter(|(key, _)| self.service_of(&key.key).as_deref() == Some(name.as_str()));
+                own.for_each(|(key, _)| add(key));
+            }
+            _ => {
+                add(&ResourceKey::new(Kind::Certificate, self.object.name.to_string()));
+                self.head.live.changes(Kind::Material, &self.under()).for_each(|(key, _)| add(key));
+            }
+        }
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        digest
+    }
+
     /// How it is on a proxy.
     pub fn state(&self, proxy: &Proxy) -> State {
         if proxy.is_silent() {

@@ -23,6 +23,10 @@ pub(super) struct Proxy {
     refused: Vec<Refused>,
     refused_total: u32,
     diverged: bool,
+    /// The replica that it is connected to; empty: the one that answered.
+    replica: String,
+    /// That one does not answer: this is how it was.
+    lost: bool,
     connected: String,
     heard: String,
     apply_us: u64,
@@ -65,6 +69,8 @@ pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
             refused: proxy.refused.into_iter().map(Refused::of).collect(),
             refused_total: proxy.refused_total,
             diverged: proxy.diverged,
+            replica: proxy.replica,
+            lost: proxy.lost,
             apply_us: proxy.apply_us,
             silent_seconds: proxy.silent.map(|silent| moment::length(&silent).as_secs()),
             behind_seconds: proxy.behind.map(|behind| moment::length(&behind).as_secs_f64()),
@@ -127,6 +133,9 @@ pub(super) fn text(proxies: &[Proxy]) -> String {
 
 /// What matters about a proxy, the worst first.
 fn state(proxy: &Proxy) -> String {
+    if proxy.lost {
+        return "UNKNOWN: its control plane does not answer".to_owned();
+    }
     let mut words = Vec::new();
     if let Some(silent) = proxy.silent_seconds {
         words.push(format!("SILENT for {silent} s"));

@@ -63,7 +63,7 @@ impl Served {
     /// Where it does not answer.
     pub(super) async fn ask(inspect: &mut Inspect) -> Result<Self, Status> {
         let mut source = Source::new(inspect).await?;
-        let (proxies, _) = lists::proxies(source.inspect).await?;
+        let proxies = lists::proxies(source.inspect).await?.proxies;
         let mut served = Self { proxies: proxies.len(), ..Self::default() };
         let problems = lists::problems(source.inspect).await?;
         let routes = source.list("route").await?;

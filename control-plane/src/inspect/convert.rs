@@ -40,7 +40,25 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
         apply_us: answered.apply.as_micros() as u64,
         silent: proxy.silence.map(|silence| since(silence.since)),
         behind: proxy.behind_since(head).map(since),
+        replica: String::new(),
+        lost: false,
     }
+}
+
+/// A proxy for another replica: whose it is, and when it was heard.
+pub(super) fn shared(proxy: &Proxy, now: Instant) -> inspect::SharedProxy {
+    inspect::SharedProxy {
+        id: proxy.id.to_string(),
+        unheard: Some(duration(now.saturating_duration_since(proxy.last))),
+        connected: !proxy.is_silent(),
+        ..inspect::SharedProxy::default()
+    }
+}
+
+/// A proxy of a replica that does not answer.
+pub(super) fn lost(proxy: inspect::Proxy) -> inspect::ObjectProxy {
+    let inspect::Proxy { id, node, zone, acked, .. } = proxy;
+    inspect::ObjectProxy { id, node, zone, acked, ..inspect::ObjectProxy::default() }
 }
 
 fn refused(refused: &Refused) -> inspect::Refused {

@@ -4,18 +4,20 @@
 //! object, and refuses nothing of it. Nobody heard is unknown.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use shared::clock;
 use shared::proto::inspect;
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::{GAP, Inspect, convert};
+use super::share::words;
+use super::{GAP, Inspect, OTHERS, convert};
 use crate::objects::ObjectRef;
+use crate::peers::fleet::{Fleet, Member, Other};
 use crate::placed::{Placed, Places};
 use crate::problem::{Problem, Problems, Severity, Subject};
-use crate::programmed::{Extent, State};
+use crate::programmed::Extent;
 use crate::serve::registry::Registry;
 use crate::store::Head;
 
@@ -27,11 +29,21 @@ const LOOK: Duration = Duration::from_secs(5);
 impl Inspect {
     /// # Errors
     /// Where there is no such object, and nothing is left of one.
-    pub(super) fn status_of(
-        &self,
-        object: &ObjectRef,
-        now: Instant,
-    ) -> Result<inspect::StatusResponse, Status> {
+    pub(super) async fn status_of(&self, object: &ObjectRef) -> Result<inspect::StatusResponse, Status> {
+        // Before anybody is asked: what is not here costs nobody anything.
+        let alone = self.local(object, &[])?;
+        if self.peers.is_none() {
+            return Ok(alone);
+        }
+        // The others first: what is known here by then is no older than what they say.
+        let (kind, name) = (object.kind.as_str().to_owned(), &object.name);
+        let (namespace, name) = (name.namespace.to_string(), name.name.to_string());
+        let others = self.peers.ask(Some(inspect::StatusRequest { kind, namespace, name })).await;
+        self.local(object, &others)
+    }
+
+    /// What is known here, with what others say.
+    fn local(&self, object: &ObjectRef, others: &[Other]) -> Result<inspect::StatusResponse, Status> {
         // In this order: what is said of an object is never ahead of the head.
         let placed = self.places.borrow().get(object).cloned();
         let head = self.published.head();
@@ -41,7 +53,8 @@ impl Inspect {
         let known = self.problems.borrow().get(&Subject::Object(object.clone())).cloned();
         let problems = known.as_deref().unwrap_or_default();
         let extent = Extent::of(object, placed.as_deref(), &head).ok_or_else(|| missing(object))?;
-        let mut answer = self.count(&extent, &head, now);
+        let own = self.share_object(&extent, &head, clock::now());
+        let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
         answer.deleted = placed.is_none();
         if let Some(placed) = &placed {
@@ -59,34 +72,39 @@ impl Inspect {
         answer.state = state(&answer, is_rejected, is_held_back).to_owned();
         Ok(answer)
     }
+}
 
-    fn count(&self, extent: &Extent<'_>, head: &Head, now: Instant) -> inspect::StatusResponse {
-        let mut answer =
-            inspect::StatusResponse { settled: self.registry.is_settled(now), ..Default::default() };
-        for proxy in self.registry.list() {
-            answer.total += 1;
-            let state = extent.state(&proxy);
-            let refused: &[_] = match &state {
-                State::Refused(refused) => refused,
-                _ => &[],
-            };
-            let (list, total) = match &state {
-                State::Programmed => {
-                    answer.programmed += 1;
-                    continue;
-                }
-                State::Behind | State::Diverged => (&mut answer.behind, &mut answer.behind_total),
-                State::Refused(_) => (&mut answer.refused, &mut answer.refused_total),
-                State::Silent => (&mut answer.silent, &mut answer.silent_total),
-                State::Unknown => (&mut answer.unknown, &mut answer.unknown_total),
-            };
-            *total += 1;
-            if list.len() < NAMED {
-                list.push(convert::of_object(&proxy, refused, head, now));
+/// On how many proxies it is, and some of the others.
+fn count(fleet: Fleet) -> inspect::StatusResponse {
+    let mut answer = inspect::StatusResponse { settled: fleet.settled, ..Default::default() };
+    for Member { shared, is_of_the_same, .. } in fleet.members.into_values() {
+        answer.total += 1;
+        let (list, total) = match (&*shared.state, is_of_the_same) {
+            (words::PROGRAMMED, true) => {
+                answer.programmed += 1;
+                continue;
             }
+            (words::SILENT, _) => (&mut answer.silent, &mut answer.silent_total),
+            (words::REFUSED, true) => (&mut answer.refused, &mut answer.refused_total),
+            (words::UNKNOWN, true) => (&mut answer.unknown, &mut answer.unknown_total),
+            // A replica that offers something else has told its proxies something else.
+            _ => (&mut answer.behind, &mut answer.behind_total),
+        };
+        *total += 1;
+        if list.len() < NAMED {
+            let named = inspect::ObjectProxy { id: shared.id, ..Default::default() };
+            list.push(shared.of_object.unwrap_or(named));
         }
-        answer
     }
+    for proxy in fleet.lost.into_values() {
+        answer.total += 1;
+        answer.unknown_total += 1;
+        if answer.unknown.len() < NAMED {
+            answer.unknown.push(convert::lost(proxy));
+        }
+    }
+    answer.replicas = fleet.replicas;
+    answer
 }
 
 fn is_rejected(placed: &Placed, problems: &[Problem]) -> bool {
@@ -95,15 +113,16 @@ fn is_rejected(placed: &Placed, problems: &[Problem]) -> bool {
 
 /// The worst that can be said.
 fn state(answer: &inspect::StatusResponse, is_rejected: bool, is_held_back: bool) -> &'static str {
-    let heard = answer.total - answer.silent_total;
+    let heard = answer.total - answer.silent_total - answer.unknown_total;
+    let is_whole = answer.replicas.iter().all(|replica| replica.unreachable.is_empty());
     match answer {
         _ if is_rejected => "rejected",
         _ if is_held_back => "held-back",
-        _ if heard == 0 => "unknown",
+        it if heard == 0 && it.unknown_total == 0 => "unknown",
         it if it.refused_total > 0 => "refused",
         it if it.behind_total > 0 => "behind",
         it if it.silent_total > 0 => "silent",
-        it if it.unknown_total > 0 || !it.settled => "unknown",
+        it if it.unknown_total > 0 || !it.settled || !is_whole => "unknown",
         it if it.deleted => "deleted",
         _ => "programmed",
     }
@@ -143,12 +162,13 @@ impl Watcher {
     /// The next answer that is another one; `None` when this process ends. That there is no such object is an answer without
     /// a state: it may come.
     pub(super) async fn next(&mut self) -> Option<inspect::StatusResponse> {
+        let look = if self.inspect.peers.is_none() { LOOK } else { OTHERS };
         loop {
             self.heads.mark_unchanged();
             self.places.mark_unchanged();
             self.problems.mark_unchanged();
             self.proxies.mark_unchanged();
-            let status = self.inspect.status_of(&self.object, clock::now());
+            let status = self.inspect.status_of(&self.object).await;
             let status = status.map_err(|status| status.message().to_owned());
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
@@ -162,7 +182,7 @@ impl Watcher {
                 changed = self.problems.changed() => changed.ok()?,
                 changed = self.proxies.changed() => changed.ok()?,
                 _ = self.inspect.leaving.wait_for(|leaving| *leaving) => return None,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(look) => {}
             }
             tokio::time::sleep(GAP).await;
         }

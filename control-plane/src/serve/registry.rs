@@ -76,6 +76,8 @@ pub struct Proxy {
     pub connected: SystemTime,
     /// The same on the clock that is never set.
     pub entered: Instant,
+    /// When it last said something, on that clock.
+    pub last: Instant,
     /// When it last said something.
     pub heard: SystemTime,
     /// What it has acknowledged on CONFIG.
@@ -211,6 +213,7 @@ impl Registry {
             address: address.into(),
             connected: now,
             entered: clock::now(),
+            last: clock::now(),
             heard: now,
             config: Standing::default(),
             live: Standing::default(),
@@ -337,6 +340,7 @@ impl Seat {
             proxy.config = config.clone();
             proxy.live = live.clone();
             proxy.heard = now;
+            proxy.last = clock::now();
         }
         self.registry.touch();
     }

@@ -9,6 +9,8 @@ use shared::identity::Role;
 const STREAM: &str = "/firth.config.v1.ConfigStream/";
 /// Questions and commands.
 const INSPECT: &str = "/firth.inspect.v1.Inspect/";
+/// What one replica asks another.
+const SHARE: &str = "/firth.inspect.v1.Inspect/Share";
 /// The next certificate.
 const RENEW: &str = "/firth.identity.v1.Identity/Renew";
 /// The roots that are believed: public, as all certificates are.
@@ -39,8 +41,8 @@ pub(super) fn allowed(role: Role, path: &str) -> bool {
         Role::Reader => is_question || path.starts_with(REFLECTION),
         // Not the stream: whoever asks and commands has no use for private keys.
         Role::Operator => !path.starts_with(STREAM) && path != RENEW,
-        // Replicas do not call each other yet.
-        Role::ControlPlane => false,
+        // A replica has no questions but this one, and nothing to command.
+        Role::ControlPlane => path == SHARE,
     }
 }
 
@@ -69,6 +71,8 @@ mod tests {
             let may: Vec<Role> = Role::ALL.into_iter().filter(|role| allowed(*role, &path)).collect();
             let expected: &[Role] = if path.starts_with(STREAM) || path == RENEW {
                 &[Role::Proxy]
+            } else if path == SHARE {
+                &[Role::ControlPlane, Role::Operator]
             } else if COMMANDS.contains(&path.as_str()) || path.contains(".Enrolment/") {
                 // Enrolment is not served where roles are asked for.
                 &[Role::Operator]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use shared::proto::inspect;
 
 use super::is_seen;
-use crate::ask::{pin, problems, proxies};
+use crate::ask::{pin, problems, proxies, replicas};
 use crate::moment;
 use crate::output::printable;
 
@@ -29,6 +29,8 @@ pub(super) struct View {
     unknown: Vec<Proxy>,
     unknown_total: u32,
     settled: bool,
+    /// Empty: the control plane does not look for others.
+    replicas: Vec<replicas::Replica>,
     problems: Vec<problems::Problem>,
     pin: Option<pin::Pin>,
     /// The version that is meant, and was not taken in yet.
@@ -92,6 +94,7 @@ impl View {
             unknown: proxies(status.unknown),
             unknown_total: status.unknown_total,
             settled: status.settled,
+            replicas: replicas::views(status.replicas),
             problems: problems::views(status.problems),
             pin: status.pin.map(pin::view),
         }
@@ -124,6 +127,10 @@ impl View {
             "programmed" | "deleted" => {}
             "rejected" => line.push_str(": REJECTED, an older version is served, if there is one"),
             "held-back" => line.push_str(": held back by a pin"),
+            "unknown" if self.silent() > 0 => {
+                let (silent, all) = (self.silent(), self.replicas.len());
+                let _ = write!(line, ": unknown, {silent} of {all} control planes do not answer");
+            }
             "unknown" if !self.settled => {
                 line.push_str(": unknown, others may still come back after a start")
             }
@@ -132,6 +139,11 @@ impl View {
             }
         }
         line
+    }
+
+    /// Control planes that do not answer.
+    fn silent(&self) -> usize {
+        self.replicas.iter().filter(|replica| !replica.unreachable.is_empty()).count()
     }
 
     /// For people.
@@ -154,6 +166,7 @@ impl View {
                 let _ = writeln!(text, "  and {hidden} more");
             }
         }
+        text.push_str(&replicas::silent(&self.replicas));
         if !self.problems.is_empty() {
             text.push_str(&problems::text(&self.problems));
         }

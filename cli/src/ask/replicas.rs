@@ -1,0 +1,71 @@
+//! The control planes of a fleet, as the one that was asked sees them.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use shared::proto::inspect;
+
+use crate::output::printable;
+
+/// One of them; field names are the contract of `-o json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Replica {
+    /// Empty: the one that answered.
+    address: String,
+    name: String,
+    /// Why it does not answer; empty: it does.
+    pub(super) unreachable: String,
+    /// Proxies that it had when it last answered, and that no other one has.
+    proxies: u32,
+}
+
+/// The answer as it is printed.
+pub(super) fn views(replicas: Vec<inspect::Replica>) -> Vec<Replica> {
+    let view = |inspect::Replica { address, name, unreachable, proxies }| Replica {
+        address,
+        name,
+        unreachable,
+        proxies,
+    };
+    replicas.into_iter().map(view).collect()
+}
+
+/// A line for each that does not answer.
+pub(super) fn silent(replicas: &[Replica]) -> String {
+    let mut text = String::new();
+    for Replica { address, name, unreachable, proxies } in
+        replicas.iter().filter(|it| !it.unreachable.is_empty())
+    {
+        let who = match (name.as_str(), address.as_str()) {
+            ("", address) => address.to_owned(),
+            (name, "") => name.to_owned(),
+            (name, address) => format!("{name} ({address})"),
+        };
+        let line = format!(
+            "control plane {who} does not answer: {unreachable}; {proxies} of its proxies were heard nowhere else"
+        );
+        let _ = writeln!(text, "{}", printable(&line));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_do_not_answer_are_named() {
+        let here = inspect::Replica { name: "one".to_owned(), ..Default::default() };
+        let lost = inspect::Replica {
+            address: "10.0.0.7:15010".to_owned(),
+            name: "two".to_owned(),
+            unreachable: "connection\nrefused".to_owned(),
+            proxies: 3,
+        };
+        assert_eq!(
+            silent(&views(vec![here, lost])),
+            "control plane two (10.0.0.7:15010) does not answer: connection\\nrefused; 3 of its proxies were heard nowhere else\n"
+        );
+        assert_eq!(silent(&[]), "");
+    }
+}

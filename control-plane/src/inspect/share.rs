@@ -1,0 +1,120 @@
+//! What this replica knows by itself of proxies: for the other replicas, and as its own part of the whole.
+//!
+//! **Invariant:** nobody is asked for it.
+
+use std::time::Instant;
+
+use shared::kind::Lane;
+use shared::proto::inspect;
+use tonic::Status;
+
+use super::{Inspect, convert, pick};
+use crate::peers::fleet::Fleet;
+use crate::programmed::{Extent, State};
+use crate::store::Head;
+
+/// What an object is on a proxy, in a word.
+pub(super) mod words {
+    pub(in crate::inspect) const PROGRAMMED: &str = "programmed";
+    pub(in crate::inspect) const BEHIND: &str = "behind";
+    pub(in crate::inspect) const REFUSED: &str = "refused";
+    pub(in crate::inspect) const SILENT: &str = "silent";
+    pub(in crate::inspect) const UNKNOWN: &str = "unknown";
+}
+
+fn word(state: &State) -> &'static str {
+    match state {
+        State::Programmed => words::PROGRAMMED,
+        State::Behind | State::Diverged => words::BEHIND,
+        State::Refused(_) => words::REFUSED,
+        State::Silent => words::SILENT,
+        State::Unknown => words::UNKNOWN,
+    }
+}
+
+impl Inspect {
+    /// Answers another replica.
+    pub(super) fn known(
+        &self,
+        asked: &inspect::ShareRequest,
+        now: Instant,
+    ) -> Result<inspect::ShareResponse, Status> {
+        let object = asked.object.as_ref().map(pick::object).transpose()?;
+        // In this order: what is said of an object is never ahead of the head.
+        let placed = object.as_ref().and_then(|object| self.places.borrow().get(object).cloned());
+        let head = self.published.head();
+        let Some(object) = object else { return Ok(self.share_proxies(&head, now)) };
+        Ok(match Extent::of(&object, placed.as_deref(), &head) {
+            Some(extent) => self.share_object(&extent, &head, now),
+            // It is not here yet, or no more: on none of the proxies it is what it is elsewhere.
+            None => {
+                let mut share = self.share_proxies(&head, now);
+                share.state.clear();
+                for proxy in &mut share.proxies {
+                    words::BEHIND.clone_into(&mut proxy.state);
+                    proxy.proxy = None;
+                }
+                share
+            }
+        })
+    }
+
+    /// The proxies here.
+    pub(super) fn share_proxies(&self, head: &Head, now: Instant) -> inspect::ShareResponse {
+        let proxies = self.registry.list();
+        let shared = proxies.iter().map(|proxy| inspect::SharedProxy {
+            proxy: Some(convert::proxy(proxy, head, now)),
+            ..convert::shared(proxy, now)
+        });
+        let state = Lane::ALL.iter().flat_map(|lane| head.lane(*lane).root.0).collect::<Vec<_>>();
+        inspect::ShareResponse { state: state.into(), proxies: shared.collect(), ..self.signed(head, now) }
+    }
+
+    /// An object on the proxies here.
+    pub(super) fn share_object(
+        &self,
+        extent: &Extent<'_>,
+        head: &Head,
+        now: Instant,
+    ) -> inspect::ShareResponse {
+        let proxies = self.registry.list();
+        let shared = proxies.iter().map(|proxy| {
+            let state = extent.state(proxy);
+            let refused: &[_] = match &state {
+                State::Refused(refused) => refused,
+                _ => &[],
+            };
+            let of_object = convert::of_object(proxy, refused, head, now);
+            let state = word(&state).to_owned();
+            inspect::SharedProxy { state, of_object: Some(of_object), ..convert::shared(proxy, now) }
+        });
+        let object = extent.digest().to_vec();
+        inspect::ShareResponse { object: object.into(), proxies: shared.collect(), ..self.signed(head, now) }
+    }
+
+    fn signed(&self, head: &Head, now: Instant) -> inspect::ShareResponse {
+        inspect::ShareResponse {
+            replica: head.lineage.0.to_vec().into(),
+            name: self.peers.name().to_owned(),
+            settled: self.registry.is_settled(now) || self.peers.is_settled(now),
+            ..inspect::ShareResponse::default()
+        }
+    }
+
+    /// All proxies of all replicas, by id, and the replicas.
+    pub(super) async fn fleet(&self) -> (Vec<inspect::Proxy>, Vec<inspect::Replica>) {
+        let others = self.peers.ask(None).await;
+        let own = self.share_proxies(&self.published.head(), shared::clock::now());
+        let fleet = Fleet::of(own, others, !self.peers.is_none());
+        let members = fleet.members.into_values().filter_map(|member| {
+            let proxy = member.shared.proxy?;
+            let in_sync = proxy.in_sync && member.is_of_the_same;
+            Some(inspect::Proxy { in_sync, replica: member.replica, ..proxy })
+        });
+        let lost =
+            fleet.lost.into_values().map(|proxy| inspect::Proxy { in_sync: false, lost: true, ..proxy });
+        let mut proxies: Vec<_> = members.chain(lost).collect();
+        proxies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        (proxies, fleet.replicas)
+    }
+}
