@@ -218,6 +218,19 @@ class Planes(unittest.TestCase):
         self.assertNotIn("--insecure", listen)
         self.assertNotIn("--insecure", flags(objects, "data-plane"))
 
+    def test_the_replicas_find_each_other(self):
+        objects = render()
+        peers = {env["name"]: env.get("value") for env in container(objects, "control-plane")["env"]}["FIRTH_PEERS"]
+        host, _, port = peers.partition(":")
+        name, namespace, _ = host.split(".")
+        service = objects["Service", name]
+        self.assertEqual((service["metadata"]["namespace"], service["spec"]["clusterIP"]), (namespace, "None"))
+        self.assertTrue(service["spec"]["publishNotReadyAddresses"], "one that hangs is not one that is gone")
+        self.assertEqual(service["spec"]["ipFamilyPolicy"], "SingleStack")
+        self.assertEqual(port, str(service["spec"]["ports"][0]["port"]))
+        labels = objects["Deployment", "firth-control-plane"]["spec"]["template"]["metadata"]["labels"]
+        self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
+
     def test_replicas_stay_apart_and_up(self):
         objects = render()
         deployment = objects["Deployment", "firth-control-plane"]["spec"]

@@ -159,9 +159,13 @@ impl ControlPlane {
 
     fn spawn_to(log: Log, source: &Source, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let (listen, admin) = (ports::free(), ports::free());
+        let said = further.iter().position(|flag| *flag == "--listen").and_then(|at| further.get(at + 1));
+        let listen = said.map_or_else(ports::free, |said| said.parse().expect("an address"));
+        let admin = ports::free();
         let mut flags = source.flags();
-        flags.extend(["--listen".into(), listen.to_string().into()]);
+        if said.is_none() {
+            flags.extend(["--listen".into(), listen.to_string().into()]);
+        }
         if !further.iter().any(|flag| matches!(*flag, "--ca-dir" | "--account")) {
             flags.push("--insecure".into());
         }

@@ -6,7 +6,17 @@ pub(crate) const LISTENER: Listener = Listener {
     heading: "The stream (control plane, `--listen`)",
     krate: "control-plane",
     tested_in: &["control-plane", "shared", "integration-tests"],
-    places: &["app.rs", "serve.rs", "serve", "inspect.rs", "inspect", "store/frame.rs", "metrics"],
+    places: &[
+        "app.rs",
+        "serve.rs",
+        "serve",
+        "inspect.rs",
+        "inspect",
+        "peers.rs",
+        "peers",
+        "store/frame.rs",
+        "metrics",
+    ],
     rows: ROWS,
     others: &[
         ("app::QUESTIONS", "questions of API servers, each of which has its own time"),
@@ -18,6 +28,8 @@ pub(crate) const LISTENER: Listener = Listener {
         ("serve::ADMITTED", "connections that are counted already"),
         ("serve::admit::WARNINGS", "the log's pace"),
         ("serve::identity::WARNINGS", "the log's pace"),
+        ("inspect::OTHERS", "how often the others are asked for somebody who watches"),
+        ("peers::LOOK", "how often other replicas are looked for"),
         ("inspect::status::LOOK", "how often somebody who watches is told of silence"),
         ("serve::registry::SWEEP", "how often silence is looked at"),
         ("serve::convergence::GAP", "how often the fleet is looked through for what is everywhere"),
@@ -216,6 +228,19 @@ const ROWS: &[Row] = &[
         "proxies with series of their own in metrics",
         &["metrics::fleet::LISTED"],
         &["a_thousand_proxies_are_told_one_by_one_and_of_the_others_there_is_a_number"],
+    ),
+    Row(
+        "other replicas that are asked",
+        &["peers::PEERS_MAX", "peers::AT_ONCE"],
+        &["so_many_are_asked_at_most_and_that_there_are_more_is_said"],
+    ),
+    Row(
+        "an answer of another replica",
+        &["peers::ANSWER", "peers::ask::CONNECT", "peers::ask::SHARE_MAX", "peers::found::LOOKUP"],
+        &[
+            "a_replica_that_is_stopped_or_killed_is_never_part_of_all",
+            "a_name_keeps_its_addresses_while_it_cannot_be_looked_up",
+        ],
     ),
     Row("a watcher of proxies", &["inspect::GAP"], &["watchers_of_proxies_hear_of_changes"]),
     Row(
