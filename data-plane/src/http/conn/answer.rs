@@ -103,10 +103,12 @@ impl Answer<'_> {
                     // The client was told what came before the break, or will never know.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
-                        if self.untaken.is_none() {
+                        let begins = self.untaken.is_none();
+                        if begins {
                             self.untaken = Some(local.quota.take(body.held()).ok_or(Kind::NoRoom)?);
                         }
-                        if self.out.written() > before {
+                        // Until now the clock ran for the backend.
+                        if begins || self.out.written() > before {
                             timer.arm(local.limits.client_send);
                         }
                         // It may take nothing before it has sent everything.
@@ -159,3 +161,6 @@ impl Answer<'_> {
         Ok(false)
     }
 }
+
+#[cfg(test)]
+mod tests;

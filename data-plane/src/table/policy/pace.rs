@@ -16,7 +16,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub(super) fn compile(said: &LocationPolicy) -> Option<Self> {
+    pub(crate) fn compile(said: &LocationPolicy) -> Option<Self> {
         let bytes = |kilobytes: Option<u32>| u64::from(kilobytes.unwrap_or_default()) << 10;
         Some(Self { rate: NonZeroU64::new(bytes(said.limit_rate))?, after: bytes(said.limit_rate_after) })
     }

@@ -1,0 +1,55 @@
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures::poll;
+use shared::policy::LocationPolicy;
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+use crate::codec::head::{Framing, Version};
+use crate::http::peer::Peer;
+use crate::http::pipeline::log::RequestRecord;
+use crate::http::reply::Paced;
+use crate::listen::Scheme;
+use crate::table::policy::pace::Pace;
+
+/// Of a backend that may be silent for a second, to a client that takes a part of the answer and then nothing.
+#[tokio::test]
+async fn who_takes_nothing_has_its_own_time_and_not_the_backends() {
+    const BYTES: usize = 5_000;
+    let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
+    let pace = Pace::compile(&said).unwrap();
+    // At first all is taken that may go at once; then there is room for that, and not for a byte more.
+    let mut room = 64 * 1024;
+    for is_full in [false, true] {
+        let local = Rc::new(Local::for_tests());
+        let (start, timer) = (local.timers.now(), local.timers.timer());
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
+        let mut record = RequestRecord::new(&local, &peer, None);
+        let page = ReplyBody::Page(vec![b'x'; BYTES].into());
+        let mut reply = Reply::page(&local, 200);
+        reply.head.framing = Framing::Length(BYTES as u64);
+        reply.head.declared_length = Some(BYTES as u64);
+        reply.body = ReplyBody::Paced(Box::new(Paced::new(&local, page, pace)));
+        reply.timeouts.read = Duration::from_secs(1);
+        let client = Client { version: Version::Http11, to_head: false, keep_alive: true };
+        let (mut near, mut far) = tokio::io::duplex(room);
+        let (mut input, mut unread) = (BytesMut::new(), Unread::nothing());
+        let connection = (&mut near, &mut input, &mut unread);
+        let mut writing = pin!(write(&local, &timer, connection, reply, client, &mut record.info));
+        assert!(poll!(&mut writing).is_pending());
+        if !is_full {
+            room = far.read(&mut vec![0; room]).await.unwrap();
+            assert!(room > 1024 && room < BYTES, "{room}");
+            continue;
+        }
+        let at = |seconds: f64| local.timers.tick(start + Duration::from_secs_f64(seconds));
+        for seconds in [0.5, 2.0, 59.0] {
+            at(seconds);
+            assert!(poll!(&mut writing).is_pending(), "{seconds}");
+        }
+        at(0.5 + 60.2);
+        let outcome = writing.await;
+        assert_eq!(outcome.err().map(|error| error.kind), Some(Kind::ClientTimeout));
+    }
+}
