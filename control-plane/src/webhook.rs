@@ -12,6 +12,7 @@ mod review;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use shared::clock;
 use shared::telemetry::Seldom;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -46,7 +47,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HEAD: usize = 16 * 1024;
 /// Bytes of a question, as in ingress-nginx.
 const MOST: usize = 9 * 1024 * 1024;
-/// Questions that are read at once; others wait.
+/// Bytes of an ordinary question, which waits for nobody: each connection may hold as much.
+const ORDINARY: usize = 64 * 1024;
+/// Longer questions that are read at once; others wait.
 const AT_ONCE: usize = 4;
 /// From the first byte of a question to its answer: API servers wait for 10 s.
 const WHOLE: Duration = Duration::from_secs(9);
@@ -133,11 +136,8 @@ async fn answer(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
 }
 
 async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
-    let Ok(_place) = desk.places.acquire().await else {
-        return text(StatusCode::SERVICE_UNAVAILABLE, "on the way out".into());
-    };
-    let body = match Limited::new(request.into_body(), MOST).collect().await {
-        Ok(body) => body.to_bytes(),
+    let (body, _place) = match read(request.into_body(), &desk.places).await {
+        Ok(read) => read,
         Err(error) if error.is::<LengthLimitError>() => {
             return text(StatusCode::PAYLOAD_TOO_LARGE, format!("expected at most {MOST} bytes"));
         }
@@ -165,6 +165,25 @@ async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
+}
+
+/// A question, and its place where it is a long one. Who is slow with an ordinary one keeps nobody else from asking: API
+/// servers refuse what they get no answer for.
+async fn read(
+    body: Incoming,
+    places: &Semaphore,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Box<dyn Error + Send + Sync>> {
+    let mut body = Limited::new(body, MOST);
+    let (mut pieces, mut held, mut place) = (Vec::new(), 0, None);
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        held += piece.len() + size_of::<Bytes>();
+        if place.is_none() && held > ORDINARY {
+            place = Some(places.acquire().await?);
+        }
+        pieces.push(piece);
+    }
+    Ok((pieces.concat(), place))
 }
 
 /// It fails open.

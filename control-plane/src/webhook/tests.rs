@@ -148,6 +148,30 @@ async fn who_is_silent_or_slow_is_let_go() {
     assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
+/// Nobody who is slow keeps others from an answer, as long as theirs is no longer than questions are.
+#[tokio::test]
+async fn an_ordinary_question_waits_for_nobody() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let mut slow = Vec::new();
+    for _ in 0..2 * AT_ONCE {
+        let mut stream = connect(address, &tls).await;
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MOST}\r\n\r\n{{");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Half of them have a place.
+        stream.write_all(&vec![b' '; slow.len() % 2 * 2 * ORDINARY]).await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+    }
+    let mut long = question("good");
+    long.resize(ORDINARY / 2, b' ');
+    let asked = timeout(WHOLE / 2, ask(address, &tls, "POST", &long)).await;
+    assert_eq!(asked.unwrap().0, 200);
+    long.resize(ORDINARY + 1, b' ');
+    assert!(timeout(WHOLE / 9, ask(address, &tls, "POST", &long)).await.is_err(), "a longer one waits");
+}
+
 #[tokio::test]
 async fn the_newest_connection_gets_in() {
     let (asks, questions) = mpsc::channel(1);

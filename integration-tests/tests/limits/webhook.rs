@@ -16,7 +16,16 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
         Row("bytes of a head", &["webhook::HEAD"], &["a_question_has_so_many_bytes"]),
         Row("bytes of a question", &["webhook::MOST"], &["a_question_has_so_many_bytes"]),
-        Row("questions that are read at once", &["webhook::AT_ONCE"], &["who_is_silent_or_slow_is_let_go"]),
+        Row(
+            "bytes of a question that waits for nobody",
+            &["webhook::ORDINARY"],
+            &["an_ordinary_question_waits_for_nobody"],
+        ),
+        Row(
+            "longer questions that are read at once",
+            &["webhook::AT_ONCE"],
+            &["an_ordinary_question_waits_for_nobody"],
+        ),
         Row(
             "a question, from its head to its answer",
             &["webhook::WHOLE", "webhook::JUDGING"],
