@@ -4,11 +4,14 @@
 //! proxy that serves on half of its addresses. Nobody can connect before [`ListenerSet::open`]: the kernel would otherwise
 //! give connections to a proxy without tables, beside an old one that has them.
 
+pub mod ports;
+
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::resource::Transport;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -173,7 +176,7 @@ pub fn bind(
         let mut address = wanted;
         for set in &mut sets {
             let refused = |source| BindError { flag: scheme.flag(), address: wanted, source };
-            let socket = open(address).map_err(refused)?;
+            let socket = open(address, Transport::Tcp).map_err(refused)?;
             // With port 0 the first socket's port is everybody's.
             address = socket
                 .local_addr()
@@ -185,18 +188,25 @@ pub fn bind(
     Ok(sets)
 }
 
-fn open(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
+    let (kind, protocol) = match transport {
+        Transport::Tcp => (Type::STREAM, Protocol::TCP),
+        Transport::Udp => (Type::DGRAM, Protocol::UDP),
+    };
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
         // `[::]` means both families, whatever net.ipv6.bindv6only says.
         socket.set_only_v6(false)?;
     }
-    // A restart does not wait for TIME_WAIT, and a new process may stand beside the old one while it drains.
-    socket.set_reuse_address(true)?;
+    // A new process may stand beside the old one while it drains.
     socket.set_reuse_port(true)?;
-    // Accepted sockets inherit these on Linux.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+    if transport == Transport::Tcp {
+        // A restart does not wait for TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        // Accepted sockets inherit these on Linux.
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+    }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)

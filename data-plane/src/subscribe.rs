@@ -56,6 +56,8 @@ use throttle::LogThrottle;
 const WELCOME: Duration = Duration::from_secs(15);
 /// Old tables are looked through this often.
 const COLLECT: Duration = Duration::from_millis(200);
+/// Ports that could not be opened are tried again after so many of these times.
+const OPEN_AGAIN: u32 = 25;
 /// One resource is at most half of it, which no object of an API server reaches.
 const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
 /// How long a proxy that has everything else waits for the names of Services before it serves for the first time.
@@ -213,12 +215,15 @@ impl Subscription {
             let mut tick = time::interval(COLLECT);
             let mut audit = Audit::default();
             loop {
-                tick.tick().await;
-                let mut writer = writer.borrow_mut();
-                writer.collect();
-                for (key, fault) in audit.step(&mut writer) {
-                    error!(%key, "what is served was not what this proxy has, and is set right: {}", fault.as_str());
+                for _ in 0..OPEN_AGAIN {
+                    tick.tick().await;
+                    let mut writer = writer.borrow_mut();
+                    writer.collect();
+                    for (key, fault) in audit.step(&mut writer) {
+                        error!(%key, "what is served was not what this proxy has, and is set right: {}", fault.as_str());
+                    }
                 }
+                writer.borrow_mut().open_again();
             }
         };
         let (opening, shown, view) = (self.disk.opening(), self.seen(&writer.borrow()), self.view.clone());

@@ -32,6 +32,7 @@ pub mod reader;
 pub mod retire;
 pub mod sizes;
 pub mod sticky;
+pub mod streams;
 mod sync;
 pub mod timeouts;
 pub mod trust;
@@ -60,6 +61,7 @@ use aliases::Aliases;
 use client_tls::ClientTls;
 use directory::Directory;
 use proxy_protocol::ProxyProtocol;
+use streams::Streams;
 
 /// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
 #[derive(Debug, Default)]
@@ -73,6 +75,7 @@ pub struct HostTable {
     policy: Arc<Policy>,
     client_tls: Arc<ClientTls>,
     proxy_protocol: Arc<ProxyProtocol>,
+    streams: Arc<Streams>,
     /// What takes the requests that no other location takes, where the fleet has a default backend.
     unclaimed: Option<Arc<PathEntry>>,
 }
@@ -132,6 +135,11 @@ impl HostTable {
     /// What it says of load balancers.
     pub fn proxy_protocol(&self) -> &Arc<ProxyProtocol> {
         &self.proxy_protocol
+    }
+
+    /// TCP and UDP services.
+    pub fn streams(&self) -> &Arc<Streams> {
+        &self.streams
     }
 
     /// The location of requests that no other takes, while anybody would answer there.

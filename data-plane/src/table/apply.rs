@@ -21,6 +21,7 @@ mod policies;
 mod refusal;
 mod secrets;
 mod source;
+mod streams;
 mod unclaimed;
 mod upstreams;
 
@@ -33,7 +34,7 @@ use shared::delta::Removal;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::policy::LocationPolicy;
-use shared::resource::Resource;
+use shared::resource::{Listener, Resource};
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 
@@ -42,7 +43,9 @@ use super::client_tls::ClientTls;
 use super::directory::Directory;
 use super::proxy_protocol::ProxyProtocol;
 use super::retire::Retired;
+use super::streams::Streams;
 use super::{HostEntry, HostTable, PathEntry, Policy, Tables};
+use crate::listen::ports::Ports;
 use candidate::Change;
 use cells::Cells;
 use compiled::CompiledHost;
@@ -109,6 +112,10 @@ pub struct Writer {
     www: usize,
     client_tls: Arc<ClientTls>,
     proxy_protocol: Arc<ProxyProtocol>,
+    streams: Arc<Streams>,
+    ports: Ports,
+    /// Services whose port could not be opened.
+    unopened: BTreeMap<ResourceKey, Arc<Entry>>,
     unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
@@ -143,6 +150,9 @@ impl Writer {
             www: 0,
             client_tls: Arc::default(),
             proxy_protocol: Arc::default(),
+            streams: Arc::default(),
+            ports: Ports::default(),
+            unopened: BTreeMap::new(),
             unclaimed: None,
             generation: 0,
             retired: Retired::default(),
@@ -249,10 +259,12 @@ impl Writer {
     fn change_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
         for removal in removed {
             self.refused.remove(&removal.key);
+            self.unopened.remove(&removal.key);
             self.config.remove(&removal.key, removal.gone);
         }
         for entry in up {
             match self.admit(&entry) {
+                Ok(Resource::Listener(Listener::Service(service))) => self.open(&entry, service),
                 Ok(resource) => self.config.put(&entry.key.key, resource),
                 Err(()) => self.config.refuse(&entry.key),
             }
@@ -351,7 +363,7 @@ impl Writer {
             self.renew_connections();
         }
         let of_fleet = touched.default_certificate || touched.defaults || touched.default_backend;
-        let changed = !touched.hosts.is_empty() || of_fleet;
+        let changed = !touched.hosts.is_empty() || of_fleet || touched.streams;
         for (name, host) in touched.hosts {
             self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
             self.rebuild(&name, host);
@@ -367,6 +379,9 @@ impl Writer {
             let before = std::mem::replace(&mut self.unclaimed, self.config.unclaimed(&mut self.cells));
             self.cells.release(before.and_then(|entry| entry.backend().cloned()));
         }
+        if touched.streams || touched.defaults {
+            self.renew_streams();
+        }
         if changed {
             self.generation += 1;
             let table = HostTable {
@@ -378,6 +393,7 @@ impl Writer {
                 policy: self.fleet_policy(),
                 client_tls: Arc::clone(&self.client_tls),
                 proxy_protocol: Arc::clone(&self.proxy_protocol),
+                streams: Arc::clone(&self.streams),
                 unclaimed: self.unclaimed.clone(),
             };
             let old = self.tables.publish(table);

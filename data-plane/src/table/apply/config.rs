@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
-use shared::resource::{Backend, Host, Resource, Route, Settings};
+use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
 use super::kept::{KeptRoute, Sayings};
 use super::policies::effective;
 use super::refusal::route_parts;
+use crate::listen::ports::Port;
 
 /// The last version of each resource that can be served.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(super) struct Config {
     users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// The other way round.
     uses: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// TCP and UDP services by the key of their Listener, with their ports.
+    pub(super) services: BTreeMap<Arc<str>, (Arc<StreamService>, Arc<Port>)>,
     touched: Touched,
 }
 
@@ -48,6 +51,8 @@ pub(super) struct Touched {
     pub(super) default_certificate: bool,
     /// Requests that nobody takes have another backend, or it came or went.
     pub(super) default_backend: bool,
+    /// A TCP or UDP service came, changed or went.
+    pub(super) streams: bool,
 }
 
 /// What of a host has to be made anew.
@@ -98,6 +103,7 @@ impl Config {
                 .and_then(|host| self.routes.get(host))
                 .is_some_and(|routes| routes.contains_key(&key.key)),
             Kind::Backend => self.backend(&key.key).is_some(),
+            Kind::Listener => self.services.contains_key(&key.key),
             _ => false,
         }
     }
@@ -115,13 +121,19 @@ impl Config {
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
-            // Sockets are bound by flags; nothing of a listener can be set yet.
-            Resource::Listener(_) => {}
-            Resource::Endpoints(_)
+            // Services come by [`Self::serve`], with their ports; all else is bound by flags.
+            Resource::Listener(_)
+            | Resource::Endpoints(_)
             | Resource::Certificate(_)
             | Resource::Chain(_)
             | Resource::Material(_) => {}
         }
+    }
+
+    /// Serves a TCP or UDP service from now on.
+    pub(super) fn serve(&mut self, key: &Arc<str>, service: StreamService, port: Arc<Port>) {
+        self.touched.streams = true;
+        self.services.insert(Arc::clone(key), (Arc::new(service), port));
     }
 
     /// The version that came cannot be served: the one before it stays, if there is one.
@@ -188,6 +200,7 @@ impl Config {
             }
             Kind::Host => self.set_host(&key.key, None),
             Kind::Route => self.set_route(&key.key, None),
+            Kind::Listener => self.touched.streams |= self.services.remove(&key.key).is_some(),
             Kind::Backend => {
                 let kept = self.backends.get(&key.key).filter(|_| !gone).cloned();
                 self.set_backend(&key.key, None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::convert::ConvertError;
 use shared::entry::Entry;
 use shared::kind::Kind;
-use shared::resource::{Resource, SETTINGS_KEY};
+use shared::resource::{Listener, Resource, SETTINGS_KEY};
 use shared::schema;
 use shared::version::Version;
 
@@ -86,6 +86,10 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             connections.and_then(|_| Policy::compile(said))
         }
         Resource::Route(route) => Policy::compile(&route.policy),
+        Resource::Listener(Listener::Service(service)) if service.key() != *entry.key.key => {
+            let reason = format!("expected the key {}, got {:?}", service.key(), entry.key.key);
+            return Err(refused(Code::Invalid, reason));
+        }
         Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),
         _ => return Ok(resource),
     };

@@ -60,6 +60,7 @@ fn publish(writer: &Writer, change: impl FnOnce(&mut HostTable)) {
         policy: Arc::clone(&now.policy),
         client_tls: Arc::clone(&now.client_tls),
         proxy_protocol: Arc::clone(&now.proxy_protocol),
+        streams: Arc::clone(&now.streams),
         unclaimed: now.unclaimed.clone(),
     };
     change(&mut table);

@@ -1,0 +1,178 @@
+//! TCP and UDP services: their ports are taken before a table names them, and refused alone where they cannot be had.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shared::entry::Entry;
+use shared::policy::BackendPolicy;
+use shared::resource::{Listener, Resource, StreamService};
+
+use super::source::Source;
+use super::{Code, Refused, Writer};
+use crate::listen::ports::Ports;
+use crate::table::streams::{Service, Streams, Terms};
+
+impl Writer {
+    /// Takes ports there, those of services that it knows of already at once.
+    #[must_use]
+    pub fn with_ports(mut self, ports: Ports) -> Self {
+        self.ports = ports;
+        self.open_again();
+        self
+    }
+
+    /// Serves a service, if its port can be had. Where it cannot the resource is refused, and tried again now and then:
+    /// who has the port may go.
+    pub(super) fn open(&mut self, entry: &Arc<Entry>, service: StreamService) {
+        match self.ports.take(service.transport, service.port) {
+            Ok(port) => {
+                self.unopened.remove(&entry.key);
+                self.config.serve(&entry.key.key, service, port);
+            }
+            Err(error) => {
+                let (transport, port) = (service.transport.as_str(), service.port);
+                let reason = format!("port: cannot open {transport} {port}: {error}");
+                self.note(&entry.key, Refused::new(entry.version, Code::Invalid, reason));
+                self.unopened.insert(entry.key.clone(), Arc::clone(entry));
+            }
+        }
+    }
+
+    /// Tries ports again that could not be had. Whether anything came of that, for whoever tells of refusals.
+    pub fn open_again(&mut self) -> bool {
+        let before = self.unopened.len();
+        for (_, entry) in std::mem::take(&mut self.unopened) {
+            if let Ok(Resource::Listener(Listener::Service(service))) = self.admit(&entry) {
+                self.open(&entry, service);
+            }
+        }
+        let changed = self.unopened.len() != before;
+        if changed {
+            self.publish();
+        }
+        changed
+    }
+
+    /// Puts the services of now together.
+    pub(super) fn renew_streams(&mut self) {
+        let service = |(said, port): (Arc<StreamService>, _)| {
+            let key: Arc<str> = said.backend.as_str().into();
+            let backend = self.config.backend(&key).map(|(_, it)| Arc::clone(it));
+            // What the fleet says of all backends is said of HTTP.
+            let source = backend.map(|it| Source::of(&it, &BackendPolicy::default())).unwrap_or_default();
+            Service { cell: self.cells.cell(&key, source), said, port }
+        };
+        let services = self.config.services.values().cloned().map(service).collect();
+        let terms = Terms::compile(&self.config.settings().defaults);
+        let before = std::mem::replace(&mut self.streams, Arc::new(Streams { services, terms }));
+        let keys = |streams: &Streams| -> BTreeSet<Arc<str>> {
+            streams.services.iter().map(|service| Arc::clone(&service.cell.key)).collect()
+        };
+        let (before, now) = (keys(&before), keys(&self.streams));
+        self.cells.release(before.into_iter().filter(|key| !now.contains(key)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use shared::kind::{Kind, Lane, ResourceKey};
+    use shared::resource::{Backend, PortRule, Transport};
+
+    use super::*;
+    use crate::table::world::{entry, gone, slice};
+
+    /// The service of a port, named with another one where that is given.
+    fn service(port: u16, key: Option<&str>) -> Arc<Entry> {
+        let service = StreamService {
+            transport: Transport::Tcp,
+            port,
+            backend: "ns/s1/http/tcp".into(),
+            takes_proxy_header: false,
+            sends_proxy_header: false,
+        };
+        entry(key.unwrap_or(&service.key()), Resource::Listener(Listener::Service(service.clone())))
+    }
+
+    fn backend() -> Arc<Entry> {
+        let port = Some(PortRule { name: "http".into(), target_port: None, udp: false });
+        entry("ns/s1/http/tcp", Resource::Backend(Backend { port, ..Backend::default() }))
+    }
+
+    fn here() -> Ports {
+        Ports::new(Some([127, 0, 0, 1].into()), 1, &[])
+    }
+
+    fn taken() -> (TcpListener, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    }
+
+    fn ports(writer: &Writer) -> Vec<u16> {
+        let table = writer.tables().current();
+        table.streams().services.iter().map(|service| service.said.port).collect()
+    }
+
+    fn refused(writer: &Writer) -> Vec<String> {
+        writer.refused(Lane::Config).map(|(_, it)| it.reason.clone()).collect()
+    }
+
+    #[test]
+    fn a_service_leads_to_its_endpoints_and_goes() {
+        let mut writer = Writer::new().with_ports(here());
+        let (listener, port) = taken();
+        drop(listener);
+        writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 2])], &[]);
+        writer.apply_config(vec![backend(), service(port, None)], &[]);
+        let table = writer.tables().current();
+        let [Service { cell, port: open, .. }] = &table.streams().services[..] else { panic!("one service") };
+        assert_eq!(cell.endpoints().list.len(), 2);
+        writer.apply_live(vec![slice("ns/e1", "ns/s1", &[3])], &[]);
+        assert_eq!(cell.endpoints().list.len(), 1, "without another table");
+        open.open(0).unwrap();
+        TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let key = ResourceKey::new(Kind::Listener, format!("tcp-{port}"));
+        writer.apply_config(vec![], &[gone(&key)]);
+        assert_eq!(ports(&writer), [0_u16; 0]);
+        drop(table);
+        writer.collect();
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
+    }
+
+    #[test]
+    fn a_port_of_another_is_refused_alone_and_tried_again() {
+        let mut writer = Writer::new().with_ports(here());
+        let (listener, port) = taken();
+        let (other, free) = taken();
+        drop(other);
+        writer.apply_config(vec![backend(), service(port, None), service(free, None)], &[]);
+        let [reason] = &refused(&writer)[..] else { panic!("one is refused") };
+        assert!(reason.contains(&format!("tcp {port}: Address already in use")), "{reason}");
+        assert_eq!(ports(&writer), [free]);
+        assert!(!writer.open_again());
+        assert_eq!(ports(&writer), [free]);
+        drop(listener);
+        assert!(writer.open_again());
+        assert_eq!((ports(&writer).len(), refused(&writer).len()), (2, 0));
+    }
+
+    #[test]
+    fn ports_that_come_later_are_for_what_is_there_already() {
+        let (listener, port) = taken();
+        drop(listener);
+        let mut writer = Writer::new();
+        writer.apply_config(vec![backend(), service(port, None)], &[]);
+        assert_eq!((ports(&writer).len(), refused(&writer).len()), (0, 1));
+        let writer = writer.with_ports(here());
+        assert_eq!((ports(&writer), refused(&writer).len()), (vec![port], 0));
+    }
+
+    #[test]
+    fn a_service_has_one_name() {
+        let mut writer = Writer::new().with_ports(here());
+        writer.apply_config(vec![backend(), service(1, Some("tcp-2"))], &[]);
+        assert!(refused(&writer)[0].contains("tcp-1"), "{:?}", refused(&writer));
+    }
+}

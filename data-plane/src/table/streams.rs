@@ -1,0 +1,97 @@
+//! TCP and UDP services of a table, and how their endpoints are tried (configmap.md 1.10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::policy::LocationPolicy;
+use shared::resource::StreamService;
+
+use super::cell::BackendCell;
+use crate::listen::ports::Port;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// By their port.
+    pub services: Vec<Service>,
+    /// What holds for all.
+    pub terms: Terms,
+}
+
+/// One service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// What is said of it.
+    pub said: Arc<StreamService>,
+    /// Where it leads.
+    pub cell: Arc<BackendCell>,
+    /// Where it listens.
+    pub port: Arc<Port>,
+}
+
+/// What the fleet says of all services.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Between two bytes, in either direction.
+    pub idle: Duration,
+    /// How many endpoints are tried; 0: each once.
+    pub tries: usize,
+    /// After which no other try begins; zero: there is no such time.
+    pub within: Duration,
+    /// Datagrams that come back for each that was sent, after which a session over UDP is over.
+    pub responses: u64,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { idle: IDLE, tries: TRIES, within: WITHIN, responses: RESPONSES }
+    }
+}
+
+/// `proxy-stream-timeout`.
+const IDLE: Duration = Duration::from_secs(600);
+/// `proxy-stream-next-upstream-tries`.
+const TRIES: usize = 3;
+/// `proxy-stream-next-upstream-timeout`.
+const WITHIN: Duration = Duration::from_secs(600);
+/// `proxy-stream-responses`.
+const RESPONSES: u64 = 1;
+
+impl Terms {
+    /// Compiles what is said.
+    pub fn compile(said: &LocationPolicy) -> Self {
+        let span = |said: Option<u32>| said.map(|said| Duration::from_millis(said.into()));
+        let tries = match (said.proxy_stream_next_upstream, said.proxy_stream_next_upstream_tries) {
+            (Some(false), _) => 1,
+            (_, said) => said.map_or(TRIES, |tries| usize::try_from(tries).unwrap_or(usize::MAX)),
+        };
+        Self {
+            idle: span(said.proxy_stream_timeout).filter(|idle| !idle.is_zero()).unwrap_or(IDLE),
+            tries,
+            within: span(said.proxy_stream_next_upstream_timeout).unwrap_or(WITHIN),
+            responses: said.proxy_stream_responses.map_or(RESPONSES, u64::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_said_is_the_original_s_default() {
+        let terms = Terms::compile(&LocationPolicy::default());
+        let minutes = Duration::from_secs(600);
+        assert_eq!(terms, Terms { idle: minutes, tries: 3, within: minutes, responses: 1 });
+        let said = LocationPolicy {
+            proxy_stream_timeout: Some(0),
+            proxy_stream_next_upstream: Some(false),
+            proxy_stream_next_upstream_tries: Some(7),
+            proxy_stream_next_upstream_timeout: Some(0),
+            proxy_stream_responses: Some(0),
+            ..LocationPolicy::default()
+        };
+        let expected = Terms { idle: minutes, tries: 1, within: Duration::ZERO, responses: 0 };
+        assert_eq!(Terms::compile(&said), expected);
+    }
+}
