@@ -180,6 +180,7 @@ fn start_data(
         ("--control-plane", format!("https://{}", ports.listen)),
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
+        ("--stream-address", ports.http.ip().to_string()),
         // Nothing maps ports in front of it.
         ("--public-http-port", ports.http.port().to_string()),
         ("--public-https-port", ports.https.port().to_string()),

@@ -32,6 +32,7 @@ use tracing::{error, info, warn};
 use crate::admin::{Figures, ProxyPages};
 use crate::args::Args;
 use crate::journal::Stats;
+use crate::listen::ports::Ports;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
 use crate::local::{Budgets, KnownNames, Limits};
 use crate::metrics::Metrics;
@@ -105,6 +106,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         ca,
         http,
         https,
+        stream_address,
         public_http_port,
         public_https_port,
         admin,
@@ -155,6 +157,10 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let health = health.map(|address| bound("--health", Local::Tcp(address))).transpose()?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;
 
+    let own = [admin.as_ref().and_then(Bound::address), health.as_ref().and_then(Bound::address)];
+    let own: Vec<_> = http.iter().chain(&https).copied().chain(own.into_iter().flatten()).collect();
+    let ports = Ports::new(stream_address, workers, &own).within(&budgets.descriptors);
+    let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
     let tls = Arc::new(tls::server_config(Arc::clone(&tables))?);
     let metrics = Metrics::new(workers);

@@ -2,7 +2,7 @@
 //! `--bool=true` all work.
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +45,9 @@ pub struct Args {
     /// Address for HTTPS; may be given several times; port 0 takes a free one
     #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',')]
     pub https: Vec<SocketAddr>,
+    /// IP address at which the ports of TCP and UDP services are opened; without it all of the machine's
+    #[arg(long, env = "FIRTH_STREAM_ADDRESS", value_name = "IP")]
+    pub stream_address: Option<IpAddr>,
     /// Port by which clients reach plain HTTP; redirects name it where it is not 80
     #[arg(
         long, env = "FIRTH_PUBLIC_HTTP_PORT", value_name = "PORT", default_value = "80",

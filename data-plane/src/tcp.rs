@@ -1,15 +1,21 @@
 //! TCP as it is: connections to endpoints of which nobody reads what passes.
 
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use shared::budget::Held;
+use shared::resource::StreamService;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tracing::debug;
 
+use crate::codec::proxy_protocol::{self, Ends};
 use crate::http::peer::Peer;
 use crate::http::server::Server;
+use crate::local::opening;
 use crate::local::relay::{End, relay};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
@@ -95,5 +101,50 @@ pub(crate) async fn pass(
     let idle = server.local.limits.stream_idle;
     if let Err(error) = relay((&server.local, timer), client, reached, idle, |_| {}).await {
         debug!(client = %peer.address(), %error, "a connection that was passed on was cut");
+    }
+}
+
+/// Serves a connection of a TCP service to its end.
+pub(crate) async fn serve(
+    server: Rc<Server>,
+    mut client: TcpStream,
+    address: SocketAddr,
+    service: Arc<StreamService>,
+    cell: Arc<BackendCell>,
+) {
+    let local = &server.local;
+    let (terms, said) =
+        server.with_table(|table| (table.streams().terms, Arc::clone(table.proxy_protocol())));
+    let timer = local.timers.timer();
+    let mut input = BytesMut::new();
+    let Ok(destination) = client.local_addr() else { return };
+    let mut ends = Ends { source: address, destination };
+    if service.takes_proxy_header {
+        timer.idle(true);
+        let header = Box::pin(opening::header(&local.buffers, &mut client, &mut input));
+        match timer.limit(said.time, header).await {
+            Ok(Ok(Some(told))) if said.believes(address.ip()) => ends = told,
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return debug!(client = %address, %error, "no PROXY header"),
+            Err(_) => return debug!(client = %address, "no PROXY header came in time"),
+        }
+        timer.idle(false);
+    }
+    let tries = Tries { most: terms.tries, within: terms.within };
+    let Some(mut endpoint) = reach(&server, &timer, &cell, tries).await else {
+        debug!(client = %address, backend = %cell.key, "no endpoint takes the connection");
+        return;
+    };
+    if service.sends_proxy_header {
+        let line = proxy_protocol::line(ends);
+        let sent = timer.limit(local.limits.timeouts.send, endpoint.stream.write_all(line.as_bytes())).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return debug!(client = %address, backend = %cell.key, "the endpoint takes no PROXY header");
+        }
+    }
+    let near = End { stream: &mut client, input };
+    let far = End { stream: &mut endpoint.stream, input: BytesMut::new() };
+    if let Err(error) = relay((local, &timer), near, far, terms.idle, |_| {}).await {
+        debug!(client = %address, backend = %cell.key, %error, "a TCP session was cut");
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
+mod streams;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -30,7 +32,10 @@ use crate::local::timer::TICK;
 use crate::local::{Budgets, KnownNames, Limits, Local};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
+use crate::table::streams::Service;
+use crate::tcp;
 use crate::tls::backends::Backends;
+use streams::Streams;
 
 /// Idle connections that make room at a time.
 const SHED: usize = 8;
@@ -81,6 +86,7 @@ pub fn spawn(config: WorkerConfig) -> io::Result<thread::JoinHandle<io::Result<(
 
 /// The thread's own: what its connections use, and how many there are.
 struct Worker {
+    index: usize,
     server: Rc<Server>,
     budgets: Budgets,
     open: Cell<usize>,
@@ -200,6 +206,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let backends = Backends::new().map_err(io::Error::other)?;
     let local = Local::new(limits, &budgets, names, metrics, lines);
     let worker = Rc::new(Worker {
+        index,
         server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
         budgets,
         open: Cell::new(0),
@@ -229,9 +236,14 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         accepting.push((task, socket, entry));
     }
 
+    let streams = Rc::new(RefCell::new(Streams::default()));
+    let keeping = streams::keep(Rc::clone(&worker), own.clone(), Rc::clone(&streams));
+    let keeping = own.spawn("the ports", keeping);
     drain.reached(Phase::Leaving).await;
     local.timers.enter(Phase::Leaving);
     drain.reached(Phase::Closing).await;
+    keeping.abort();
+    streams.borrow_mut().end(&worker);
     for (task, socket, entry) in accepting {
         task.abort();
         // Gone with the task is its share of the socket.
@@ -298,19 +310,41 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry) {
                 }
                 admit(&worker, stream, address, &entry);
             }
-            Err(error) => {
-                worker.server.local.metrics.accept_errors.add(1);
-                let Some(pause) = listen::pause_after(&error) else {
-                    continue;
-                };
-                warn!(%error, "accept failed");
-                // Idle connections to endpoints are worth less than a client.
-                if !worker.server.upstreams.borrow_mut().shed() {
-                    tokio::time::sleep(pause).await;
-                }
-            }
+            Err(error) => accept_failed(&worker, &error).await,
         }
     }
+}
+
+/// Makes room where files are short, and waits where there is none to be made.
+async fn accept_failed(worker: &Worker, error: &io::Error) {
+    worker.server.local.metrics.accept_errors.add(1);
+    let Some(pause) = listen::pause_after(error) else {
+        return;
+    };
+    warn!(%error, "accept failed");
+    // Idle connections to endpoints are worth less than a client.
+    if !worker.server.upstreams.borrow_mut().shed() {
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The same for a connection to a TCP service.
+fn admit_stream(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, to: &Service) {
+    worker.server.local.metrics.accepted.add(1);
+    let Some(open) = Open::new(worker) else {
+        worker.server.local.metrics.refused.add(1);
+        return;
+    };
+    let server = Rc::clone(&worker.server);
+    let (said, cell) = (Arc::clone(&to.said), Arc::clone(&to.cell));
+    spawn_local(async move {
+        let _open = open;
+        let metrics = Arc::clone(&server.local.metrics);
+        if let Err(panic) = isolated(tcp::serve(server, stream, address, said, cell)).await {
+            metrics.panics.add(1);
+            error!(%panic, "a connection's task panicked; the connection is closed");
+        }
+    });
 }
 
 /// Gives a connection its task, or closes it when there are too many and none of them is idle.

@@ -76,6 +76,8 @@ mod rewrites;
 mod routes;
 #[path = "traffic/sizes.rs"]
 mod sizes;
+#[path = "traffic/streams.rs"]
+mod streams;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
 #[path = "traffic/trusting.rs"]

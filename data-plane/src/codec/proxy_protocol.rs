@@ -150,7 +150,6 @@ where
 }
 
 /// The line of version 1 that tells these ends. Where one is IPv4 and the other is not, both are told as IPv6.
-#[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn line(ends: Ends) -> String {
     let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
     let (source, destination) = (canonical(ends.source), canonical(ends.destination));
@@ -161,7 +160,6 @@ pub(crate) fn line(ends: Ends) -> String {
     format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port())
 }
 
-#[cfg(any(test, feature = "fuzz"))]
 fn wide(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -45,7 +45,9 @@ impl ProxyProtocol {
 
 impl Default for ProxyProtocol {
     fn default() -> Self {
-        Self { is_required: false, time: HEADER_TIME, believed: AddressSet::default() }
+        // What holds where nobody says anything can be served.
+        let believed = forwarding::believed(&LocationPolicy::default()).unwrap_or_default();
+        Self { is_required: false, time: HEADER_TIME, believed }
     }
 }
 
@@ -80,5 +82,6 @@ mod tests {
         assert_eq!([time(None), time(Some(0))], [HEADER_TIME; 2]);
         assert_eq!(time(Some(1500)), Duration::from_millis(1500));
         assert!(!ProxyProtocol::compile(&LocationPolicy::default()).unwrap().is_required);
+        assert_eq!(ProxyProtocol::compile(&LocationPolicy::default()).unwrap(), ProxyProtocol::default());
     }
 }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use data_plane::access_log;
+use data_plane::listen::ports::Ports;
 use data_plane::listen::{self, ListenerSet, PublicPorts};
 use data_plane::local::{Budgets, KnownNames, Limits};
 use data_plane::metrics::Metrics;
@@ -97,7 +98,8 @@ impl Proxy {
         ListenerSet::of(&sets).open().unwrap();
         let listeners = sets.remove(0);
         let (http, https) = (listeners[0].address, listeners[1].address);
-        let mut writer = Writer::new();
+        let of_services = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 1, &[]);
+        let mut writer = Writer::new().with_ports(of_services);
         writer.apply_config(vec![entry("default", Resource::Settings(Settings::default()))], &[]);
         let tables = Arc::clone(writer.tables());
         let metrics = Metrics::new(1);
@@ -200,6 +202,12 @@ impl Proxy {
         self.writer.apply_live(up, &[]);
     }
 
+    /// Takes a resource of the CONFIG lane away.
+    pub(crate) fn remove(&mut self, kind: shared::kind::Kind, key: &str) {
+        let key = shared::kind::ResourceKey::new(kind, key);
+        self.writer.apply_config(vec![], &[shared::delta::Removal { key, gone: true }]);
+    }
+
     /// Takes the slice at a place away.
     pub(crate) fn remove_endpoint(&mut self, service: &str, place: usize) {
         let key =
@@ -221,7 +229,7 @@ impl Proxy {
         self.log.text()
     }
 
-    fn end(&mut self, grace: Duration, deadline: Duration) {
+    pub(crate) fn end(&mut self, grace: Duration, deadline: Duration) {
         let Some(drain) = self.drain.take() else { return };
         let metrics = self.metrics.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

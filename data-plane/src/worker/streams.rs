@@ -1,0 +1,138 @@
+//! The ports of TCP and UDP services on one worker: those of the newest table are served, whatever they were before.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use shared::resource::Transport;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tracing::{debug, warn};
+
+use super::{Own, Worker, admit_stream};
+use crate::listen;
+use crate::listen::ports::Port;
+use crate::local::timer::TICK;
+use crate::table::streams::Service;
+
+/// What a worker serves beside HTTP.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// Of the table that was looked at last.
+    generation: Option<u64>,
+    open: HashMap<(Transport, u16), Open>,
+}
+
+struct Open {
+    port: Arc<Port>,
+    serving: Serving,
+}
+
+enum Serving {
+    Tcp { socket: Rc<TcpListener>, to: Rc<RefCell<Service>>, task: JoinHandle<()> },
+}
+
+impl Streams {
+    /// Serves what the newest table has.
+    fn renew(&mut self, worker: &Rc<Worker>, own: &Own) {
+        let newest = worker.server.with_table(|table| {
+            let is_new = self.generation != Some(table.generation());
+            self.generation = Some(table.generation());
+            is_new.then(|| Arc::clone(table.streams()))
+        });
+        let Some(newest) = newest else { return };
+        let key = |service: &Service| (service.said.transport, service.said.port);
+        let wanted: HashMap<_, _> = newest.services.iter().map(|service| (key(service), service)).collect();
+        self.open.retain(|key, open| {
+            let stays = wanted.get(key).is_some_and(|service| Arc::ptr_eq(&service.port, &open.port));
+            if !stays {
+                open.end(worker);
+            }
+            stays
+        });
+        for (key, service) in wanted {
+            if let Some(open) = self.open.get(&key) {
+                open.serving.lead_to(service);
+                continue;
+            }
+            match begin(worker, own, service) {
+                Ok(open) => {
+                    self.open.insert(key, open);
+                }
+                Err(error) => warn!(address = %service.port.address(), %error, "a port cannot be served"),
+            }
+        }
+    }
+
+    /// Takes nobody new from now on; who has connected is served.
+    pub(super) fn end(&mut self, worker: &Rc<Worker>) {
+        self.open.drain().for_each(|(_, mut open)| open.end(worker));
+    }
+}
+
+fn begin(worker: &Rc<Worker>, own: &Own, service: &Service) -> io::Result<Open> {
+    let socket = service.port.open(worker.index)?;
+    debug!(worker = worker.index, service = %service.said.key(), "listening");
+    let serving = match service.said.transport {
+        Transport::Tcp => {
+            let socket = Rc::new(TcpListener::from_std(socket.into())?);
+            let to = Rc::new(RefCell::new(service.clone()));
+            let task = own.spawn("a port", accept(Rc::clone(worker), Rc::clone(&socket), Rc::clone(&to)));
+            Serving::Tcp { socket, to, task }
+        }
+        Transport::Udp => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    Ok(Open { port: Arc::clone(&service.port), serving })
+}
+
+impl Serving {
+    fn lead_to(&self, service: &Service) {
+        match self {
+            Self::Tcp { to, .. } => {
+                to.replace(service.clone());
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Nobody new comes; who stands in the queue has connected, and is served.
+    fn end(&mut self, worker: &Rc<Worker>) {
+        match &self.serving {
+            Serving::Tcp { socket, to, task } => {
+                task.abort();
+                for (stream, address) in listen::rest(socket) {
+                    admit_stream(worker, stream, address, &to.borrow());
+                }
+                self.port.close(worker.index);
+            }
+        }
+    }
+}
+
+/// Looks at the newest table again and again.
+pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Streams>>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        streams.borrow_mut().renew(&worker, &own);
+    }
+}
+
+/// Accepts until aborted. No error ends it.
+async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, to: Rc<RefCell<Service>>) {
+    loop {
+        match socket.accept().await {
+            Ok((stream, address)) => {
+                if worker.is_full() {
+                    tokio::task::yield_now().await;
+                }
+                admit_stream(&worker, stream, address, &to.borrow());
+            }
+            Err(error) => super::accept_failed(&worker, &error).await,
+        }
+    }
+}

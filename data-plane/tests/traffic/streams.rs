@@ -1,0 +1,201 @@
+//! TCP services: sessions, endpoints that come and go, headers of the PROXY protocol.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use data_plane::local::{Budgets, Limits};
+use shared::kind::Kind;
+use shared::policy::LocationPolicy;
+use shared::resource::{
+    Backend, EndpointPort, Endpoints, Listener, PortRule, Resource, Settings, StreamService, Transport,
+};
+
+use super::harness::*;
+
+/// A port that nobody has.
+pub(crate) fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub(crate) fn tcp(port: u16) -> StreamService {
+    StreamService {
+        transport: Transport::Tcp,
+        port,
+        backend: "ns/db/sql/tcp".into(),
+        takes_proxy_header: false,
+        sends_proxy_header: false,
+    }
+}
+
+/// A proxy with this service, at these endpoints.
+pub(crate) fn serving(service: &StreamService, endpoints: &[SocketAddr]) -> Proxy {
+    serving_within(Limits::default(), Budgets::default(), service, endpoints)
+}
+
+pub(crate) fn serving_within(
+    limits: Limits,
+    budgets: Budgets,
+    service: &StreamService,
+    endpoints: &[SocketAddr],
+) -> Proxy {
+    let mut proxy = Proxy::within(limits, budgets);
+    move_to(&mut proxy, service.transport, endpoints);
+    let udp = service.transport == Transport::Udp;
+    let port = Some(PortRule { name: "sql".into(), target_port: None, udp });
+    let backend = Backend { port, ..Backend::default() };
+    proxy.config(vec![
+        (&service.backend, Resource::Backend(backend)),
+        (&service.key(), Resource::Listener(Listener::Service(service.clone()))),
+    ]);
+    let is_open = || udp || TcpStream::connect(("127.0.0.1", service.port)).is_ok();
+    eventually("the worker serves the port", is_open);
+    proxy
+}
+
+/// The endpoints of now, a slice each; three slices at most.
+pub(crate) fn move_to(proxy: &mut Proxy, transport: Transport, endpoints: &[SocketAddr]) {
+    for place in 0..3 {
+        let here = endpoints.get(place);
+        let slice = Endpoints {
+            service: "ns/db".into(),
+            ports: here
+                .iter()
+                .map(|it| EndpointPort {
+                    name: "sql".into(),
+                    port: it.port(),
+                    udp: transport == Transport::Udp,
+                })
+                .collect(),
+            ipv4: here.iter().map(|_| Ipv4Addr::LOCALHOST).collect(),
+            ipv6: vec![],
+        };
+        proxy.live(&format!("ns/db-{place}"), Resource::Endpoints(slice));
+    }
+}
+
+/// A backend that says its name, and then what it hears.
+fn echo(name: &'static str) -> Origin {
+    Origin::raw(move |mut stream, _, _| {
+        let mut buffer = [0; 4096];
+        let _ = stream.write_all(name.as_bytes());
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+        let _ = stream.write_all(b".");
+    })
+}
+
+fn client(port: u16) -> Client {
+    Client::new(([127, 0, 0, 1], port).into())
+}
+
+/// So many bytes.
+fn hear(client: &mut Client, count: usize) -> String {
+    let mut bytes = vec![0; count];
+    client.stream.read_exact(&mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn bytes_go_both_ways_and_each_way_ends_by_itself() {
+    let (origin, port) = (echo("a"), free());
+    let _proxy = serving(&tcp(port), &[origin.address]);
+    let mut one = client(port);
+    let large: Vec<u8> = (0..1_000_000_u32).map(|it| it as u8).collect();
+    let (sent, mut writer) = (large.clone(), one.stream.try_clone().unwrap());
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sent).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let heard = one.rest();
+    writing.join().unwrap();
+    assert_eq!(heard.len(), large.len() + 2);
+    assert_eq!((heard[0], &heard[1..=large.len()], heard[large.len() + 1]), (b'a', &large[..], b'.'));
+}
+
+#[test]
+fn new_sessions_go_to_the_endpoints_of_now_and_old_ones_go_on() {
+    let (one, two, port) = (echo("1"), echo("2"), free());
+    let mut proxy = serving(&tcp(port), &[one.address]);
+    let mut old = client(port);
+    assert_eq!(hear(&mut old, 1), "1");
+    move_to(&mut proxy, Transport::Tcp, &[two.address]);
+    for _ in 0..4 {
+        assert_eq!(hear(&mut client(port), 1), "2");
+    }
+    old.send("still here");
+    assert_eq!(hear(&mut old, 10), "still here");
+    // The service itself goes: the port is closed, who is there stays.
+    proxy.remove(Kind::Listener, &tcp(port).key());
+    eventually("the port is closed", || TcpStream::connect(("127.0.0.1", port)).is_err());
+    old.send("and here");
+    assert_eq!(hear(&mut old, 8), "and here");
+}
+
+#[test]
+fn who_refuses_is_passed_over() {
+    let (origin, port) = (echo("a"), free());
+    let mut proxy = serving(&tcp(port), &[refusing(), origin.address, refusing()]);
+    for _ in 0..6 {
+        assert_eq!(hear(&mut client(port), 1), "a");
+    }
+    let defaults = LocationPolicy { proxy_stream_next_upstream: Some(false), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let served = (0..6).filter(|_| client(port).stream.read(&mut [0]).is_ok_and(|count| count == 1)).count();
+    assert_eq!(served, 2, "one try each");
+    move_to(&mut proxy, Transport::Tcp, &[]);
+    assert!(client(port).ended(), "there is nobody");
+}
+
+#[test]
+fn headers_are_taken_off_and_put_on() {
+    let port = free();
+    let origin = echo("");
+    let both = StreamService { takes_proxy_header: true, sends_proxy_header: true, ..tcp(port) };
+    let _proxy = serving(&both, &[origin.address]);
+    let mut one = client(port);
+    one.send("PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nhello");
+    let line = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nhello";
+    assert_eq!(hear(&mut one, line.len()), line);
+    let mut bare = client(port);
+    bare.send("hello there");
+    assert!(bare.ended());
+    let port = free();
+    let _proxy = serving(&StreamService { sends_proxy_header: true, ..tcp(port) }, &[origin.address]);
+    let mut one = client(port);
+    one.send("x");
+    let said = one.stream.local_addr().unwrap();
+    let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {port}\r\nx", said.port());
+    assert_eq!(hear(&mut one, line.len()), line);
+}
+
+#[test]
+fn a_silent_session_ends() {
+    let (origin, port) = (echo("a"), free());
+    let mut proxy = serving(&tcp(port), &[origin.address]);
+    let defaults = LocationPolicy { proxy_stream_timeout: Some(300), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut one = client(port);
+    assert_eq!(hear(&mut one, 1), "a");
+    let begun = std::time::Instant::now();
+    assert!(one.ended() && begun.elapsed() >= Duration::from_millis(250));
+}
+
+#[test]
+fn who_leaves_takes_nobody_new_and_ends_what_has_begun() {
+    let (origin, port) = (echo("a"), free());
+    let mut proxy = serving(&tcp(port), &[origin.address]);
+    let mut old = client(port);
+    assert_eq!(hear(&mut old, 1), "a");
+    // Its tables have the port to the end.
+    let leaving = std::thread::spawn(move || proxy.end(Duration::ZERO, PATIENCE));
+    eventually("the port is closed", || TcpStream::connect(("127.0.0.1", port)).is_err());
+    old.send("bye");
+    assert_eq!(hear(&mut old, 3), "bye");
+    old.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(old.rest(), b".");
+    leaving.join().unwrap();
+}
