@@ -30,5 +30,6 @@ mod subscribe;
 pub mod table;
 mod tcp;
 pub mod tls;
+mod udp;
 mod upstream;
 pub mod worker;

@@ -58,6 +58,8 @@ pub(crate) struct Local {
     pub(crate) names: names::Names,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
+    /// Sessions of UDP services.
+    pub(crate) sessions: Budget,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) ids: Ids,
     pub(crate) metrics: Arc<WorkerMetrics>,
@@ -89,6 +91,7 @@ impl Local {
             copies: budgets.copies.clone(),
             names: names::Names::new(names),
             descriptors: budgets.descriptors.clone(),
+            sessions: budgets.sessions.clone(),
             date: RefCell::new(date),
             ids: Ids::default(),
             requests: RefCell::new(Requests::new(Arc::clone(&metrics))),

@@ -34,6 +34,8 @@ mod compression;
 mod connections;
 #[path = "traffic/cors.rs"]
 mod cors;
+#[path = "traffic/datagrams.rs"]
+mod datagrams;
 #[path = "traffic/digests.rs"]
 mod digests;
 #[path = "traffic/errors.rs"]

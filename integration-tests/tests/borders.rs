@@ -138,6 +138,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // The disk has messages of its own.
     ("data-plane/src/journal/*", &[Prost]),
     ("data-plane/src/tcp*", &[Tokio]),
+    ("data-plane/src/udp*", &[Tokio]),
     ("data-plane/src/listen.rs", &[Tokio]),
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
@@ -193,6 +194,7 @@ const DATA_PLANE: &[&str] = &[
     "http/server",
     "http/peer",
     "tcp",
+    "udp",
     "http/reply",
     "http/pipeline",
     "http/upgrade",

@@ -19,6 +19,8 @@ pub struct Budgets {
     pub connections: Budget,
     /// Descriptors of connections, to clients and to endpoints.
     pub descriptors: Budget,
+    /// Sessions of UDP services.
+    pub sessions: Budget,
     /// Bodies of requests on disk.
     pub spill: Spill,
     /// Passwords that are compared with slow hashes.
@@ -33,6 +35,12 @@ pub struct Budgets {
 
 /// The part of the bytes held for clients that bodies may use instead of files.
 const SPARE: usize = 4;
+
+/// Sessions of UDP services, of all ports and workers: anybody begins one by a datagram, under any address.
+const SESSIONS: usize = 16_384;
+
+/// The part of the descriptors that they may have.
+const OF_SESSIONS: usize = 8;
 
 /// Connections of clients where nobody says how many.
 const CONNECTIONS: usize = 65_536;
@@ -52,6 +60,7 @@ impl Budgets {
             bytes: Budget::new(held),
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
+            sessions: Budget::new(SESSIONS),
             spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),
             nonces: Nonces::default(),
@@ -70,6 +79,7 @@ impl Budgets {
         Self {
             connections: Budget::new(clients),
             descriptors: Budget::new(descriptors),
+            sessions: Budget::new(SESSIONS.min(descriptors / OF_SESSIONS)),
             copies: self.copies.with_descriptors(descriptors),
             ..self
         }
@@ -92,6 +102,11 @@ mod tests {
         {
             let budgets = Budgets::of_memory(1 << 30).with_connections(wanted, descriptors);
             assert_eq!((budgets.connections.limit(), budgets.descriptors.limit()), (clients, descriptors));
+            assert_eq!(
+                budgets.sessions.limit(),
+                (descriptors / 8).min(16_384),
+                "datagrams leave the most of them"
+            );
         }
         assert_eq!(Budgets::of_memory(2 << 30).bytes.limit(), 1 << 30, "half of it");
         assert_eq!(Budgets::default().connections.limit(), CONNECTIONS);

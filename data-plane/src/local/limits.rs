@@ -39,6 +39,8 @@ pub struct Limits {
     pub discard_pause: Duration,
     /// Between two bytes of a connection of which nobody reads what passes (configmap.md 1.10, proxy-stream-timeout).
     pub stream_idle: Duration,
+    /// Sessions of one UDP service on one worker.
+    pub udp_sessions: usize,
 }
 
 impl Default for Limits {
@@ -61,6 +63,7 @@ impl Default for Limits {
             discard: Duration::from_secs(30),
             discard_pause: Duration::from_secs(5),
             stream_idle: Duration::from_secs(600),
+            udp_sessions: 4096,
         }
     }
 }
@@ -89,7 +92,9 @@ mod tests {
             discard,
             discard_pause,
             stream_idle,
+            udp_sessions,
         } = Limits::default();
+        assert_eq!(udp_sessions, 4096);
         assert_eq!(stream_idle, second(600), "proxy-stream-timeout");
         assert_eq!((handshake, head, idle), (second(10), second(10), second(75)), "docs/adr/003-budgets.md");
         assert_eq!(client_send, second(60), "send_timeout");

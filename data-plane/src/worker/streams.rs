@@ -1,6 +1,6 @@
 //! The ports of TCP and UDP services on one worker: those of the newest table are served, whatever they were before.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
@@ -16,6 +16,7 @@ use crate::listen;
 use crate::listen::ports::Port;
 use crate::local::timer::TICK;
 use crate::table::streams::Service;
+use crate::udp::{self, Buffer};
 
 /// What a worker serves beside HTTP.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) struct Streams {
     /// Of the table that was looked at last.
     generation: Option<u64>,
     open: HashMap<(Transport, u16), Open>,
+    /// For datagrams; there is none before there is a port that has some.
+    buffer: OnceCell<Buffer>,
 }
 
 struct Open {
@@ -32,6 +35,7 @@ struct Open {
 
 enum Serving {
     Tcp { socket: Rc<TcpListener>, to: Rc<RefCell<Service>>, task: JoinHandle<()> },
+    Udp { port: Rc<udp::Port>, task: JoinHandle<()> },
 }
 
 impl Streams {
@@ -57,7 +61,7 @@ impl Streams {
                 open.serving.lead_to(service);
                 continue;
             }
-            match begin(worker, own, service) {
+            match begin(worker, own, service, &self.buffer) {
                 Ok(open) => {
                     self.open.insert(key, open);
                 }
@@ -66,13 +70,20 @@ impl Streams {
         }
     }
 
-    /// Takes nobody new from now on; who has connected is served.
+    /// Takes nobody new from now on; who has connected is served. Datagrams have no end that could be waited for: they are
+    /// served as long as the worker is there.
     pub(super) fn end(&mut self, worker: &Rc<Worker>) {
-        self.open.drain().for_each(|(_, mut open)| open.end(worker));
+        self.open.retain(|_, open| {
+            let stays = matches!(open.serving, Serving::Udp { .. });
+            if !stays {
+                open.end(worker);
+            }
+            stays
+        });
     }
 }
 
-fn begin(worker: &Rc<Worker>, own: &Own, service: &Service) -> io::Result<Open> {
+fn begin(worker: &Rc<Worker>, own: &Own, service: &Service, buffer: &OnceCell<Buffer>) -> io::Result<Open> {
     let socket = service.port.open(worker.index)?;
     debug!(worker = worker.index, service = %service.said.key(), "listening");
     let serving = match service.said.transport {
@@ -82,7 +93,13 @@ fn begin(worker: &Rc<Worker>, own: &Own, service: &Service) -> io::Result<Open> 
             let task = own.spawn("a port", accept(Rc::clone(worker), Rc::clone(&socket), Rc::clone(&to)));
             Serving::Tcp { socket, to, task }
         }
-        Transport::Udp => return Err(io::ErrorKind::Unsupported.into()),
+        Transport::Udp => {
+            let (server, cell) = (Rc::clone(&worker.server), Arc::clone(&service.cell));
+            let buffer = buffer.get_or_init(Buffer::default).clone();
+            let port = udp::Port::new(server, socket, cell, buffer)?;
+            let task = own.spawn("a port", Rc::clone(&port).run());
+            Serving::Udp { port, task }
+        }
     };
     Ok(Open { port: Arc::clone(&service.port), serving })
 }
@@ -93,6 +110,7 @@ impl Serving {
             Self::Tcp { to, .. } => {
                 to.replace(service.clone());
             }
+            Self::Udp { port, .. } => port.lead_to(&service.cell),
         }
     }
 }
@@ -108,6 +126,7 @@ impl Open {
                 }
                 self.port.close(worker.index);
             }
+            Serving::Udp { task, .. } => task.abort(),
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "table/streams.rs",
         "table/timeouts.rs",
         "tls/sessions.rs",
+        "udp.rs",
         "upstream/call.rs",
         "upstream/payload.rs",
         "upstream/send.rs",
@@ -133,14 +134,26 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "a session of a TCP or UDP service",
-        &[
-            "table::streams::IDLE",
-            "table::streams::RESPONSES",
-            "table::streams::TRIES",
-            "table::streams::WITHIN",
-        ],
+        &["table::streams::IDLE", "table::streams::TRIES", "table::streams::WITHIN"],
         &["nothing_said_is_the_original_s_default", "a_silent_session_ends", "who_refuses_is_passed_over"],
     ),
+    Row(
+        "sessions of UDP services",
+        &[
+            "local::limits::udp_sessions",
+            "local::budgets::SESSIONS",
+            "local::budgets::OF_SESSIONS",
+            "table::streams::RESPONSES",
+        ],
+        &[
+            "nothing_said_is_the_original_s_default",
+            "clients_leave_descriptors_for_endpoints",
+            "the_oldest_session_makes_room",
+            "who_comes_when_there_are_enough_makes_the_oldest_go",
+            "a_silent_session_makes_room_by_itself",
+        ],
+    ),
+    Row("datagrams", &["udp::DATAGRAM", "udp::ANSWERS"], &["datagrams_are_answered"]),
     Row(
         "empty lines before a request",
         &["codec::h1::scan::MAX_EMPTY_LINES"],

@@ -1,0 +1,284 @@
+//! UDP services: datagrams of a client go to an endpoint, and what comes back goes to the client, from the address that it
+//! asked.
+//!
+//! **Invariant:** a session holds a descriptor and no buffer: a datagram is passed on before anything is waited for, so that
+//! one buffer serves all ports of a worker. Where there are as many sessions as there may be, the oldest makes room.
+
+mod datagram;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Instant;
+
+use foldhash::quality::RandomState;
+use shared::budget::Held;
+use socket2::{SockRef, Socket};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::spawn_local;
+use tracing::debug;
+
+use crate::http::server::Server;
+use crate::table::BackendCell;
+use crate::upstream::{Tried, Turn};
+use datagram::Received;
+
+/// No datagram is longer.
+const DATAGRAM: usize = 64 * 1024;
+
+/// Answers of one session that are passed on before others have a turn.
+const ANSWERS: usize = 32;
+
+/// Where a session comes from, and which of our addresses it asked.
+type Key = (SocketAddr, Option<IpAddr>);
+
+/// A session that began, and its number: its client may have begun another since.
+type Begun = (Key, u64);
+
+type Sessions = HashMap<Key, Rc<Session>, RandomState>;
+
+/// For one datagram at a time, of any port.
+#[derive(Clone)]
+pub(crate) struct Buffer(Rc<RefCell<Box<[u8]>>>);
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self(Rc::new(RefCell::new(vec![0; DATAGRAM].into())))
+    }
+}
+
+/// One port on one worker.
+pub(crate) struct Port {
+    server: Rc<Server>,
+    socket: UdpSocket,
+    cell: RefCell<Arc<BackendCell>>,
+    sessions: RefCell<Sessions>,
+    begun: Cell<u64>,
+    /// In the order in which they began; some have ended.
+    order: RefCell<VecDeque<Begun>>,
+    buffer: Buffer,
+}
+
+/// A client's datagrams, and where they go.
+struct Session {
+    socket: UdpSocket,
+    number: u64,
+    asked: Cell<u64>,
+    answered: Cell<u64>,
+    /// When something passed last, either way.
+    heard: Cell<Instant>,
+    over: tokio::sync::Notify,
+    /// A place among all sessions, and a descriptor.
+    _held: (Held, Held),
+}
+
+impl Port {
+    /// Over a socket that is bound.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn new(
+        server: Rc<Server>,
+        socket: Socket,
+        cell: Arc<BackendCell>,
+        buffer: Buffer,
+    ) -> io::Result<Rc<Self>> {
+        let socket = UdpSocket::from_std(socket.into())?;
+        datagram::watch(&socket)?;
+        Ok(Rc::new(Self {
+            server,
+            socket,
+            cell: RefCell::new(cell),
+            sessions: RefCell::default(),
+            begun: Cell::new(0),
+            order: RefCell::default(),
+            buffer,
+        }))
+    }
+
+    /// New sessions go there from now on.
+    pub(crate) fn lead_to(&self, cell: &Arc<BackendCell>) {
+        self.cell.replace(Arc::clone(cell));
+    }
+
+    /// Takes datagrams until aborted. No error ends it.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            // Lets others have a turn now and then, however many come.
+            let took = self.socket.async_io(Interest::READABLE, || {
+                let mut buffer = self.buffer.0.borrow_mut();
+                let Received { length, client, asked } = datagram::receive(&self.socket, &mut buffer)?;
+                self.take((client, asked), buffer.get(..length).unwrap_or_default());
+                Ok(())
+            });
+            if let Err(error) = took.await {
+                // What a client refused that is gone, for one.
+                debug!(%error, "a datagram was not received");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Sends a client's datagram on. What cannot be sent is lost, as datagrams are.
+    fn take(self: &Rc<Self>, key: Key, datagram: &[u8]) {
+        let known = self.sessions.borrow().get(&key).map(Rc::clone);
+        let Some(session) = known.or_else(|| self.begin(key)) else {
+            return;
+        };
+        session.asked.set(session.asked.get() + 1);
+        session.heard.set(self.server.local.timers.now());
+        // Asks the kernel: the runtime has not looked yet whether a new socket takes anything.
+        if let Err(error) = SockRef::from(&session.socket).send(datagram) {
+            debug!(client = %key.0, %error, "a datagram was not sent on");
+        }
+        if self.is_answered(&session) {
+            session.over.notify_one();
+        }
+    }
+
+    fn is_answered(&self, session: &Session) -> bool {
+        let responses = self.server.with_table(|table| table.streams().terms.responses);
+        session.answered.get() >= responses.saturating_mul(session.asked.get())
+    }
+
+    fn begin(self: &Rc<Self>, key: Key) -> Option<Rc<Session>> {
+        let cell = Arc::clone(&self.cell.borrow());
+        let endpoint =
+            self.server.upstreams.borrow_mut().pick(&cell, Turn::Rotation, &mut Tried::default())?;
+        self.make_room();
+        let Some(held) = self.server.local.sessions.take(1).zip(self.server.local.descriptors.take(1)) else {
+            // Whose datagrams do not fit is heard again when one has ended.
+            self.end_oldest();
+            return None;
+        };
+        let socket = match connect(endpoint.address) {
+            Ok(socket) => socket,
+            Err(error) => {
+                debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached");
+                return None;
+            }
+        };
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let session = Rc::new(Session {
+            socket,
+            number,
+            asked: Cell::new(0),
+            answered: Cell::new(0),
+            heard: Cell::new(self.server.local.timers.now()),
+            over: tokio::sync::Notify::new(),
+            _held: held,
+        });
+        self.sessions.borrow_mut().insert(key, Rc::clone(&session));
+        self.order.borrow_mut().push_back((key, number));
+        spawn_local(answers(Rc::downgrade(self), Rc::clone(&self.server), key, Rc::clone(&session)));
+        Some(session)
+    }
+
+    /// Ends the oldest sessions where there are too many, and forgets the order of those that have ended.
+    fn make_room(&self) {
+        let most = self.server.local.limits.udp_sessions.max(1);
+        while self.sessions.borrow().len() >= most {
+            self.end_oldest();
+        }
+        let (sessions, mut order) = (self.sessions.borrow(), self.order.borrow_mut());
+        if order.len() >= 2 * most {
+            order.retain(|begun| is_newest(&sessions, begun));
+        }
+    }
+
+    fn end_oldest(&self) {
+        let (mut sessions, mut order) = (self.sessions.borrow_mut(), self.order.borrow_mut());
+        while let Some(oldest) = order.pop_front() {
+            if is_newest(&sessions, &oldest)
+                && let Some(session) = sessions.remove(&oldest.0)
+            {
+                return session.over.notify_one();
+            }
+        }
+    }
+
+    /// Gives an answer to its client. False: the session is over.
+    fn give(&self, (client, asked): Key, session: &Session) -> bool {
+        let mut buffer = self.buffer.0.borrow_mut();
+        for _ in 0..ANSWERS {
+            match session.socket.try_recv(&mut buffer) {
+                Ok(count) => {
+                    session.answered.set(session.answered.get() + 1);
+                    session.heard.set(self.server.local.timers.now());
+                    let sent = datagram::answer(&self.socket, &buffer[..count], client, asked);
+                    if let Err(error) = sent {
+                        debug!(%client, %error, "an answer was lost");
+                    }
+                    if self.is_answered(session) {
+                        return false;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) => {
+                    debug!(%client, %error, "the endpoint takes no datagrams");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn forget(&self, key: Key, session: &Rc<Session>) {
+        let mut sessions = self.sessions.borrow_mut();
+        if sessions.get(&key).is_some_and(|it| Rc::ptr_eq(it, session)) {
+            sessions.remove(&key);
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.sessions.borrow().values().for_each(|session| session.over.notify_one());
+    }
+}
+
+/// Takes the answers of a session to its client, until it is over or nothing has passed for long enough.
+async fn answers(port: Weak<Port>, server: Rc<Server>, key: Key, session: Rc<Session>) {
+    let timer = server.local.timers.timer();
+    loop {
+        let idle = server.with_table(|table| table.streams().terms.idle);
+        let silent = server.local.timers.now().saturating_duration_since(session.heard.get());
+        let left = idle.saturating_sub(silent);
+        let readable = async {
+            tokio::select! {
+                biased;
+                () = session.over.notified() => false,
+                readable = session.socket.readable() => readable.is_ok(),
+            }
+        };
+        let goes_on = match timer.limit(left, readable).await {
+            Ok(goes_on) => goes_on,
+            // Something may have passed since.
+            Err(_) => server.local.timers.now().saturating_duration_since(session.heard.get()) < idle,
+        };
+        let Some(port) = port.upgrade() else { return };
+        if !goes_on || !port.give(key, &session) {
+            return port.forget(key, &session);
+        }
+    }
+}
+
+fn is_newest(sessions: &Sessions, (key, number): &Begun) -> bool {
+    sessions.get(key).is_some_and(|session| session.number == *number)
+}
+
+fn connect(endpoint: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match endpoint {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect(endpoint)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}

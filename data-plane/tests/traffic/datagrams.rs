@@ -1,0 +1,132 @@
+//! UDP services: datagrams of a client and the answers to them, and how many sessions there may be.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use data_plane::local::{Budgets, Limits};
+use shared::budget::Budget;
+use shared::policy::LocationPolicy;
+use shared::resource::{Resource, Settings, StreamService, Transport};
+
+use super::harness::*;
+use super::streams::{free, move_to, serving, serving_within, tcp};
+
+fn udp(port: u16) -> StreamService {
+    StreamService { transport: Transport::Udp, backend: "ns/db/sql/udp".into(), ..tcp(port) }
+}
+
+/// A backend that answers each datagram, a number of times.
+fn answering(times: usize) -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 65536];
+        while let Ok((count, from)) = socket.recv_from(&mut buffer) {
+            for _ in 0..times {
+                let _ = socket.send_to(&buffer[..count], from);
+            }
+        }
+    });
+    address
+}
+
+fn datagrams(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+#[test]
+fn datagrams_are_answered() {
+    let port = free();
+    let mut proxy = serving(&udp(port), &[answering(2)]);
+    let defaults = LocationPolicy { proxy_stream_responses: Some(2), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let clients: Vec<_> = (0..20).map(|_| datagrams(port)).collect();
+    let mut buffer = vec![0; 65536];
+    // As many at once as sockets have room for.
+    for (size, count) in [(1, 20), (1000, 20), (60_000, 1)] {
+        let (sent, clients) = (vec![7; size], &clients[..count]);
+        for client in clients {
+            client.send(&sent).unwrap();
+        }
+        for client in clients {
+            for _ in 0..2 {
+                assert_eq!(client.recv(&mut buffer).unwrap(), size);
+            }
+        }
+    }
+}
+
+#[test]
+fn datagrams_go_to_the_endpoints_of_now() {
+    let port = free();
+    let mut proxy = serving(&udp(port), &[refusing()]);
+    let mut buffer = [0; 16];
+    let lost = datagrams(port);
+    lost.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    lost.send(b"x").unwrap();
+    assert!(lost.recv(&mut buffer).is_err());
+    move_to(&mut proxy, Transport::Udp, &[answering(1)]);
+    let client = datagrams(port);
+    client.send(b"ping").unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 4);
+}
+
+#[test]
+fn the_oldest_session_makes_room() {
+    let port = free();
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(PATIENCE)).unwrap();
+    let limits = Limits { udp_sessions: 3, ..Limits::default() };
+    let _proxy = serving_within(limits, Budgets::default(), &udp(port), &[origin.local_addr().unwrap()]);
+    // Where what a client sends comes from; nobody answers, so that sessions stay.
+    let comes_from = |client: &UdpSocket| {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).unwrap().1
+    };
+    let clients: Vec<_> = (0..4).map(|_| datagrams(port)).collect();
+    let first: Vec<_> = clients[..3].iter().map(comes_from).collect();
+    assert_eq!(comes_from(&clients[0]), first[0], "there is room");
+    comes_from(&clients[3]);
+    assert_eq!(comes_from(&clients[2]), first[2]);
+    assert_ne!(comes_from(&clients[0]), first[0], "the oldest went");
+}
+
+#[test]
+fn who_comes_when_there_are_enough_makes_the_oldest_go() {
+    let port = free();
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let budgets = Budgets { sessions: Budget::new(1), ..Budgets::default() };
+    let _proxy = serving_within(Limits::default(), budgets, &udp(port), &[origin.local_addr().unwrap()]);
+    let heard = |client: &UdpSocket, said: &[u8]| {
+        client.send(said).unwrap();
+        let mut buffer = [0; 8];
+        origin.recv(&mut buffer).is_ok_and(|count| buffer[..count] == *said)
+    };
+    let clients = [datagrams(port), datagrams(port)];
+    eventually("the first is heard", || heard(&clients[0], b"a"));
+    eventually("the second is heard", || heard(&clients[1], b"b"));
+    eventually("the first is heard again", || heard(&clients[0], b"c"));
+}
+
+#[test]
+fn a_silent_session_makes_room_by_itself() {
+    let port = free();
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut proxy = serving(&udp(port), &[origin.local_addr().unwrap()]);
+    let defaults = LocationPolicy { proxy_stream_timeout: Some(1_000), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let client = datagrams(port);
+    let comes_from = || {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).unwrap().1
+    };
+    let first = comes_from();
+    assert_eq!(comes_from(), first, "it is the same session");
+    std::thread::sleep(Duration::from_millis(2_000));
+    assert_ne!(comes_from(), first, "it is another one");
+}
