@@ -38,6 +38,7 @@ pub(crate) mod returned;
 mod rewrite;
 pub mod row;
 pub(crate) mod snippets;
+pub(crate) mod streams;
 pub mod table;
 pub(crate) mod timeouts;
 pub(crate) mod tracing;

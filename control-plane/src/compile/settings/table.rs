@@ -8,7 +8,7 @@ use shared::resource::Guard;
 use crate::annotations::row::Row;
 use crate::annotations::{
     access, answers, auth, balancing, buffering, client_tls, clients, compression, errors, forwarding, kept,
-    limits, log, redirect, retries, returned, timeouts, tracing, waf,
+    limits, log, redirect, retries, returned, streams, timeouts, tracing, waf,
 };
 use crate::compile::allowed;
 
@@ -210,11 +210,11 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-send-timeout", Default(&timeouts::SEND)),
     ("proxy-set-headers", Default(&forwarding::PROXY_SET_HEADERS)),
     (LOCATION_ONLY, OfIndex),
-    ("proxy-stream-next-upstream", Unsupported),
-    ("proxy-stream-next-upstream-timeout", Unsupported),
-    ("proxy-stream-next-upstream-tries", Unsupported),
-    ("proxy-stream-responses", Unsupported),
-    ("proxy-stream-timeout", Unsupported),
+    ("proxy-stream-next-upstream", Default(&streams::PROXY_STREAM_NEXT_UPSTREAM)),
+    ("proxy-stream-next-upstream-timeout", Default(&streams::PROXY_STREAM_NEXT_UPSTREAM_TIMEOUT)),
+    ("proxy-stream-next-upstream-tries", Default(&streams::PROXY_STREAM_NEXT_UPSTREAM_TRIES)),
+    ("proxy-stream-responses", Default(&streams::PROXY_STREAM_RESPONSES)),
+    ("proxy-stream-timeout", Default(&streams::PROXY_STREAM_TIMEOUT)),
     ("relative-redirects", Default(&redirect::RELATIVE_REDIRECTS)),
     ("retry-non-idempotent", Default(&retries::RETRY_NON_IDEMPOTENT)),
     ("reuse-port", Nginx),
