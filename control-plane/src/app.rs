@@ -34,7 +34,7 @@ use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::pipeline::{Outputs, Pipeline, PortConfigMaps};
+use crate::pipeline::{Outputs, Pipeline};
 use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
@@ -176,6 +176,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
+        tcp_services: tcp_services_configmap.clone(),
+        udp_services: udp_services_configmap.clone(),
         default_backend: default_backend_service.clone(),
         disable_catch_all,
         no_external_names: disable_svc_external_name,
@@ -185,7 +187,6 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         // A folder is read whole.
         on_demand: manifests.is_none(),
     });
-    let ports = PortConfigMaps::new(tcp_services_configmap.clone(), udp_services_configmap.clone());
 
     let (inputs, receivers) = Inputs::channel(INPUTS);
     let (wants, wanted) = watch::channel(Wants::default());
@@ -235,7 +236,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         tasks.spawn("webhook", webhook::serve(listener, pair, asks, Arc::clone(&metrics)));
         questions
     });
-    let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::clone(&metrics));
+    let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::clone(&metrics));
     let pipeline = pipeline.answering(questions);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 

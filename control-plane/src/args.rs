@@ -139,13 +139,13 @@ pub struct Args {
         default_value = "ingress-nginx/ingress-nginx-controller", value_parser = object
     )]
     pub configmap: ObjectName,
-    /// ConfigMap with TCP services; read and reported, not served yet
+    /// ConfigMap with TCP services: a port, and NAMESPACE/SERVICE:PORT[:PROXY][:PROXY] that it leads to
     #[arg(
         long, env = "FIRTH_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/tcp-services", value_parser = object
     )]
     pub tcp_services_configmap: ObjectName,
-    /// ConfigMap with UDP services; read and reported, not served yet
+    /// ConfigMap with UDP services: a port, and NAMESPACE/SERVICE:PORT that it leads to
     #[arg(
         long, env = "FIRTH_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/udp-services", value_parser = object

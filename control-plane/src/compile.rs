@@ -19,4 +19,5 @@ pub mod rejection;
 pub mod settings;
 pub mod size;
 pub mod snippets;
+pub mod streams;
 mod trust;

@@ -30,6 +30,7 @@ mod settings;
 mod slices;
 mod slot;
 mod steps;
+mod streams;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,6 +53,7 @@ use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
+use self::streams::Streams;
 use self::waiting::Waiting;
 use crate::annotations::errors::FIRST_PORT;
 use crate::compile::allowed::Allowed;
@@ -80,6 +82,10 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
+    /// The ConfigMap with TCP services.
+    pub tcp_services: ObjectName,
+    /// The ConfigMap with UDP services.
+    pub udp_services: ObjectName,
     /// Service whose first port answers where nobody else does; `None`: each proxy answers 404.
     pub default_backend: Option<ObjectName>,
     /// An Ingress with `spec.defaultBackend` is nobody's.
@@ -123,6 +129,7 @@ pub struct Index {
     refs: Refs,
     secrets: Secrets,
     settings_faults: Vec<Fault>,
+    streams: Streams,
     /// What the fleet's ConfigMap refers to.
     settings_refs: BTreeSet<Use>,
     /// The headers that Ingresses may put into answers.
@@ -167,6 +174,7 @@ impl Index {
             refs: Refs::default(),
             secrets: Secrets::default(),
             settings_faults: Vec::new(),
+            streams: Streams::default(),
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,

@@ -34,7 +34,6 @@ use crate::problem::Problems;
 use crate::store::{Changes, Committed, Store};
 use expiry::{Expiry, Next};
 use holds::Holds;
-pub use notices::PortConfigMaps;
 pub use questions::Question;
 
 /// Objects that are waited for and named, at most.
@@ -112,7 +111,6 @@ pub struct Pipeline {
     metrics: Arc<Metrics>,
     holds: Holds,
     expiry: Expiry,
-    ports: PortConfigMaps,
     /// About Ingresses that are not there yet.
     questions: Option<mpsc::Receiver<Question>>,
     /// Kinds whose first list is not complete.
@@ -135,7 +133,6 @@ impl Pipeline {
         store: Store,
         inputs: Receivers,
         outputs: Outputs,
-        ports: PortConfigMaps,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
@@ -146,7 +143,6 @@ impl Pipeline {
             metrics,
             holds: Holds::default(),
             expiry: Expiry::default(),
-            ports,
             questions: None,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
@@ -278,7 +274,6 @@ impl Pipeline {
     }
 
     fn apply(&mut self, event: Event) {
-        self.ports.look_at(&event);
         self.index.apply(event);
     }
 

@@ -26,7 +26,7 @@ use crate::kube::sim::Followed;
 pub use crate::kube::sim::{Came, NAMESPACE, Next};
 use crate::metrics::Metrics;
 use crate::objects::ObjectKind;
-use crate::pipeline::{Outputs, Pipeline, PipelineError, PortConfigMaps};
+use crate::pipeline::{Outputs, Pipeline, PipelineError};
 use crate::placed::Places;
 use crate::problem::Problems;
 pub use crate::serve::sim::{Happens, Sent, Stream};
@@ -93,13 +93,14 @@ impl Replica {
             no_external_names: false,
             prefix: None,
             passes_tls: false,
+            tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
+            udp_services: ObjectName::new("ingress-nginx", "udp-services"),
             folder: false,
             on_demand: false,
         });
         let (places, _) = watch::channel(Places::default());
         let outputs = Outputs { wants, awaited, holds, pins, problems, places };
-        let ports = PortConfigMaps::new(ObjectName::new(NAMESPACE, "tcp"), ObjectName::new(NAMESPACE, "udp"));
-        let pipeline = Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new()));
+        let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
         // No Secret is referred to.
         let _ = inputs.objects.try_send(Input::Synced(ObjectKind::Secret));
         Self {

@@ -4,12 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use shared::name::is_dns_name;
 use shared::policy::BackendPolicy;
-use shared::resource::{Backend, ExternalName, PortRule};
+use shared::resource::{Backend, ExternalName, PortRule, Transport};
 
 use super::claim::BackendKey;
+use super::streams::stream_port;
 use crate::annotations::errors::FIRST_PORT;
 use crate::objects::{IntOrString, Service, ServicePort};
-use crate::problem::{Fault, Severity};
+use crate::problem::{Fault, Severity, shown};
 
 /// What a Service has for a port that an Ingress writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +42,9 @@ pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
     let Some(service) = service else {
         return Port::NoService;
     };
+    if let Some((wanted, transport)) = stream_port(wanted) {
+        return of_stream(service, wanted, transport, names);
+    }
     if service.spec.kind == "ExternalName" {
         return named(service, wanted, names);
     }
@@ -73,6 +77,31 @@ pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
     // Of a headless Service it is "None".
     let ip: Option<IpAddr> = service.spec.cluster_ip.parse().ok();
     Port::Found(rule, ip.zip(own).map(SocketAddr::from))
+}
+
+/// The port that a TCP or UDP service means: by number or name, with the same protocol, and always at the endpoints
+/// themselves (controller.md 12).
+fn of_stream(service: &Service, wanted: &str, transport: Transport, names: Names) -> Port {
+    if service.spec.kind == "ExternalName" {
+        return named(service, wanted, names);
+    }
+    let udp = transport == Transport::Udp;
+    let is_of = |port: &&ServicePort| match port.protocol.as_str() {
+        "" | "TCP" => !udp,
+        "UDP" => udp,
+        _ => false,
+    };
+    let mut ports = service.spec.ports.iter().filter(is_of);
+    let found = ports.find(|port| port.port.to_string() == wanted || port.name == wanted);
+    let Some(found) = found else {
+        return Port::Missing;
+    };
+    let target_port = match &found.target_port {
+        Some(IntOrString::Int(target)) => number(*target),
+        Some(IntOrString::String(_)) => None,
+        None => number(found.port),
+    };
+    Port::Found(PortRule { name: found.name.clone(), target_port, udp }, None)
 }
 
 /// The name and the port of a Service of type ExternalName (controller.md 5.5). Its ports are found by number or name
@@ -152,6 +181,25 @@ impl Port {
             ),
         };
         Some(Fault::new(Severity::Warning, format!("{field}.{place}"), reason))
+    }
+}
+
+impl Port {
+    /// Why a TCP or UDP service cannot be served.
+    pub fn stream_problem(&self, key: &BackendKey) -> Option<String> {
+        let service = &key.service;
+        let (port, transport) = stream_port(&key.port)?;
+        match self {
+            Self::Found(..) | Self::Named(_) => None,
+            Self::NoService => Some(format!("Service {service} does not exist")),
+            Self::Missing => {
+                let transport = transport.as_str().to_ascii_uppercase();
+                Some(format!("Service {service} has no {transport} port {}", shown(port)))
+            }
+            Self::Refused(why) => {
+                Some(format!("Service {service} is an external name that is not used: {why}"))
+            }
+        }
     }
 }
 

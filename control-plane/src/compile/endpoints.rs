@@ -45,15 +45,19 @@ pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<F
 }
 
 fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
-    let tcp = slice.ports.iter().filter(|port| matches!(port.protocol.as_deref(), None | Some("" | "TCP")));
     let port = |port: &crate::objects::SlicePort| {
+        let udp = match port.protocol.as_deref() {
+            None | Some("" | "TCP") => false,
+            Some("UDP") => true,
+            Some(_) => return None,
+        };
         Some(EndpointPort {
             name: port.name.clone(),
             port: u16::try_from(port.port?).ok().filter(|number| *number > 0)?,
-            udp: false,
+            udp,
         })
     };
-    tcp.filter_map(port).collect()
+    slice.ports.iter().filter_map(port).collect()
 }
 
 fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
@@ -129,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tcp_ports_count() {
+    fn ports_of_tcp_and_udp_count() {
         let mut slice = slice("IPv4", &[]);
         let port = |name: &str, protocol: Option<&str>, port| SlicePort {
             name: name.into(),
@@ -140,12 +144,13 @@ mod tests {
             port("http", Some("TCP"), Some(8080)),
             port("dns", Some("UDP"), Some(53)),
             port("any", None, Some(9090)),
+            port("other", Some("SCTP"), Some(9091)),
             port("none", None, None),
             port("zero", None, Some(0)),
         ];
         let ports = compile(&slice, false).0.unwrap().ports;
-        let ports: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.port)).collect();
-        assert_eq!(ports, [("http", 8080), ("any", 9090)]);
+        let ports: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.port, port.udp)).collect();
+        assert_eq!(ports, [("http", 8080, false), ("dns", 53, true), ("any", 9090, false)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::objects::reference;
 use crate::compile::backend::{self, Port};
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::host::Attachment;
+use crate::compile::streams::stream_port;
 use crate::objects::ObjectKind;
 
 /// Where the alternatives of a Backend stand: by the canary's age, then by its path. A path is of one host, which says
@@ -278,6 +279,7 @@ impl Index {
             let is_told = state.port.fault(&key, "", true) != port.fault(&key, "", true);
             state.port = port;
             self.touched.mark(reference(ObjectKind::Service, name));
+            self.dirty.streams |= stream_port(&key.port).is_some();
             if is_told {
                 self.dirty.referred.insert(key.clone());
             }

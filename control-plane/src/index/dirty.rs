@@ -31,6 +31,8 @@ pub(super) struct Dirty {
     pub(super) secrets: BTreeSet<ObjectName>,
     pub(super) chains: Chains,
     pub(super) settings: bool,
+    /// TCP and UDP services.
+    pub(super) streams: bool,
     /// What is to be known of the pin.
     pub(super) pin: bool,
     pub(super) problems: BTreeSet<ObjectRef>,

@@ -110,10 +110,8 @@ impl Index {
                 ObjectKind::ConfigMap if object.name == self.options.configmap => {
                     self.settings_faults.clone()
                 }
-                ObjectKind::ConfigMap
-                | ObjectKind::IngressClass
-                | ObjectKind::Service
-                | ObjectKind::Secret => Vec::new(),
+                ObjectKind::ConfigMap => self.streams.faults.get(object).cloned().unwrap_or_default(),
+                ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Secret => Vec::new(),
             },
         };
         let classless = match slot.in_use() {

@@ -29,6 +29,8 @@ impl Index {
             self.compile_part(&host, &object);
         } else if let Some(host) = self.dirty.hosts.pop_first() {
             self.compile_host(&host);
+        } else if std::mem::take(&mut self.dirty.streams) {
+            self.compile_streams();
         } else if let Some(key) = self.dirty.referred.pop_first() {
             self.tell_referrers(&key);
         } else if let Some(key) = self.dirty.backends.pop_first() {
@@ -70,6 +72,7 @@ impl Index {
             }
             ObjectKind::ConfigMap => {
                 self.dirty.settings |= *name == self.options.configmap;
+                self.dirty.streams |= self.has_streams(&object);
                 self.tell_users(&object);
             }
             // Done when it was heard of.

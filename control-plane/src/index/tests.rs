@@ -24,5 +24,6 @@ mod review;
 mod routing;
 mod sizes;
 mod snippets;
+mod streams;
 mod tls;
 mod whole;

@@ -46,6 +46,8 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         no_external_names: false,
         prefix: None,
         passes_tls: false,
+        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
+        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
         on_demand: false,
     });

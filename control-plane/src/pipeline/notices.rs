@@ -1,14 +1,8 @@
-//! What operators should read in the log, each thing once: problems that are new, and ConfigMaps that are read but not
-//! honoured yet.
-
-use std::collections::BTreeSet;
+//! What operators should read in the log, each thing once: problems that are new.
 
 use imbl::ordmap::DiffItem;
-use shared::name::ObjectName;
 use tracing::{info, warn};
 
-use crate::event::Event;
-use crate::objects::Object;
 use crate::problem::{Problem, Problems, Severity};
 
 /// Logs the problems that were not there before.
@@ -26,41 +20,6 @@ pub(super) fn log_new(before: &Problems, now: &Problems) {
             match problem.severity {
                 Severity::Rejected | Severity::Unsupported => warn!("{problem}"),
                 Severity::Overridden | Severity::Warning => info!("{problem}"),
-            }
-        }
-    }
-}
-
-/// The ConfigMaps with TCP and UDP services: they are read, and what they ask for is not served yet.
-#[derive(Debug)]
-pub struct PortConfigMaps {
-    /// `--tcp-services-configmap`.
-    tcp: ObjectName,
-    /// `--udp-services-configmap`.
-    udp: ObjectName,
-    said: BTreeSet<(ObjectName, String)>,
-}
-
-impl PortConfigMaps {
-    /// Both names.
-    pub fn new(tcp: ObjectName, udp: ObjectName) -> Self {
-        Self { tcp, udp, said: BTreeSet::new() }
-    }
-
-    /// Says once for each port that it is not served yet.
-    pub(super) fn look_at(&mut self, event: &Event) {
-        let Event::Applied { object: Object::ConfigMap(map), .. } = event else {
-            return;
-        };
-        let name = map.metadata.object_name();
-        if name != self.tcp && name != self.udp {
-            return;
-        }
-        for (port, service) in &map.data {
-            if self.said.insert((name.clone(), port.clone())) {
-                warn!(
-                    "ConfigMap {name}: port {port} ({service}) is not served yet: TCP and UDP services come later"
-                );
             }
         }
     }

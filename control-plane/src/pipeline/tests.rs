@@ -43,20 +43,21 @@ fn bench() -> Bench {
         no_external_names: false,
         prefix: None,
         passes_tls: false,
+        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
+        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
         on_demand: true,
         watch_without_class: false,
     });
     let (awaited, awaits) = watch::channel(None);
     let outputs = Outputs { wants, awaited, holds, pins, problems, places };
-    let ports = PortConfigMaps::new(ObjectName::new("a", "tcp"), ObjectName::new("a", "udp"));
     Bench {
         inputs,
         published,
         wants: wanted,
         awaits,
         placed,
-        pipeline: Pipeline::new(index, store, receivers, outputs, ports, Arc::new(Metrics::new())),
+        pipeline: Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new())),
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) fn options() -> Options {
         no_external_names: false,
         prefix: None,
         passes_tls: false,
+        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
+        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: false,
         on_demand: false,
         watch_without_class: false,
