@@ -288,6 +288,36 @@ class Planes(unittest.TestCase):
             self.assertLessEqual(set(flags(objects, plane)), known, plane)
 
 
+class Services(unittest.TestCase):
+    def test_services_over_tcp_and_udp_have_their_ports(self):
+        values = [r"tcp.5432=shop/db:sql:PROXY", r"udp.53=kube-system/kube-dns:53"]
+        for expose, host in (("hostPort", True), ("hostNetwork", True), ("none", False)):
+            objects = render(*values, f"dataPlane.expose={expose}", "networkPolicy.enabled=false")
+            self.assertEqual(objects["ConfigMap", "firth-tcp"]["data"], {"5432": "shop/db:sql:PROXY"})
+            self.assertEqual(objects["ConfigMap", "firth-udp"]["data"], {"53": "kube-system/kube-dns:53"})
+            told = flags(objects, "control-plane")
+            self.assertEqual((told["--tcp-services-configmap"], told["--udp-services-configmap"]), ("shore/firth-tcp", "shore/firth-udp"))
+            named = [rule.get("resourceNames", []) for rule in objects["ClusterRole", "shore-firth-control-plane"]["rules"]]
+            self.assertIn(["firth-tcp", "firth-udp", "ingress-nginx-controller"], named)
+            ports = {it["name"]: it for it in container(objects, "data-plane")["ports"]}
+            for name, number, transport in (("5432-tcp", 5432, "TCP"), ("53-udp", 53, "UDP")):
+                expected = {"name": name, "containerPort": number, "protocol": transport, **({"hostPort": number} if host else {})}
+                self.assertEqual(ports[name], expected)
+                offered = {it["name"]: it for it in objects["Service", "firth"]["spec"]["ports"]}
+                self.assertEqual(offered[name], {"name": name, "port": number, "targetPort": number, "protocol": transport})
+
+    def test_without_any_they_are_those_of_ingress_nginx(self):
+        objects = render()
+        self.assertFalse([key for key in objects if key[0] == "ConfigMap" and key[1] in ("firth-tcp", "firth-udp")])
+        told = flags(objects, "control-plane")
+        self.assertEqual(told["--tcp-services-configmap"], "ingress-nginx/tcp-services")
+        self.assertEqual(told["--udp-services-configmap"], "ingress-nginx/udp-services")
+
+    def test_a_service_is_a_port_and_where_it_leads(self):
+        for wrong in ("tcp.http=shop/db:1", "tcp.0=shop/db:1", "udp.53=kube-dns:53", "tcp.1=shop/db"):
+            self.assertNotEqual(template(wrong).returncode, 0, wrong)
+
+
 class Rights(unittest.TestCase):
     WATCH = ["get", "list", "watch"]
 

@@ -35,3 +35,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* ConfigMap NAMESPACE/NAME with the services over a transport: ours where the values have any. */}}
+{{- define "firth.services" -}}
+{{- $root := index . 0 -}}
+{{- $transport := index . 1 -}}
+{{- if index $root.Values $transport -}}
+{{- printf "%s/%s-%s" $root.Release.Namespace (include "firth.name" $root) $transport -}}
+{{- else -}}
+{{- index $root.Values.configMaps (printf "%sServices" $transport) -}}
+{{- end -}}
+{{- end -}}
