@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
@@ -160,6 +161,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let own = [admin.as_ref().and_then(Bound::address), health.as_ref().and_then(Bound::address)];
     let own: Vec<_> = http.iter().chain(&https).copied().chain(own.into_iter().flatten()).collect();
     let ports = Ports::new(stream_address, workers, &own).within(&budgets.descriptors);
+    let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
     let tls = Arc::new(tls::server_config(Arc::clone(&tables))?);
@@ -197,6 +199,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let complete = move || {
         // An error is met again by the worker whose socket it is, and ends the process.
         let _ = listening.open();
+        clients_may_come.store(true, Ordering::Relaxed);
         begin.send_replace(true);
         info!(http = ?serving.0, https = ?serving.1, workers, "serving");
     };

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use shared::budget::{Budget, Held};
 use shared::resource::Transport;
-use socket2::Socket;
+use socket2::{Socket, Type};
 
 use super::{BACKLOG, open};
 
@@ -26,6 +27,7 @@ pub struct Ports {
     /// Of the process itself, over TCP.
     own: Vec<u16>,
     descriptors: Option<Budget>,
+    begun: Arc<AtomicBool>,
     known: HashMap<(Transport, u16), Weak<Port>>,
 }
 
@@ -44,9 +46,7 @@ impl Port {
     /// The kernel's.
     pub fn open(&self, worker: usize) -> io::Result<Socket> {
         let socket = self.sockets.get(worker).ok_or(io::ErrorKind::NotFound)?;
-        if socket.r#type()? == socket2::Type::STREAM {
-            socket.listen(BACKLOG)?;
-        }
+        listen(socket)?;
         socket.try_clone()
     }
 
@@ -78,11 +78,25 @@ impl Ports {
         Self { descriptors: Some(descriptors.clone()), ..self }
     }
 
+    /// True once clients may come, for whoever decides that: a port that is taken from then on listens at once, so that
+    /// it does when a proxy says that it has it. Whoever connects before a worker accepts stands in the kernel's queue.
+    pub fn begun(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.begun)
+    }
+
     /// Takes a port; the same one as long as anybody has it.
     ///
     /// # Errors
     /// That the port is taken, or what else the kernel says.
     pub fn take(&mut self, transport: Transport, number: u16) -> io::Result<Arc<Port>> {
+        let port = self.find(transport, number)?;
+        if self.begun.load(Ordering::Relaxed) {
+            port.sockets.iter().try_for_each(listen)?;
+        }
+        Ok(port)
+    }
+
+    fn find(&mut self, transport: Transport, number: u16) -> io::Result<Arc<Port>> {
         if let Some(port) = self.known.get(&(transport, number)).and_then(Weak::upgrade) {
             return Ok(port);
         }
@@ -120,6 +134,13 @@ impl Ports {
     }
 }
 
+fn listen(socket: &Socket) -> io::Result<()> {
+    match socket.r#type()? {
+        Type::STREAM => socket.listen(BACKLOG),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -152,6 +173,22 @@ mod tests {
         drop((port, other));
         TcpListener::bind(("127.0.0.1", number)).unwrap();
         UdpSocket::bind(("127.0.0.1", number)).unwrap();
+    }
+
+    #[test]
+    fn once_clients_may_come_a_port_that_is_taken_listens() {
+        let (first, second) = (free(), free());
+        let mut ports = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 2, &[]);
+        let connect = |number: u16| TcpStream::connect(("127.0.0.1", number));
+        let _first = ports.take(Transport::Tcp, first).unwrap();
+        connect(first).unwrap_err();
+        ports.begun().store(true, Ordering::Relaxed);
+        let _second = ports.take(Transport::Tcp, second).unwrap();
+        connect(second).unwrap();
+        connect(first).unwrap_err();
+        // Its service went and comes again.
+        let _again = ports.take(Transport::Tcp, first).unwrap();
+        connect(first).unwrap();
     }
 
     #[test]
