@@ -92,7 +92,7 @@ mod tests {
             takes_proxy_header: false,
             sends_proxy_header: false,
         };
-        entry(key.unwrap_or(&service.key()), Resource::Listener(Listener::Service(service.clone())))
+        entry(key.unwrap_or(&service.key()), Resource::Listener(Listener::Service(service)))
     }
 
     fn backend() -> Arc<Entry> {
