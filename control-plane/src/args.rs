@@ -139,7 +139,7 @@ pub struct Args {
         default_value = "ingress-nginx/ingress-nginx-controller", value_parser = object
     )]
     pub configmap: ObjectName,
-    /// ConfigMap with TCP services: a port, and NAMESPACE/SERVICE:PORT[:PROXY][:PROXY] that it leads to
+    /// ConfigMap with TCP services: a port, and `NAMESPACE/SERVICE:PORT[:PROXY][:PROXY]` that it leads to
     #[arg(
         long, env = "FIRTH_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/tcp-services", value_parser = object

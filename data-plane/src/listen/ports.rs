@@ -2,7 +2,7 @@
 //! are such services.
 //!
 //! **Invariant:** a port that is given away is bound for every worker; one that cannot be had is an error that says why,
-//! and none of it is left open. No more than [`MOST`] are open, and each has its descriptors from the budget of all.
+//! and none of it is left open. No more than `MOST` are open, and each has its descriptors from the budget of all.
 
 use std::collections::HashMap;
 use std::io;
