@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::{Request, Streaming};
+use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tonic_prost::prost::Message;
 
@@ -151,18 +151,29 @@ impl Subscriber {
     /// Connects with what `state` has, and reads the welcome.
     ///
     /// # Panics
-    /// When the control plane does not follow the protocol.
+    /// When the control plane does not follow the protocol, or has no room for one more.
     pub async fn connect(address: impl Display, state: State) -> Self {
+        Self::arrive(address, state).await.expect("the stream opens")
+    }
+
+    /// As [`Self::connect`], where the control plane may have no room yet: who is turned away comes again.
+    ///
+    /// # Errors
+    /// What it answered instead of a welcome, or how the connection ended.
+    ///
+    /// # Panics
+    /// When the control plane does not follow the protocol.
+    pub async fn arrive(address: impl Display, state: State) -> Result<Self, Status> {
         let mut client = Grpc::new(grpc::channel(address).await);
-        client.ready().await.expect("the channel is open");
+        client.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let (answers, queue) = mpsc::channel(64);
         let hello = proxy_message::Message::Hello(state.hello());
         answers.send(wrap(hello)).await.expect("the queue is empty");
         let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
         let stream = Request::new(ReceiverStream::new(queue));
         let messages = client.streaming(stream, path, ProstCodec::default()).await;
-        let mut messages: Streaming<ControlMessage> = messages.expect("the stream opens").into_inner();
-        let first = next(&mut messages).await;
+        let mut messages: Streaming<ControlMessage> = messages?.into_inner();
+        let first = received(&mut messages).await?;
         let Some(control_message::Message::Welcome(welcome)) = first.message else {
             panic!("expected a welcome first, got {first:?}");
         };
@@ -177,7 +188,7 @@ impl Subscriber {
         };
         subscriber.state.claim = subscriber.welcome.claim.to_vec();
         subscriber.adopt();
-        subscriber
+        Ok(subscriber)
     }
 
     /// How a lane began.
@@ -365,7 +376,11 @@ fn wrap(message: proxy_message::Message) -> ProxyMessage {
 }
 
 async fn next(messages: &mut Streaming<ControlMessage>) -> ControlMessage {
+    received(messages).await.expect("the stream goes on")
+}
+
+async fn received(messages: &mut Streaming<ControlMessage>) -> Result<ControlMessage, Status> {
     let message = timeout(Duration::from_secs(30), messages.message()).await;
-    let message = message.expect("a heartbeat comes sooner").expect("the stream goes on");
-    message.expect("the control plane does not end a stream")
+    let message = message.expect("a heartbeat comes sooner")?;
+    Ok(message.expect("the control plane does not end a stream"))
 }
