@@ -98,10 +98,14 @@ impl Process {
         self.ended
     }
 
-    /// Sends it a signal. Nothing happens when it has ended.
+    /// Sends it a signal. Nothing happens when it has ended. Once this returns, who was stopped stands still: on a busy
+    /// machine a thread may otherwise go on for as long as it takes to apply what comes next.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             send(signal, self.child.id());
+        }
+        while signal == Signal::Stop && self.ended().is_none() && !stands_still(self.child.id()) {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -205,4 +209,12 @@ impl Reaper {
         // Without a reaper the run still ends its children by itself.
         let _ = writeln!(list, "{op} {id}");
     }
+}
+
+/// Whether each thread of a process is stopped (proc_pid_stat(5)).
+fn stands_still(process: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let stats = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+    stats.into_iter().all(|stat| matches!(state(&stat), Some('T' | 't' | 'X' | 'Z')))
 }
