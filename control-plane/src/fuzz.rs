@@ -5,6 +5,7 @@
 
 pub use crate::kube::fuzz::watch_event;
 pub use crate::manifests::fuzz::document;
+pub use crate::serve::fuzz::proxy;
 
 #[cfg(test)]
 #[path = "../../fuzz/runner.rs"]
@@ -17,6 +18,11 @@ mod tests {
     #[test]
     fn any_watch_event() {
         run("watch_event", super::watch_event);
+    }
+
+    #[test]
+    fn any_proxy() {
+        run("proxy", super::proxy);
     }
 
     #[test]

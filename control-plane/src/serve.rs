@@ -7,6 +7,8 @@ mod admit;
 pub mod codec;
 pub mod convergence;
 pub mod door;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod guard;
 mod identity;
 pub mod limits;

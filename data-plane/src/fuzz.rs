@@ -19,6 +19,7 @@ use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
 use crate::journal;
 use crate::resolve;
+pub use crate::subscribe::fuzz::stream;
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
 
@@ -354,6 +355,11 @@ mod tests {
     #[test]
     fn any_proxy_protocol() {
         run("proxy_protocol", super::proxy_protocol);
+    }
+
+    #[test]
+    fn any_stream() {
+        run("stream", super::stream);
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub(crate) mod session;
 
 mod address;
 mod disk;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod retry;
 mod throttle;
 
