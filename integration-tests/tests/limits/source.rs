@@ -18,7 +18,7 @@ const STRUCTS: [&str; 3] = ["Limits", "Sizes", "Timeouts"];
 /// Limits of a crate by path: `serve::door::PAUSE`, `serve::limits::first_call`. `None`: not known without running it.
 pub(crate) type Limits = BTreeMap<String, Option<u128>>;
 
-/// The limits of some files and folders of a crate, tests left out.
+/// The limits of some files and folders of a crate, tests and bodies of fuzz targets left out.
 pub(crate) fn limits(krate: &str, places: &[&str]) -> Limits {
     let root = repository().join(krate).join("src");
     let mut written = BTreeMap::new();
@@ -94,7 +94,8 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 fn is_test(file: &Path) -> bool {
-    file.components().any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name))
+    file.components()
+        .any(|part| ["tests", "tests.rs", "fuzz.rs"].iter().any(|name| part.as_os_str() == *name))
 }
 
 fn module(path: &Path) -> String {
