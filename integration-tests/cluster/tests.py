@@ -3,6 +3,8 @@
 import io
 import socket
 import struct
+import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -153,6 +155,13 @@ class Images(unittest.TestCase):
                 self.assertTrue(set(image.BINARIES) <= names)
                 self.assertTrue({it.lstrip("/") for it in image.libraries("/bin/true")} <= names)
         self.assertEqual(said.encode(), bytes.fromhex("0100000200040000000000000000000000000000"))
+
+
+class Skipping(unittest.TestCase):
+    def test_where_there_is_no_cluster_it_says_so_and_ends_with_75(self):
+        here = {"PATH": "/nowhere", "HOME": "/nowhere", "FIRTH_MINI_CLUSTER": "/nowhere/cluster"}
+        done = subprocess.run([sys.executable, Path(__file__).parent / "run"], env=here, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout.split(":")[0]), (75, "SKIPPED"), done)
 
 
 if __name__ == "__main__":
