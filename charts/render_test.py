@@ -253,6 +253,16 @@ class Planes(unittest.TestCase):
         self.assertIn("10.0.0.0/8", str(by_network["NetworkPolicy", "firth-control-plane"]))
         self.assertEqual(set(ports(render("dataPlane.expose=none")).values()), {None})
 
+    def test_proxies_are_replaced_side_by_side_where_two_fit_on_a_node(self):
+        def strategy(*values):
+            return render(*values)["DaemonSet", "firth-data-plane"]["spec"]["updateStrategy"]
+
+        in_place = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+        self.assertEqual(strategy(), in_place)
+        self.assertEqual(strategy("dataPlane.expose=hostNetwork", "networkPolicy.nodeCidrs={10.0.0.0/8}"), in_place)
+        self.assertEqual(strategy("dataPlane.expose=none")["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
+        self.assertEqual(strategy("dataPlane.expose=none", "dataPlane.updateStrategy.type=OnDelete"), {"type": "OnDelete"})
+
     def test_values_reach_their_flags(self):
         objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3", "dataPlane.bind=[::]",
                          "dataPlane.extraArgs={--group=blue}", "log.filter=debug")
