@@ -1,7 +1,9 @@
-//! A proxy's end of the stream without its edges, for the simulator of `integration-tests`: the real session and the real
-//! tables, and nobody who waits.
+//! A proxy's end of the stream without its edges, for the simulator and the load of `integration-tests`: the real session
+//! with the real tables, or without them, and nobody who waits.
 //!
 //! **Invariant:** nothing is decided here.
+
+mod follower;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +16,11 @@ use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Seq;
 
-use crate::subscribe::session::{Close, Identity, Session};
+use crate::subscribe::session::{Actions, Close, Identity, Session};
 use crate::table::apply::Audit;
 use crate::table::{Action, Match, Writer};
+
+pub use follower::{Follower, States};
 
 /// One process.
 #[derive(Debug)]
@@ -62,12 +66,7 @@ impl Proxy {
 
     /// Takes in what came.
     pub fn on(&mut self, message: ControlMessage) -> Said {
-        let actions = self.session.on(message, &mut self.writer);
-        let closed = actions.close.map(|close| match close {
-            Close::Redirect { after, .. } => Closed::Redirected(after),
-            fault => Closed::Fault(fault.to_string()),
-        });
-        Said { answers: actions.say, closed }
+        said(self.session.on(message, &mut self.writer))
     }
 
     /// What it has and serves is something else from now on, and nothing tells it: a fault of its own.
@@ -127,4 +126,12 @@ impl Proxy {
             _ => None,
         }
     }
+}
+
+fn said(actions: Actions) -> Said {
+    let closed = actions.close.map(|close| match close {
+        Close::Redirect { after, .. } => Closed::Redirected(after),
+        fault => Closed::Fault(fault.to_string()),
+    });
+    Said { answers: actions.say, closed }
 }

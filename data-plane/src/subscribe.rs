@@ -319,7 +319,7 @@ impl Subscription {
             None => self.endpoint.connect().await?,
         };
         let opened = channel.clone();
-        let mut pending = VecDeque::from([self.session.hello(&writer.borrow())]);
+        let mut pending = VecDeque::from([self.session.hello(&*writer.borrow())]);
         let mut client = ConfigStreamClient::new(channel).max_decoding_message_size(MESSAGE);
         // The Hello goes with the request: the control plane may wait for it before it answers at all.
         push(&answers, &mut pending);
@@ -346,7 +346,7 @@ impl Subscription {
                 message = inbound.message(), if pending.len() < ANSWERS => {
                     let message = message?.ok_or(Ended::Finished)?;
                     let was_welcome = self.session.is_welcome();
-                    let actions = self.session.on(message, &mut writer.borrow_mut());
+                    let actions = self.session.on(message, &mut *writer.borrow_mut());
                     if !was_welcome && self.session.is_welcome() {
                         self.throttle.over();
                         self.welcome = Some(Instant::now());

@@ -143,7 +143,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
     ("data-plane/src/main.rs", &[Tokio]),
-    ("data-plane/src/sim.rs", &[Prost]),
+    ("data-plane/src/sim*", &[Prost]),
     ("data-plane/src/*", &[]),
     ("cli/src/up/demo*", &[Tokio, Hyper, Rustls]),
     ("cli/src/*", &[Prost, Tonic, Tokio, Hyper, Http]),

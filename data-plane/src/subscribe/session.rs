@@ -2,13 +2,14 @@
 //! session.
 //!
 //! It lives longer than a stream: where the proxy is on each lane stays known when a stream ends, and the next one
-//! resumes from there. What it has is the [`Writer`]'s.
+//! resumes from there. What it has is kept by [`Holdings`]: the tables' writer.
 //!
 //! **Invariants:** what came is applied only after its bytes were hashed; the root of what the proxy would have after a
 //! batch is computed from them and compared before anything of it is served. A lane whose root is wrong is not resumed
 //! but asked for in full, and what is served stays meanwhile.
 
 mod batch;
+mod holdings;
 mod inventory;
 mod wire;
 
@@ -25,8 +26,9 @@ use shared::version::{Claim, Lineage, Root, Seq, Source};
 use thiserror::Error;
 use tracing::{error, info};
 
-use crate::table::Writer;
 use batch::Staged;
+
+pub(crate) use holdings::Holdings;
 
 /// The ability to say what it has bucket by bucket.
 const INVENTORY: &str = "inventory";
@@ -162,7 +164,7 @@ impl Session {
     }
 
     /// Begins a stream: the first message to say.
-    pub(crate) fn hello(&mut self, writer: &Writer) -> config::ProxyMessage {
+    pub(crate) fn hello(&mut self, writer: &impl Holdings) -> config::ProxyMessage {
         self.lineage = None;
         let mut resume = Vec::new();
         for lane in Lane::ALL {
@@ -208,7 +210,7 @@ impl Session {
     }
 
     /// Takes in what the control plane says.
-    pub(crate) fn on(&mut self, message: config::ControlMessage, writer: &mut Writer) -> Actions {
+    pub(crate) fn on(&mut self, message: config::ControlMessage, writer: &mut impl Holdings) -> Actions {
         let mut actions = Actions::default();
         if let Err(close) = self.step(message, writer, &mut actions) {
             if let Close::Diverged { lane, .. } | Close::Corrupt { lane, .. } = &close {
@@ -228,6 +230,14 @@ impl Session {
     /// Whether both lanes were complete once: the proxy knows everything that it needs.
     pub(crate) fn is_complete(&self) -> bool {
         self.config.complete && self.live.complete
+    }
+
+    /// Whether both lanes are complete, and as far as the control plane was when this stream began.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_arrived(&self) -> bool {
+        let has_arrived =
+            |lane: &LaneState| lane.complete && lane.position.is_some() && lane.target.is_none();
+        self.is_welcome() && has_arrived(&self.config) && has_arrived(&self.live)
     }
 
     /// Whether what is served was on disk, and not confirmed since.
@@ -264,7 +274,7 @@ impl Session {
     fn step(
         &mut self,
         message: config::ControlMessage,
-        writer: &mut Writer,
+        writer: &mut impl Holdings,
         actions: &mut Actions,
     ) -> Result<(), Close> {
         match (message.message, self.is_welcome()) {
@@ -287,7 +297,7 @@ impl Session {
         }
     }
 
-    fn on_welcome(&mut self, welcome: &config::Welcome, writer: &mut Writer) -> Result<(), Close> {
+    fn on_welcome(&mut self, welcome: &config::Welcome, writer: &mut impl Holdings) -> Result<(), Close> {
         let lineage = Lineage::from_slice(&welcome.lineage).ok_or_else(|| {
             protocol(format!("expected a lineage of 16 bytes, got {}", welcome.lineage.len()))
         })?;
@@ -350,7 +360,7 @@ impl Session {
     fn on_heartbeat(
         &mut self,
         heartbeat: &config::Heartbeat,
-        writer: &Writer,
+        writer: &impl Holdings,
         actions: &mut Actions,
     ) -> Result<(), Close> {
         for place in &heartbeat.lanes {
@@ -368,7 +378,7 @@ impl Session {
 
     /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not while LIVE
     /// is behind: what it lacked may be on its way again, for a CONFIG that is what it was before.
-    fn settle(&mut self, writer: &mut Writer) {
+    fn settle(&mut self, writer: &mut impl Holdings) {
         let arrived = |lane: &LaneState| lane.position.is_some() && lane.target.is_none();
         if self.unsettled && arrived(&self.config) && arrived(&self.live) {
             self.unsettled = false;

@@ -21,8 +21,7 @@ use shared::version::{Root, Seq, Version};
 use tracing::error;
 
 use super::wire;
-use super::{Actions, Close, Session, protocol};
-use crate::table::Writer;
+use super::{Actions, Close, Holdings, Session, protocol};
 use crate::table::apply::Code;
 
 /// Resources of a batch that came corrupt and are told of, at most.
@@ -69,7 +68,7 @@ impl Session {
     pub(super) fn on_batch(
         &mut self,
         batch: config::Batch,
-        writer: &mut Writer,
+        writer: &mut impl Holdings,
         actions: &mut Actions,
     ) -> Result<(), Close> {
         let began = (self.clock)();
@@ -92,7 +91,8 @@ impl Session {
         if more {
             if lane == Lane::Live {
                 // Each was hashed by itself, and an addition takes nothing from anybody.
-                writer.apply(writer.live_after(std::mem::take(&mut staged.up), &[]));
+                let change = writer.live_after(std::mem::take(&mut staged.up), &[]);
+                writer.apply(change);
             }
             let seq = self.seq(lane);
             let took = (self.clock)().saturating_duration_since(began);
@@ -153,7 +153,7 @@ impl Session {
 
     /// What this proxy has, with what came of a batch that was cut: what an inventory tells, and what is sent after one
     /// applies to.
-    pub(super) fn there<'a>(&'a self, lane: Lane, writer: &'a Writer) -> &'a Snapshot {
+    pub(super) fn there<'a>(&'a self, lane: Lane, writer: &'a impl Holdings) -> &'a Snapshot {
         match (lane, &self.begun) {
             (Lane::Config, Some(begun)) => begun,
             _ => writer.has(lane),
@@ -162,7 +162,7 @@ impl Session {
 
     /// The stream is over. A batch that went on from a place in the log is sent again from there. Of one that did not, what
     /// came of LIVE is applied, and so the proxy is at no place any more; what came of CONFIG is put aside.
-    pub(super) fn put_aside(&mut self, lane: Lane, writer: &Writer) {
+    pub(super) fn put_aside(&mut self, lane: Lane, writer: &impl Holdings) {
         let Some(cut) = self.lane_mut(lane).staged.take().filter(Staged::is_anew) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Session {
     }
 
     /// All chunks are there: what the proxy would have is compared with what it was told, and only then served.
-    fn finish(&mut self, lane: Lane, staged: Staged, writer: &mut Writer) -> Result<(), Close> {
+    fn finish<H: Holdings>(&mut self, lane: Lane, staged: Staged, writer: &mut H) -> Result<(), Close> {
         let (replaces, anew) = (staged.replaces(), staged.is_anew());
         let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
         let begun = if lane == Lane::Config { self.begun.take() } else { None };
@@ -192,7 +192,7 @@ impl Session {
             (Lane::Live, false) if anew => writer.live_differing(up, &removed),
             (Lane::Live, false) => writer.live_after(up, &removed),
         };
-        let actual = candidate.root();
+        let actual = H::leads_to(&candidate);
         if expected != actual {
             error!(lane = lane.as_str(), %expected, %actual, "a batch does not lead where it says; it is not applied");
             return Err(Close::Diverged { lane, expected, actual });

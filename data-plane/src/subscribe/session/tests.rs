@@ -16,6 +16,7 @@ mod kept;
 use kept::Kept;
 
 use super::*;
+use crate::table::Writer;
 use crate::table::world::{Step, World, backend, dump, host, route, slice, steps};
 
 /// One lane of a control plane's log.

@@ -7,8 +7,7 @@ use shared::proto::config;
 use shared::proto::config::proxy_message::Message as FromProxy;
 use shared::version::{Root, Seq};
 
-use super::{Close, protocol};
-use crate::table::Writer;
+use super::{Close, Holdings, protocol};
 use crate::table::apply::Code;
 
 /// Refusals that are told of by name, at most (design, section 3: past it each object's state is unknown).
@@ -39,7 +38,7 @@ pub(super) fn ack(
     staged: u32,
     took: Duration,
     corrupt: &[config::Refusal],
-    writer: &Writer,
+    writer: &impl Holdings,
 ) -> config::ProxyMessage {
     let (refused, refused_total) = refusals(writer, lane, corrupt, ACK_TEXT);
     message(FromProxy::Ack(config::Ack {
@@ -56,7 +55,7 @@ pub(super) fn ack(
 /// What the proxy cannot serve on a lane, by kind and key, and how many that are in all. What came corrupt is first.
 /// `most` bytes of them are told.
 pub(super) fn refusals(
-    writer: &Writer,
+    writer: &impl Holdings,
     lane: Lane,
     corrupt: &[config::Refusal],
     most: usize,

@@ -1,0 +1,104 @@
+//! What a session knows of that which keeps its resources: the tables of a proxy, or no more than the resources.
+
+use std::sync::Arc;
+
+use shared::delta::Removal;
+use shared::entry::Entry;
+use shared::kind::{Lane, ResourceKey};
+use shared::snapshot::Snapshot;
+use shared::version::Root;
+
+use crate::table::Writer;
+use crate::table::apply::{Candidate, Refused};
+
+/// What a proxy has. A change is made ready first, and made only where its root is the one that was told.
+pub(crate) trait Holdings {
+    /// A change that is not made yet.
+    type Change;
+
+    /// All of a lane.
+    fn has(&self, lane: Lane) -> &Snapshot;
+
+    /// What cannot be served of it, by kind and key.
+    fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)>;
+
+    /// CONFIG is exactly this.
+    fn config_of(&self, up: Vec<Arc<Entry>>) -> Self::Change;
+
+    /// CONFIG is exactly what comes of a change of this set.
+    fn config_from(&self, set: Snapshot, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Self::Change;
+
+    /// A change of CONFIG.
+    fn config_after(&self, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Self::Change;
+
+    /// The last of a full sync of LIVE.
+    fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Self::Change;
+
+    /// A difference of LIVE that an inventory brought.
+    fn live_differing(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Self::Change;
+
+    /// A change of LIVE.
+    fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Self::Change;
+
+    /// The root that a change leads to.
+    fn leads_to(change: &Self::Change) -> Root;
+
+    /// Makes a change.
+    fn apply(&mut self, change: Self::Change);
+
+    /// The CONFIG that belongs to the last full sync of LIVE is applied.
+    fn settle(&mut self);
+
+    /// Digest over what it has.
+    fn root(&self, lane: Lane) -> Root {
+        self.has(lane).root()
+    }
+}
+
+impl Holdings for Writer {
+    type Change = Candidate;
+
+    fn has(&self, lane: Lane) -> &Snapshot {
+        Self::has(self, lane)
+    }
+
+    fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)> {
+        Self::refused(self, lane)
+    }
+
+    fn config_of(&self, up: Vec<Arc<Entry>>) -> Candidate {
+        Self::config_of(self, up)
+    }
+
+    fn config_from(&self, set: Snapshot, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Candidate {
+        Self::config_from(self, set, up, removed)
+    }
+
+    fn config_after(&self, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Candidate {
+        Self::config_after(self, up, removed)
+    }
+
+    fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Candidate {
+        Self::live_of(self, up, brought)
+    }
+
+    fn live_differing(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
+        Self::live_differing(self, up, removed)
+    }
+
+    fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
+        Self::live_after(self, up, removed)
+    }
+
+    fn leads_to(change: &Candidate) -> Root {
+        change.root()
+    }
+
+    fn apply(&mut self, change: Candidate) {
+        Self::apply(self, change);
+    }
+
+    fn settle(&mut self) {
+        Self::settle(self);
+    }
+}
