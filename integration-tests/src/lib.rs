@@ -30,6 +30,7 @@ pub mod grpcurl;
 pub mod helm;
 pub mod identity;
 pub mod ledger;
+pub mod load;
 pub mod memory;
 pub mod metrics;
 pub mod model;

@@ -1,0 +1,13 @@
+//! Many proxies in one process: their own sessions over real connections, without tables and traffic. What a fleet costs a
+//! control plane, and how soon it has a change, is measured with them; `firth-load` is the command line.
+//!
+//! One thread does it all: what these proxies take of a small machine, the control plane does not have.
+
+pub mod dial;
+pub mod edits;
+pub mod figures;
+pub mod usage;
+
+pub use dial::{Dial, Way};
+pub use edits::Edits;
+pub use figures::Figures;
