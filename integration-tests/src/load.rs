@@ -6,8 +6,12 @@
 pub mod dial;
 pub mod edits;
 pub mod figures;
+pub mod fleet;
+pub mod proxy;
 pub mod usage;
+pub mod world;
 
 pub use dial::{Dial, Way};
 pub use edits::Edits;
 pub use figures::Figures;
+pub use fleet::{Fleet, Plan};

@@ -1,0 +1,104 @@
+//! What a fleet has got to: who is connected, who has everything, what was measured on the way.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use data_plane::sim::States;
+use shared::kind::Lane;
+use shared::version::Root;
+use tokio::sync::Notify;
+
+use super::edits::Edits;
+use super::figures::Figures;
+
+/// Shared by all proxies of a fleet.
+#[derive(Debug, Default)]
+pub struct World {
+    board: Mutex<Board>,
+    news: Notify,
+}
+
+/// Figures of a fleet.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// Proxies with a stream that is welcome.
+    pub connected: usize,
+    /// Those of them that have all that they were promised.
+    pub in_sync: usize,
+    /// From the first packet to the Welcome.
+    pub connects: Figures,
+    /// From the first packet until both lanes are complete.
+    pub syncs: Figures,
+    /// From the end of a stream until both lanes are complete again.
+    pub outages: Figures,
+    /// How lanes of streams began.
+    pub starts: BTreeMap<String, u64>,
+    /// How streams ended that were not ended here.
+    pub ends: BTreeMap<String, u64>,
+    /// Batches that were answered, and resources in them.
+    pub batches: u64,
+    /// Resources that came or went in them.
+    pub changes: u64,
+    /// Edits under way.
+    pub edits: Edits,
+    /// How many proxies have a root.
+    roots: [HashMap<Root, usize>; 2],
+    pub(super) states: States,
+}
+
+impl Board {
+    /// How many proxies have exactly this on a lane.
+    pub fn at(&self, lane: Lane, root: Root) -> usize {
+        self.roots[place(lane)].get(&root).copied().unwrap_or(0)
+    }
+
+    /// The root that most proxies have on a lane.
+    pub fn root(&self, lane: Lane) -> Option<Root> {
+        let most = self.roots[place(lane)].iter().max_by_key(|(_, count)| **count);
+        most.map(|(root, _)| *root)
+    }
+
+    pub(super) fn moved(&mut self, lane: Lane, from: Option<Root>, to: Root) {
+        let roots = &mut self.roots[place(lane)];
+        if let Some(from) = from
+            && let Some(count) = roots.get_mut(&from)
+        {
+            *count -= 1;
+            if *count == 0 {
+                roots.remove(&from);
+            }
+        }
+        *roots.entry(to).or_default() += 1;
+    }
+}
+
+impl World {
+    /// The figures now.
+    pub fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happened.
+    pub(super) fn tell(&self) {
+        self.news.notify_waiters();
+    }
+
+    /// Waits until the figures are so, and says when that was.
+    pub async fn until(&self, mut is_so: impl FnMut(&mut Board) -> bool) -> Instant {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            // From here on nothing is missed.
+            news.as_mut().enable();
+            if is_so(&mut self.board()) {
+                return Instant::now();
+            }
+            news.await;
+        }
+    }
+}
+
+fn place(lane: Lane) -> usize {
+    usize::from(lane == Lane::Live)
+}
