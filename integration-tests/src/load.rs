@@ -4,6 +4,7 @@
 //! One thread does it all: what these proxies take of a small machine, the control plane does not have.
 
 pub mod dial;
+pub mod editor;
 pub mod edits;
 pub mod figures;
 pub mod fleet;
@@ -12,6 +13,7 @@ pub mod usage;
 pub mod world;
 
 pub use dial::{Dial, Way};
+pub use editor::Editor;
 pub use edits::Edits;
 pub use figures::Figures;
 pub use fleet::{Fleet, Plan};

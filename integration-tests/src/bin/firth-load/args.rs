@@ -1,0 +1,114 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use shared::duration;
+use shared::tls::join::JoinToken;
+
+const HOLD: &str = "\
+Each proxy is the session of a real one over a connection of its own: it says Hello, hashes what it is sent, compares roots,
+answers every chunk and heartbeat, and comes back with jitter when its stream ends. It has no tables and takes no requests,
+and what many of them have in common is in memory once.
+
+With --edit the fleet is timed: the addresses of EndpointSlices in that folder, which has to be one that the control plane
+reads, are changed, and it is measured until each proxy, and the last one, has applied the change and answered it.
+
+Ctrl-c, or the end of --for: every proxy says goodbye, and the report is printed. A second ctrl-c ends it at once.
+It ends with status 1 where proxies were refused, cut or wrong, or where an edit did not arrive everywhere.
+
+Examples:
+  firth-load hold http://127.0.0.1:15010 --insecure --proxies 1000
+  firth-load hold https://192.0.2.1:15010 --join \"$(firth token --ca-dir state/authority)\" --proxies 1000 --pace 200
+  firth-load hold http://127.0.0.1:15010 --insecure --for 30s --edit manifests --rate 200 --pid $(pidof firth-control-plane) -o json";
+
+/// Puts a control plane under load: as many proxies as it should hold, without their traffic
+#[derive(Debug, Parser)]
+#[command(name = "firth-load", version, max_term_width = 110)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Connect proxies to a control plane, hold them, and say what that takes
+    #[command(after_help = HOLD)]
+    Hold(HoldArgs),
+}
+
+/// Of `firth-load hold`.
+#[derive(Debug, Parser)]
+pub(crate) struct HoldArgs {
+    /// Control planes, such as https://192.0.2.1:15010: each proxy takes any one of them
+    #[arg(value_name = "URL", required = true, num_args = 1..)]
+    pub(crate) urls: Vec<String>,
+    /// Allow URLs that begin with http://: plaintext, to a control plane with --insecure
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// One-time token that `firth token` printed: one certificate is got with it, which all proxies show
+    #[arg(long, value_name = "TOKEN", value_parser = token, conflicts_with = "insecure", env = "FIRTH_JOIN", hide_env_values = true)]
+    pub(crate) join: Option<JoinToken>,
+    /// Proxies
+    #[arg(long, short = 'n', value_name = "N", default_value = "1000")]
+    pub(crate) proxies: usize,
+    /// Proxies that start in a second; without it all of them at once
+    #[arg(long, value_name = "N")]
+    pub(crate) pace: Option<f64>,
+    /// How long to hold them once all are in sync, such as 30s; without it until ctrl-c
+    #[arg(long = "for", value_name = "SPAN", value_parser = duration::parse)]
+    pub(crate) hold: Option<Duration>,
+    /// How long they may take until all are in sync
+    #[arg(long, value_name = "SPAN", default_value = "2m", value_parser = duration::parse)]
+    pub(crate) patience: Duration,
+    /// Folder of manifests that the control plane reads, in which EndpointSlices are changed meanwhile; one object a file
+    #[arg(long, value_name = "DIR")]
+    pub(crate) edit: Option<PathBuf>,
+    /// Changes in a second
+    #[arg(long, value_name = "N", default_value = "10", requires = "edit")]
+    pub(crate) rate: f64,
+    /// Process of the control plane on this machine: its memory and processor time are in the report
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// The fleet that the proxies belong to
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) group: String,
+    /// How the report is printed: text for people, json for programs
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// Lines.
+    Text,
+    /// One object.
+    Json,
+}
+
+/// A token is a secret: what cannot be read is not repeated.
+fn token(text: &str) -> Result<JoinToken, &'static str> {
+    JoinToken::parse(text).map_err(|_| "expected what `firth token` prints")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_is_sound() {
+        Args::command().debug_assert();
+        let parse = |words: &str| Args::try_parse_from(words.split(' '));
+        assert!(parse("firth-load hold http://a:1 --insecure -n 3 --for 2s -o json").is_ok());
+        assert!(parse("firth-load hold").is_err(), "a control plane is needed");
+        assert!(parse("firth-load hold http://a:1 --insecure --rate 5").is_err(), "nothing is edited");
+        let error = parse("firth-load hold https://a:1 --join firth-join.a.secret").unwrap_err();
+        assert!(error.to_string().contains("firth token"), "{error}");
+    }
+}

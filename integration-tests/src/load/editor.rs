@@ -1,0 +1,153 @@
+//! Changes EndpointSlices of a folder of manifests at a pace, and has the fleet timed.
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use shared::kind::{Kind, ResourceKey};
+use tokio::time::{self, MissedTickBehavior};
+
+use super::world::World;
+
+/// An edit that is not everywhere after this is not looked for any longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The slices of a folder that can be edited: those that are alone in a file.
+#[derive(Debug)]
+pub struct Editor {
+    slices: Vec<Slice>,
+    turn: usize,
+    pace: Duration,
+}
+
+#[derive(Debug)]
+struct Slice {
+    path: PathBuf,
+    draft: PathBuf,
+    key: ResourceKey,
+    object: Value,
+}
+
+impl Editor {
+    /// Of a folder, so many edits a second.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or has no file with one EndpointSlice that has an IPv4 endpoint.
+    pub fn open(folder: &Path, rate: f64) -> io::Result<Self> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        if !(rate > 0.0 && rate.is_finite()) {
+            return Err(invalid("expected a rate above 0"));
+        }
+        let mut slices = Vec::new();
+        for file in fs::read_dir(folder)? {
+            let path = file?.path();
+            slices.extend(fs::read_to_string(&path).ok().and_then(|text| Slice::read(&path, &text)));
+        }
+        slices.sort_by(|a, b| a.path.cmp(&b.path));
+        if slices.is_empty() {
+            let said =
+                format!("{}: no file has one EndpointSlice, as JSON, and nothing else", folder.display());
+            return Err(invalid(&said));
+        }
+        Ok(Self { slices, turn: 0, pace: Duration::from_secs_f64(1.0 / rate) })
+    }
+
+    /// How many slices there are.
+    pub fn slices(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Edits until `end`, one slice after another; what `everybody` is sent is timed.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub async fn run(
+        &mut self,
+        world: &World,
+        everybody: usize,
+        end: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let mut tick = time::interval(self.pace);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut end => return Ok(()),
+                _ = tick.tick() => self.step(world, everybody)?,
+            }
+        }
+    }
+
+    /// Makes one edit now, of the next slice that is not being edited.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn step(&mut self, world: &World, everybody: usize) -> io::Result<()> {
+        let turn = self.turn;
+        self.turn += 1;
+        let count = self.slices.len();
+        let slice = &mut self.slices[turn % count];
+        slice.change(turn);
+        // The draft takes its time; the edit is the rename.
+        fs::write(&slice.draft, slice.object.to_string())?;
+        world.board().edits.give_up(PATIENCE, Instant::now());
+        let is_free = world.board().edits.begin(slice.key.clone(), everybody, Instant::now());
+        match is_free {
+            true => fs::rename(&slice.draft, &slice.path),
+            false => fs::remove_file(&slice.draft),
+        }
+    }
+}
+
+impl Slice {
+    fn read(path: &Path, text: &str) -> Option<Self> {
+        let object: Value = serde_json::from_str(text).ok()?;
+        let part = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let is_slice = part("/kind") == Some("EndpointSlice") && part("/addressType") == Some("IPv4");
+        part("/endpoints/0/addresses/0").filter(|_| is_slice)?;
+        let key = format!("{}/{}", part("/metadata/namespace")?, part("/metadata/name")?);
+        let draft = path.with_file_name(format!(".{}.draft", path.file_name()?.to_str()?));
+        Some(Self { path: path.to_owned(), draft, key: ResourceKey::new(Kind::Endpoints, key), object })
+    }
+
+    /// Another address for the first endpoint.
+    fn change(&mut self, turn: usize) {
+        let [_, a, b, c] = u32::try_from(turn % (1 << 24)).unwrap_or_default().to_be_bytes();
+        if let Some(address) = self.object.pointer_mut("/endpoints/0/addresses/0") {
+            *address = format!("11.{a}.{b}.{c}").into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Folder, objects};
+
+    #[test]
+    fn each_edit_is_another_address_of_the_next_slice() {
+        let folder = Folder::with(&[
+            objects::service("default", "a"),
+            objects::slice("default", "a", "1", &["10.0.0.1:80".parse().unwrap()]),
+            objects::slice("default", "b", "1", &["10.0.0.2:80".parse().unwrap()]),
+            objects::slice("default", "none", "1", &[]),
+        ]);
+        let mut editor = Editor::open(folder.path(), 5.0).unwrap();
+        assert_eq!(editor.slices(), 2, "those that have an endpoint");
+        let world = World::default();
+        for _ in 0..3 {
+            editor.step(&world, 1).unwrap();
+        }
+        assert_eq!(world.board().edits.open(), 2, "the third is of one that is still under way");
+        let text = fs::read_to_string(&editor.slices[1].path).unwrap();
+        assert!(text.contains("11.0.0.1"), "{text}");
+        assert!(fs::read_to_string(&editor.slices[0].path).unwrap().contains("11.0.0.0"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no drafts are left");
+        assert!(Editor::open(folder.path(), 0.0).is_err());
+        assert!(Editor::open(Folder::new().path(), 1.0).is_err());
+    }
+}
