@@ -27,6 +27,7 @@ pub mod faults;
 pub mod folder;
 pub mod grpc;
 pub mod grpcurl;
+pub mod h2spec;
 pub mod helm;
 pub mod identity;
 pub mod ledger;

@@ -1,15 +1,17 @@
-//! Obtains what the tests need beside Rust: kube-apiserver, etcd and grpcurl. Says where they are.
+//! Obtains what the tests need beside Rust: kube-apiserver, etcd, grpcurl and h2spec. Says where they are.
 
 #![allow(clippy::print_stderr, reason = "a program that talks to people")]
 
 use std::process::ExitCode;
 
-use integration_tests::{assets, grpcurl};
+use integration_tests::{assets, grpcurl, h2spec};
 
 fn main() -> ExitCode {
-    for (what, obtained) in
-        [("kube-apiserver and etcd", assets::kubernetes()), ("grpcurl", grpcurl::obtain())]
-    {
+    for (what, obtained) in [
+        ("kube-apiserver and etcd", assets::kubernetes()),
+        ("grpcurl", grpcurl::obtain()),
+        ("h2spec", h2spec::obtain()),
+    ] {
         match obtained {
             Ok(path) => eprintln!("{what}: {}", path.display()),
             Err(error) => {
