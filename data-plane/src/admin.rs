@@ -182,9 +182,15 @@ fn upstream_json(upstream: &Upstream) -> Value {
     let endpoints = |cell: &crate::table::BackendCell| -> Vec<String> {
         cell.endpoints().list.iter().map(|endpoint| endpoint.address.to_string()).collect()
     };
+    let out = |cell: &crate::table::BackendCell| -> Vec<String> {
+        let out = cell.endpoints();
+        let out = out.list.iter().filter(|endpoint| endpoint.health.is_out());
+        out.map(|endpoint| endpoint.address.to_string()).collect()
+    };
     json!({
         "backend": &*upstream.cell.key,
         "endpoints": endpoints(&upstream.cell),
+        "out": out(&upstream.cell),
         "affinity": upstream.sticky.as_ref().map(|sticky| format!("{:?}", sticky.rules)),
         "canary": upstream.alternative.as_ref().map(|alternative| json!({
             "backend": &*alternative.cell.key,

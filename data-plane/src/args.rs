@@ -99,6 +99,9 @@ pub struct Args {
     /// Client connections open at once, on all workers together; when there are more, the longest idle ones are closed
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
+    /// Failures in a row, of connections or without an answer, after which an endpoint is left alone for a while, where that leaves half of its backend; 0: never, as in ingress-nginx
+    #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
+    pub eject_after: u32,
     /// On the way out: how long new connections are still taken while /readyz says no
     #[arg(
         long, env = "FIRTH_DRAIN_GRACE", value_name = "SECONDS", default_value = "10", value_parser = seconds

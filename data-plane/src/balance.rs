@@ -3,10 +3,12 @@
 //!
 //! Pure: who is to be asked, tried or counted is decided elsewhere.
 
+mod health;
 mod latency;
 mod ring;
 mod sync;
 
+pub use self::health::Health;
 pub use self::latency::{Latency, Moment};
 pub use self::ring::{Member, Ring};
 

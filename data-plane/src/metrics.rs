@@ -86,6 +86,10 @@ pub struct WorkerMetrics {
     pub reused: Counter,
     /// Requests tried again on another endpoint.
     pub retries: Counter,
+    /// Endpoints taken out of turn.
+    pub ejected: Counter,
+    /// Endpoints that came back.
+    pub returned: Counter,
     /// Copies of requests that were sent.
     pub copied: Counter,
     /// Copies of requests that were not, or not as a whole.

@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tracing::debug;
 
+use crate::codec::error::{Kind, ProxyError};
 use crate::codec::proxy_protocol::{self, Ends};
 use crate::http::peer::Peer;
 use crate::http::server::Server;
@@ -19,7 +20,7 @@ use crate::local::opening;
 use crate::local::relay::{End, relay};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
-use crate::upstream::{Tried, Turn};
+use crate::upstream::{Tried, Turn, standing};
 
 /// How endpoints are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +61,18 @@ pub(crate) async fn reach(
         };
         match timer.limit(local.limits.timeouts.connect, TcpStream::connect(endpoint.address)).await {
             Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
+                standing::answered(local, cell, &endpoint);
                 return Some(Reached { stream, _descriptor: descriptor });
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached")
+                debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached");
+                standing::failed(local, cell, &endpoint, &ProxyError::of(Kind::ConnectFailed, error));
             }
-            Err(_) => debug!(backend = %cell.key, endpoint = %endpoint.address, "not reached in time"),
+            Err(_) => {
+                debug!(backend = %cell.key, endpoint = %endpoint.address, "not reached in time");
+                standing::failed(local, cell, &endpoint, &Kind::ConnectTimeout.into());
+            }
         }
         tried.add(&endpoint);
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::quality::RandomState;
 
+use crate::balance::Moment;
 use crate::table::{BackendCell, Endpoint, EndpointSet};
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
@@ -32,6 +33,7 @@ pub(crate) mod observation;
 pub(crate) mod payload;
 pub(crate) mod pool;
 pub(crate) mod send;
+pub(crate) mod standing;
 pub(crate) mod wire;
 
 pub(crate) use balance::{Tried, Turn};
@@ -119,6 +121,7 @@ impl<C: Reusable> Upstreams<C> {
         tried: &mut Tried,
     ) -> Option<Arc<Endpoint>> {
         let Backend { set, next, .. } = self.backend(cell);
+        tried.avoid(avoided(cell));
         turn.pick(set, next, tried)
     }
 
@@ -126,9 +129,12 @@ impl<C: Reusable> Upstreams<C> {
     pub(crate) fn pick_by(
         &mut self,
         cell: &Arc<BackendCell>,
-        choose: impl FnOnce(&EndpointSet) -> Option<Arc<Endpoint>>,
+        tried: &mut Tried,
+        mut choose: impl FnMut(&EndpointSet, &Tried) -> Option<Arc<Endpoint>>,
     ) -> Option<Arc<Endpoint>> {
-        choose(&self.backend(cell).set)
+        let Backend { set, .. } = self.backend(cell);
+        tried.avoid(avoided(cell));
+        tried.choose(|tried| choose(set, tried))
     }
 
     /// What this worker knows of a backend, with its endpoints of this moment.
@@ -310,6 +316,11 @@ impl<C: Reusable> Upstreams<C> {
         assert_eq!(self.order.len(), held);
         held
     }
+}
+
+/// The moment at which endpoints of a backend that are out are left alone, if they are.
+fn avoided(cell: &BackendCell) -> Option<Moment> {
+    cell.avoids().then(|| Moment::of(shared::clock::now()))
 }
 
 /// Ids are given one after the other, which spreads them evenly.

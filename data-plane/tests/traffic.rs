@@ -38,6 +38,8 @@ mod cors;
 mod datagrams;
 #[path = "traffic/digests.rs"]
 mod digests;
+#[path = "traffic/ejection.rs"]
+mod ejection;
 #[path = "traffic/errors.rs"]
 mod errors;
 #[path = "traffic/external_names.rs"]

@@ -39,6 +39,11 @@ impl Moment {
         Self(u64::try_from(elapsed.as_micros()).map_or(TAKEN - 1, |micros| (micros + 1).min(TAKEN - 1)))
     }
 
+    /// Microseconds since all began. Never 0.
+    pub(super) fn micros(self) -> u64 {
+        self.0
+    }
+
     /// Seconds since; 0 where the clock went back.
     fn since(self, before: u64) -> f64 {
         Duration::from_micros(self.0.saturating_sub(before)).as_secs_f64()

@@ -153,6 +153,15 @@ impl ProxyError {
                     || is_unspoken(error)
             })
     }
+
+    /// Whether this machine had nothing left to connect with.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use rustix::io::Errno;
+        let error = self.source.as_deref().and_then(|source| source.downcast_ref::<io::Error>());
+        let number = error.and_then(io::Error::raw_os_error);
+        let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+        number.is_some_and(|number| short.iter().any(|errno| errno.raw_os_error() == number))
+    }
 }
 
 impl From<Kind> for ProxyError {
@@ -175,6 +184,11 @@ mod tests {
         assert!(failed(Errno::NETUNREACH) && failed(Errno::AFNOSUPPORT) && failed(Errno::ADDRNOTAVAIL));
         assert!(!failed(Errno::CONNREFUSED) && !failed(Errno::TIMEDOUT) && !failed(Errno::HOSTUNREACH));
         assert!(!ProxyError::from(Kind::ConnectFailed).is_no_way());
+        let short = |errno: Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            ProxyError::of(Kind::ConnectFailed, error).is_shortage()
+        };
+        assert!(short(Errno::MFILE) && short(Errno::NOBUFS) && !short(Errno::CONNREFUSED));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use super::lookup::{Lookup, Subsets};
-use crate::balance::{Latency, Ring};
+use crate::balance::{Health, Latency, Ring};
 
 /// Throws before the open endpoints of a list are counted.
 const THROWS: usize = 8;
@@ -61,12 +61,14 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// How long it takes, where a balancer goes by that.
     pub latency: Latency,
+    /// Whether it can be reached.
+    pub health: Health,
 }
 
 impl Endpoint {
     /// A new endpoint under an id that no other has.
     pub fn new(id: u64, address: SocketAddr) -> Self {
-        Self { id, address, latency: Latency::default() }
+        Self { id, address, latency: Latency::default(), health: Health::default() }
     }
 }
 

@@ -1,46 +1,79 @@
 //! Whose turn it is: how one request finds its endpoint, a file a balancer (balancing.md 5 and 7).
 //!
 //! **Invariant:** whichever balancer it is, a request is not given an endpoint that it tried in vain while there is one
-//! that it has not tried. Where all were tried, a new round begins.
+//! that it has not tried. Where all were tried, a new round begins. One that is out comes after all others, but for the
+//! request that finds out how it is.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::balance::Moment;
 use crate::table::{Endpoint, EndpointSet};
 
 mod hashed;
 mod latency;
 mod rotation;
 
-/// The endpoints that one request has tried in vain.
+/// The endpoints that one request is not to be given.
 #[derive(Debug, Default)]
-pub(crate) struct Tried(SmallVec<[u64; 3]>);
+pub(crate) struct Tried {
+    /// Those that it has tried in vain.
+    ids: SmallVec<[u64; 3]>,
+    /// And those that are out at this moment.
+    avoids: Option<Moment>,
+}
 
 impl Tried {
     /// One more.
     pub(crate) fn add(&mut self, endpoint: &Endpoint) {
-        self.0.push(endpoint.id);
+        self.ids.push(endpoint.id);
     }
 
     /// Whether none was tried.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ids.is_empty()
+    }
+
+    /// Whether it is given anybody.
+    fn is_open(&self) -> bool {
+        self.ids.is_empty() && self.avoids.is_none()
+    }
+
+    /// Those that are out are left alone, or are not.
+    pub(super) fn avoid(&mut self, now: Option<Moment>) {
+        self.avoids = now;
     }
 
     /// How many were.
     fn len(&self) -> usize {
-        self.0.len()
+        self.ids.len()
     }
 
-    /// Whether this one was tried.
+    /// Whether it is one of them.
     pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
-        self.0.contains(&endpoint.id)
+        self.ids.contains(&endpoint.id) || self.avoids.is_some_and(|now| endpoint.health.is_avoided(now))
+    }
+
+    /// Whom `choose` finds, first without those that are out. Who is chosen all the same is meant.
+    pub(super) fn choose(
+        &mut self,
+        mut choose: impl FnMut(&Self) -> Option<Arc<Endpoint>>,
+    ) -> Option<Arc<Endpoint>> {
+        while let Some(now) = self.avoids {
+            match choose(self) {
+                Some(found) if self.has(&found) || found.health.claim(now) => return Some(found),
+                // Another request finds out how it is.
+                Some(_) => {}
+                None => self.avoids = None,
+            }
+        }
+        choose(self)
     }
 
     /// Begins a new round.
     fn forget(&mut self) {
-        self.0.clear();
+        self.ids.clear();
     }
 }
 
@@ -70,7 +103,7 @@ impl Turn {
         if set.list.is_empty() {
             return None;
         }
-        if let Some(endpoint) = self.untried(set, next, tried) {
+        if let Some(endpoint) = tried.choose(|tried| self.untried(set, next, tried)) {
             return Some(endpoint);
         }
         tried.forget();

@@ -293,7 +293,15 @@ pub(crate) type Answer = (Vec<u8>, bool);
 impl Origin {
     /// Answers each request by `script`.
     pub(crate) fn new(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
-        Self::raw(move |mut stream, number, seen| {
+        Self::listening(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    /// The same on a socket that is there.
+    pub(crate) fn listening(
+        listener: TcpListener,
+        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::serving(listener, move |mut stream, number, seen| {
             while let Some(request) = read_request(&mut stream, number) {
                 seen.lock().unwrap().push(request.clone());
                 let (bytes, stays) = script(&request);
@@ -311,7 +319,13 @@ impl Origin {
 
     /// Does with each connection what `serve` does.
     pub(crate) fn raw(serve: impl Fn(TcpStream, usize, &Mutex<Vec<Seen>>) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::serving(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
+    }
+
+    fn serving(
+        listener: TcpListener,
+        serve: impl Fn(TcpStream, usize, &Mutex<Vec<Seen>>) + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let (serve, list) = (Arc::new(serve), Arc::clone(&seen));

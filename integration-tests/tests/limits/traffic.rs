@@ -377,6 +377,15 @@ const ROWS: &[Row] = &[
         &["every_limit_has_the_default_that_is_documented", "one_budget_for_all_endpoints", "the_old_go"],
     ),
     Row(
+        "failures of an endpoint in a row, of connections or without an answer",
+        &["local::limits::eject_after"],
+        &[
+            "every_limit_has_the_default_that_is_documented",
+            "who_refuses_is_left_alone_and_comes_back_with_its_first_answer",
+            "half_of_them_are_left_alone_at_most",
+        ],
+    ),
+    Row(
         "sessions of TLS that are remembered",
         &["tls::sessions::SHARDS", "tls::sessions::SESSIONS"],
         &["so_many_sessions_are_remembered_and_the_oldest_goes"],

@@ -23,6 +23,7 @@ use crate::upstream::manner::{Manner, Way};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
+use crate::upstream::standing;
 use crate::upstream::{Tried, Turn};
 
 mod fcgi;
@@ -142,11 +143,13 @@ async fn attempt<B: RequestBody>(
                     Ok(answered) => {
                         let status = answered.head.status;
                         // The last answer is passed on, whatever it is.
-                        if tries > 1
-                            && retries.after_status(status, !idempotent)
-                            && payload.is_kept()
-                            && in_time()
-                        {
+                        let is_listed = retries.after_status(status, !idempotent);
+                        if is_listed {
+                            standing::passed_over(&server.local, cell, &endpoint, status);
+                        } else {
+                            standing::answered(&server.local, cell, &endpoint);
+                        }
+                        if tries > 1 && is_listed && payload.is_kept() && in_time() {
                             Observation::forget(&mut link.observed);
                             // What follows this head is not read: the connection ends with it.
                             link.rest(&server.local.buffers);
@@ -184,6 +187,7 @@ async fn attempt<B: RequestBody>(
         if !dead || fresh {
             tries = tries.saturating_sub(usize::from(!no_way));
             tried.add(&endpoint);
+            standing::failed(&server.local, cell, &endpoint, &failed.error);
         }
         if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
@@ -221,7 +225,7 @@ fn pick(
 ) -> Option<Arc<Endpoint>> {
     let mut upstreams = server.upstreams.borrow_mut();
     match session {
-        Some(session) => upstreams.pick_by(cell, |set| session.endpoint(set, tried)),
+        Some(session) => upstreams.pick_by(cell, tried, |set, tried| session.endpoint(set, tried)),
         None => upstreams.pick(cell, turn, tried),
     }
 }

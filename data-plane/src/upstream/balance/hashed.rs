@@ -9,7 +9,7 @@ use crate::table::{Endpoint, EndpointSet};
 /// The endpoint that the key of a request leads to.
 pub(super) fn untried<'a>(set: &'a EndpointSet, hash: u32, tried: &Tried) -> Option<&'a Arc<Endpoint>> {
     let ring = set.ring();
-    if tried.is_empty() {
+    if tried.is_open() {
         return ring.find(hash);
     }
     // Whoever tried them all need not go all around to know it.
@@ -29,7 +29,7 @@ pub(super) fn untried_of_group<'a>(
 ) -> Option<&'a Arc<Endpoint>> {
     let (subsets, count) = (set.subsets(size), set.list.len());
     let place = |(first, size): (usize, usize)| (first + fastrand::usize(..size)) % count;
-    if tried.is_empty() {
+    if tried.is_open() {
         return set.list.get(place(subsets.find(hash)?));
     }
     if tried.len() >= count && set.list.iter().all(|endpoint| tried.has(endpoint)) {

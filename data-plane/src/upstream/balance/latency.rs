@@ -9,7 +9,7 @@ use crate::table::{Endpoint, EndpointSet};
 
 /// Of two that are drawn the one that speaks less against; the first one where they are equal.
 pub(super) fn untried<'a>(set: &'a EndpointSet, tried: &Tried) -> Option<&'a Arc<Endpoint>> {
-    let is_open = |endpoint: &Arc<Endpoint>| tried.is_empty() || !tried.has(endpoint);
+    let is_open = |endpoint: &Arc<Endpoint>| tried.is_open() || !tried.has(endpoint);
     let first = set.list.get(set.list.draw(is_open)?)?;
     let other = set.list.draw(|endpoint| endpoint.id != first.id && is_open(endpoint));
     let Some(second) = other.and_then(|place| set.list.get(place)) else {

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -58,6 +59,39 @@ proptest! {
         for id in order {
             prop_assert_eq!(asked(&set(left.iter().copied()), turn, 0), [id]);
             left.retain(|it| u64::from(*it) != id);
+        }
+    }
+}
+
+proptest! {
+    /// Whichever balancer, those who are out come last; those who are due come in turn, to one request each.
+    #[test]
+    fn who_is_out_comes_after_all_others(count in 1..12_u8, out in prop::collection::btree_set(1..12_u8, 0..12), key in "[a-z]{0,4}") {
+        let set = set(1..=count);
+        let now = |seconds| Moment::after_origin(Duration::from_secs(seconds));
+        let out: BTreeSet<u64> = out.into_iter().filter(|id| *id <= count).map(u64::from).collect();
+        for endpoint in set.list.iter().filter(|endpoint| out.contains(&endpoint.id)) {
+            prop_assert!(endpoint.health.eject(now(0)));
+        }
+        for turn in turns(&key) {
+            let (mut next, mut tried) = (0, Tried::default());
+            for place in 0..usize::from(count) {
+                tried.avoid(Some(now(0)));
+                let found = turn.pick(&set, &mut next, &mut tried).unwrap();
+                tried.add(&found);
+                let is_in = place < usize::from(count) - out.len();
+                prop_assert_eq!(!out.contains(&found.id), is_in, "{:?} gives {} as number {}", turn, found.id, place);
+            }
+        }
+        // Due: of all requests of this moment one goes to each of them.
+        let (mut next, mut met) = (0, BTreeMap::<u64, usize>::new());
+        for _ in 0..40 {
+            let mut tried = Tried::default();
+            tried.avoid(Some(now(1)));
+            *met.entry(Turn::Rotation.pick(&set, &mut next, &mut tried).unwrap().id).or_default() += 1;
+        }
+        if out.len() < usize::from(count) {
+            prop_assert!(out.iter().all(|id| met[id] == 1), "{:?}", met);
         }
     }
 }

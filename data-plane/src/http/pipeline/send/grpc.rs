@@ -23,6 +23,7 @@ use crate::upstream::manner::Way;
 use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
+use crate::upstream::standing;
 
 /// Sends a request and gives the answer, or the page that stands for none.
 pub(super) async fn send<B: RequestBody>(
@@ -82,6 +83,9 @@ async fn attempt<B: RequestBody>(
             Ok(call) => match call.head(timer, timeouts).await {
                 Ok((response, mut call)) => {
                     call.observe(asking.observed.take());
+                    if let Some(endpoint) = &asking.endpoint {
+                        standing::answered(local, cell, endpoint);
+                    }
                     // What an application answers is passed on (annotations.md 6.14).
                     exchange.head.let_go();
                     exchange.info.attempts.answered(response.status().as_u16());
@@ -91,7 +95,7 @@ async fn attempt<B: RequestBody>(
             },
             Err(failed) => failed,
         };
-        body = asking.again(exchange, failed)?;
+        body = asking.again(exchange, cell, failed)?;
     }
 }
 
@@ -164,13 +168,18 @@ impl Asking {
                     }
                     return Ok(place);
                 }
-                Err(error) => self.failed(exchange, error, true)?,
+                Err(error) => self.failed(exchange, cell, error, true)?,
             }
         }
     }
 
     /// The body to send once more, where that is allowed.
-    fn again(&mut self, exchange: &mut Exchange<'_>, failed: Failed) -> Result<Body, ProxyError> {
+    fn again(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        cell: &BackendCell,
+        failed: Failed,
+    ) -> Result<Body, ProxyError> {
         let Failed { error, reused, untouched } = failed;
         let Some(body) = untouched else {
             return Err(error);
@@ -178,7 +187,7 @@ impl Asking {
         // As for a kept connection that was closed: once, a new one follows, and that speaks against nobody.
         let counts = !reused || self.fresh;
         self.fresh |= reused;
-        self.failed(exchange, error, counts)?;
+        self.failed(exchange, cell, error, counts)?;
         Ok(body)
     }
 
@@ -186,18 +195,20 @@ impl Asking {
     fn failed(
         &mut self,
         exchange: &mut Exchange<'_>,
+        cell: &BackendCell,
         error: ProxyError,
         counts: bool,
     ) -> Result<(), ProxyError> {
+        let local = &exchange.call.server.local;
         if counts {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();
             self.passed_by += usize::from(no_way);
             self.tries = self.tries.saturating_sub(usize::from(!no_way));
             if let Some(endpoint) = &self.endpoint {
                 self.tried.add(endpoint);
+                standing::failed(local, cell, endpoint, &error);
             }
         }
-        let local = &exchange.call.server.local;
         let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
         if self.tries == 0 || !may || !self.retries.is_in_time(local.timers.now().duration_since(self.begun))
         {

@@ -1,0 +1,131 @@
+//! Whether an endpoint can be reached, as all workers have found out together (docs/adr/024-who-cannot-be-reached.md).
+//!
+//! One that failed too often is out: it is given no request, but for one from time to time that finds out how it is. The
+//! first answer brings it back.
+//!
+//! **Invariant:** of those who want to try one that is out, one does for each time that it is due.
+
+use std::time::Duration;
+
+use super::Moment;
+use super::sync::{AtomicU64, Ordering};
+
+/// How long one is out at first. Twice as long each time that it is found no better.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// How often that is doubled: 32 s.
+const DOUBLINGS: u64 = 5;
+
+/// What is known of one endpoint. Where nothing ever failed it is read and never written.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Tries that failed since the last one that did not.
+    failures: AtomicU64,
+    /// When a request may try it again, in microseconds as moments are; 0: it is not out.
+    due: AtomicU64,
+    /// How often it was found no better since it is out.
+    again: AtomicU64,
+}
+
+impl Health {
+    /// Whether it is out, due or not.
+    pub fn is_out(&self) -> bool {
+        self.due.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it is left alone at this moment.
+    pub fn is_avoided(&self, now: Moment) -> bool {
+        self.due.load(Ordering::Relaxed) > now.micros()
+    }
+
+    /// Whether a request may go there now: it is not out, or this request is the one that finds out.
+    pub fn claim(&self, now: Moment) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        if due == 0 {
+            return true;
+        }
+        let again = self.again.load(Ordering::Relaxed) + 1;
+        let next = now.micros() + wait(again);
+        let is_mine = due <= now.micros()
+            && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_mine {
+            self.again.store(again, Ordering::Relaxed);
+        }
+        is_mine
+    }
+
+    /// A try failed. How many have without one that did not.
+    pub fn failed(&self) -> u64 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Takes it out. Whether it was in.
+    pub fn eject(&self, now: Moment) -> bool {
+        let due = now.micros() + wait(0);
+        let was_in = self.due.compare_exchange(0, due, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if was_in {
+            self.again.store(0, Ordering::Relaxed);
+        }
+        was_in
+    }
+
+    /// It answered. Whether it was out.
+    pub fn answered(&self) -> bool {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+        self.is_out() && self.due.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+/// How long it is left alone, in microseconds.
+fn wait(again: u64) -> u64 {
+    let first = u64::try_from(FIRST.as_micros()).unwrap_or(u64::MAX);
+    first << again.min(DOUBLINGS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::after_origin(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn who_is_out_is_tried_by_one_each_time_and_ever_less_often() {
+        let health = Health::default();
+        assert!(health.claim(at(0)) && !health.is_out() && !health.is_avoided(at(0)));
+        assert!(health.eject(at(0)) && !health.eject(at(0)));
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let begun = now;
+            while health.is_avoided(at(now)) {
+                assert!(!health.claim(at(now)));
+                now += 500;
+            }
+            waits.push(now - begun);
+            assert!(health.claim(at(now)), "one finds out");
+            assert!(!health.claim(at(now)) && health.is_avoided(at(now)), "and no other");
+        }
+        assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 32_000, 32_000]);
+        assert!(
+            !health.eject(at(now)) && health.is_avoided(at(now + 30_000)),
+            "who fails again stays out as long"
+        );
+        assert!(health.answered() && !health.answered());
+        assert!(!health.is_out() && health.claim(at(now)));
+        assert!(
+            health.eject(at(now)) && health.is_avoided(at(now + 999)) && !health.is_avoided(at(now + 1_000))
+        );
+    }
+
+    #[test]
+    fn failures_count_in_a_row() {
+        let health = Health::default();
+        assert_eq!((health.failed(), health.failed()), (1, 2));
+        assert!(!health.answered());
+        assert_eq!(health.failed(), 1);
+    }
+}

@@ -1,0 +1,55 @@
+//! What tries say about endpoints: those that cannot be reached are taken out of turn, and come back with their first
+//! answer (docs/adr/024-who-cannot-be-reached.md).
+//!
+//! How long an endpoint takes for its answer, and what it answers, is its application's affair and says nothing here, but
+//! for a status that the location has tried elsewhere.
+
+use crate::balance::Moment;
+use crate::codec::error::{Kind, ProxyError};
+use crate::local::Local;
+use crate::table::{BackendCell, Endpoint};
+
+/// Statuses by which a request goes elsewhere and which are no failure of an endpoint, as in nginx; that there are too many
+/// requests is said of a client as well.
+const NO_FAILURE: [u16; 3] = [403, 404, 429];
+
+/// A try has failed.
+pub(crate) fn failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, error: &ProxyError) {
+    let speaks_against = match error.kind {
+        Kind::ConnectTimeout | Kind::Closed => true,
+        Kind::ConnectFailed => !error.is_no_way() && !error.is_shortage(),
+        _ => false,
+    };
+    if speaks_against {
+        note(local, cell, endpoint);
+    }
+}
+
+/// It answered with a status by which the request goes elsewhere.
+pub(crate) fn passed_over(local: &Local, cell: &BackendCell, endpoint: &Endpoint, status: u16) {
+    if NO_FAILURE.contains(&status) {
+        answered(local, cell, endpoint);
+    } else {
+        note(local, cell, endpoint);
+    }
+}
+
+/// It has answered, or let itself be connected to where nothing else is known.
+pub(crate) fn answered(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
+    if cell.answered(endpoint) {
+        local.metrics.returned.add(1);
+        tracing::info!(backend = %cell.key, endpoint = %endpoint.address, "an endpoint is back");
+    }
+}
+
+fn note(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
+    let most = local.limits.eject_after;
+    if most == 0 {
+        return;
+    }
+    let failures = endpoint.health.failed();
+    if failures >= u64::from(most) && cell.eject(endpoint, Moment::of(shared::clock::now())) {
+        local.metrics.ejected.add(1);
+        tracing::warn!(backend = %cell.key, endpoint = %endpoint.address, failures, "an endpoint is out");
+    }
+}
