@@ -102,6 +102,9 @@ pub struct Args {
     /// Failures in a row, of connections or without an answer, after which an endpoint is left alone for a while, where that leaves half of its backend; 0: never, as in ingress-nginx
     #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
     pub eject_after: u32,
+    /// Of a hundred requests that endpoints were given, how many may be tried again, beside 10 a second of each backend and worker; 200: all, as in ingress-nginx
+    #[arg(long, env = "FIRTH_RETRY_BUDGET", value_name = "N", default_value = "20")]
+    pub retry_budget: u32,
     /// On the way out: how long new connections are still taken while /readyz says no
     #[arg(
         long, env = "FIRTH_DRAIN_GRACE", value_name = "SECONDS", default_value = "10", value_parser = seconds

@@ -86,6 +86,8 @@ pub struct WorkerMetrics {
     pub reused: Counter,
     /// Requests tried again on another endpoint.
     pub retries: Counter,
+    /// Requests that were not tried again, because too many were.
+    pub retries_denied: Counter,
     /// Endpoints taken out of turn.
     pub ejected: Counter,
     /// Endpoints that came back.

@@ -17,12 +17,14 @@ use foldhash::quality::RandomState;
 
 use crate::balance::Moment;
 use crate::table::{BackendCell, Endpoint, EndpointSet};
+use crate::upstream::allowance::Allowance;
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::manner::{Manner, Ways};
 use crate::upstream::multiplexed::{Multiplexed, Room};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
+mod allowance;
 mod balance;
 pub(crate) mod call;
 mod departed;
@@ -65,6 +67,8 @@ pub(crate) struct Upstreams<C = Link> {
     kept: usize,
     /// How long they are kept.
     idle: Duration,
+    /// Tries that a hundred requests add to those of before.
+    again: u32,
     /// The ways to speak TLS in which connections were made.
     pub(crate) ways: Ways,
 }
@@ -79,6 +83,8 @@ struct Backend<C> {
     /// Place of the endpoint whose turn it is.
     next: usize,
     idle: HashMap<(u64, Manner), Idle<C>, RandomState>,
+    /// Tries that may yet follow others.
+    allowance: Allowance,
     /// Connections that carry many calls, idle or not.
     shared: HashMap<(u64, Manner), Vec<Rc<Multiplexed>>, RandomState>,
     /// Whether the set has changed since the last search began.
@@ -104,8 +110,14 @@ impl<C: Reusable> Upstreams<C> {
             closing: VecDeque::new(),
             kept,
             idle,
+            again: u32::MAX,
             ways: Ways::default(),
         }
+    }
+
+    /// With so many further tries for a hundred requests.
+    pub(crate) fn trying_again(self, percent: u32) -> Self {
+        Self { again: percent, ..self }
     }
 
     /// Keeps so many from now on, and so long. What is too much goes with the ticks.
@@ -120,7 +132,11 @@ impl<C: Reusable> Upstreams<C> {
         turn: Turn,
         tried: &mut Tried,
     ) -> Option<Arc<Endpoint>> {
-        let Backend { set, next, .. } = self.backend(cell);
+        let percent = self.again;
+        let Backend { set, next, allowance, .. } = self.backend(cell);
+        if tried.is_empty() {
+            allowance.asked(percent);
+        }
         tried.avoid(avoided(cell));
         turn.pick(set, next, tried)
     }
@@ -132,9 +148,18 @@ impl<C: Reusable> Upstreams<C> {
         tried: &mut Tried,
         mut choose: impl FnMut(&EndpointSet, &Tried) -> Option<Arc<Endpoint>>,
     ) -> Option<Arc<Endpoint>> {
-        let Backend { set, .. } = self.backend(cell);
+        let percent = self.again;
+        let Backend { set, allowance, .. } = self.backend(cell);
+        if tried.is_empty() {
+            allowance.asked(percent);
+        }
         tried.avoid(avoided(cell));
         tried.choose(|tried| choose(set, tried))
+    }
+
+    /// Whether a request that an endpoint was given may be given to another one.
+    pub(crate) fn may_ask_again(&mut self, cell: &Arc<BackendCell>, now: Instant) -> bool {
+        self.backend(cell).allowance.spend(now)
     }
 
     /// What this worker knows of a backend, with its endpoints of this moment.
@@ -335,6 +360,7 @@ impl<C> Backend<C> {
             set: Arc::default(),
             next: 0,
             idle: HashMap::default(),
+            allowance: Allowance::default(),
             shared: HashMap::default(),
             changed: false,
             search: None,

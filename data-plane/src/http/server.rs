@@ -35,7 +35,8 @@ impl Server {
         backends: Backends,
         ports: PublicPorts,
     ) -> Self {
-        let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle);
+        let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle)
+            .trying_again(local.limits.retry_budget);
         Self {
             local: Rc::new(local),
             upstreams: RefCell::new(upstreams),

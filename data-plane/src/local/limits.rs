@@ -32,6 +32,8 @@ pub struct Limits {
     pub upstream_idle: Duration,
     /// Failures in a row after which an endpoint is left alone for a while; 0: it never is, as in ingress-nginx.
     pub eject_after: u32,
+    /// Of a hundred requests, so many may be tried again after an endpoint was given them.
+    pub retry_budget: u32,
     /// How long a connection that has to end waits for what is under way: a first request, the end of a handshake of ends.
     pub linger: Duration,
     /// After an answer that came before the end of its request: how long the rest is read and thrown away, so that the
@@ -62,6 +64,7 @@ impl Default for Limits {
             idle_upstreams: 640,
             upstream_idle: Duration::from_secs(60),
             eject_after: 5,
+            retry_budget: 20,
             linger: Duration::from_secs(1),
             discard: Duration::from_secs(30),
             discard_pause: Duration::from_secs(5),
@@ -92,6 +95,7 @@ mod tests {
             idle_upstreams,
             upstream_idle,
             eject_after,
+            retry_budget,
             linger,
             discard,
             discard_pause,
@@ -112,7 +116,7 @@ mod tests {
             "proxy-body-size"
         );
         assert_eq!((idle_upstreams, upstream_idle), (640, second(60)), "upstream-keepalive-*");
-        assert_eq!(eject_after, 5, "docs/adr/024-who-cannot-be-reached.md");
+        assert_eq!((eject_after, retry_budget), (5, 20), "docs/adr/024-who-cannot-be-reached.md");
         assert_eq!((linger, discard, discard_pause), (second(1), second(30), second(5)), "lingering_*");
     }
 }

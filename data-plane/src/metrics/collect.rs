@@ -16,7 +16,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Name, help and place of the plain counters.
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
-const COUNTERS: [Plain; 22] = [
+const COUNTERS: [Plain; 23] = [
     ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
     ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
     ("firth_connections_shed", "Idle client connections closed to make room for others", |w| &w.shed),
@@ -32,7 +32,14 @@ const COUNTERS: [Plain; 22] = [
     ("firth_upstream_connections", "Connections opened to endpoints", |w| &w.connected),
     ("firth_upstream_reused", "Requests sent over a kept connection", |w| &w.reused),
     ("firth_upstream_retries", "Requests tried again on another endpoint", |w| &w.retries),
-    ("firth_endpoints_ejected", "Endpoints taken out of turn because they could not be reached", |w| &w.ejected),
+    (
+        "firth_upstream_retries_denied",
+        "Requests not tried again because too many were (--retry-budget)",
+        |w| &w.retries_denied,
+    ),
+    ("firth_endpoints_ejected", "Endpoints taken out of turn because they could not be reached", |w| {
+        &w.ejected
+    }),
     ("firth_endpoints_returned", "Endpoints that answered again after they were out", |w| &w.returned),
     ("firth_mirror_copies", "Copies of requests that mirrors took", |w| &w.copied),
     ("firth_mirror_copies_lost", "Copies of requests that no mirror took: full, slow or gone", |w| {

@@ -199,3 +199,41 @@ fn a_new_client_is_given_an_endpoint_that_is_there_and_an_old_one_stays_with_its
     assert_eq!(client.ask(&stays).status, 502);
     assert_eq!(failed(&proxy) - before, 3);
 }
+
+#[test]
+fn requests_that_fail_everywhere_are_tried_again_within_a_budget() {
+    // Reads a request and cuts the connection: of each endpoint's work nothing comes.
+    let cutting = || Origin::new(|_| (Vec::new(), false));
+    let origins = [cutting(), cutting(), cutting()];
+    let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
+    let seen = || origins.iter().map(|origin| origin.seen().len()).sum::<usize>();
+    let proxy = Proxy::serving(Limits::default(), &addresses);
+    let mut client = Client::new(proxy.http);
+    let begun = std::time::Instant::now();
+    const REQUESTS: usize = 1_000;
+    (0..REQUESTS).for_each(|_| assert_eq!(client.get("/").status, 502));
+    let by_time = (begun.elapsed().as_secs() as usize + 1) * 10;
+    let most = REQUESTS + REQUESTS / 5 + 100 + by_time;
+    assert!(seen() <= most, "{} for {REQUESTS}, at most {most}", seen());
+    assert!(seen() >= REQUESTS + REQUESTS / 5, "{}: what there is is used", seen());
+    let denied = proxy.metrics.worker(0).retries_denied.value();
+    assert!(denied >= 500, "{denied}");
+
+    // As in the original where that is wanted.
+    let before = seen();
+    let proxy = Proxy::serving(Limits { retry_budget: 200, ..Limits::default() }, &addresses);
+    let mut client = Client::new(proxy.http);
+    (0..REQUESTS).for_each(|_| assert_eq!(client.get("/").status, 502));
+    assert_eq!(seen() - before, 3 * REQUESTS);
+}
+
+#[test]
+fn a_connection_that_cannot_be_made_costs_nothing_of_the_budget() {
+    let good = Origin::says("good");
+    let limits = Limits { retry_budget: 0, eject_after: 0, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[refusing(), good.address]);
+    let mut client = Client::new(proxy.http);
+    (0..600).for_each(|_| assert_eq!(client.get("/").text(), "good"));
+    assert_eq!(proxy.metrics.worker(0).retries_denied.value(), 0);
+    assert!(failed(&proxy) >= 599, "{}", failed(&proxy));
+}

@@ -23,6 +23,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "table/timeouts.rs",
         "tls/sessions.rs",
         "udp.rs",
+        "upstream/allowance.rs",
         "upstream/call.rs",
         "upstream/payload.rs",
         "upstream/send.rs",
@@ -386,6 +387,15 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "requests that are tried again after an endpoint was given them",
+        &["local::limits::retry_budget", "upstream::allowance::A_SECOND", "upstream::allowance::RESERVE"],
+        &[
+            "few_requests_have_all_their_tries",
+            "of_many_so_many_in_a_hundred",
+            "requests_that_fail_everywhere_are_tried_again_within_a_budget",
+        ],
+    ),
+    Row(
         "sessions of TLS that are remembered",
         &["tls::sessions::SHARDS", "tls::sessions::SESSIONS"],
         &["so_many_sessions_are_remembered_and_the_oldest_goes"],
@@ -480,4 +490,5 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::verdicts::BYTES", "a table of fixed size"),
     ("local::verdicts::ENTRY", "a table of fixed size"),
     ("local::verdicts::SHARDS", "a table of fixed size"),
+    ("upstream::allowance::TRY", "the parts of a try"),
 ];

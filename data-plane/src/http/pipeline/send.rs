@@ -149,7 +149,8 @@ async fn attempt<B: RequestBody>(
                         } else {
                             standing::answered(&server.local, cell, &endpoint);
                         }
-                        if tries > 1 && is_listed && payload.is_kept() && in_time() {
+                        if tries > 1 && is_listed && payload.is_kept() && in_time() && may_again(server, cell)
+                        {
                             Observation::forget(&mut link.observed);
                             // What follows this head is not read: the connection ends with it.
                             link.rest(&server.local.buffers);
@@ -192,6 +193,10 @@ async fn attempt<B: RequestBody>(
         if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
         }
+        // What an endpoint was never given cost it nothing.
+        if failed.sent && (!dead || fresh) && !may_again(server, cell) {
+            return Err(failed.error);
+        }
         Observation::forget(&mut observed);
         fresh |= dead;
         server.local.metrics.retries.add(1);
@@ -214,6 +219,15 @@ async fn prepare<'b, B: RequestBody>(
     let prepared =
         Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
+}
+
+/// Whether one more request of a backend may be tried again after an endpoint was given it.
+fn may_again(server: &Server, cell: &Arc<BackendCell>) -> bool {
+    let may = server.upstreams.borrow_mut().may_ask_again(cell, server.local.timers.now());
+    if !may {
+        server.local.metrics.retries_denied.add(1);
+    }
+    may
 }
 
 /// The endpoint for the next try: its client's own where it has one, else whose turn it is.

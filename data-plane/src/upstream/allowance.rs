@@ -1,0 +1,97 @@
+//! How often requests of one backend may be tried again after an endpoint was given them
+//! (docs/adr/024-who-cannot-be-reached.md): where most of them fail, trying each three times is what keeps endpoints down.
+//!
+//! Pure: who may be tried again by the rules of its location is asked elsewhere.
+
+use std::time::Instant;
+
+/// Tries that a backend of which nothing was heard may have at once. It is what few requests live by.
+const RESERVE: u64 = 100;
+
+/// Tries that each second adds, however few requests there are.
+const A_SECOND: u64 = 10;
+
+/// A try, in the parts that requests and milliseconds add.
+const TRY: u64 = 100_000;
+
+/// Tries that may yet follow others, on one worker.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// In parts of a try.
+    left: u64,
+    /// Up to when milliseconds were added.
+    since: Option<Instant>,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { left: RESERVE * TRY, since: None }
+    }
+}
+
+impl Allowance {
+    /// A request comes, of whose like so many of a hundred may be tried once more.
+    pub(super) fn asked(&mut self, percent: u32) {
+        self.add(u64::from(percent) * (TRY / 100));
+    }
+
+    /// One more try, if there is one left.
+    pub(super) fn spend(&mut self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(*self.since.get_or_insert(now)).as_millis();
+        self.since = Some(now);
+        self.add(u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(A_SECOND * TRY / 1_000));
+        let is_left = self.left >= TRY;
+        if is_left {
+            self.left -= TRY;
+        }
+        is_left
+    }
+
+    fn add(&mut self, parts: u64) {
+        self.left = self.left.saturating_add(parts).min(RESERVE * TRY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Of so many requests a second, each of which would be tried again: how many are.
+    fn tried_again(percent: u32, a_second: u64, seconds: u64) -> u64 {
+        let (mut allowance, start) = (Allowance::default(), shared::clock::now());
+        let mut count = 0;
+        for number in 0..a_second * seconds {
+            allowance.asked(percent);
+            let now = start + Duration::from_millis(number * 1_000 / a_second);
+            count += u64::from(allowance.spend(now));
+        }
+        count
+    }
+
+    #[test]
+    fn few_requests_have_all_their_tries() {
+        assert_eq!(tried_again(20, 10, 600), 6_000);
+        assert_eq!(tried_again(0, 10, 600), 6_000);
+    }
+
+    #[test]
+    fn of_many_so_many_in_a_hundred() {
+        let count = tried_again(20, 2_000, 600);
+        let share = 1_200_000 / 5;
+        let (reserve, by_time) = (RESERVE, A_SECOND * 600);
+        assert!(count >= share && count <= share + reserve + by_time, "{count}");
+        assert_eq!(tried_again(100, 2_000, 60), 120_000);
+    }
+
+    #[test]
+    fn what_was_not_used_is_not_kept_for_ever() {
+        let (mut allowance, start) = (Allowance::default(), shared::clock::now());
+        assert!(allowance.spend(start));
+        (0..1_000_000).for_each(|_| allowance.asked(100));
+        let later = start + Duration::from_secs(3_600);
+        let at_once = (0..).take_while(|_| allowance.spend(later)).count();
+        assert_eq!(at_once as u64, RESERVE);
+    }
+}
