@@ -154,6 +154,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.held(),
             Self::Coded(coded) => coded.inner().held(),
+            Self::Paced(paced) => paced.held(),
             _ => 0,
         }
     }
@@ -163,6 +164,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.rest(),
             Self::Coded(coded) => coded.body().rest(),
+            Self::Paced(paced) => paced.body().rest(),
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! An answer's body that goes to its client no faster than its location says.
 //!
-//! **Invariant:** what may not go yet is one piece; the backend is not read on while it waits.
+//! **Invariant:** what may not go yet is one piece; the backend is not read on while it waits, and both it and the buffer that
+//! it stands in are reckoned with what is held for clients.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,8 +11,9 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::ReplyBody;
-use crate::codec::error::ProxyError;
+use crate::codec::error::{Kind, ProxyError};
 use crate::local::Local;
+use crate::local::quota::{Quota, Share};
 use crate::local::timer::{TICK, Timer, Timers};
 use crate::table::policy::pace::Pace;
 
@@ -27,6 +29,9 @@ pub(crate) struct Paced {
     gone: u64,
     /// What was read and may not go yet.
     held: Bytes,
+    quota: Rc<Quota>,
+    /// That of the piece, while it waits.
+    share: Option<Share>,
 }
 
 impl fmt::Debug for Paced {
@@ -40,7 +45,27 @@ impl Paced {
     pub(crate) fn new(local: &Local, body: ReplyBody, pace: Pace) -> Self {
         let clock = Rc::clone(&local.timers);
         let (timer, since) = (clock.timer(), clock.now());
-        Self { body, pace, clock, timer, waits: false, since, gone: 0, held: Bytes::new() }
+        let quota = Rc::clone(&local.quota);
+        Self {
+            body,
+            pace,
+            clock,
+            timer,
+            waits: false,
+            since,
+            gone: 0,
+            held: Bytes::new(),
+            quota,
+            share: None,
+        }
+    }
+
+    /// Bytes that nobody has reckoned yet of what is in hand.
+    pub(super) fn held(&self) -> usize {
+        match self.share {
+            Some(_) => 0,
+            None => self.held.len() + self.body.held(),
+        }
     }
 
     /// The body itself.
@@ -62,6 +87,9 @@ impl Paced {
         }
         let piece = self.held.split_to(room.min(self.held.len()));
         self.gone += piece.len() as u64;
+        if self.held.is_empty() {
+            self.share = None;
+        }
         Ok(Some(Some(piece)))
     }
 
@@ -69,6 +97,10 @@ impl Paced {
     pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         if self.held.is_empty() {
             return self.body.poll_more(cx);
+        }
+        if self.share.is_none() {
+            let held = self.held();
+            self.share = Some(self.quota.take(held).ok_or(Kind::NoRoom)?);
         }
         while self.room() == 0 {
             if !std::mem::replace(&mut self.waits, true) {
@@ -88,5 +120,34 @@ impl Paced {
         let elapsed = self.clock.now().duration_since(self.since);
         let room = self.pace.allowed(elapsed).saturating_sub(self.gone);
         usize::try_from(room).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use shared::policy::LocationPolicy;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_for_its_time_is_reckoned() {
+        let local = Local::for_tests();
+        let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
+        let pace = Pace::compile(&said).unwrap();
+        let mut paced = Paced::new(&local, ReplyBody::Page(Bytes::from(vec![b'x'; 3_000])), pace);
+        assert_eq!(paced.buffered().unwrap().unwrap().unwrap().len(), 1_024, "a second's worth goes at once");
+        assert!(paced.buffered().unwrap().is_none());
+        assert_eq!((paced.held(), local.quota.held()), (1_976, 0));
+        let waits = poll_fn(|cx| Poll::Ready(paced.poll_more(cx).is_pending())).await;
+        assert!(waits);
+        assert_eq!((paced.held(), local.quota.held()), (0, 1_976));
+        local.timers.tick(local.timers.now() + Duration::from_secs(60));
+        poll_fn(|cx| paced.poll_more(cx)).await.unwrap();
+        assert_eq!(paced.buffered().unwrap().unwrap().unwrap().len(), 1_976);
+        assert_eq!((paced.held(), local.quota.held()), (0, 0));
+        assert!(paced.buffered().unwrap().unwrap().is_none(), "the end");
     }
 }
