@@ -270,12 +270,14 @@ class Acceptance:
         self.say("helm uninstall leaves nothing of the cluster's own")
 
     def tell(self):
-        """What helps to find out why it failed."""
+        """What helps to find out why it failed: without lines of the access log, which are most of a proxy's."""
+        plane = "app.kubernetes.io/component"
         for words in (("get", "pods", "-A", "-o", "wide"), ("get", "events", "-A", "--sort-by=.lastTimestamp"),
-                      ("logs", "-l", "app.kubernetes.io/component=control-plane", "--tail=40", "--prefix"),
-                      ("logs", "-l", "app.kubernetes.io/component=data-plane", "--tail=40", "--prefix")):
+                      ("logs", "-l", f"{plane}=control-plane", "--tail=40", "--prefix"),
+                      ("logs", "-l", f"{plane}=data-plane", "--tail=20000", "--prefix")):
             try:
-                print(f"--- kubectl {' '.join(words)}\n{kubectl(*words)}", flush=True)
+                said = [line for line in kubectl(*words).splitlines() if '] "GET /' not in line]
+                print("\n".join([f"--- kubectl {' '.join(words)}", *said[-60:]]), flush=True)
             except Failed as error:
                 print(error, flush=True)
 
