@@ -232,6 +232,13 @@ class Acceptance:
 
         self.without_a_loss("rotation-of-the-authority", ("load-balancer",), change)
 
+        def anew():
+            self.restart(CONTROL)
+            self.restart(PROXIES)
+
+        # Who starts now knows the new root alone, and enrols by it.
+        self.without_a_loss("restart-after-the-rotation", ("load-balancer",), anew)
+
     def nothing_in_plaintext(self):
         self.done.set()
         self.watcher.join()
