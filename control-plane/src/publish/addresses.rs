@@ -1,0 +1,213 @@
+//! Where hosts are to be reached, by what ingress-nginx goes by (controller.md 7.2).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Address {
+    /// An IP address as it was written.
+    Ip(Arc<str>),
+    /// The name of a load balancer.
+    Hostname(Arc<str>),
+}
+
+/// All of them, in order, each once.
+pub type Addresses = Arc<[Address]>;
+
+impl Address {
+    /// An IP address where it is one, else a name.
+    pub fn of(text: &str) -> Self {
+        match text.parse::<IpAddr>() {
+            Ok(_) => Self::Ip(text.into()),
+            Err(_) => Self::Hostname(text.into()),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Ip(ip) => json!({"ip": &**ip}),
+            Self::Hostname(name) => json!({"hostname": &**name}),
+        }
+    }
+}
+
+/// In order, each once.
+pub fn sorted(addresses: impl IntoIterator<Item = Address>) -> Addresses {
+    let mut all: Vec<Address> = addresses.into_iter().collect();
+    all.sort();
+    all.dedup();
+    all.into()
+}
+
+/// As the status of an Ingress has them.
+pub fn json_of(addresses: &[Address]) -> Value {
+    json!({"loadBalancer": {"ingress": addresses.iter().map(Address::json).collect::<Vec<_>>()}})
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Balanced {
+    status: Option<Status>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    load_balancer: Option<LoadBalancer>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LoadBalancer {
+    ingress: Option<Vec<Entry>>,
+}
+
+/// An entry may have both.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entry {
+    ip: Option<String>,
+    hostname: Option<String>,
+}
+
+impl Entry {
+    fn addresses(&self) -> impl Iterator<Item = Address> {
+        let filled = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::from);
+        let ip = filled(&self.ip).map(Address::Ip);
+        ip.into_iter().chain(filled(&self.hostname).map(Address::Hostname))
+    }
+}
+
+/// What stands in `status.loadBalancer` of an Ingress or a Service; nothing where that cannot be read.
+pub fn of_status(text: &str) -> Addresses {
+    let Balanced { status } = serde_json::from_str(text).unwrap_or_default();
+    let entries = status.and_then(|it| it.load_balancer).and_then(|it| it.ingress).unwrap_or_default();
+    sorted(entries.iter().flat_map(Entry::addresses))
+}
+
+/// Those of a Service. An error is that it has no type that is known.
+pub fn of_service(text: &str) -> Result<Addresses, String> {
+    #[derive(Deserialize)]
+    struct Service {
+        spec: Spec,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Spec {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        external_name: Option<String>,
+        #[serde(rename = "clusterIP")]
+        cluster_ip: Option<String>,
+        #[serde(rename = "externalIPs")]
+        external_ips: Option<Vec<String>>,
+    }
+    let Service { spec } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let externals: Vec<Address> =
+        spec.external_ips.unwrap_or_default().iter().map(|ip| Address::of(ip)).collect();
+    // A headless Service has the word None for its address.
+    let own = spec.cluster_ip.filter(|ip| ip.parse::<IpAddr>().is_ok()).map(|ip| Address::of(&ip));
+    Ok(match spec.kind.as_deref().unwrap_or("ClusterIP") {
+        "ExternalName" => sorted(spec.external_name.as_deref().map(Address::of)),
+        "ClusterIP" => sorted(own),
+        "NodePort" if externals.is_empty() => sorted(own),
+        "NodePort" => sorted(externals),
+        "LoadBalancer" => sorted(of_status(text).iter().cloned().chain(externals)),
+        other => return Err(format!("expected a type that is known, got {other}")),
+    })
+}
+
+/// The nodes of the pods of a list that are running and ready, each once.
+pub fn nodes_of(text: &str) -> Result<Vec<String>, String> {
+    let list: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let pods = list["items"].as_array().ok_or("expected a list of pods")?;
+    let is_ready = |pod: &&Value| {
+        let conditions = pod["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        pod["status"]["phase"] == "Running"
+            && conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+    };
+    let nodes = pods.iter().filter(is_ready).filter_map(|pod| pod["spec"]["nodeName"].as_str());
+    let mut nodes: Vec<String> = nodes.map(str::to_owned).collect();
+    nodes.sort();
+    nodes.dedup();
+    Ok(nodes)
+}
+
+/// The address of a node: the external one before the internal one, unless that is asked for.
+pub fn of_node(text: &str, internal: bool) -> Result<Option<Address>, String> {
+    let node: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let of = |kind: &str| {
+        let all = node["status"]["addresses"].as_array().into_iter().flatten();
+        let mut those = all.filter(|it| it["type"] == kind).filter_map(|it| it["address"].as_str());
+        those.find(|address| !address.is_empty()).map(Address::of)
+    };
+    let (external, inner) = (of("ExternalIP"), of("InternalIP"));
+    Ok(if internal { inner.or(external) } else { external.or(inner) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(addresses: &[Address]) -> Vec<&str> {
+        let text = |address| match address {
+            &Address::Ip(ref text) | &Address::Hostname(ref text) => &**text,
+        };
+        addresses.iter().map(text).collect()
+    }
+
+    fn service(spec: &Value, status: &Value) -> Vec<String> {
+        let found = of_service(&json!({"spec": spec, "status": status}).to_string()).unwrap();
+        texts(&found).into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_service_has_its_addresses_by_its_type() {
+        let none = json!({});
+        let lb = json!({"loadBalancer": {"ingress": [{"hostname": "lb.test"}, {"ip": "192.0.2.7", "hostname": "b.test"}]}});
+        let spec = |kind: &str| json!({"type": kind, "clusterIP": "10.0.0.1", "externalIPs": ["192.0.2.9"], "externalName": "x.test"});
+        assert_eq!(service(&spec("LoadBalancer"), &lb), ["192.0.2.7", "192.0.2.9", "b.test", "lb.test"]);
+        assert_eq!(service(&spec("NodePort"), &lb), ["192.0.2.9"]);
+        assert_eq!(service(&spec("ClusterIP"), &lb), ["10.0.0.1"]);
+        assert_eq!(service(&spec("ExternalName"), &lb), ["x.test"]);
+        assert_eq!(service(&json!({"type": "NodePort", "clusterIP": "10.0.0.1"}), &none), ["10.0.0.1"]);
+        assert!(service(&json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}), &none).is_empty());
+        assert!(service(&json!({"clusterIP": "None"}), &none).is_empty());
+        assert!(of_service("{}").is_err() && of_service(r#"{"spec": {"type": "Later"}}"#).is_err());
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_is_written() {
+        let addresses = sorted(["lb.test", "2001:db8::1", "192.0.2.1", "lb.test"].map(Address::of));
+        assert_eq!(texts(&addresses), ["192.0.2.1", "2001:db8::1", "lb.test"]);
+        let text = json!({"status": json_of(&addresses)}).to_string();
+        assert_eq!(of_status(&text), addresses);
+        for nothing in ["{}", r#"{"status": null}"#, r#"{"status": {"loadBalancer": {}}}"#, "<html>"] {
+            assert!(of_status(nothing).is_empty(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_pods_that_are_ready() {
+        let pod = |node: &str, phase: &str, ready: &str| json!({"spec": {"nodeName": node}, "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}});
+        let list = json!({"items": [
+            pod("b", "Running", "True"), pod("a", "Running", "True"), pod("a", "Running", "True"),
+            pod("c", "Running", "False"), pod("d", "Succeeded", "True")]});
+        assert_eq!(nodes_of(&list.to_string()).unwrap(), ["a", "b"]);
+        assert!(nodes_of("{}").is_err());
+        let node = json!({"status": {"addresses": [
+            {"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "10.0.0.1"},
+            {"type": "ExternalIP", "address": ""}, {"type": "ExternalIP", "address": "192.0.2.1"}]}})
+        .to_string();
+        assert_eq!(of_node(&node, false).unwrap(), Some(Address::of("192.0.2.1")));
+        assert_eq!(of_node(&node, true).unwrap(), Some(Address::of("10.0.0.1")));
+        let inner = json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}});
+        assert_eq!(of_node(&inner.to_string(), false).unwrap(), Some(Address::of("10.0.0.1")));
+        assert_eq!(of_node("{}", false).unwrap(), None);
+    }
+}
