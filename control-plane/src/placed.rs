@@ -9,9 +9,11 @@
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use shared::name::ObjectName;
 use shared::version::{Root, Seq};
 
-use crate::objects::ObjectRef;
+use crate::objects::{ObjectKind, ObjectRef};
 
 /// What was made of the newest version of an object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -85,6 +87,15 @@ impl Places {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Placed>)> {
         self.0.iter()
+    }
+
+    /// Names of those of a kind that are in one of the two and not the same in the other.
+    pub fn differs(&self, other: &Self, kind: ObjectKind) -> Vec<ObjectName> {
+        let changed = self.0.diff(&other.0).map(|item| match item {
+            DiffItem::Add(object, _) | DiffItem::Remove(object, _) => object,
+            DiffItem::Update { new: (object, _), .. } => object,
+        });
+        changed.filter(|object| object.kind == kind).map(|object| object.name.clone()).collect()
     }
 
     /// An object that is there.

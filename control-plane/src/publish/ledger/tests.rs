@@ -1,0 +1,184 @@
+use shared::version::{Root, Seq};
+
+use super::*;
+use crate::placed::{Made, News};
+use crate::publish::addresses::{Address, sorted};
+
+fn addresses(texts: &[&str]) -> Addresses {
+    sorted(texts.iter().map(|text| Address::of(text)))
+}
+
+fn name(name: &str) -> ObjectName {
+    ObjectName::new("shop", name)
+}
+
+fn status(revision: &str, texts: &[&str]) -> Option<Status> {
+    Some(Status { revision: revision.into(), addresses: addresses(texts) })
+}
+
+fn places(served: &[&str]) -> Places {
+    let made = |name: &&str| {
+        let object = ObjectRef { kind: ObjectKind::Ingress, name: self::name(name) };
+        (object, News::Made(Made { is_served: true, ..Made::default() }))
+    };
+    let mut places = Places::default();
+    places.settle(served.iter().map(made).collect(), Seq(1), Seq(1), Root::default());
+    places
+}
+
+/// Everything that is to be written now, done.
+fn writes(ledger: &mut Ledger, now: Instant) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Next::Write(write) = ledger.next(now) {
+        names.push(write.name.name.to_string());
+        ledger.done(write, Outcome::Written("9".into()), now);
+    }
+    names
+}
+
+fn ledger(served: &[&str], heard: &[&str]) -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.place(&places(served));
+    for one in heard {
+        ledger.hear(name(one), status("1", &[]));
+    }
+    ledger
+}
+
+#[test]
+fn what_is_ours_and_differs_is_written_once() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a", "b"], &["a", "b", "foreign"]);
+    assert_eq!(ledger.next(now), Next::Nothing, "nobody knows what it is to be");
+    ledger.hear(name("b"), status("2", &["192.0.2.1"]));
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let Next::Write(write) = ledger.next(now) else { panic!("one differs") };
+    assert_eq!((&write.name, &*write.revision), (&name("a"), "1"), "over the version that was heard");
+    ledger.done(write, Outcome::Written("3".into()), now);
+    assert_eq!(ledger.next(now), Next::Nothing);
+    // An older word of it, then its own echo.
+    ledger.hear(name("a"), status("3", &["192.0.2.1"]));
+    assert_eq!(ledger.next(now), Next::Nothing);
+    ledger.want(Some(addresses(&["192.0.2.2"])));
+    assert_eq!(writes(&mut ledger, now), ["a", "b"]);
+    // One that becomes ours is written without another word of it; one that is not any more keeps what it has.
+    ledger.place(&places(&["foreign"]));
+    assert_eq!(writes(&mut ledger, now), ["foreign"]);
+    ledger.want(Some(addresses(&["192.0.2.3"])));
+    assert_eq!(writes(&mut ledger, now), ["foreign"]);
+    ledger.hear(name("foreign"), None);
+    ledger.want(Some(addresses(&["192.0.2.4"])));
+    assert_eq!(ledger.next(now), Next::Nothing, "it is gone");
+}
+
+#[test]
+fn an_address_that_is_not_known_is_not_an_empty_one() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a"], &[]);
+    ledger.hear(name("a"), status("1", &["192.0.2.1"]));
+    ledger.want(None);
+    assert_eq!(ledger.next(now), Next::Nothing);
+    ledger.want(Some(addresses(&[])));
+    assert_eq!(writes(&mut ledger, now), ["a"], "but that there is none is an answer");
+}
+
+#[test]
+fn thousands_are_written_at_a_pace() {
+    let now = Instant::now();
+    let names: Vec<String> = (0..1_000).map(|at| format!("i{at:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ledger = ledger(&names, &names);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let at_once = writes(&mut ledger, now).len();
+    assert!((BURST as usize..=BURST as usize + 1).contains(&at_once), "{at_once}");
+    let Next::Wait(wait) = ledger.next(now) else { panic!("there are more") };
+    assert!(wait <= GAP, "{wait:?}");
+    assert_eq!(writes(&mut ledger, now + Duration::from_secs(1)).len(), 50);
+    let mut seconds = 1;
+    while ledger.next(now + Duration::from_secs(seconds)) != Next::Nothing {
+        writes(&mut ledger, now + Duration::from_secs(seconds));
+        seconds += 1;
+    }
+    assert_eq!(seconds, 20);
+}
+
+#[test]
+fn what_failed_is_tried_again_and_asks_nothing_meanwhile() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a", "b"], &["a", "b"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let Next::Write(write) = ledger.next(now) else { panic!() };
+    ledger.done(write, Outcome::Failed, now);
+    assert_eq!(ledger.next(now), Next::Wait(RETRY));
+    assert_eq!(writes(&mut ledger, now + RETRY), ["a", "b"]);
+}
+
+#[test]
+fn what_is_refused_or_overtaken_waits_for_its_next_version() {
+    let now = Instant::now();
+    for outcome in [Outcome::Overtaken, Outcome::Refused] {
+        let mut ledger = ledger(&["a"], &["a"]);
+        ledger.want(Some(addresses(&["192.0.2.1"])));
+        let Next::Write(write) = ledger.next(now) else { panic!() };
+        ledger.done(write, outcome, now);
+        assert_eq!(ledger.next(now), Next::Nothing);
+        ledger.hear(name("a"), status("2", &[]));
+        let Next::Write(write) = ledger.next(now) else { panic!() };
+        assert_eq!(&*write.revision, "2");
+    }
+}
+
+#[test]
+fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a", "b"], &["a", "b"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let Next::Write(write) = ledger.next(now) else { panic!() };
+    ledger.done(write, Outcome::Forbidden, now);
+    assert_eq!(ledger.next(now), Next::Wait(SHUT));
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("other", "c") };
+    let mut both = places(&["a", "b"]);
+    let made = News::Made(Made { is_served: true, ..Made::default() });
+    both.settle(vec![(object.clone(), made)], Seq(2), Seq(2), Root::default());
+    ledger.place(&both);
+    ledger.hear(object.name, status("1", &[]));
+    assert_eq!(writes(&mut ledger, now), ["c"]);
+    assert_eq!(writes(&mut ledger, now + SHUT), ["a", "b"]);
+}
+
+#[test]
+fn whoever_undoes_it_is_answered_ever_more_seldom_and_told_of_once() {
+    let mut now = Instant::now();
+    let mut ledger = ledger(&["a"], &["a"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let (mut waits, mut told) = (Vec::new(), 0);
+    for round in 0..10 {
+        ledger.hear(name("a"), status(&format!("{round}"), &["198.51.100.1"]));
+        let mut next = ledger.next(now);
+        if let Next::Wait(wait) = next {
+            waits.push(wait.as_secs());
+            now += wait;
+            next = ledger.next(now);
+        }
+        let Next::Write(write) = next else { panic!("it differs") };
+        told += u32::from(write.fought.is_some());
+        ledger.done(write, Outcome::Written("9".into()), now);
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
+    assert_eq!(told, 1);
+    // Another address is no matter of theirs.
+    ledger.want(Some(addresses(&["192.0.2.2"])));
+    assert_eq!(writes(&mut ledger, now), ["a"]);
+}
+
+#[test]
+fn at_the_end_what_was_ours_to_say_is_taken_back() {
+    let mut ledger = ledger(&["a", "b"], &[]);
+    ledger.hear(name("a"), status("1", &["192.0.2.1"]));
+    ledger.hear(name("b"), status("2", &["198.51.100.1"]));
+    assert!(ledger.farewell().is_empty(), "nobody knows what was ours");
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let last = ledger.farewell();
+    let told: Vec<_> = last.iter().map(|write| (&*write.name.name, write.addresses.len())).collect();
+    assert_eq!(told, [("a", 0)]);
+}
