@@ -3,21 +3,21 @@
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
 //! what is asked, `wire` what is answered, `sink` what the index hears; `ask` is for all other requests. Secrets and ConfigMaps are read where
 //! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` what owners of
-//! objects are told.
+//! objects are told, `status` where Ingresses say that they are to be reached.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use ::kube::{Client, Config};
 use shared::name::ObjectName;
 use shared::tasks::Supervisor;
-use shared::version::Source;
-use tokio::sync::{mpsc, watch as channel};
+use shared::version::{Lineage, Source};
+use tokio::sync::{mpsc, oneshot, watch as channel};
 
 use self::collection::Collection;
 use self::decisions::Records;
@@ -26,11 +26,14 @@ use self::events::Announcement;
 use self::follow::{Follow, Sink};
 use self::pins::Pins;
 use self::sink::{Objects, Sender};
+use self::status::heard::{Aside, WithStatus};
+use self::status::{Seen, StatusOptions, Statuses};
 use self::trust::Trust;
 use self::wire::{Decode, MetadataOnly, Whole};
 use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
+use crate::publish::election::Election;
 
 mod ask;
 mod collection;
@@ -45,6 +48,7 @@ mod pins;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 mod sink;
+pub mod status;
 pub mod trust;
 mod uid;
 mod watch;
@@ -61,6 +65,8 @@ pub struct KubeOptions {
     pub configmaps: Vec<ObjectName>,
     /// Where decisions are on record.
     pub decisions_namespace: String,
+    /// Where to note what Ingresses have for a status, where somebody writes it.
+    pub statuses: Option<Statuses>,
 }
 
 /// Why a cluster cannot be watched.
@@ -149,6 +155,29 @@ impl KubeSource {
         events::run(self.client.clone(), pod.unwrap_or_else(|| "control-plane".to_owned()), announcements)
     }
 
+    /// Stands for election as the one that writes the status of Ingresses; who hears of the end gives that up.
+    pub fn elect(
+        &self,
+        options: &StatusOptions,
+        hold: channel::Sender<Option<Instant>>,
+        leaving: oneshot::Receiver<oneshot::Sender<()>>,
+    ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
+        let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+        // Outside a cluster several may run on one host.
+        let identity = pod.unwrap_or_else(|| Lineage::random().to_string());
+        let election = Election::new(identity, options.ttl);
+        status::elect(self.client.clone(), options.lease.clone(), election, hold, leaving)
+    }
+
+    /// Writes the status of Ingresses, while this replica is the one that does.
+    pub fn publish(
+        &self,
+        options: StatusOptions,
+        seen: Seen,
+    ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
+        status::run(self.client.clone(), options, seen)
+    }
+
     /// What of the cluster the authority between the planes needs; `name` is that of its Secret.
     pub fn trust(&self, name: ObjectName) -> Trust {
         Trust::new(self.client.clone(), name)
@@ -178,7 +207,13 @@ impl KubeSource {
         for (kind, doubts_nothing) in WHOLE {
             let sink = Objects::new(sender.clone(), kind, 1);
             let all = Collection::all(kind, namespace);
-            follower.follow(kind.lower(), all, Whole(kind), sink, doubts_nothing);
+            match options.statuses.clone().filter(|_| kind == ObjectKind::Ingress) {
+                Some(statuses) => {
+                    let aside = Aside { objects: sink, statuses };
+                    follower.follow(kind.lower(), all, WithStatus(Whole(kind)), aside, doubts_nothing);
+                }
+                None => follower.follow(kind.lower(), all, Whole(kind), sink, doubts_nothing),
+            }
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.

@@ -43,6 +43,7 @@ mod pipeline;
 mod placed;
 pub mod problem;
 mod programmed;
+mod publish;
 mod reference;
 mod removal;
 mod serve;

@@ -230,6 +230,8 @@ const CONTROL_PLANE: &[&str] = &[
     "removal",
     // Who is who between the planes.
     "authority",
+    // What is written into the cluster.
+    "publish",
     // The sources.
     "kube",
     "manifests",

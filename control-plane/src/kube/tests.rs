@@ -39,6 +39,7 @@ async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
             watch_namespace: None,
             configmaps: vec![ObjectName::new("ingress-nginx", "controller")],
             decisions_namespace: "firth".into(),
+            statuses: None,
         },
         freshness: Freshness::default(),
     };

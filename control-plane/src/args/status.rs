@@ -1,0 +1,108 @@
+//! Flags about the status of Ingresses: ingress-nginx' own, but for `--publish-nodes`.
+
+use std::time::Duration;
+
+use clap::Args;
+use shared::duration;
+use shared::name::ObjectName;
+
+use super::{OrNone, object_or_none, text_or_none};
+
+/// The least that the addresses are read at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where Ingresses say that they are to be reached, and who writes it.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// Service whose addresses the status of Ingresses has: by its type those of its load balancer with its external ones, its cluster address, or its external name
+    #[arg(
+        long, env = "FIRTH_PUBLISH_SERVICE", value_name = "NS/NAME",
+        default_value = "", hide_default_value = true, value_parser = object_or_none
+    )]
+    pub publish_service: OrNone<ObjectName>,
+    /// Addresses and names that the status of Ingresses has, with commas between them
+    #[arg(long, env = "FIRTH_PUBLISH_STATUS_ADDRESS", value_name = "LIST", value_delimiter = ',')]
+    pub publish_status_address: Vec<String>,
+    /// Where neither is given: labels of the proxies' pods in the namespace of this pod, such as app=edge; the status of Ingresses has the addresses of nodes where such pods are ready
+    #[arg(
+        long, env = "FIRTH_PUBLISH_NODES", value_name = "SELECTOR",
+        default_value = "", hide_default_value = true, value_parser = text_or_none
+    )]
+    pub publish_nodes: OrNone<String>,
+    /// Of nodes take the internal addresses, where there are external ones, too
+    #[arg(
+        long, env = "FIRTH_REPORT_NODE_INTERNAL_IP_ADDRESS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub report_node_internal_ip_address: bool,
+    /// Write the status of Ingresses, where one of the flags says what is in it
+    #[arg(
+        long, env = "FIRTH_UPDATE_STATUS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "true", default_missing_value = "true"
+    )]
+    pub update_status: bool,
+    /// Empty it when the last control plane ends, no proxy is left, and it has one address
+    #[arg(
+        long, env = "FIRTH_UPDATE_STATUS_ON_SHUTDOWN", value_name = "BOOL",
+        num_args = 0..=1, default_value = "true", default_missing_value = "true"
+    )]
+    pub update_status_on_shutdown: bool,
+    /// How often the addresses are read, in seconds or as 5s; those of nodes every minute at most. Ingresses are written when they differ
+    #[arg(long, env = "FIRTH_STATUS_UPDATE_INTERVAL", value_name = "SPAN", default_value = "5s", value_parser = interval)]
+    pub status_update_interval: Duration,
+    /// Lease, in the namespace of this pod, that decides which replica writes it
+    #[arg(long, env = "FIRTH_ELECTION_ID", value_name = "NAME", default_value = "firth-leader", value_parser = name)]
+    pub election_id: String,
+    /// After which another replica takes over from one that is silent
+    #[arg(long, env = "FIRTH_ELECTION_TTL", value_name = "SPAN", default_value = "30s", value_parser = ttl)]
+    pub election_ttl: Duration,
+    /// Hold no election: then nobody writes the status of Ingresses
+    #[arg(
+        long, env = "FIRTH_DISABLE_LEADER_ELECTION", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub disable_leader_election: bool,
+}
+
+/// As in ingress-nginx a number alone is of seconds.
+fn interval(text: &str) -> Result<Duration, String> {
+    let span = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => duration::parse(text)?,
+    };
+    Ok(span.max(INTERVAL))
+}
+
+/// As in ingress-nginx what is nothing is half a minute.
+fn ttl(text: &str) -> Result<Duration, String> {
+    let (least, usual) = (Duration::from_secs(4), Duration::from_secs(30));
+    let span = duration::parse(text)?;
+    if span.is_zero() {
+        return Ok(usual);
+    }
+    if span < least { Err(format!("expected 4s at least, got {text:?}")) } else { Ok(span) }
+}
+
+/// The name of an object.
+fn name(text: &str) -> Result<String, String> {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+    let is_name = !text.is_empty() && text.len() <= 253 && text.bytes().all(is_plain);
+    if is_name { Ok(text.to_owned()) } else { Err(format!("expected a name, got {text:?}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_as_in_the_original() {
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            (interval("60"), interval("90s"), interval("0")),
+            (Ok(seconds(60)), Ok(seconds(90)), Ok(INTERVAL))
+        );
+        assert_eq!((ttl("0s"), ttl("15s")), (Ok(seconds(30)), Ok(seconds(15))));
+        assert!(interval("soon").is_err() && ttl("1s").is_err());
+        assert!(name("ingress-controller-leader").is_ok() && name("a/b").is_err() && name("").is_err());
+    }
+}

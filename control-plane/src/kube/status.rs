@@ -1,0 +1,310 @@
+//! Writes the status of Ingresses: which addresses, over which version and when is `publish`' matter, the requests are here.
+//!
+//! **Invariant:** nothing waits for it. It writes while this replica holds the Lease, and only what it has read since then: a replica
+//! that slept does not write what was true before.
+
+pub(super) mod heard;
+mod lease;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::core::params::ListParams;
+use kube::core::request::Request;
+use serde_json::json;
+use shared::clock;
+use shared::name::ObjectName;
+use shared::telemetry::Seldom;
+use tokio::sync::{oneshot, watch};
+use tracing::{debug, info, warn};
+
+use super::ask::{ANSWER, AskError, within};
+use super::collection;
+use crate::objects::ObjectKind;
+use crate::placed::Places;
+use crate::publish::addresses::{self, Address, Addresses};
+use crate::publish::election::version_of;
+use crate::publish::ledger::{Ledger, Next, Outcome, Write};
+pub use heard::Statuses;
+pub(super) use lease::run as elect;
+
+/// Nodes are looked at so often at most: each is a request.
+const NODES: Duration = Duration::from_secs(60);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(60);
+/// Whose fields they are (server-side apply).
+const MANAGER: &str = "firth-control-plane";
+
+/// Where the addresses are from.
+#[derive(Clone, Debug)]
+pub enum Published {
+    /// They were said.
+    Fixed(Addresses),
+    /// Those of this Service.
+    Service(ObjectName),
+    /// Those of the nodes where pods with these labels run and are ready.
+    Nodes {
+        /// Of the pods.
+        namespace: String,
+        /// A label selector.
+        selector: String,
+        /// The internal ones.
+        internal: bool,
+    },
+}
+
+/// What of it is asked for.
+#[derive(Clone, Debug)]
+pub struct StatusOptions {
+    /// Where the addresses are from.
+    pub published: Published,
+    /// How often they are read.
+    pub interval: Duration,
+    /// The Lease that decides who of all replicas writes.
+    pub lease: ObjectName,
+    /// After which another replica may take over.
+    pub ttl: Duration,
+}
+
+/// Until when this replica may write; `None`: it may not.
+pub type Hold = watch::Receiver<Option<Instant>>;
+
+/// The process is on its way out.
+#[derive(Debug)]
+pub struct Farewell {
+    /// Nobody is left whom the addresses lead to.
+    pub clears: bool,
+    /// Told when all is done.
+    pub done: oneshot::Sender<()>,
+}
+
+/// What the writer looks at.
+#[derive(Debug)]
+pub struct Seen {
+    /// What Ingresses have.
+    pub statuses: Statuses,
+    /// Which Ingresses are ours.
+    pub places: watch::Receiver<Places>,
+    /// Whether this replica writes.
+    pub hold: Hold,
+    /// The end.
+    pub farewell: oneshot::Receiver<Farewell>,
+}
+
+/// Writes until the end.
+///
+/// # Errors
+/// Never: what cannot be written now is written later.
+pub(super) async fn run(client: Client, options: StatusOptions, mut seen: Seen) -> Result<(), Infallible> {
+    let mut writer = Writer {
+        client,
+        options,
+        ledger: Ledger::default(),
+        read_at: None,
+        warning: Seldom::new(WARNINGS),
+        forbidden: false,
+    };
+    loop {
+        for (name, status) in seen.statuses.take() {
+            writer.ledger.hear(name, status);
+        }
+        writer.ledger.place(&seen.places.borrow_and_update());
+        let hold = *seen.hold.borrow_and_update();
+        let wait = writer.step(hold).await;
+        if wait.is_some_and(|wait| wait.is_zero()) && seen.farewell.is_empty() {
+            continue;
+        }
+        tokio::select! {
+            farewell = &mut seen.farewell => {
+                let hold = *seen.hold.borrow();
+                if let Ok(farewell) = farewell {
+                    writer.conclude(farewell, hold).await;
+                }
+                return std::future::pending().await;
+            }
+            () = seen.statuses.changed() => {}
+            changed = seen.places.changed() => if changed.is_err() { return std::future::pending().await },
+            changed = seen.hold.changed() => if changed.is_err() { return std::future::pending().await },
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}
+
+/// Who writes.
+struct Writer {
+    client: Client,
+    options: StatusOptions,
+    ledger: Ledger,
+    /// When the addresses are read again; `None`: now.
+    read_at: Option<Instant>,
+    warning: Seldom,
+    /// It was said that it may not be written.
+    forbidden: bool,
+}
+
+impl Writer {
+    /// Does one thing; gives how long to wait before the next, `None`: until something is heard.
+    async fn step(&mut self, hold: Option<Instant>) -> Option<Duration> {
+        let now = now();
+        if hold.is_none_or(|until| until <= now) {
+            // What was read may be long past when this replica writes again.
+            self.ledger.want(None);
+            self.read_at = None;
+            return None;
+        }
+        if self.read_at.is_none_or(|at| at <= now) {
+            self.read().await;
+            return Some(Duration::ZERO);
+        }
+        let until_read = self.read_at.map_or(Duration::ZERO, |at| at - now);
+        match self.ledger.next(now) {
+            Next::Write(write) => {
+                let outcome = self.write(&write).await;
+                self.ledger.done(write, outcome, self::now());
+                Some(Duration::ZERO)
+            }
+            Next::Wait(wait) => Some(wait.min(until_read)),
+            Next::Nothing => Some(until_read),
+        }
+    }
+
+    async fn read(&mut self) {
+        let read = self.addresses().await;
+        let interval = match self.options.published {
+            Published::Nodes { .. } => self.options.interval.max(NODES),
+            _ => self.options.interval,
+        };
+        self.read_at = Some(now() + interval);
+        match read {
+            Ok(addresses) => {
+                if self.ledger.wanted() != Some(&addresses) {
+                    info!(?addresses, "the status of Ingresses says that they are to be reached here");
+                }
+                self.ledger.want(Some(addresses));
+            }
+            // What was read before stays: that it cannot be read is no news of it.
+            Err(error) => {
+                if let Some(before) = self.warning.now(clock::now()) {
+                    let from = &self.options.published;
+                    warn!(before, ?from, "the addresses for the status of Ingresses cannot be read: {error}");
+                }
+            }
+        }
+    }
+
+    async fn addresses(&self) -> Result<Addresses, String> {
+        match &self.options.published {
+            Published::Fixed(addresses) => Ok(Arc::clone(addresses)),
+            Published::Service(name) => {
+                let path = collection::path(ObjectKind::Service, Some(&name.namespace));
+                addresses::of_service(&self.get(&format!("{path}/{}", name.name)).await?)
+            }
+            Published::Nodes { namespace, selector, internal } => {
+                let params = ListParams::default().labels(selector);
+                let pods = Request::new(format!("/api/v1/namespaces/{namespace}/pods")).list(&params);
+                let pods = pods.map_err(|error| error.to_string())?;
+                let pods = within(ANSWER, self.client.request_text(pods)).await?;
+                let mut found: Vec<Address> = Vec::new();
+                for node in addresses::nodes_of(&pods)? {
+                    let text = match self.get(&format!("/api/v1/nodes/{node}")).await {
+                        Ok(text) => text,
+                        // Its pods are on their way out, too.
+                        Err(AskError::Refused { code: 404, .. }) => continue,
+                        Err(error) => return Err(error.into()),
+                    };
+                    found.extend(addresses::of_node(&text, *internal)?);
+                }
+                Ok(addresses::sorted(found))
+            }
+        }
+    }
+
+    async fn get(&self, path: &str) -> Result<String, AskError> {
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
+        within(ANSWER, self.client.request_text(request)).await
+    }
+
+    async fn write(&mut self, write: &Write) -> Outcome {
+        let name = &write.name;
+        if let Some(times) = write.fought {
+            warn!(
+                ingress = %name,
+                times,
+                "somebody else writes the status of this Ingress, too: an external-dns sees its address change to and fro. Where \
+                 another controller serves the same class, one of the two has --update-status=false"
+            );
+        }
+        let error = match self.patch(write).await {
+            Ok(text) => {
+                debug!(ingress = %name, "its status is written");
+                return version_of(&text).map_or(Outcome::Overtaken, |it| Outcome::Written(it.into()));
+            }
+            Err(error) => error,
+        };
+        match &error {
+            AskError::Refused { code: 404 | 409, .. } => Outcome::Overtaken,
+            AskError::Refused { code: 403, message } => {
+                if !std::mem::replace(&mut self.forbidden, true) {
+                    warn!(ingress = %name, "its status may not be written: allow patch of ingresses/status: {message}");
+                }
+                Outcome::Forbidden
+            }
+            AskError::Refused { code: 400..=428 | 430..=499, .. } => {
+                self.warn(name, &error);
+                Outcome::Refused
+            }
+            _ => {
+                self.warn(name, &error);
+                Outcome::Failed
+            }
+        }
+    }
+
+    /// Over the version that was heard, or not at all.
+    async fn patch(&self, write: &Write) -> Result<String, AskError> {
+        let path = collection::path(ObjectKind::Ingress, Some(&write.name.namespace));
+        let path = format!("{path}/{}/status?fieldManager={MANAGER}", write.name.name);
+        let body = json!({
+            "metadata": {"resourceVersion": &*write.revision},
+            "status": addresses::json_of(&write.addresses),
+        });
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        let request = request.body(body.to_string().into_bytes());
+        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
+        within(ANSWER, self.client.request_text(request)).await
+    }
+
+    async fn conclude(&mut self, farewell: Farewell, hold: Option<Instant>) {
+        let holds = hold.is_some_and(|until| until > now());
+        // As in the original: of several addresses others may still be good.
+        let is_last = self.ledger.wanted().is_some_and(|wanted| wanted.len() == 1);
+        if farewell.clears && holds && is_last {
+            let last = self.ledger.farewell();
+            info!(ingresses = last.len(), "nobody is left to serve: their status is emptied");
+            for write in last {
+                if self.write(&write).await == Outcome::Failed {
+                    break;
+                }
+            }
+        }
+        let _ = farewell.done.send(());
+    }
+
+    fn warn(&mut self, name: &ObjectName, error: &AskError) {
+        match self.warning.now(clock::now()) {
+            Some(before) => warn!(ingress = %name, before, "its status cannot be written: {error}"),
+            None => debug!(ingress = %name, "its status cannot be written: {error}"),
+        }
+    }
+}
+
+/// The clock that sleeping goes by.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Holds the Lease, or waits for it.
+//!
+//! **Invariant:** a hold ends by itself: whatever the API server does, it is not used longer than the election says.
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use kube::Client;
+use shared::clock;
+use shared::name::ObjectName;
+use shared::telemetry::Seldom;
+use tokio::sync::{oneshot, watch};
+use tracing::{info, warn};
+
+use super::super::ask::{ANSWER, Answer, AskError, ask, within};
+use crate::publish::election::{Bid, Election, Record};
+
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(300);
+
+/// Stands for election until the end; then gives the Lease back, and says so.
+///
+/// # Errors
+/// Never: without the Lease nothing is written.
+pub(in crate::kube) async fn run(
+    client: Client,
+    name: ObjectName,
+    mut election: Election,
+    hold: watch::Sender<Option<Instant>>,
+    mut leaving: oneshot::Receiver<oneshot::Sender<()>>,
+) -> Result<(), Infallible> {
+    let lease = Lease { client, name };
+    let mut warning = Seldom::new(WARNINGS);
+    loop {
+        let asked = now();
+        match lease.stand(&mut election, asked).await {
+            Ok(true) => {
+                if hold.send_replace(Some(asked + election.good_for())).is_none() {
+                    info!(lease = %lease.name, "this replica writes the status of Ingresses");
+                }
+            }
+            Ok(false) => {
+                if hold.send_replace(None).is_some() {
+                    info!(lease = %lease.name, "another replica writes the status of Ingresses");
+                }
+            }
+            Err(error) => {
+                if let Some(before) = warning.now(clock::now()) {
+                    warn!(lease = %lease.name, before, "nobody knows who writes the status of Ingresses: {error}");
+                }
+            }
+        }
+        // What was not renewed in time is over, whoever has it now.
+        let until = *hold.borrow();
+        if until.is_some_and(|until| until <= now()) {
+            hold.send_replace(None);
+        }
+        tokio::select! {
+            done = &mut leaving => {
+                if hold.send_replace(None).is_some() && let Err(error) = lease.release(&election).await {
+                    info!(lease = %lease.name, "it is not given back, and ends by itself: {error}");
+                }
+                if let Ok(done) = done {
+                    let _ = done.send(());
+                }
+                return std::future::pending().await;
+            }
+            () = tokio::time::sleep(election.pace()) => {}
+        }
+    }
+}
+
+struct Lease {
+    client: Client,
+    name: ObjectName,
+}
+
+impl Lease {
+    fn collection(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.name.namespace)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name.name)
+    }
+
+    async fn find(&self) -> Result<Option<Record>, String> {
+        let request = http::Request::get(self.path()).body(Vec::new()).map_err(|error| error.to_string())?;
+        match within(ANSWER, self.client.request_text(request)).await {
+            Ok(text) => Record::read(&text).map(Some),
+            Err(AskError::Refused { code: 404, .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether it is ours from now on.
+    async fn stand(&self, election: &mut Election, now: Instant) -> Result<bool, String> {
+        let found = self.find().await?;
+        let Some(Bid { is_new, mut lease }) = election.bid(found, now, clock::wall()) else {
+            return Ok(false);
+        };
+        lease["metadata"]["name"] = (*self.name.name).into();
+        lease["metadata"]["namespace"] = (*self.name.namespace).into();
+        let answer = match is_new {
+            true => ask(&self.client, Method::POST, &self.collection(), Some(lease.to_string())).await?,
+            false => ask(&self.client, Method::PUT, &self.path(), Some(lease.to_string())).await?,
+        };
+        match answer {
+            Answer::Done(_) => Ok(true),
+            Answer::Conflict => Ok(false),
+            Answer::Absent if is_new => Err(format!("there is no namespace {}", self.name.namespace)),
+            Answer::Absent => Ok(false),
+        }
+    }
+
+    /// Gives it back, where it is ours.
+    async fn release(&self, election: &Election) -> Result<(), String> {
+        let Some(record) = self.find().await? else { return Ok(()) };
+        let Some(mut lease) = election.release(&record, clock::wall()) else { return Ok(()) };
+        lease["metadata"]["name"] = (*self.name.name).into();
+        lease["metadata"]["namespace"] = (*self.name.namespace).into();
+        ask(&self.client, Method::PUT, &self.path(), Some(lease.to_string())).await?;
+        Ok(())
+    }
+}
+
+/// The clock that sleeping goes by.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

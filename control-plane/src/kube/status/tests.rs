@@ -1,0 +1,205 @@
+use http::Method;
+use serde_json::Value;
+use shared::version::{Root, Seq};
+
+use super::super::tests::fake::{Asked, Fake, Reply, status};
+use super::*;
+use crate::objects::ObjectRef;
+use crate::placed::{Made, News};
+use crate::publish::election::Election;
+use crate::publish::ledger::Status;
+
+const INTERVAL: Duration = Duration::from_secs(5);
+
+fn name() -> ObjectName {
+    ObjectName::new("shop", "web")
+}
+
+/// A writer under way, and what it looks at.
+struct Running {
+    statuses: Statuses,
+    _places: watch::Sender<Places>,
+    hold: watch::Sender<Option<Instant>>,
+    farewell: oneshot::Sender<Farewell>,
+    task: tokio::task::JoinHandle<Result<(), Infallible>>,
+}
+
+fn start(server: &Fake) -> Running {
+    let published = Published::Service(ObjectName::new("edge", "edge"));
+    let lease = ObjectName::new("edge", "leader");
+    let options = StatusOptions { published, interval: INTERVAL, lease, ttl: Duration::from_secs(30) };
+    let mut places = Places::default();
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: name() };
+    let made = News::Made(Made { is_served: true, ..Made::default() });
+    places.settle(vec![(object, made)], Seq(1), Seq(1), Root::default());
+    let statuses = Statuses::default();
+    let ((places, placed), (hold, held)) = (watch::channel(places), watch::channel(None));
+    let (farewell, told) = oneshot::channel();
+    let seen = Seen { statuses: statuses.clone(), places: placed, hold: held, farewell: told };
+    #[allow(clippy::disallowed_methods, reason = "a test's own task")]
+    let task = tokio::spawn(run(server.client(), options, seen));
+    Running { statuses, _places: places, hold, farewell, task }
+}
+
+impl Running {
+    fn hear(&self, revision: &str) {
+        let status = Status { revision: revision.into(), addresses: Arc::new([]) };
+        self.statuses.hear([(name(), Some(status))].into_iter());
+    }
+
+    fn may_write_for(&self, seconds: u64) {
+        self.hold.send_replace(Some(now() + Duration::from_secs(seconds)));
+    }
+}
+
+fn service(ip: &str) -> Reply {
+    let service =
+        json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": [{"ip": ip}]}}});
+    Reply::Text(200, service.to_string())
+}
+
+fn written(server: &Fake) -> Vec<Asked> {
+    server.asked().into_iter().filter(|asked| asked.method == Method::PATCH).collect()
+}
+
+fn done(version: &str) -> Reply {
+    Reply::Text(200, json!({"metadata": {"resourceVersion": version}}).to_string())
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_writes_over_what_it_heard_while_it_holds_the_lease_and_what_it_read_since() {
+    let ip = Arc::new(std::sync::Mutex::new("192.0.2.1".to_owned()));
+    let says = Arc::clone(&ip);
+    let server = Fake::new(move |asked| match asked.method {
+        Method::GET => service(&says.lock().unwrap()),
+        _ => done("8"),
+    });
+    let writer = start(&server);
+    writer.hear("7");
+    pass(60).await;
+    assert!(server.asked().is_empty(), "not its business: {:?}", server.asked());
+
+    writer.may_write_for(7);
+    pass(1).await;
+    let [first] = &written(&server)[..] else { panic!("{:?}", server.asked()) };
+    assert_eq!(first.path, "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web/status");
+    assert_eq!(first.body["metadata"]["resourceVersion"], "7");
+    assert_eq!(first.body["status"]["loadBalancer"]["ingress"], json!([{"ip": "192.0.2.1"}]));
+
+    // It sleeps past the end of its hold, and the world goes on.
+    "192.0.2.2".clone_into(&mut ip.lock().unwrap());
+    pass(60).await;
+    let before = server.asked().len();
+    writer.hear("9");
+    pass(60).await;
+    assert_eq!(server.asked().len(), before, "its hold is over");
+    writer.may_write_for(60);
+    pass(1).await;
+    let last = written(&server).pop().unwrap();
+    assert_eq!(
+        last.body["status"]["loadBalancer"]["ingress"],
+        json!([{"ip": "192.0.2.2"}]),
+        "never the old one"
+    );
+    assert_eq!(last.body["metadata"]["resourceVersion"], "9");
+    assert!(!writer.task.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_changes_nothing_and_what_is_not_answered_is_tried_again() {
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_broken = Arc::clone(&broken);
+    let server =
+        Fake::new(move |asked| match (&asked.method, is_broken.load(std::sync::atomic::Ordering::Relaxed)) {
+            (&Method::GET, false) => service("192.0.2.1"),
+            (&Method::GET, true) => status(404),
+            (_, true) => Reply::Nothing,
+            (_, false) => done("8"),
+        });
+    let writer = start(&server);
+    writer.may_write_for(3_600);
+    pass(1).await;
+    broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    pass(30).await;
+    writer.hear("7");
+    pass(35).await;
+    let tries = written(&server);
+    assert!(tries.len() >= 2, "10 s without an answer, and again: {tries:?}");
+    let ip = |asked: &Asked| asked.body["status"]["loadBalancer"]["ingress"][0]["ip"].clone();
+    assert!(tries.iter().all(|asked| ip(asked) == "192.0.2.1"), "{tries:?}");
+    // Who tells of statuses never waits for that.
+    for revision in 8..1_000 {
+        writer.hear(&revision.to_string());
+    }
+    broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    pass(30).await;
+    assert_eq!(written(&server).last().unwrap().body["metadata"]["resourceVersion"], "999");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_it_is_emptied_where_nobody_is_left_and_else_stays() {
+    for clears in [true, false] {
+        let server = Fake::new(|asked| match asked.method {
+            Method::GET => service("192.0.2.1"),
+            _ => done("8"),
+        });
+        let writer = start(&server);
+        writer.may_write_for(3_600);
+        writer.hear("7");
+        pass(1).await;
+        let (done, ended) = oneshot::channel();
+        writer.farewell.send(Farewell { clears, done }).unwrap();
+        ended.await.unwrap();
+        let bodies: Vec<Value> = written(&server).into_iter().map(|asked| asked.body).collect();
+        let count = 1 + usize::from(clears);
+        assert_eq!(bodies.len(), count, "{bodies:?}");
+        if clears {
+            assert_eq!(bodies[1]["status"]["loadBalancer"]["ingress"], json!([]));
+            assert_eq!(bodies[1]["metadata"]["resourceVersion"], "8");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_cannot_be_renewed_ends_and_one_that_is_given_up_is_free() {
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_broken = Arc::clone(&broken);
+    let record = Arc::new(std::sync::Mutex::new(None::<Value>));
+    let store = Arc::clone(&record);
+    let server = Fake::new(move |asked| {
+        if is_broken.load(std::sync::atomic::Ordering::Relaxed) {
+            return Reply::Nothing;
+        }
+        let mut store = store.lock().unwrap();
+        if asked.method != Method::GET {
+            let mut lease = asked.body.clone();
+            lease["metadata"]["resourceVersion"] = "1".into();
+            *store = Some(lease);
+        }
+        store.as_ref().map_or_else(|| status(404), |lease| Reply::Text(200, lease.to_string()))
+    });
+    let (held, hold) = watch::channel(None);
+    let (resigns, leaving) = oneshot::channel();
+    let election = Election::new("us".to_owned(), Duration::from_secs(30));
+    let lease = ObjectName::new("edge", "leader");
+    #[allow(clippy::disallowed_methods, reason = "a test's own task")]
+    let task = tokio::spawn(elect(server.client(), lease, election, held, leaving));
+    pass(1).await;
+    assert!(hold.borrow().is_some());
+    broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    let until = hold.borrow().unwrap();
+    pass(60).await;
+    assert!(hold.borrow().is_none_or(|it| it <= until), "it is not longer than it was");
+    broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    pass(30).await;
+    assert!(hold.borrow().is_some_and(|until| until > now()), "it is had again");
+    let (done, ended) = oneshot::channel();
+    resigns.send(done).unwrap();
+    ended.await.unwrap();
+    assert_eq!(record.lock().unwrap().as_ref().unwrap()["spec"]["holderIdentity"], "");
+    assert!(hold.borrow().is_none() && !task.is_finished());
+}
