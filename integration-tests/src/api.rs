@@ -84,6 +84,17 @@ impl Api {
         self.send(Method::GET, &Self::path(object, true), None).await
     }
 
+    /// Merges something into what is at a path.
+    ///
+    /// # Panics
+    /// Where the server refuses it.
+    pub async fn patch(&self, path: &str, with: &Value) {
+        let request = Request::patch(path).header(header::CONTENT_TYPE, "application/merge-patch+json");
+        let request = request.body(with.to_string().into_bytes()).expect("a request");
+        let patched = self.client.request_text(request).await;
+        patched.unwrap_or_else(|error| panic!("cannot patch {path}: {error}"));
+    }
+
     /// One page.
     ///
     /// # Errors
