@@ -90,6 +90,49 @@ class Webhook(unittest.TestCase):
         self.assertNotIn("caBundle", hook["webhooks"][0]["clientConfig"])
 
 
+class Status(unittest.TestCase):
+    def rules(self, objects, name):
+        return [rule for key, it in objects.items() if key[1].endswith(name) for rule in it.get("rules", [])]
+
+    def may(self, objects, name, resource):
+        return [rule["verbs"] for rule in self.rules(objects, name) if resource in rule["resources"]]
+
+    def test_ingresses_have_the_addresses_of_the_service_in_front(self):
+        objects = render()
+        said = flags(objects, "control-plane")
+        self.assertEqual((said["--publish-service"], said["--election-id"]), ("shore/firth", "firth-leader"))
+        self.assertIn(("Service", "firth"), objects)
+        self.assertEqual(self.may(objects, "control-plane-watch", "ingresses/status"), [["patch"]])
+        self.assertEqual(self.may(objects, "control-plane-decisions", "leases"), [["create"], ["get", "update"]])
+        self.assertEqual(self.may(objects, "control-plane-published", "services"), [["get"]])
+        self.assertFalse(self.may(objects, "control-plane-decisions", "pods"))
+        self.assertFalse([key for key in objects if key[1].endswith("-nodes")])
+
+    def test_without_a_service_those_of_the_nodes(self):
+        objects = render("service.enabled=false", "status.nodeInternalAddresses=true")
+        said = flags(objects, "control-plane")
+        self.assertNotIn("--publish-service", said)
+        self.assertIn("--report-node-internal-ip-address", said)
+        labels = objects["DaemonSet", "firth-data-plane"]["spec"]["template"]["metadata"]["labels"]
+        wanted = dict(pair.split("=") for pair in said["--publish-nodes"].split(","))
+        self.assertEqual({key: labels[key] for key in wanted}, wanted)
+        self.assertEqual(self.may(objects, "control-plane-nodes", "nodes"), [["get"]])
+        self.assertEqual(self.may(objects, "control-plane-decisions", "pods"), [["list"]])
+
+    def test_what_somebody_says_goes_first_and_nothing_is_written_where_it_is_off(self):
+        said = flags(render("status.addresses[0]=192.0.2.1", "status.addresses[1]=lb.test"), "control-plane")
+        self.assertEqual(said["--publish-status-address"], "192.0.2.1,lb.test")
+        self.assertNotIn("--publish-service", said)
+        objects = render("status.publishService=edge/lb")
+        self.assertEqual(objects["Role", "firth-control-plane-published"]["metadata"]["namespace"], "edge")
+        objects = render("status.enabled=false")
+        said = flags(objects, "control-plane")
+        self.assertEqual(said["--update-status"], "false")
+        self.assertNotIn("--publish-service", said)
+        self.assertFalse(self.may(objects, "control-plane-watch", "ingresses/status"))
+        self.assertFalse(self.may(objects, "control-plane-decisions", "leases"))
+
+
 class Refusals(unittest.TestCase):
     def refused(self, *values, saying):
         done = template(*values)
@@ -105,6 +148,7 @@ class Refusals(unittest.TestCase):
         self.refused("dataPlane.ports.http=70000", saying="http")
         self.refused("dataPlane.expose=nodePort", saying="expose")
         self.refused("defaultBackendService=pages", saying="defaultBackendService")
+        self.refused("status.publishService=lb", saying="publishService")
         self.refused("disableCatchAll=maybe", saying="disableCatchAll")
         self.refused("disableSvcExternalName=1", saying="disableSvcExternalName")
 
@@ -339,12 +383,14 @@ class Rights(unittest.TestCase):
         objects = render()
         watch = self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")
         kinds = [("networking.k8s.io", "ingresses"), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("", "secrets"), ("", "configmaps")]
-        told = {("events.k8s.io", "events"): (["create", "patch"], None)}
+        told = {("events.k8s.io", "events"): (["create", "patch"], None), ("networking.k8s.io", "ingresses/status"): (["patch"], None)}
         self.assertEqual(watch, {kind: (self.WATCH, None) for kind in kinds} | told)
         rest = self.rules(objects, "ClusterRole", "shore-firth-control-plane")
         names = ["ingress-nginx-controller", "tcp-services", "udp-services"]
         self.assertEqual(rest, {("networking.k8s.io", "ingressclasses"): (self.WATCH, None), ("", "configmaps"): (self.WATCH, names)})
         own = self.rules(objects, "Role", "firth-control-plane-decisions")
+        # Two rules: one to make it, and this one by its name.
+        self.assertEqual(own.pop(("coordination.k8s.io", "leases")), (["get", "update"], ["firth-leader"]))
         verbs = [*self.WATCH, "create", "update", "delete"]
         itself = (["get"], ["shore"])
         self.assertEqual(own, {("", "configmaps"): (verbs, None), ("", "secrets"): (verbs, None), ("", "namespaces"): itself})

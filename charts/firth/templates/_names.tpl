@@ -36,6 +36,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* Service NAMESPACE/NAME whose addresses Ingresses have; empty: none. */}}
+{{- define "firth.published" -}}
+{{- if and .Values.status.enabled (not .Values.status.addresses) -}}
+{{- if .Values.status.publishService -}}
+{{- .Values.status.publishService -}}
+{{- else if .Values.service.enabled -}}
+{{- printf "%s/%s" .Release.Namespace (include "firth.name" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* ConfigMap NAMESPACE/NAME with the services over a transport: ours where the values have any. */}}
 {{- define "firth.services" -}}
 {{- $root := index . 0 -}}
