@@ -15,6 +15,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,10 +40,13 @@ use crate::pipeline::Question;
 
 pub use pair::Pair;
 
-/// Connections at once; one more takes the place of the oldest.
+/// Connections at once; one more takes the place of the oldest on which nothing is asked, else of the oldest.
 const CONNECTIONS: usize = 64;
-/// A handshake, and the head of a request, from the end of the one before.
+/// A handshake, and the head of the first question.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A connection between two questions, with the head of the next. API servers keep theirs for 90 s (Go, `http.Transport`): whoever
+/// closes first must be they, or a question meets a connection that ends, and an Ingress is refused or not looked at.
+const IDLE: Duration = Duration::from_secs(120);
 /// Bytes of a head.
 const HEAD: usize = 16 * 1024;
 /// Bytes of a question, as in ingress-nginx.
@@ -79,14 +83,14 @@ pub async fn serve(
     let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
     let pair = Arc::new(pair);
     let mut open = JoinSet::new();
-    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    let mut oldest_first: VecDeque<(AbortHandle, Arc<Asked>)> = VecDeque::new();
     let mut warning = Seldom::new(WARNINGS);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = open.join_next() => continue,
         };
-        oldest_first.retain(|connection| !connection.is_finished());
+        oldest_first.retain(|(connection, _)| !connection.is_finished());
         let is_full = oldest_first.len() >= CONNECTIONS;
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -98,31 +102,66 @@ pub async fn serve(
                 continue;
             }
         };
-        if is_full && let Some(oldest) = oldest_first.pop_front() {
-            oldest.abort();
+        if is_full {
+            let idle = oldest_first.iter().position(|(_, asked)| !asked.is_answering());
+            if let Some((oldest, _)) = oldest_first.remove(idle.unwrap_or(0)) {
+                oldest.abort();
+            }
         }
-        oldest_first.push_back(open.spawn(connection(stream, Arc::clone(&pair), Arc::clone(&desk))));
+        let asked = Arc::new(Asked::default());
+        let task = connection(stream, Arc::clone(&pair), Arc::clone(&desk), Arc::clone(&asked));
+        oldest_first.push_back((open.spawn(task), asked));
     }
 }
 
-async fn connection(stream: TcpStream, pair: Arc<Pair>, desk: Arc<Desk>) {
+/// What was asked on a connection.
+#[derive(Debug, Default)]
+struct Asked {
+    begun: AtomicUsize,
+    answered: AtomicUsize,
+}
+
+impl Asked {
+    fn is_answering(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) > self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Waits as long as the first question may take to begin. Never ends where it has.
+    async fn none_in_time(&self) {
+        sleep(PATIENCE).await;
+        if self.begun.load(Ordering::Relaxed) > 0 {
+            std::future::pending().await
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, pair: Arc<Pair>, desk: Arc<Desk>, asked: Arc<Asked>) {
     let acceptor = TlsAcceptor::from(pair.newest().await);
     let stream = match timeout(PATIENCE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(%error, "a handshake with --validating-webhook failed"),
         Err(_) => return,
     };
+    let noted = Arc::clone(&asked);
     let service = service_fn(move |request: Request<Incoming>| {
-        let desk = Arc::clone(&desk);
-        async move { Ok::<_, Infallible>(answer(request, &desk).await) }
+        let (desk, asked) = (Arc::clone(&desk), Arc::clone(&noted));
+        async move {
+            asked.begun.fetch_add(1, Ordering::Relaxed);
+            let answer = answer(request, &desk).await;
+            asked.answered.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(IDLE)
         .max_buf_size(HEAD)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = pin!(connection).await {
-        debug!(%error, "a connection to --validating-webhook ended");
+    tokio::select! {
+        ended = pin!(connection) => if let Err(error) = ended {
+            debug!(%error, "a connection to --validating-webhook ended");
+        },
+        () = asked.none_in_time() => debug!("nothing was asked on a connection to --validating-webhook"),
     }
 }
 
@@ -160,7 +199,8 @@ async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
             timeout(JUDGING, judged).await.ok().flatten().unwrap_or_else(not_judged)
         }
     };
-    desk.metrics.reviewed(verdict.refused.is_none());
+    let of = question.ingress.as_ref().and_then(|it| it.as_ref().ok()).map(|it| it.metadata.object_name());
+    desk.metrics.reviewed(of.as_ref(), verdict.refused.is_none());
     let mut response = Response::new(Full::new(question.answer(&verdict).into()));
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

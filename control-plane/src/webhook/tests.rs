@@ -148,6 +148,53 @@ async fn who_is_silent_or_slow_is_let_go() {
     assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
+/// Asks on a connection that stays.
+async fn ask_on(stream: &mut TlsStream<TcpStream>, body: &[u8]) -> String {
+    let head = format!("POST / HTTP/1.1\r\nHost: webhook.test\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}}") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "it was closed");
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_kept_for_longer_than_api_servers_keep_it() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let mut stream = connect(address, &tls).await;
+    for _ in 0..3 {
+        let answer = ask_on(&mut stream, &question("good")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        sleep(Duration::from_secs(100)).await;
+    }
+    let begun = tokio::time::Instant::now();
+    assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "and not for ever");
+    assert!(begun.elapsed() <= IDLE);
+}
+
+#[tokio::test]
+async fn a_question_under_way_does_not_make_room() {
+    let (asks, mut questions) = mpsc::channel(1);
+    let (address, tls, _tasks) = webhook(asks).await;
+    let body = question("good");
+    let mut asking = connect(address, &tls).await;
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    asking.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+    let asked = questions.recv().await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..CONNECTIONS {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest of the silent ones made room");
+    asked.judge(|_| Some(Verdict::default()));
+    let mut answer = [0; 12];
+    asking.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
 /// Nobody who is slow keeps others from an answer, as long as theirs is no longer than questions are.
 #[tokio::test]
 async fn an_ordinary_question_waits_for_nobody() {

@@ -8,11 +8,20 @@ pub(crate) const LISTENER: Listener = Listener {
     tested_in: &["control-plane", "shared"],
     places: &["webhook.rs", "webhook"],
     rows: &[
-        Row("connections", &["webhook::CONNECTIONS"], &["the_newest_connection_gets_in"]),
         Row(
-            "a handshake; the head of a request, and the time without one",
+            "connections",
+            &["webhook::CONNECTIONS"],
+            &["the_newest_connection_gets_in", "a_question_under_way_does_not_make_room"],
+        ),
+        Row(
+            "a handshake; the head of the first question",
             &["webhook::PATIENCE"],
             &["who_is_silent_or_slow_is_let_go"],
+        ),
+        Row(
+            "a connection between questions, and the head of the next",
+            &["webhook::IDLE"],
+            &["a_connection_is_kept_for_longer_than_api_servers_keep_it"],
         ),
         Row("bytes of a head", &["webhook::HEAD"], &["a_question_has_so_many_bytes"]),
         Row("bytes of a question", &["webhook::MOST"], &["a_question_has_so_many_bytes"]),
