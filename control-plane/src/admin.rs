@@ -1,6 +1,7 @@
 //! Pages of `--admin`: health and metrics.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::StatusCode;
 use shared::admin::{Page, Pages};
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::enrol::Registrar;
 use crate::freshness::Freshness;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Original};
 use crate::pipeline::Awaited;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
@@ -32,6 +33,10 @@ pub struct ControlPages {
     pub source: Freshness,
     /// What is missing before anything is offered.
     pub awaited: watch::Receiver<Option<Awaited>>,
+    /// What ingress-nginx' families are labelled with.
+    pub original: Original,
+    /// Until when this replica writes the status of Ingresses; `None`: nobody does.
+    pub hold: Option<watch::Receiver<Option<Instant>>>,
     /// Whether the process is on its way out.
     pub leaving: watch::Receiver<bool>,
 }
@@ -61,7 +66,11 @@ impl Pages for ControlPages {
                     let (certificate, authority) = registrar.ends(clock::wall());
                     self.metrics.note_ends(certificate, authority);
                 }
-                let text = self.metrics.render(&head, &proxies, &problems, &self.source);
+                let mut original = self.original.clone();
+                if let (Some((_, leads)), Some(hold)) = (&mut original.leads, &self.hold) {
+                    *leads = hold.borrow().is_some_and(|until| until > clock::now());
+                }
+                let text = self.metrics.render(&head, &proxies, &problems, &self.source, &original);
                 Page::metrics(text)
             }
             "/readyz" => Page::health(self.not_ready()),

@@ -2,6 +2,7 @@
 //!
 //! Figures that are states rather than events (resources, proxies, problems) are read when somebody asks.
 
+mod checks;
 mod fleet;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use shared::clock;
 use shared::kind::{Kind, Lane};
+use shared::name::ObjectName;
 use shared::telemetry::{self, VERSION};
 
 use crate::freshness::Freshness;
@@ -25,6 +27,8 @@ use crate::objects::ObjectKind;
 use crate::problem::Problems;
 use crate::problem::Severity;
 use crate::store::Head;
+use checks::Checks;
+pub use checks::Original;
 pub use fleet::{LISTED, Listed, Proxies};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -71,6 +75,7 @@ pub struct Metrics {
     changed: Family<LaneLabel, Counter>,
     commit_seconds: Histogram,
     reviews: Family<VerdictLabel, Counter>,
+    checks: Checks,
     acks: Family<LaneLabel, Counter>,
     ack_seconds: Family<LaneLabel, Histogram>,
     bytes_sent: Family<ModeLabels, Counter>,
@@ -116,6 +121,7 @@ impl Metrics {
             changed: Family::default(),
             commit_seconds: histogram(),
             reviews: Family::default(),
+            checks: Checks::default(),
             acks: Family::default(),
             ack_seconds: Family::new_with_constructor(histogram),
             bytes_sent: Family::default(),
@@ -240,9 +246,12 @@ impl Metrics {
     }
 
     /// The webhook has answered.
-    pub(crate) fn reviewed(&self, allowed: bool) {
+    pub(crate) fn reviewed(&self, of: Option<&ObjectName>, allowed: bool) {
         let verdict = if allowed { "allowed" } else { "refused" };
         self.reviews.get_or_create(&VerdictLabel { verdict }).inc();
+        if let Some(of) = of {
+            self.checks.count(of, allowed);
+        }
     }
 
     /// One commit of the pipeline: what it compiled, what of each lane changed, how long it took.
@@ -290,7 +299,14 @@ impl Metrics {
     }
 
     /// All of it as OpenMetrics text.
-    pub fn render(&self, head: &Head, proxies: &Proxies, problems: &Problems, source: &Freshness) -> String {
+    pub fn render(
+        &self,
+        head: &Head,
+        proxies: &Proxies,
+        problems: &Problems,
+        source: &Freshness,
+        original: &Original,
+    ) -> String {
         self.read_head(head);
         self.fleet.read(proxies);
         self.read_problems(problems);
@@ -301,6 +317,7 @@ impl Metrics {
         // Writing into a String does not fail.
         let _ = encode_registry(&mut text, &self.registry);
         text.push_str(&fleet::one_by_one(proxies));
+        self.checks.append(original, &mut text);
         let _ = encode_eof(&mut text);
         text
     }

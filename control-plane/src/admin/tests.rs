@@ -31,6 +31,8 @@ fn pages(registrar: Option<Registrar>) -> ControlPages {
         metrics: Arc::new(Metrics::new()),
         source: Freshness::default(),
         awaited: watch::channel(None).1,
+        original: Original::default(),
+        hold: None,
         leaving: watch::channel(false).1,
     }
 }

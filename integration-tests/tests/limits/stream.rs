@@ -230,6 +230,11 @@ const ROWS: &[Row] = &[
         &["a_thousand_proxies_are_told_one_by_one_and_of_the_others_there_is_a_number"],
     ),
     Row(
+        "Ingresses whose reviews have series of their own in metrics",
+        &["metrics::checks::NAMED", "metrics::checks::NAME"],
+        &["whoever_asks_makes_so_many_series"],
+    ),
+    Row(
         "other replicas that are asked",
         &["peers::PEERS_MAX", "peers::AT_ONCE"],
         &["so_many_are_asked_at_most_and_that_there_are_more_is_said"],
