@@ -7,9 +7,13 @@ use http::{Method, StatusCode};
 
 pub use serve::{Bound, Limits, Listener, Local, serve, serve_within};
 
+/// Pages that the kubelet asks for: they are answered where they are asked, and wait for no other page.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/livez"];
+
 /// Answers one request of an admin or health address.
 pub trait Pages: Send + Sync + 'static {
-    /// The page of a path, or `None` for 404. Must not block.
+    /// The page of a path, or `None` for 404. Must not block where the path is a probe's; others are made on a thread of their
+    /// own, few at once.
     fn page(&self, path: &str, query: Option<&str>) -> Option<Page>;
 }
 

@@ -16,6 +16,12 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
         Row("bytes of a head", &["admin::serve::head_bytes"], &["a_head_has_so_many_bytes"]),
         Row(
+            "pages other than `/healthz`, `/readyz` and `/livez` that are made or sent",
+            &["admin::serve::pages"],
+            &["a_probe_waits_for_no_page", "a_page_that_is_not_taken_makes_room"],
+        ),
+        Row("a page, until it is taken", &["admin::serve::page"], &["a_page_that_is_not_taken_makes_room"]),
+        Row(
             "a connection, whatever it does",
             &["admin::serve::life", "admin::serve::farewell"],
             &["an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most"],
@@ -27,6 +33,9 @@ pub(crate) const LISTENER: Listener = Listener {
             &["a_pipe_that_is_never_read_holds_nobody_up", "bytes_are_bounded_too"],
         ),
     ],
-    others: &[("telemetry::lossy::LOOK", "how often the end looks whether all is written")],
+    others: &[
+        ("admin::serve::sent::PIECE", "bytes that are handed over at once"),
+        ("telemetry::lossy::LOOK", "how often the end looks whether all is written"),
+    ],
     other_flags: &[],
 };

@@ -1,7 +1,10 @@
 //! The server behind an admin or health address.
 //!
-//! **Invariant:** a probe always gets in. Whatever others hold open is bounded in number and in time, and the connection
-//! that has been open for longest goes when a new one comes.
+//! **Invariant:** a probe always gets in, and waits for no other page. Whatever others hold open is bounded in number and in time,
+//! and the connection that has been open for longest goes when a new one comes. Of pages that are not probes so many are made
+//! or sent at once, each on a thread of its own: however many are asked for, and however slowly they are taken, the rest waits.
+
+mod sent;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -17,19 +20,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
-use http_body_util::Full;
+use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::{Page, Pages, respond};
+use self::sent::{Sending, Sent};
+use super::{PROBES, Page, Pages, respond};
 use crate::clock;
 use crate::telemetry::Seldom;
 
@@ -42,6 +46,10 @@ pub struct Limits {
     pub head: Duration,
     /// Bytes of a request's head.
     pub head_bytes: usize,
+    /// Pages that are made or sent at once, probes' not counted.
+    pub pages: usize,
+    /// One of those, from when it is made until it is taken.
+    pub page: Duration,
     /// A connection, whatever it does.
     pub life: Duration,
     /// The answer under way when its connection's life ends.
@@ -56,6 +64,8 @@ impl Default for Limits {
             connections: 64,
             head: Duration::from_secs(5),
             head_bytes: 8 * 1024,
+            pages: 2,
+            page: Duration::from_secs(10),
             life: Duration::from_secs(60),
             farewell: Duration::from_secs(5),
             warnings: Duration::from_secs(1),
@@ -180,6 +190,7 @@ pub async fn serve_within(
     let mut open = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     let mut warning = Seldom::new(limits.warnings);
+    let desk = Desk { pages, places: Arc::new(Semaphore::new(limits.pages)) };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -209,14 +220,43 @@ pub async fn serve_within(
                 warn!(limit, before, "too many connections to the admin address; the oldest is closed");
             }
         }
-        oldest_first.push_back(open.spawn(connection(limits, stream, Arc::clone(&pages))));
+        oldest_first.push_back(open.spawn(connection(limits, stream, desk.clone())));
     }
 }
 
-async fn connection(limits: Limits, stream: Box<dyn Connection>, pages: Arc<dyn Pages>) {
+/// Where pages are made.
+#[derive(Clone)]
+struct Desk {
+    pages: Arc<dyn Pages>,
+    /// For those that are not probes'.
+    places: Arc<Semaphore>,
+}
+
+impl Desk {
+    async fn answer(&self, request: &Request<Incoming>, sending: &Sending) -> Response<Sent> {
+        let uri = request.uri();
+        if PROBES.contains(&uri.path()) {
+            return into_response(
+                respond(&*self.pages, request.method(), uri.path(), uri.query()),
+                Sent::all,
+            );
+        }
+        // Never closed.
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let (pages, method, uri) = (Arc::clone(&self.pages), request.method().clone(), uri.clone());
+        let made = spawn_blocking(move || respond(&*pages, &method, uri.path(), uri.query())).await;
+        let page =
+            made.unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be made\n"));
+        into_response(page, |body| Sent::in_pieces(body, place, sending))
+    }
+}
+
+async fn connection(limits: Limits, stream: Box<dyn Connection>, desk: Desk) {
+    let sending = Sending::default();
+    let noted = sending.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let page = respond(&*pages, request.method(), request.uri().path(), request.uri().query());
-        async move { Ok::<_, Infallible>(into_response(page)) }
+        let (desk, sending) = (desk.clone(), noted.clone());
+        async move { Ok::<_, Infallible>(desk.answer(&request, &sending).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -226,6 +266,8 @@ async fn connection(limits: Limits, stream: Box<dyn Connection>, pages: Arc<dyn 
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
+        // What it holds is others' to have.
+        () = sending.longer_than(limits.page) => return debug!("a page is not taken: its connection is closed"),
         () = sleep(limits.life) => {
             connection.as_mut().graceful_shutdown();
             // Who does not read its answer is not waited for.
@@ -237,8 +279,8 @@ async fn connection(limits: Limits, stream: Box<dyn Connection>, pages: Arc<dyn 
     }
 }
 
-fn into_response(page: Page) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(page.body));
+fn into_response(page: Page, sent: impl FnOnce(Bytes) -> Sent) -> Response<Sent> {
+    let mut response = Response::new(sent(page.body));
     *response.status_mut() = page.status;
     let content_type = header::HeaderValue::from_static(page.content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);

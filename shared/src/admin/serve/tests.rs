@@ -49,9 +49,9 @@ async fn gone(stream: &mut TcpStream) {
 
 #[test]
 fn the_limits_are_those_of_the_budgets_page() {
-    let Limits { connections, head, head_bytes, life, farewell, warnings } = Limits::default();
-    assert_eq!((connections, head_bytes), (64, 8 * 1024));
-    assert_eq!([head, life, farewell, warnings].map(|time| time.as_secs()), [5, 60, 5, 1]);
+    let Limits { connections, head, head_bytes, pages, page, life, farewell, warnings } = Limits::default();
+    assert_eq!((connections, head_bytes, pages), (64, 8 * 1024, 2));
+    assert_eq!([head, page, life, farewell, warnings].map(|time| time.as_secs()), [5, 10, 60, 5, 1]);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn who_is_silent_idle_or_slow_is_let_go_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most() {
-    let limits = Limits::default();
+    let limits = Limits { page: Duration::from_secs(3_600), ..Limits::default() };
     with(limits, async |address| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -111,6 +111,77 @@ async fn an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most() {
         let mut read = Vec::new();
         let _ = stream.read_to_end(&mut read).await;
         assert!(read.len() < 16 << 20, "it was cut");
+    })
+    .await;
+}
+
+/// A page that takes as long as somebody lets it, and how many are made at once.
+struct Slow {
+    is_open: std::sync::Mutex<bool>,
+    opened: std::sync::Condvar,
+    made: std::sync::atomic::AtomicUsize,
+}
+
+impl Pages for Slow {
+    fn page(&self, path: &str, _: Option<&str>) -> Option<Page> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if path == "/healthz" {
+            return Some(Page::health(None));
+        }
+        self.made.fetch_add(1, SeqCst);
+        let shut = self.is_open.lock().unwrap();
+        drop(self.opened.wait_while(shut, |is_open| !*is_open).unwrap());
+        Some(Page::text(StatusCode::OK, "figures"))
+    }
+}
+
+#[tokio::test]
+async fn a_probe_waits_for_no_page() {
+    let slow = Arc::new(Slow { is_open: false.into(), opened: std::sync::Condvar::new(), made: 0.into() });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut server = JoinSet::new();
+    server.spawn(serve(listener, Arc::clone(&slow) as Arc<dyn Pages>));
+    let probe = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let mut figures = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let asked = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        figures.push(stream);
+    }
+    for _ in 0..3 {
+        let answer = ask(TcpStream::connect(address).await.unwrap(), probe).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    let made = slow.made.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(made <= Limits::default().pages, "{made} are made at once");
+    *slow.is_open.lock().unwrap() = true;
+    slow.opened.notify_all();
+    for stream in &mut figures {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("\r\n\r\nfigures"), "each in its turn: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_not_taken_makes_room() {
+    let limits = Limits::default();
+    with(limits, async |address| {
+        let mut idlers = Vec::new();
+        for _ in 0..limits.pages {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+            // It is on its way.
+            stream.read_exact(&mut [0; 64]).await.unwrap();
+            idlers.push(stream);
+        }
+        let since = Instant::now();
+        let answer = ask(TcpStream::connect(address).await.unwrap(), ASK).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let took = since.elapsed();
+        assert!(took >= limits.page / 2 && took <= limits.page, "{took:?}");
     })
     .await;
 }
