@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory as _};
+use control_plane::args::original::{FLAGS, Here};
 
 const HEAD: &str = "\
 # Flags
@@ -20,7 +21,25 @@ fn page() -> String {
     for command in firth.get_subcommands() {
         section(&mut page, command, &format!("firth {}", command.get_name()));
     }
+    original(&mut page);
     page
+}
+
+/// What each flag of ingress-nginx is here.
+fn original(page: &mut String) {
+    page.push_str(
+        "\n## Flags of ingress-nginx\n\n`firth-control-plane` takes the command line of ingress-nginx' controller. What means nothing here is left out, and \
+         the log says so; what asks for something that is not to be had ends the start with a sentence.\n\n| flag | here |\n|---|---|\n",
+    );
+    for flag in FLAGS {
+        let here = match flag.here {
+            Here::Same => "the same".to_owned(),
+            Here::Nothing(why) => format!("nothing: {why}"),
+            Here::Elsewhere(what) => format!("no effect, with a warning: {what}"),
+            Here::Refused(what) => format!("refused where it has a value: {what}"),
+        };
+        let _ = writeln!(page, "| `--{}` | {here} |", flag.name);
+    }
 }
 
 fn section(page: &mut String, command: &Command, name: &str) {

@@ -3,6 +3,7 @@
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
 mod identity;
+mod status;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use crate::enrol::Registrar;
 use crate::event::{Inputs, Wants};
 use crate::index::{self, Index};
 use crate::inspect::Inspect;
+use crate::kube::status::Statuses;
 use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
 use crate::metrics::Metrics;
@@ -86,6 +88,7 @@ pub struct Running {
     tasks: Supervisor,
     leaving: watch::Sender<bool>,
     served: oneshot::Receiver<()>,
+    status: Option<(status::Writers, status::Last)>,
 }
 
 /// Binds the addresses, opens the source and starts the tasks.
@@ -117,6 +120,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ref annotations_prefix,
         enable_ssl_passthrough,
         ref ingress_class,
+        ingress_class_by_name,
         ref controller_class,
         watch_ingress_without_class,
         ref watch_namespace,
@@ -127,6 +131,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         history_count,
         history_bytes,
         history_age,
+        status: ref status_args,
         metrics: ref metrics_args,
         pod_namespace: _,
         validating_webhook,
@@ -137,6 +142,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     if insecure {
         check_plaintext(listen)?;
     }
+    let publishing = status::options(&args)?;
     let listener = bind("--listen", listen).await?;
     let admin = match admin {
         Some(address) => Some(bind("--admin", address).await?),
@@ -173,6 +179,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         ingress_class: ingress_class.clone(),
         controller_class: controller_class.clone(),
         request_metrics: metrics_args.told(controller_class),
+        class_by_name: ingress_class_by_name,
         watch_without_class: watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
         configmap: configmap.clone(),
@@ -195,6 +202,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (problems, known) = watch::channel(Problems::default());
     let mut cluster = None;
     let mut announcements = None;
+    let mut writers = None;
+    let (places, placed) = watch::channel(Places::default());
     let (told, reads) = watch::channel(None);
     let source = match manifests {
         Some(dir) => {
@@ -214,13 +223,18 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
                     udp_services_configmap.clone(),
                 ],
                 decisions_namespace: args.decisions_namespace(),
+                statuses: publishing.as_ref().map(|_| Statuses::default()),
             };
+            let statuses = options.statuses.clone().unwrap_or_default();
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
             if !disable_sync_events {
                 let (say, said) = mpsc::channel(ANNOUNCEMENTS);
                 tasks.spawn("events", source.announce(said));
                 announcements = Some(say);
+            }
+            if let Some(publishing) = publishing {
+                writers = Some(status::spawn(&mut tasks, &source, publishing, statuses, placed.clone()));
             }
             let freshness = source.freshness();
             tasks.spawn("cluster", source.identify(told));
@@ -229,7 +243,6 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         }
     };
     let (awaited, awaits) = watch::channel(None);
-    let (places, placed) = watch::channel(Places::default());
     let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems, places };
     let questions = webhook.map(|(listener, pair)| {
         let (asks, questions) = mpsc::channel(QUESTIONS);
@@ -273,6 +286,11 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     };
     let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
     tasks.spawn("peers", peers.clone().keep());
+    let last = status::Last {
+        is_asked: status_args.update_status_on_shutdown,
+        registry: Arc::clone(&registry),
+        peers: peers.clone(),
+    };
     let inspect = Routes::new(inspect.beside(peers).into_server());
     let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves.clone());
     let pages = ControlPages {
@@ -283,11 +301,13 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         metrics,
         source,
         awaited: awaits,
+        original: status::original(&args, writers.is_some()),
+        hold: writers.as_ref().map(|writers| writers.hold.clone()),
         leaving: leaves,
     };
     let admin = spawn_admin(&mut tasks, admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
-    Ok(Running { listen, admin, tasks, leaving, served })
+    Ok(Running { listen, admin, tasks, leaving, served, status: writers.map(|writers| (writers, last)) })
 }
 
 impl Running {
@@ -305,9 +325,17 @@ impl Running {
         }
         info!("shutting down: proxies are told to connect again");
         self.leaving.send_replace(true);
-        if tokio::time::timeout(LEAVING, self.served).await.is_err() {
-            warn!("some connections did not end within {} s", LEAVING.as_secs());
-        }
+        let streams = async {
+            if tokio::time::timeout(LEAVING, self.served).await.is_err() {
+                warn!("some connections did not end within {} s", LEAVING.as_secs());
+            }
+        };
+        let status = async {
+            if let Some((writers, last)) = self.status {
+                writers.end(&last).await;
+            }
+        };
+        tokio::join!(streams, status);
         Ok(())
     }
 }

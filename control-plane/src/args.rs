@@ -2,13 +2,15 @@
 //! `--bool=true` all work.
 
 mod metrics;
+pub mod original;
+mod status;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use shared::budget::parse_bytes;
 use shared::duration;
 use shared::identity::Role;
@@ -16,6 +18,7 @@ use shared::name::ObjectName;
 use shared::telemetry::LogArgs;
 
 pub use metrics::{Buckets, MetricsArgs};
+pub use status::StatusArgs;
 
 /// A value that an empty text says is absent, as charts and units leave it. Named so that clap takes it for one value,
 /// and not for a flag that may be absent.
@@ -118,6 +121,12 @@ pub struct Args {
     /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,
+    /// Serve Ingresses of the IngressClass of that name, too, whatever its controller
+    #[arg(
+        long, env = "FIRTH_INGRESS_CLASS_BY_NAME", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub ingress_class_by_name: bool,
     /// Controller of the IngressClasses that make an Ingress ours
     #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,
@@ -182,6 +191,9 @@ pub struct Args {
     /// Namespace where decisions are on record; without it that of --configmap
     #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
     pub pod_namespace: Option<String>,
+    /// Flags about the status of Ingresses.
+    #[command(flatten)]
+    pub status: StatusArgs,
     /// Flags about what proxies export of requests.
     #[command(flatten)]
     pub metrics: MetricsArgs,
@@ -191,6 +203,14 @@ pub struct Args {
 }
 
 impl Args {
+    /// The command line of this process, with what of it is only ingress-nginx'. Ends the process where it is none.
+    pub fn of_process() -> (Self, original::Sorted) {
+        let sorted = original::sort(std::env::args_os()).unwrap_or_else(|reason| {
+            Self::command().error(clap::error::ErrorKind::InvalidValue, reason).exit()
+        });
+        (Self::parse_from(&sorted.rest), sorted)
+    }
+
     /// Where decisions are on record.
     pub fn decisions_namespace(&self) -> String {
         let own = self.pod_namespace.clone().filter(|namespace| !namespace.is_empty());
@@ -393,7 +413,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory as _;
         let command = Args::command();
         for flag in command.get_arguments() {
             assert!(flag.get_env().is_some(), "{} has no variable", flag.get_id());

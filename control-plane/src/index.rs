@@ -76,6 +76,8 @@ pub struct Options {
     pub controller_class: String,
     /// What proxies export of requests.
     pub request_metrics: RequestMetrics,
+    /// Whether the IngressClass of the name `ingress_class` is ours, whatever its controller.
+    pub class_by_name: bool,
     /// An Ingress without any class is ours.
     pub watch_without_class: bool,
     /// Secret with the certificate for names that have none; `None`: each proxy makes its own.

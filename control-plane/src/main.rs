@@ -2,19 +2,24 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use control_plane::{app, args::Args};
+use control_plane::app;
+use control_plane::args::{Args, original::Sorted};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::{Rotations, Signals};
 use shared::telemetry;
+use tracing::{info, warn};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let (args, Sorted { notices, warnings, .. }) = Args::of_process();
     match telemetry::init(&args.log) {
-        Ok(logs) => logs.conclude(run(args)),
+        Ok(logs) => {
+            notices.iter().for_each(|notice| info!("{notice}"));
+            warnings.iter().for_each(|warning| warn!("{warning}"));
+            logs.conclude(run(args))
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

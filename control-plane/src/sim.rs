@@ -85,6 +85,7 @@ impl Replica {
             ingress_class: "nginx".to_owned(),
             controller_class: "k8s.io/ingress-nginx".to_owned(),
             request_metrics: shared::policy::RequestMetrics::default(),
+            class_by_name: false,
             watch_without_class: false,
             default_certificate: None,
             configmap: ObjectName::new(NAMESPACE, "settings"),

@@ -160,8 +160,9 @@ impl Index {
 
     fn by_class(&self, class: &str, field: impl FnOnce() -> String) -> Belonging {
         let ours = &self.options.controller_class;
+        let is_named = self.options.class_by_name && class == self.options.ingress_class;
         match self.objects.ingress_class(&ObjectName::new("", class)) {
-            Some(class) if class.spec.controller == *ours => Belonging::Ours,
+            Some(class) if is_named || class.spec.controller == *ours => Belonging::Ours,
             Some(_) => Belonging::Another,
             None if self.assumes(class) => Belonging::Ours,
             None => Belonging::Nobody(Fault::new(

@@ -38,6 +38,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         ingress_class: "nginx".into(),
         controller_class: "k8s.io/ingress-nginx".into(),
         request_metrics: RequestMetrics::default(),
+        class_by_name: false,
         watch_without_class,
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),

@@ -201,6 +201,19 @@ fn without_class_is_ours_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_class_is_ours_by_its_name_where_that_is_asked_for() {
+    for (class_by_name, routes) in [(false, 0), (true, 1)] {
+        let mut world = World::with(Options { class_by_name, ..options() });
+        world.events([applied(service("echo")), applied(class("nginx", "example.com/other"))]);
+        world.apply(web(Some("nginx"), None));
+        assert_eq!(world.routes().len(), routes);
+        world.apply(class("other", "example.com/other"));
+        world.apply(web(Some("other"), None));
+        assert_eq!(world.routes().len(), 0, "another name is another's");
+    }
+}
+
+#[test]
 fn an_ingress_that_leads_nowhere_is_said() {
     for spec in
         [json!({}), json!({"rules": [{"host": "a.test"}]}), json!({"rules": [{"http": {"paths": []}}]})]
