@@ -99,6 +99,8 @@ class Acceptance:
             shown = shown_certificate((address[0], 443))
             if shown != (self.folder / "cert.pem").read_text().strip():
                 raise Failed(f"{address[0]}:443 shows another certificate:\n{shown}")
+        # What `kubectl get ingress` and external-dns show.
+        eventually(f"the Ingress says that it is to be reached at {self.balanced}", lambda: published("web") == [self.balanced])
         self.say(f"{HOST} is served, by HTTP and TLS, at LoadBalancer {self.balanced} and hostPort {host}")
 
     def ask(self):
@@ -310,6 +312,11 @@ class Together:
             load.stop.set()
         for load in self.loads:
             load.__exit__(*failed)
+
+
+def published(ingress):
+    status = get("ingress", ingress, namespace=SHOP)["status"].get("loadBalancer", {})
+    return [it.get("ip") for it in status.get("ingress", [])]
 
 
 def shown_certificate(address):
