@@ -138,7 +138,10 @@ fn new_sessions_go_to_the_endpoints_of_now_and_old_ones_go_on() {
 #[test]
 fn who_refuses_is_passed_over() {
     let (origin, port) = (echo("a"), free());
-    let mut proxy = serving(&tcp(port), &[refusing(), origin.address, refusing()]);
+    // All of them have their turns.
+    let limits = Limits { eject_after: 0, ..Limits::default() };
+    let endpoints = [refusing(), origin.address, refusing()];
+    let mut proxy = serving_within(limits, Budgets::default(), &tcp(port), &endpoints);
     for _ in 0..6 {
         assert_eq!(hear(&mut client(port), 1), "a");
     }
