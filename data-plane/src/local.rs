@@ -39,6 +39,7 @@ pub(crate) mod opening;
 pub(crate) mod passwords;
 pub(crate) mod quota;
 pub(crate) mod relay;
+pub(crate) mod session;
 pub(crate) mod spill;
 pub(crate) mod timer;
 pub(crate) mod verdicts;

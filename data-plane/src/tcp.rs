@@ -18,6 +18,7 @@ use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::opening;
 use crate::local::relay::{End, relay};
+use crate::local::session::{Begun, Session, Status};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
 use crate::upstream::{Tried, Turn, standing};
@@ -34,6 +35,7 @@ pub(crate) struct Tries {
 /// A connection to an endpoint.
 pub(crate) struct Reached {
     pub(crate) stream: TcpStream,
+    address: SocketAddr,
     _descriptor: Held,
 }
 
@@ -62,7 +64,7 @@ pub(crate) async fn reach(
         match timer.limit(local.limits.timeouts.connect, TcpStream::connect(endpoint.address)).await {
             Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
                 standing::answered(local, cell, &endpoint);
-                return Some(Reached { stream, _descriptor: descriptor });
+                return Some(Reached { stream, address: endpoint.address, _descriptor: descriptor });
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
@@ -119,8 +121,11 @@ pub(crate) async fn serve(
     cell: Arc<BackendCell>,
 ) {
     let local = &server.local;
-    let (terms, said) =
-        server.with_table(|table| (table.streams().terms, Arc::clone(table.proxy_protocol())));
+    let (terms, log, said) = server.with_table(|table| {
+        (table.streams().terms, table.streams().log.clone(), Arc::clone(table.proxy_protocol()))
+    });
+    let (transport, port, backend) = ("TCP", service.port, Arc::clone(&cell.key));
+    let session = Session::new(local, log, Begun { transport, peer: address, port, backend });
     let timer = local.timers.timer();
     let mut input = BytesMut::new();
     let Ok(destination) = client.local_addr() else { return };
@@ -129,10 +134,19 @@ pub(crate) async fn serve(
         timer.idle(true);
         let header = Box::pin(opening::header(&local.buffers, &mut client, &mut input));
         match timer.limit(said.time, header).await {
-            Ok(Ok(Some(told))) if said.believes(address.ip()) => ends = told,
+            Ok(Ok(Some(told))) if said.believes(address.ip()) => {
+                session.is_of(told.source.ip());
+                ends = told;
+            }
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => return debug!(client = %address, %error, "no PROXY header"),
-            Err(_) => return debug!(client = %address, "no PROXY header came in time"),
+            Ok(Err(error)) => {
+                session.ends(Status::Malformed);
+                return debug!(client = %address, %error, "no PROXY header");
+            }
+            Err(_) => {
+                session.ends(Status::Malformed);
+                return debug!(client = %address, "no PROXY header came in time");
+            }
         }
         timer.idle(false);
     }
@@ -148,9 +162,10 @@ pub(crate) async fn serve(
             return debug!(client = %address, backend = %cell.key, "the endpoint takes no PROXY header");
         }
     }
+    session.reached(endpoint.address);
     let near = End { stream: &mut client, input };
     let far = End { stream: &mut endpoint.stream, input: BytesMut::new() };
-    if let Err(error) = relay((local, &timer), near, far, terms.idle, |_| {}).await {
+    if let Err(error) = relay((local, &timer), near, far, terms.idle, |moved| session.moves(moved)).await {
         debug!(client = %address, backend = %cell.key, %error, "a TCP session was cut");
     }
 }

@@ -23,6 +23,8 @@ use tokio::task::spawn_local;
 use tracing::debug;
 
 use crate::http::server::Server;
+use crate::local::relay::Moved;
+use crate::local::session;
 use crate::table::BackendCell;
 use crate::upstream::{Tried, Turn};
 use datagram::Received;
@@ -72,6 +74,8 @@ struct Session {
     /// When something passed last, either way.
     heard: Cell<Instant>,
     over: tokio::sync::Notify,
+    /// For the log.
+    told: session::Session,
     /// A place among all sessions, and a descriptor.
     _held: (Held, Held),
 }
@@ -132,8 +136,9 @@ impl Port {
         session.asked.set(session.asked.get() + 1);
         session.heard.set(self.server.local.timers.now());
         // Asks the kernel: the runtime has not looked yet whether a new socket takes anything.
-        if let Err(error) = SockRef::from(&session.socket).send(datagram) {
-            debug!(client = %key.0, %error, "a datagram was not sent on");
+        match SockRef::from(&session.socket).send(datagram) {
+            Ok(count) => session.told.moves(Moved { up: count as u64, down: 0 }),
+            Err(error) => debug!(client = %key.0, %error, "a datagram was not sent on"),
         }
         if self.is_answered(&session) {
             session.over.notify_one();
@@ -162,6 +167,8 @@ impl Port {
                 return None;
             }
         };
+        let told = self.told(key.0, &cell);
+        told.reached(endpoint.address);
         let number = self.begun.get() + 1;
         self.begun.set(number);
         let session = Rc::new(Session {
@@ -171,12 +178,21 @@ impl Port {
             answered: Cell::new(0),
             heard: Cell::new(self.server.local.timers.now()),
             over: tokio::sync::Notify::new(),
+            told,
             _held: held,
         });
         self.sessions.borrow_mut().insert(key, Rc::clone(&session));
         self.order.borrow_mut().push_back((key, number));
         spawn_local(answers(Rc::downgrade(self), Rc::clone(&self.server), key, Rc::clone(&session)));
         Some(session)
+    }
+
+    /// For the log.
+    fn told(&self, client: SocketAddr, cell: &BackendCell) -> session::Session {
+        let log = self.server.with_table(|table| table.streams().log.clone());
+        let port = self.socket.local_addr().map_or(0, |address| address.port());
+        let begun = session::Begun { transport: "UDP", peer: client, port, backend: Arc::clone(&cell.key) };
+        session::Session::new(&self.server.local, log, begun)
     }
 
     /// Ends the oldest sessions where there are too many, and forgets the order of those that have ended.
@@ -210,6 +226,7 @@ impl Port {
                 Ok(count) => {
                     session.answered.set(session.answered.get() + 1);
                     session.heard.set(self.server.local.timers.now());
+                    session.told.moves(Moved { up: 0, down: count as u64 });
                     let sent = datagram::answer(&self.socket, &buffer[..count], client, asked);
                     if let Err(error) = sent {
                         debug!(%client, %error, "an answer was lost");

@@ -19,6 +19,10 @@ pub const DEFAULT: &str = "$remote_addr - $remote_user [$time_local] \"$request\
     [$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time \
     $upstream_status $req_id";
 
+/// ingress-nginx' own of sessions of TCP and UDP services (controller.md 8).
+pub const STREAM: &str =
+    "[$remote_addr] [$time_local] $protocol $status $bytes_sent $bytes_received $session_time";
+
 /// Pieces of a format at most, so that a line's work is bounded.
 const PIECES: usize = 512;
 
@@ -76,6 +80,18 @@ impl LogFormat {
     /// # Errors
     /// Where nginx would take it for none.
     pub fn parse(text: &str) -> Result<Self, NoFormat> {
+        Self::parse_with(text, Value::of)
+    }
+
+    /// The same of sessions of TCP and UDP services, where other variables are known.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_stream(text: &str) -> Result<Self, NoFormat> {
+        Self::parse_with(text, Value::of_stream)
+    }
+
+    fn parse_with(text: &str, of: impl Fn(&str) -> Option<Value>) -> Result<Self, NoFormat> {
         if text.len() > LENGTH {
             return Err(NoFormat::Long);
         }
@@ -86,7 +102,7 @@ impl LogFormat {
                 pieces.push(Piece::Text(rest[..at].into()));
             }
             let (name, behind) = name(&rest[at + 1..])?;
-            let value = Value::of(name).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
+            let value = of(name).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
             pieces.push(Piece::Value(value));
             rest = behind;
         }
@@ -203,6 +219,23 @@ mod tests {
         }
         assert_eq!(LogFormat::parse(&"x".repeat(LENGTH + 1)), Err(NoFormat::Long));
         assert_eq!(LogFormat::parse(&"$status ".repeat(PIECES)), Err(NoFormat::Long));
+    }
+
+    #[test]
+    fn sessions_have_variables_of_their_own() {
+        let values = |text: &str| {
+            let pieces = LogFormat::parse_stream(text).unwrap().pieces;
+            pieces.iter().filter(|it| matches!(it, Piece::Value(_))).count()
+        };
+        assert_eq!(values(STREAM), 7);
+        assert_eq!(values("$protocol|$bytes_received|$server_port|$upstream_addr|$proxy_upstream_name"), 5);
+        for (known, unknown) in [("$protocol", "$request_uri"), ("$session_time", "$http_x")] {
+            assert!(LogFormat::parse_stream(known).is_ok() && LogFormat::parse(known).is_err(), "{known}");
+            assert!(
+                LogFormat::parse_stream(unknown).is_err() && LogFormat::parse(unknown).is_ok(),
+                "{unknown}"
+            );
+        }
     }
 
     #[test]

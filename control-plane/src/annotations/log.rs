@@ -17,7 +17,7 @@ pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
-/// `disable-http-access-log`, a key alone. There is no other log of requests; it differs once streams have one.
+/// `disable-http-access-log`, a key alone.
 pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
     name: "disable-http-access-log",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_http_access_log = Some(it))),
@@ -32,6 +32,23 @@ pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
     default: "false",
     doc: "Requests for hosts that nobody has are logged",
+    ..Row::NEW
+};
+
+/// `disable-stream-access-log`, a key alone.
+pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
+    name: "disable-stream-access-log",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_stream_access_log = Some(it))),
+    default: "false",
+    doc: "Sessions of TCP and UDP services are not logged",
+    ..Row::NEW
+};
+
+/// `log-format-stream`, a key alone.
+pub(crate) static LOG_FORMAT_STREAM: Row = Row {
+    name: "log-format-stream",
+    value: &Of(STREAM_FORMAT, Act::Sets(|to, it| to.location.log_format_stream = Some(it))),
+    doc: "What a line about a session of a TCP or UDP service is made of",
     ..Row::NEW
 };
 
@@ -69,7 +86,7 @@ pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
     ..Row::NEW
 };
 
-/// `access-log-path` and `http-access-log-path`, keys alone: where the original's image links it to standard output.
+/// `access-log-path`, `http-access-log-path` and `stream-access-log-path`, keys alone: where the original's image links it to standard output.
 pub(crate) static ACCESS_LOG_PATH: Row = Row {
     name: "access-log-path",
     value: &Of(
@@ -156,4 +173,12 @@ const FORMAT: Grammar<String> = Grammar {
     read: |text| LogFormat::parse(text).is_ok().then(|| text.to_owned()),
     good: &["$remote_addr ${status}", "{\"at\": \"$time_iso8601\", \"x\": \"$http_x_y\"}"],
     bad: &["$nonsense", "a $ b", "${status"],
+};
+
+/// The same of a session of a TCP or UDP service.
+const STREAM_FORMAT: Grammar<String> = Grammar {
+    words: "text with variables that nginx has of streams",
+    read: |text| LogFormat::parse_stream(text).is_ok().then(|| text.to_owned()),
+    good: &["[$remote_addr] $protocol ${status}", "{\"at\": \"$time_iso8601\", \"sent\": $bytes_sent}"],
+    bad: &["$request_uri", "a $ b", "${status"],
 };

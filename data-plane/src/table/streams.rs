@@ -7,6 +7,7 @@ use shared::policy::LocationPolicy;
 use shared::resource::StreamService;
 
 use super::cell::BackendCell;
+use crate::access_log::Format;
 use crate::listen::ports::Port;
 
 /// All of them.
@@ -16,6 +17,8 @@ pub struct Streams {
     pub services: Vec<Service>,
     /// What holds for all.
     pub terms: Terms,
+    /// What their sessions are logged as; `None`: they are not.
+    pub log: Option<Arc<Format>>,
 }
 
 /// One service.

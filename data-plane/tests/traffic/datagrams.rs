@@ -130,3 +130,14 @@ fn a_silent_session_makes_room_by_itself() {
     std::thread::sleep(Duration::from_millis(2_000));
     assert_ne!(comes_from(), first, "it is another one");
 }
+
+#[test]
+fn a_session_is_a_line_when_it_is_over() {
+    let port = free();
+    let proxy = serving(&udp(port), &[answering(1)]);
+    let one = datagrams(port);
+    one.send(b"hello").unwrap();
+    assert_eq!(one.recv(&mut [0; 16]).unwrap(), 5);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert!(log.contains(" UDP 200 5 5 0."), "{log}");
+}

@@ -202,3 +202,49 @@ fn who_leaves_takes_nobody_new_and_ends_what_has_begun() {
     assert_eq!(old.rest(), b".");
     leaving.join().unwrap();
 }
+
+/// The lines about sessions in which `hello` was said, where the fleet says this.
+fn logged(defaults: LocationPolicy) -> Vec<String> {
+    let (origin, port) = (echo("a"), free());
+    let mut proxy = serving(&tcp(port), &[origin.address]);
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut one = client(port);
+    one.stream.write_all(b"hello").unwrap();
+    assert_eq!(hear(&mut one, 6), "ahello");
+    one.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(hear(&mut one, 1), ".");
+    drop(one);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let log = log.replace(&port.to_string(), "PORT").replace(&origin.address.to_string(), "ORIGIN");
+    // Whoever looks whether the port is open says nothing.
+    log.lines().filter(|line| line.contains(" 5")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_session_is_a_line_as_the_fleet_says() {
+    let lines = logged(LocationPolicy::default());
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let (before, after) = line.split_once(" TCP 200 7 5 0.").unwrap_or_else(|| panic!("{line}"));
+    assert!(before.starts_with("[127.0.0.1] [") && before.ends_with(']') && after.len() == 3, "{line}");
+    let format = "stream=$protocol $bytes_received|$server_port|$upstream_addr|$proxy_upstream_name";
+    let said = LocationPolicy { log_format_stream: Some(format.to_owned()), ..LocationPolicy::default() };
+    assert_eq!(logged(said), ["stream=TCP 5|PORT|ORIGIN|tcp-ns-db-sql"]);
+    for said in [
+        LocationPolicy { disable_stream_access_log: Some(true), ..LocationPolicy::default() },
+        LocationPolicy { disable_access_log: Some(true), ..LocationPolicy::default() },
+    ] {
+        assert_eq!(logged(said), [] as [&str; 0]);
+    }
+    let http = LocationPolicy { disable_http_access_log: Some(true), ..LocationPolicy::default() };
+    assert_eq!(logged(http).len(), 1, "that is another log");
+}
+
+#[test]
+fn a_session_that_nobody_takes_is_a_line_too() {
+    let port = free();
+    let proxy = serving(&tcp(port), &[]);
+    let mut one = client(port);
+    assert_eq!(one.stream.read(&mut [0]).unwrap_or(0), 0);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert!(log.contains(" TCP 502 0 0 0."), "{log}");
+}

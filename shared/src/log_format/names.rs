@@ -96,6 +96,16 @@ pub enum Value {
     Hostname,
     /// `$pid`.
     Pid,
+    /// `$protocol` of a session: TCP or UDP.
+    Transport,
+    /// `$bytes_received` of a session: from its client.
+    BytesReceived,
+    /// `$session_time`.
+    SessionTime,
+    /// `$upstream_bytes_sent`: to its endpoint.
+    UpstreamSent,
+    /// `$upstream_bytes_received`.
+    UpstreamReceived,
     /// `$nginx_version`: the proxy's own.
     Version,
     /// nginx has it, and here it never has a value.
@@ -215,6 +225,34 @@ impl Value {
                     return None;
                 }
             }
+        })
+    }
+
+    /// The same of sessions of TCP and UDP services.
+    pub fn of_stream(name: &str) -> Option<Self> {
+        Some(match name {
+            "protocol" => Self::Transport,
+            "bytes_received" => Self::BytesReceived,
+            "session_time" => Self::SessionTime,
+            "upstream_bytes_sent" => Self::UpstreamSent,
+            "upstream_bytes_received" => Self::UpstreamReceived,
+            "upstream_addr" => Self::UpstreamAddr,
+            "upstream_connect_time" => Self::UpstreamConnectTime,
+            "proxy_upstream_name" => Self::Upstream,
+            "time_local" | "time_iso8601" | "msec" | "status" | "bytes_sent" | "remote_addr"
+            | "remote_port" | "binary_remote_addr" | "realip_remote_addr" | "realip_remote_port"
+            | "server_port" | "connection" | "hostname" | "pid" | "nginx_version" => {
+                return Self::plain(name);
+            }
+            "server_addr"
+            | "upstream_first_byte_time"
+            | "upstream_session_time"
+            | "proxy_protocol_addr"
+            | "proxy_protocol_port"
+            | "proxy_protocol_server_addr"
+            | "proxy_protocol_server_port" => Self::Missing,
+            _ if name.starts_with("ssl_") || name.starts_with("geoip2_") => Self::Missing,
+            _ => return None,
         })
     }
 

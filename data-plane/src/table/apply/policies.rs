@@ -35,6 +35,7 @@ impl Policies {
             (whole.log_format_upstream, whole.log_format_escape_json, whole.log_format_escape_none) =
                 (None, None, None);
             (whole.gzip_types, whole.gzip_disable, whole.brotli_types) = (None, None, None);
+            (whole.disable_stream_access_log, whole.log_format_stream) = (None, None);
             whole.request_metrics = None;
             (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }

@@ -10,6 +10,7 @@ use shared::resource::{Listener, Resource, StreamService};
 use super::source::Source;
 use super::{Code, Refused, Writer};
 use crate::listen::ports::Ports;
+use crate::table::policy;
 use crate::table::streams::{Service, Streams, Terms};
 
 impl Writer {
@@ -64,7 +65,9 @@ impl Writer {
         };
         let services = self.config.services.values().cloned().map(service).collect();
         let terms = Terms::compile(&self.config.settings().defaults);
-        let before = std::mem::replace(&mut self.streams, Arc::new(Streams { services, terms }));
+        // Settings that say otherwise are refused before.
+        let log = policy::log::streams(&self.config.settings().defaults).unwrap_or_default();
+        let before = std::mem::replace(&mut self.streams, Arc::new(Streams { services, terms, log }));
         let keys = |streams: &Streams| -> BTreeSet<Arc<str>> {
             streams.services.iter().map(|service| Arc::clone(&service.cell.key)).collect()
         };

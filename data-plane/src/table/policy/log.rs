@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shared::log_format::{Escape, LogFormat};
+use shared::log_format::{Escape, LogFormat, STREAM};
 use shared::policy::LocationPolicy;
 
 use super::Refused;
@@ -28,6 +28,10 @@ impl Default for Logging {
 
 impl Logging {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+        // Of the fleet's own policy alone; it is compiled with the services.
+        if said.log_format_stream.is_some() {
+            streams(said)?;
+        }
         Ok(Self {
             is_on: said.enable_access_log != Some(false)
                 && said.disable_access_log != Some(true)
@@ -64,6 +68,19 @@ fn format(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
         .map_err(|error| Refused { field: "log_format_upstream", problem: error.to_string() })?
         .unwrap_or_default();
     Ok(Some(Arc::new(Format::new(&format, escape))))
+}
+
+/// What is logged of sessions of TCP and UDP services; `None`: nothing.
+pub(in crate::table) fn streams(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+    if said.disable_access_log == Some(true) || said.disable_stream_access_log == Some(true) {
+        return Ok(None);
+    }
+    let text = said.log_format_stream.as_deref().unwrap_or(STREAM);
+    let format = LogFormat::parse_stream(text);
+    let format =
+        format.map_err(|error| Refused { field: "log_format_stream", problem: error.to_string() })?;
+    // As in the original: how values of HTTP are escaped says nothing of these.
+    Ok(Some(Arc::new(Format::new(&format, Escape::Default))))
 }
 
 #[cfg(test)]

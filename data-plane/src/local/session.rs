@@ -1,0 +1,214 @@
+//! A session of a TCP or UDP service, for the log: a line at its end, however it ends.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::log_format::Value;
+use shared::telemetry::VERSION;
+
+use super::Local;
+use super::relay::Moved;
+use crate::access_log::{Format, Kept, Source, seconds};
+
+/// nginx' statuses of sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// It was served, however it ended.
+    Served = 200,
+    /// What the client said first is not what was to come.
+    Malformed = 400,
+    /// No endpoint takes it.
+    Unreached = 502,
+}
+
+/// What is known of one from the start.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun {
+    /// `TCP` or `UDP`.
+    pub(crate) transport: &'static str,
+    /// The peer.
+    pub(crate) peer: SocketAddr,
+    /// Our port.
+    pub(crate) port: u16,
+    /// The key of its backend.
+    pub(crate) backend: Arc<str>,
+}
+
+/// A session under way. Dropping it is its end.
+pub(crate) struct Session {
+    local: Rc<Local>,
+    format: Option<Arc<Format>>,
+    begun: Begun,
+    at: Instant,
+    status: Cell<Status>,
+    endpoint: Cell<Option<(SocketAddr, Duration)>>,
+    /// Of whom the peer speaks.
+    client: Cell<IpAddr>,
+    moved: Cell<Moved>,
+    kept: Kept,
+}
+
+impl Session {
+    /// Begins now. Without a format nothing is said of it.
+    pub(crate) fn new(local: &Rc<Local>, format: Option<Arc<Format>>, begun: Begun) -> Self {
+        Self {
+            local: Rc::clone(local),
+            format: format.filter(|_| local.log.borrow().wanted()),
+            client: Cell::new(begun.peer.ip()),
+            begun,
+            at: local.timers.now(),
+            status: Cell::new(Status::Unreached),
+            endpoint: Cell::new(None),
+            moved: Cell::default(),
+            kept: Kept::default(),
+        }
+    }
+
+    /// It is what it is if nothing else is said.
+    pub(crate) fn ends(&self, status: Status) {
+        self.status.set(status);
+    }
+
+    /// An endpoint takes it.
+    pub(crate) fn reached(&self, endpoint: SocketAddr) {
+        self.endpoint.set(Some((endpoint, self.took())));
+        self.ends(Status::Served);
+    }
+
+    /// Its peer, who is believed, speaks of this client.
+    pub(crate) fn is_of(&self, client: IpAddr) {
+        self.client.set(client);
+    }
+
+    /// So much went on.
+    pub(crate) fn moves(&self, more: Moved) {
+        let Moved { up, down } = self.moved.get();
+        self.moved.set(Moved { up: up + more.up, down: down + more.down });
+    }
+
+    fn took(&self) -> Duration {
+        self.local.timers.now().saturating_duration_since(self.at)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(format) = self.format.take() {
+            self.local.log.borrow_mut().write(self, Some(&format));
+        }
+    }
+}
+
+impl Source for Session {
+    fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
+        let Begun { transport, peer, port, backend } = &self.begun;
+        let Moved { up, down } = self.moved.get();
+        let client = self.client.get().to_canonical();
+        let mut text = String::new();
+        // Writing into a String does not fail.
+        let _ = match value {
+            Value::Transport => write!(text, "{transport}"),
+            Value::Status => write!(text, "{}", self.status.get() as u16),
+            Value::BytesSent | Value::UpstreamReceived => write!(text, "{down}"),
+            Value::BytesReceived | Value::UpstreamSent => write!(text, "{up}"),
+            Value::SessionTime => {
+                seconds(self.took(), out);
+                return true;
+            }
+            Value::Client => write!(text, "{client}"),
+            Value::ClientBytes => {
+                match client {
+                    IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+                    IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+                }
+                return true;
+            }
+            Value::Peer => write!(text, "{}", peer.ip().to_canonical()),
+            Value::PeerPort => write!(text, "{}", peer.port()),
+            Value::ServerPort => write!(text, "{port}"),
+            Value::Upstream => upstream(transport, backend, &mut text),
+            Value::UpstreamAddr => match self.endpoint.get() {
+                Some((endpoint, _)) => write!(text, "{endpoint}"),
+                None => return false,
+            },
+            Value::UpstreamConnectTime => match self.endpoint.get() {
+                Some((_, took)) => {
+                    seconds(took, out);
+                    return true;
+                }
+                None => return false,
+            },
+            Value::Pid => write!(text, "{}", std::process::id()),
+            Value::Version => write!(text, "{VERSION}"),
+            _ => return false,
+        };
+        out.extend_from_slice(text.as_bytes());
+        true
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+}
+
+/// `tcp-NAMESPACE-SERVICE-PORT`, as ingress-nginx names them.
+fn upstream(transport: &str, backend: &str, text: &mut String) -> std::fmt::Result {
+    let mut parts = backend.split('/');
+    let mut part = || parts.next().unwrap_or_default();
+    write!(text, "{}-{}-{}-{}", transport.to_ascii_lowercase(), part(), part(), part())
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::log_format::{Escape, LogFormat, STREAM};
+
+    use super::*;
+
+    fn line(text: &str, of: impl FnOnce(&Session)) -> String {
+        let local = Rc::new(Local::for_tests());
+        let format = Format::new(&LogFormat::parse_stream(text).unwrap(), Escape::Default);
+        let begun = Begun {
+            transport: "TCP",
+            peer: ([10, 0, 0, 1], 40_000).into(),
+            port: 5432,
+            backend: "shop/db/5432/tcp".into(),
+        };
+        let session = Session::new(&local, None, begun);
+        of(&session);
+        let mut out = Vec::new();
+        for piece in LogFormat::parse_stream(text).unwrap().pieces() {
+            match piece {
+                shared::log_format::Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                shared::log_format::Piece::Value(value) => {
+                    if !session.value(value, &mut out) {
+                        out.push(b'-');
+                    }
+                }
+            }
+        }
+        assert!(format.asks().is_empty());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_session_has_its_values() {
+        let text = "$remote_addr $realip_remote_addr $server_port $protocol $status $bytes_sent $bytes_received \
+                    $upstream_addr $proxy_upstream_name $ssl_protocol";
+        assert_eq!(line(text, |_| {}), "10.0.0.1 10.0.0.1 5432 TCP 502 0 0 - tcp-shop-db-5432 -");
+        let served = |session: &Session| {
+            session.is_of([192, 0, 2, 1].into());
+            session.reached(([10, 1, 0, 1], 5432).into());
+            session.moves(Moved { up: 3, down: 4 });
+            session.moves(Moved { up: 1, down: 0 });
+        };
+        assert_eq!(
+            line(text, served),
+            "192.0.2.1 10.0.0.1 5432 TCP 200 4 4 10.1.0.1:5432 tcp-shop-db-5432 -"
+        );
+        assert!(line(STREAM, |it| it.ends(Status::Malformed)).contains(" TCP 400 0 0 0.0"));
+    }
+}
