@@ -25,6 +25,7 @@ use self::demand::{Metadata, Scope};
 use self::events::Announcement;
 use self::follow::{Follow, Sink};
 use self::pins::Pins;
+use self::record::Record;
 use self::sink::{Objects, Sender};
 use self::status::heard::{Aside, WithStatus};
 use self::status::{Seen, StatusOptions, Statuses};
@@ -45,6 +46,7 @@ mod follow;
 pub(crate) mod fuzz;
 pub mod login;
 mod pins;
+pub mod record;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 mod sink;
@@ -181,6 +183,11 @@ impl KubeSource {
     /// What of the cluster the authority between the planes needs; `name` is that of its Secret.
     pub fn trust(&self, name: ObjectName) -> Trust {
         Trust::new(self.client.clone(), name)
+    }
+
+    /// A text in a Secret of its own.
+    pub fn record(&self, name: ObjectName, key: &'static str) -> Record {
+        Record::new(self.client.clone(), name, key)
     }
 
     /// Watches as long as the process lives.

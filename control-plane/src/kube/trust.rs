@@ -4,17 +4,16 @@
 //! **Invariant:** a record is written over the revision that was read, or not at all; and a token that was not made for us is
 //! nobody's.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
 use shared::name::ObjectName;
 use thiserror::Error;
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroize as _;
 
-use super::ask::{ANSWER, Answer, ask, find, within};
-use super::collection;
+use super::ask::{ANSWER, find, within};
+pub use super::record::Found;
+use super::record::{Record, put};
 use crate::objects::{Object, ObjectKind};
 
 /// Whom tokens have to be made for.
@@ -38,17 +37,6 @@ impl std::fmt::Debug for Trust {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trust").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// What there is of a record.
-#[derive(PartialEq, Eq)]
-pub enum Found {
-    /// No Secret.
-    Nothing,
-    /// A Secret of this revision, without a record.
-    Emptied(String),
-    /// The record, and the revision of its Secret.
-    Record(Zeroizing<Vec<u8>>, String),
 }
 
 /// Whose a token is.
@@ -90,16 +78,7 @@ impl Trust {
     /// # Errors
     /// Where the API server does not say, or what is there is not base64.
     pub async fn record(&self) -> Result<Found, String> {
-        let Some(Object::Secret(secret)) = self.find(ObjectKind::Secret).await? else {
-            return Ok(Found::Nothing);
-        };
-        let revision = secret.metadata.resource_version.to_string();
-        let Some(text) = secret.data.get(RECORD).filter(|text| !text.is_empty()) else {
-            return Ok(Found::Emptied(revision));
-        };
-        let text =
-            STANDARD.decode(text).map_err(|_| format!("Secret {}: {RECORD} is not base64", self.name))?;
-        Ok(Found::Record(Zeroizing::new(text), revision))
+        self.secret().load().await
     }
 
     /// Writes the record over a revision, or the first one. False: somebody else was quicker.
@@ -107,8 +86,7 @@ impl Trust {
     /// # Errors
     /// Where the API server refuses it.
     pub async fn write(&self, text: &str, over: Option<&str>) -> Result<bool, String> {
-        let data = Zeroizing::new(STANDARD.encode(text));
-        self.put(ObjectKind::Secret, json!({RECORD: *data}), over).await
+        self.secret().store(text, over).await
     }
 
     /// Says which roots are believed. `replace`: in place of others that are there.
@@ -126,7 +104,9 @@ impl Trust {
         }
         let over = there.map(|there| there.metadata.resource_version.to_string());
         // Another replica that was quicker wrote the same, or has something newer, which is looked at the next time.
-        self.put(ObjectKind::ConfigMap, json!({ROOTS: roots}), over.as_deref()).await.map(|_| ())
+        put(&self.client, &self.name, ObjectKind::ConfigMap, json!({ROOTS: roots}), over.as_deref())
+            .await
+            .map(|_| ())
     }
 
     /// Whose a token is.
@@ -156,25 +136,8 @@ impl Trust {
         Ok(find(&self.client, kind, &self.name.namespace, &self.name.name).await?)
     }
 
-    async fn put(&self, kind: ObjectKind, data: Value, over: Option<&str>) -> Result<bool, String> {
-        let ObjectName { namespace, name } = &self.name;
-        let mut metadata = json!({"namespace": &**namespace, "name": &**name});
-        let collection = collection::path(kind, Some(namespace));
-        let (method, path) = match over {
-            Some(revision) => {
-                metadata["resourceVersion"] = revision.into();
-                (Method::PUT, format!("{collection}/{name}"))
-            }
-            None => (Method::POST, collection),
-        };
-        let body = json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": data});
-        match ask(&self.client, method, &path, Some(body.to_string())).await? {
-            Answer::Done(_) => Ok(true),
-            Answer::Conflict => Ok(false),
-            // Created: there is no such namespace. Replaced: it went meanwhile, and is looked for again.
-            Answer::Absent if over.is_none() => Err(format!("there is no namespace {namespace}")),
-            Answer::Absent => Ok(false),
-        }
+    fn secret(&self) -> Record {
+        Record::new(self.client.clone(), self.name.clone(), RECORD)
     }
 }
 
