@@ -34,6 +34,7 @@ pub mod sizes;
 pub mod sticky;
 pub mod streams;
 mod sync;
+pub mod ticket_keys;
 pub mod timeouts;
 pub mod trust;
 pub mod users;
@@ -62,6 +63,7 @@ use client_tls::ClientTls;
 use directory::Directory;
 use proxy_protocol::ProxyProtocol;
 use streams::Streams;
+use ticket_keys::TicketKeysCell;
 
 /// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
 #[derive(Debug, Default)]
@@ -74,6 +76,7 @@ pub struct HostTable {
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
     client_tls: Arc<ClientTls>,
+    ticket_keys: Arc<TicketKeysCell>,
     proxy_protocol: Arc<ProxyProtocol>,
     streams: Arc<Streams>,
     /// What takes the requests that no other location takes, where the fleet has a default backend.
@@ -130,6 +133,11 @@ impl HostTable {
     /// What the fleet says of handshakes.
     pub fn client_tls(&self) -> &Arc<ClientTls> {
         &self.client_tls
+    }
+
+    /// The fleet's keys of session tickets, while the proxy has any.
+    pub fn ticket_keys(&self) -> &TicketKeysCell {
+        &self.ticket_keys
     }
 
     /// What it says of load balancers.

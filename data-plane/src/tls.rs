@@ -9,6 +9,7 @@ pub(crate) mod negotiated;
 pub mod own;
 pub mod resolver;
 pub mod sessions;
+pub(crate) mod tickets;
 mod verifiers;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use thiserror::Error;
 use crate::table::Tables;
 use resolver::Resolver;
 use sessions::Sessions;
+use tickets::Tickets;
 
 /// Why TLS cannot be offered at all.
 #[derive(Debug, Error)]
@@ -28,6 +30,9 @@ pub enum TlsError {
     /// The provider lacks a protocol version.
     #[error("cannot offer TLS 1.2 and 1.3: {0}")]
     Versions(#[source] rustls::Error),
+    /// The proxy's own ticket keys cannot be made.
+    #[error("cannot make keys for sessions that clients keep: {0}")]
+    Tickets(#[source] rustls::Error),
     /// The proxy's own certificate cannot be made.
     #[error("cannot make the certificate for names without one: {0}")]
     Own(#[from] own::OwnError),
@@ -54,8 +59,8 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
 /// Settings of handshakes of which nobody says anything: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by
 /// server name.
 ///
-/// Sessions are resumed from this process' memory and tickets hold no state, as in ingress-nginx (`ssl-session-cache`
-/// on, `ssl-session-tickets` off). Early data is off: it can be replayed.
+/// Sessions and ticket keys are the process', which all workers share; whether tickets are given is the fleet's to say, see
+/// [`clients`]. Early data is off: it can be replayed.
 ///
 /// # Errors
 /// Where no certificate can be made for names that have none.
@@ -65,9 +70,10 @@ pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
         .with_protocol_versions(&VERSIONS)
         .map_err(TlsError::Versions)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Resolver::new(tables, own)));
+        .with_cert_resolver(Arc::new(Resolver::new(Arc::clone(&tables), own)));
     config.alpn_protocols = PROTOCOLS.iter().map(|it| it.to_vec()).collect();
     config.session_storage = Arc::new(Sessions::default());
+    config.ticketer = Arc::new(Tickets::new(tables).map_err(TlsError::Tickets)?);
     Ok(config)
 }
 

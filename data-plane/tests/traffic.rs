@@ -82,6 +82,8 @@ mod routes;
 mod sizes;
 #[path = "traffic/streams.rs"]
 mod streams;
+#[path = "traffic/tickets.rs"]
+mod tickets;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
 #[path = "traffic/trusting.rs"]

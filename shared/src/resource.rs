@@ -293,6 +293,9 @@ pub enum Material {
     TicketKeys(TicketKeys),
 }
 
+/// Key of the Material with the fleet's [`TicketKeys`].
+pub const TICKET_KEYS: &str = "firth/ticket-keys";
+
 /// Keys of session tickets; at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKeys(pub Vec<Bytes>);

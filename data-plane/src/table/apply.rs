@@ -392,6 +392,7 @@ impl Writer {
                 default_certificate: self.secrets.default_cell(),
                 policy: self.fleet_policy(),
                 client_tls: Arc::clone(&self.client_tls),
+                ticket_keys: Arc::clone(self.materials.ticket_keys()),
                 proxy_protocol: Arc::clone(&self.proxy_protocol),
                 streams: Arc::clone(&self.streams),
                 unclaimed: self.unclaimed.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustls_pki_types::{CertificateDer, UnixTime};
+use shared::resource::Authorities;
 
 use super::material::next_id;
 use super::policy::certificates::Said;
@@ -13,6 +14,8 @@ use super::trust::{Purpose, Trust, Untrusted};
 pub struct ClientAuth {
     /// Of this one alone, ever: neither a connection nor a session of one is another's.
     pub id: u64,
+    /// The same on every proxy that judges so, and of no other way: what sessions that clients keep are bound to.
+    pub digest: [u8; 16],
     /// The authorities, whose names clients are told.
     pub trust: Arc<Trust>,
     /// Whether clients are asked for certificates.
@@ -22,8 +25,9 @@ pub struct ClientAuth {
 
 impl ClientAuth {
     /// With this version of the Material.
-    pub fn new(said: &Said, trust: &Arc<Trust>) -> Self {
-        Self { id: next_id(), trust: Arc::clone(trust), asks: said.asks, depth: said.depth }
+    pub fn new(said: &Said, trust: &Arc<Trust>, source: &Authorities) -> Self {
+        let digest = digest(said, source);
+        Self { id: next_id(), digest, trust: Arc::clone(trust), asks: said.asks, depth: said.depth }
     }
 
     /// Whether a client's certificate is good now.
@@ -32,5 +36,48 @@ impl ClientAuth {
     /// Why not.
     pub fn verify(&self, leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Result<(), Untrusted> {
         self.trust.verify(leaf, rest, self.depth, Purpose::Client, UnixTime::now())
+    }
+}
+
+/// Of all that a client is judged by.
+fn digest(Said { authorities: _, asks, depth }: &Said, source: &Authorities) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key("firth 2026 session of a way to judge clients");
+    hasher.update(&[u8::from(*asks)]).update(&(*depth as u64).to_be_bytes());
+    let Authorities { certificates, revocations } = source;
+    for list in [certificates, revocations] {
+        hasher.update(&(list.len() as u64).to_be_bytes());
+        for der in list {
+            hasher.update(&(der.len() as u64).to_be_bytes()).update(der);
+        }
+    }
+    let mut digest = [0; 16];
+    hasher.finalize_xof().fill(&mut digest);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ways_that_judge_alike_have_one_digest() {
+        let said = |asks, depth| Said { authorities: "ns/ca/auth-tls".into(), asks, depth };
+        let source = |certificates: &[&'static [u8]], revocations: &[&'static [u8]]| Authorities {
+            certificates: certificates.iter().map(|it| (*it).into()).collect(),
+            revocations: revocations.iter().map(|it| (*it).into()).collect(),
+        };
+        let all = [
+            digest(&said(true, 1), &source(&[b"ab"], &[])),
+            digest(&said(true, 2), &source(&[b"ab"], &[])),
+            digest(&said(false, 1), &source(&[b"ab"], &[])),
+            digest(&said(true, 1), &source(&[b"a", b"b"], &[])),
+            digest(&said(true, 1), &source(&[], &[b"ab"])),
+            digest(&said(true, 1), &source(&[b"ab"], &[b"c"])),
+        ];
+        for (place, digest) in all.iter().enumerate() {
+            assert_eq!(all.iter().position(|other| other == digest), Some(place));
+        }
+        let other_name = Said { authorities: "ns/other/auth-tls".into(), ..said(true, 1) };
+        assert_eq!(digest(&other_name, &source(&[b"ab"], &[])), all[0], "a name judges nobody");
     }
 }

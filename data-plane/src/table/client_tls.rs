@@ -17,11 +17,30 @@ pub struct ClientTls {
     pub ciphers: Box<[u16]>,
     /// Handshakes for names of no host are turned away.
     pub rejects_unknown: bool,
+    /// Sessions are remembered.
+    pub remembers: bool,
+    /// Clients keep their sessions themselves.
+    pub tickets: bool,
+    /// Seconds for which a session may be resumed.
+    pub session_time: u32,
 }
+
+/// For how long sessions are resumed that are not remembered: nginx' own default, as ingress-nginx says the time only together
+/// with the cache (its nginx.tmpl).
+const FORGOTTEN: u32 = 300;
 
 impl Default for ClientTls {
     fn default() -> Self {
-        Self { http2: true, tls12: true, tls13: true, ciphers: Box::default(), rejects_unknown: false }
+        Self {
+            http2: true,
+            tls12: true,
+            tls13: true,
+            ciphers: Box::default(),
+            rejects_unknown: false,
+            remembers: true,
+            tickets: false,
+            session_time: 600,
+        }
     }
 }
 
@@ -33,12 +52,17 @@ impl ClientTls {
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let usual = Self::default();
         let (tls12, tls13) = versions(said.ssl_protocols.as_ref())?;
+        let remembers = said.ssl_session_cache.unwrap_or(usual.remembers);
+        let session_time = said.ssl_session_timeout.filter(|seconds| *seconds > 0);
         Ok(Self {
             http2: said.use_http2.unwrap_or(usual.http2),
             tls12,
             tls13,
             ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or_default(),
             rejects_unknown: said.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
+            remembers,
+            tickets: said.ssl_session_tickets.unwrap_or(usual.tickets),
+            session_time: if remembers { session_time.unwrap_or(usual.session_time) } else { FORGOTTEN },
         })
     }
 }
@@ -83,6 +107,23 @@ mod tests {
     #[test]
     fn nothing_said_is_the_default() {
         assert_eq!(ClientTls::compile(&LocationPolicy::default()).unwrap(), ClientTls::default());
+    }
+
+    #[test]
+    fn the_time_of_sessions_counts_with_the_cache_alone() {
+        let time = |cache, seconds| {
+            let said = LocationPolicy {
+                ssl_session_cache: cache,
+                ssl_session_timeout: seconds,
+                ssl_session_tickets: Some(true),
+                ..LocationPolicy::default()
+            };
+            let tls = ClientTls::compile(&said).unwrap();
+            (tls.remembers, tls.tickets, tls.session_time)
+        };
+        assert_eq!(time(None, None), (true, true, 600));
+        assert_eq!(time(Some(true), Some(60)), (true, true, 60));
+        assert_eq!(time(Some(false), Some(60)), (false, true, 300));
     }
 
     #[test]

@@ -3,7 +3,11 @@
 //! As in nginx a handshake takes any certificate whose key the client has; whether it is good is found out after it, for
 //! each connection, a resumed one too, and told in HTTP.
 //!
-//! **Invariant:** a session of one way to judge clients is never another's: each has a part of the cache of its own.
+//! Sessions are remembered by the proxy, as in ingress-nginx (`ssl-session-cache` on, `ssl-session-tickets` off), or kept by
+//! clients where the fleet says so: then any proxy resumes them.
+//!
+//! **Invariant:** a session of one way to judge clients is never another's: each has a part of the cache of its own, and a
+//! ticket says which way it is of.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,17 +16,19 @@ use std::sync::{Arc, Weak};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::server::StoresServerSessions;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, StoresServerSessions};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
+use shared::clock;
 
 use crate::table::client_tls::ClientTls;
 use crate::table::trust::Trust;
 use crate::table::{ClientAuth, HostTable};
+use crate::tls::tickets::{Bound, aged, stamped};
 
 /// Ticks after which settings that no handshake used are made anew for the next one: a minute.
 const UNUSED: u16 = 600;
@@ -125,7 +131,8 @@ impl Handshakes {
 }
 
 fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
-    let ClientTls { http2, tls12, tls13, ciphers, rejects_unknown: _ } = &*terms.fleet;
+    let ClientTls { http2, tls12, tls13, ciphers, rejects_unknown: _, remembers, tickets, session_time } =
+        &*terms.fleet;
     let ciphers = terms.ciphers.as_deref().unwrap_or(ciphers);
     let provider = Arc::new(with_ciphers(usual.crypto_provider(), ciphers));
     let algorithms = provider.signature_verification_algorithms;
@@ -142,8 +149,15 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
     config.alpn_protocols = offered.map(|it| it.to_vec()).collect();
     // As in ingress-nginx (ssl_prefer_server_ciphers on).
     config.ignore_client_order = true;
-    let id = terms.asking().map_or(0, |auth| auth.id);
-    config.session_storage = Arc::new(Part { id, all: Arc::clone(&usual.session_storage) });
+    let (id, digest) = terms.asking().map_or((0, [0; 16]), |auth| (auth.id, auth.digest));
+    let life = *session_time;
+    config.session_storage = match remembers {
+        true => Arc::new(Part { id, life, all: Arc::clone(&usual.session_storage) }),
+        false => Arc::new(NoServerSessionStorage {}),
+    };
+    if *tickets {
+        config.ticketer = Arc::new(Bound::new(digest, life, Arc::clone(&usual.ticketer)));
+    }
     Ok(config)
 }
 
@@ -206,10 +220,15 @@ impl ClientCertVerifier for Asking {
     }
 }
 
+/// A longer session is not remembered: what a client shows of itself is part of it, and there are many.
+const LONGEST: usize = 4 * 1024;
+
 /// The sessions of one way to judge clients, in the cache of all.
 #[derive(Debug)]
 struct Part {
     id: u64,
+    /// Seconds.
+    life: u32,
     all: Arc<dyn StoresServerSessions>,
 }
 
@@ -222,18 +241,34 @@ impl Part {
 
 impl StoresServerSessions for Part {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        self.all.put(self.key(&key), value)
+        value.len() <= LONGEST && self.all.put(self.key(&key), stamped(&value, clock::wall()))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.all.get(&self.key(key))
+        aged(&self.all.get(&self.key(key))?, self.life, clock::wall()).map(<[u8]>::to_vec)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.all.take(&self.key(key))
+        aged(&self.all.take(&self.key(key))?, self.life, clock::wall()).map(<[u8]>::to_vec)
     }
 
     fn can_cache(&self) -> bool {
         self.all.can_cache()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::sessions::Sessions;
+
+    #[test]
+    fn a_session_that_is_too_long_is_not_remembered() {
+        let part = Part { id: 1, life: 600, all: Arc::new(Sessions::default()) };
+        assert!(!part.put(vec![1], vec![0; LONGEST + 1]));
+        assert_eq!(part.get(&[1]), None);
+        assert!(part.put(vec![1], vec![7; LONGEST]));
+        assert_eq!(part.get(&[1]), Some(vec![7; LONGEST]));
+        assert_eq!(Part { id: 2, ..part }.get(&[1]), None, "another way to judge clients");
     }
 }

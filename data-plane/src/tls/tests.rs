@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, ServerConnection};
 use rustls_pki_types::ServerName;
+use shared::delta::Removal;
+use shared::kind::{Kind, ResourceKey};
 use shared::pem;
 use shared::policy::{HostPolicy, LocationPolicy, NumberList};
-use shared::resource::{Host, Resource, Settings, Tls};
+use shared::resource::{Host, Material, Resource, Settings, TICKET_KEYS, TicketKeys, Tls};
 
 use super::clients::Handshakes;
 use super::negotiated::Asked;
@@ -186,6 +188,76 @@ fn sessions_are_resumed() {
         let kinds = [(); 2].map(|()| shake(&server, &client, "a.test").1.handshake_kind());
         assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)], "{version:?}");
     }
+}
+
+/// The settings of two workers of a proxy whose fleet has tickets, with these keys.
+fn with_tickets(keys: &[u8]) -> ([Handshakes; 2], Writer) {
+    let defaults = LocationPolicy { ssl_session_tickets: Some(true), ..LocationPolicy::default() };
+    let (usual, mut writer) = saying(defaults, None);
+    set_keys(&mut writer, keys);
+    ([Handshakes::new(Arc::clone(&usual)), Handshakes::new(usual)], writer)
+}
+
+fn removal(key: &str) -> Removal {
+    Removal { key: ResourceKey::new(Kind::Material, key), gone: true }
+}
+
+fn set_keys(writer: &mut Writer, keys: &[u8]) {
+    let keys = keys.iter().map(|byte| vec![*byte; 32].into()).collect();
+    let keys = Resource::Material(Material::TicketKeys(TicketKeys(keys)));
+    writer.apply_live(vec![entry(TICKET_KEYS, keys)], &[]);
+}
+
+#[test]
+fn any_worker_of_any_proxy_resumes_what_was_sealed_with_a_key_that_it_has() {
+    use HandshakeKind::{Full, Resumed};
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let ((ours, mut writer), (theirs, mut other)) = (with_tickets(&[1, 2]), with_tickets(&[1, 2]));
+        let client = client(&[version], &[]);
+        let kind = |handshakes: &Handshakes, writer: &Writer| {
+            let config = terms(handshakes, writer, Some("a.test")).unwrap();
+            shake(&config, &client, "a.test").1.handshake_kind().unwrap()
+        };
+        assert_eq!(kind(&ours[0], &writer), Full, "{version:?}");
+        assert_eq!(kind(&ours[1], &writer), Resumed, "another worker");
+        assert_eq!(kind(&theirs[0], &other), Resumed, "another proxy");
+        set_keys(&mut writer, &[2, 3, 1]);
+        assert_eq!(kind(&ours[0], &writer), Resumed, "it was sealed with a key of before");
+        assert_eq!(kind(&theirs[1], &other), Resumed, "the other one has not heard yet");
+        set_keys(&mut other, &[2, 3, 1]);
+        assert_eq!(kind(&theirs[1], &other), Resumed);
+        set_keys(&mut other, &[8, 9]);
+        assert_eq!(kind(&theirs[1], &other), Full, "that key is gone");
+        other.apply_live(vec![], &[removal(TICKET_KEYS)]);
+        assert_eq!(kind(&theirs[0], &other), Full);
+        assert_eq!(kind(&theirs[1], &other), Resumed, "without keys of the fleet it has its own");
+        assert_eq!(kind(&ours[1], &writer), Full, "which are its own");
+    }
+}
+
+#[test]
+fn without_tickets_and_without_a_cache_nothing_is_resumed() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let defaults = LocationPolicy { ssl_session_cache: Some(false), ..LocationPolicy::default() };
+        let (usual, writer) = saying(defaults, None);
+        let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
+        let client = client(&[version], &[]);
+        let kinds = [(); 2].map(|()| shake(&config, &client, "a.test").1.handshake_kind());
+        assert_eq!(kinds, [Some(HandshakeKind::Full); 2], "{version:?}");
+    }
+}
+
+/// One that is remembered by a worker's own proxy is another one's secret.
+#[test]
+fn without_tickets_another_proxy_resumes_nothing() {
+    let ((ours, writer), (theirs, other)) =
+        (saying(LocationPolicy::default(), None), saying(LocationPolicy::default(), None));
+    let client = client(rustls::ALL_VERSIONS, &[]);
+    let kinds = [(ours, writer), (theirs, other)].map(|(usual, writer)| {
+        let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
+        shake(&config, &client, "a.test").1.handshake_kind()
+    });
+    assert_eq!(kinds, [Some(HandshakeKind::Full); 2]);
 }
 
 #[test]

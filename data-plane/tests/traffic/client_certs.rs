@@ -14,9 +14,9 @@ use super::authority::{Authority, Own};
 use super::harness::*;
 use super::trusting::trusting;
 
-const KEY: &str = "ns/ca/auth-tls";
+pub(super) const KEY: &str = "ns/ca/auth-tls";
 
-fn asking() -> ClientCertificates {
+pub(super) fn asking() -> ClientCertificates {
     ClientCertificates { authorities: KEY.into(), ..ClientCertificates::default() }
 }
 
@@ -24,17 +24,17 @@ fn verifying(how: ClientVerification) -> ClientCertificates {
     ClientCertificates { verification: Some(how.into()), ..asking() }
 }
 
-fn host(asked: Option<ClientCertificates>, tls: bool) -> Resource {
+pub(super) fn host(asked: Option<ClientCertificates>, tls: bool) -> Resource {
     let policy = HostPolicy { client_certificates: asked, ..HostPolicy::default() };
     Resource::Host(Host { policy, tls: tls.then(Tls::default), ..Host::default() })
 }
 
-fn material(authority: &Authority) -> Resource {
+pub(super) fn material(authority: &Authority) -> Resource {
     Resource::Material(Material::Authorities(authority.authorities()))
 }
 
 /// `a.test` that asks for this, and `b.test` that asks for nothing, in front of one endpoint.
-fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Authority) -> Proxy {
+pub(super) fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Authority) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     proxy.host("b.test", false, &[("/", PathType::Prefix, "echo")]);
     proxy.live(KEY, material(authority));
@@ -43,7 +43,7 @@ fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Authority) -> P
 }
 
 /// The settings of a client with this certificate.
-fn client(own: Option<&Own>) -> Arc<ClientConfig> {
+pub(super) fn client(own: Option<&Own>) -> Arc<ClientConfig> {
     let mut config = trusting(b"http/1.1");
     if let Some(own) = own {
         let key = rustls::sign::SingleCertAndKey::from(own.certified());
@@ -53,10 +53,10 @@ fn client(own: Option<&Own>) -> Arc<ClientConfig> {
 }
 
 /// A connection that names a host.
-struct Secure(StreamOwned<ClientConnection, TcpStream>);
+pub(super) struct Secure(pub(super) StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
-    fn new(proxy: &Proxy, config: &Arc<ClientConfig>, name: &str) -> Self {
+    pub(super) fn new(proxy: &Proxy, config: &Arc<ClientConfig>, name: &str) -> Self {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let session = ClientConnection::new(Arc::clone(config), name).unwrap();
         let stream = TcpStream::connect(proxy.https).unwrap();
@@ -65,7 +65,7 @@ impl Secure {
     }
 
     /// Status and the whole of an answer that has a length; what was sent in the request's head beside the host.
-    fn ask(&mut self, host: &str, more: &str) -> (u16, String) {
+    pub(super) fn ask(&mut self, host: &str, more: &str) -> (u16, String) {
         write!(self.0, "GET / HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {

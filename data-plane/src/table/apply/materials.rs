@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
-use shared::resource::{self, Material};
+use shared::resource::{self, Material, TICKET_KEYS};
 
 use super::Leave;
 use crate::table::backend_tls::{BackendTls, Identity};
@@ -15,6 +15,7 @@ use crate::table::client_auth::ClientAuth;
 use crate::table::material::MaterialCell;
 use crate::table::policy::backend_tls::Said;
 use crate::table::policy::certificates;
+use crate::table::ticket_keys::{TicketKeys, TicketKeysCell};
 use crate::table::trust::Trust;
 use crate::table::users::{Users, UsersCell};
 
@@ -60,7 +61,7 @@ impl Made for ClientAuth {
     type Said = certificates::Said;
 
     fn make(of: &Authorities, said: &certificates::Said) -> Option<Arc<Self>> {
-        Some(Arc::new(Self::new(said, &of.trust)))
+        Some(Arc::new(Self::new(said, &of.trust, &of.source)))
     }
 
     fn is_same(one: &Authorities, other: &Authorities) -> bool {
@@ -81,6 +82,8 @@ pub(super) struct Materials {
     users: Kept<Users>,
     identities: Kept<BackendTls>,
     authorities: Kept<ClientAuth>,
+    /// The fleet's, whoever names them. Without them a proxy has its own, so that nothing keeps them once they left.
+    ticket_keys: Arc<TicketKeysCell>,
 }
 
 impl Materials {
@@ -89,7 +92,7 @@ impl Materials {
     /// # Errors
     /// Why it cannot be used.
     pub(super) fn put(&mut self, key: &Arc<str>, material: Material) -> Result<(), String> {
-        let (mut users, mut identity, mut authorities) = (None, None, None);
+        let (mut users, mut identity, mut authorities, mut tickets) = (None, None, None, None);
         let read = match material {
             Material::Users(list) => {
                 users = Some(Arc::new(Users::new(list)));
@@ -105,8 +108,13 @@ impl Materials {
                 }
                 Err(error) => Err(format!("authorities.{error}")),
             },
-            Material::TicketKeys(_) => Err("ticket_keys: this build keeps sessions in memory".into()),
+            Material::TicketKeys(keys) if **key == *TICKET_KEYS => {
+                tickets = Some(Arc::new(TicketKeys::new(&keys)));
+                Ok(())
+            }
+            Material::TicketKeys(_) => Err(format!("ticket_keys: expected them under {TICKET_KEYS:?}")),
         };
+        self.set_ticket_keys(key, tickets);
         self.users.set(key, users);
         self.identities.set(key, identity);
         self.authorities.set(key, authorities);
@@ -115,23 +123,25 @@ impl Materials {
 
     /// It leaves what the proxy has.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
-        let Self { users, identities, authorities } = self;
+        let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.remove(key, leave);
         identities.remove(key, leave);
         authorities.remove(key, leave);
+        self.set_ticket_keys(key, None);
     }
 
     /// Nothing of it counts any more.
     pub(super) fn forget(&mut self, key: &Arc<str>) {
-        let Self { users, identities, authorities } = self;
+        let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.forget(key);
         identities.forget(key);
         authorities.forget(key);
+        self.set_ticket_keys(key, None);
     }
 
     /// Those that a full sync lacked are out of use.
     pub(super) fn settle(&mut self) {
-        let Self { users, identities, authorities } = self;
+        let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.settle();
         identities.settle();
         authorities.settle();
@@ -139,10 +149,21 @@ impl Materials {
 
     /// Forgets what no table names any more.
     pub(super) fn sweep(&mut self) {
-        let Self { users, identities, authorities } = self;
+        let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.sweep();
         identities.sweep();
         authorities.sweep();
+    }
+
+    /// The fleet's keys of session tickets, the same cell for all tables.
+    pub(super) fn ticket_keys(&self) -> &Arc<TicketKeysCell> {
+        &self.ticket_keys
+    }
+
+    fn set_ticket_keys(&self, key: &str, keys: Option<Arc<TicketKeys>>) {
+        if key == TICKET_KEYS {
+            self.ticket_keys.store(keys);
+        }
     }
 
     /// The users of a Material.

@@ -59,6 +59,7 @@ fn publish(writer: &Writer, change: impl FnOnce(&mut HostTable)) {
         default_certificate: now.default_certificate.clone(),
         policy: Arc::clone(&now.policy),
         client_tls: Arc::clone(&now.client_tls),
+        ticket_keys: Arc::clone(&now.ticket_keys),
         proxy_protocol: Arc::clone(&now.proxy_protocol),
         streams: Arc::clone(&now.streams),
         unclaimed: now.unclaimed.clone(),
