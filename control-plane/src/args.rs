@@ -49,6 +49,9 @@ pub struct Args {
     /// In a cluster: Secret, and ConfigMap for its public part, of that authority, in the namespace of the pod; made when missing
     #[arg(long, env = "FIRTH_CA_SECRET", value_name = "NAME", default_value = "firth-ca")]
     pub ca_secret: String,
+    /// Secret with the keys of session tickets, in the namespace of the pod; made when `ssl-session-tickets` asks for them and it is missing
+    #[arg(long, env = "FIRTH_TICKET_KEYS_SECRET", value_name = "NAME", default_value = "firth-ticket-keys")]
+    pub ticket_keys_secret: String,
     /// In a cluster: a service account, and what holders of its tokens (for the audience firth.dev) may do: proxy, reader or operator; several with commas
     #[arg(long, env = "FIRTH_ACCOUNT", value_name = "ROLE=NS/NAME", value_delimiter = ',', value_parser = account)]
     pub account: Vec<(Role, ObjectName)>,

@@ -50,6 +50,7 @@ mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod store;
+mod tickets;
 mod webhook;
 
 pub use crate::kube::KubeError;

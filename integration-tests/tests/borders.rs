@@ -85,6 +85,9 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/pipeline*", &[Tokio]),
     // A commit's frame is encoded once, where it is made.
     ("control-plane/src/store*", &[Tokio, Prost]),
+    // When keys change is asked with the time, and told by what is due.
+    ("control-plane/src/tickets/record.rs", &[]),
+    ("control-plane/src/tickets*", &[Tokio]),
     ("control-plane/src/enrol/folder.rs", &[]),
     ("control-plane/src/enrol*", &[Tokio, Rustls]),
     // A connection is a handshake first.
@@ -232,9 +235,12 @@ const CONTROL_PLANE: &[&str] = &[
     "authority",
     // What is written into the cluster.
     "publish",
+    // What is on record of session tickets.
+    "tickets/record",
     // The sources.
     "kube",
     "manifests",
+    "tickets",
     // What is made of objects, and of which.
     "annotations",
     "compile",

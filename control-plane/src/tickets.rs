@@ -1,0 +1,185 @@
+//! Keeps the keys of session tickets on record while the fleet asks for tickets: makes them where there are none, and rotates
+//! them. All replicas do; by compare-and-swap one of them is first, and all read what it wrote.
+//!
+//! In a cluster the record is a Secret, which comes back as any other that is referred to. With a folder it is this
+//! process', which says itself what is in it; the file beside it is for the next start.
+//!
+//! **Invariant:** a record that cannot be read changes nothing; one that was read and is none is made anew. Nobody is cut off by
+//! that: who comes with an old ticket shakes hands in full.
+
+pub mod record;
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use shared::clock;
+use shared::name::ObjectName;
+use shared::private;
+use shared::telemetry::Seldom;
+use shared::tls::random;
+use tokio::sync::watch;
+use tracing::{info, warn};
+use zeroize::Zeroizing;
+
+use crate::event::{Event, Input, Inputs, Wants};
+use crate::kube::record::{Found, Record as Place};
+use crate::objects::{Metadata, Object, ObjectKind, ObjectRef, Secret};
+use record::{RECORD, Record};
+
+/// The record is looked at this often.
+const LOOK: Duration = Duration::from_secs(60);
+/// And this often while that fails.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(60);
+/// Others may be quicker so often before it is left for the next time.
+const TRIES: usize = 4;
+/// What a file is called.
+const FILE: &str = "ticket-keys.json";
+
+/// Where the record is.
+#[derive(Debug)]
+pub enum Vault {
+    /// In a cluster.
+    Cluster(Place),
+    /// In this process.
+    Process {
+        /// What the Secret is called that it says is there.
+        name: ObjectName,
+        /// A private folder for the next start, where there is one.
+        folder: Option<PathBuf>,
+        /// Where it says so.
+        inputs: Inputs,
+        /// What it said last.
+        said: Option<Record>,
+    },
+}
+
+impl Vault {
+    /// In this process, with a folder for the next one.
+    pub fn process(name: ObjectName, folder: Option<PathBuf>, inputs: Inputs) -> Self {
+        Self::Process { name, folder, inputs, said: None }
+    }
+
+    fn object(&self) -> ObjectRef {
+        let name = match self {
+            Self::Cluster(place) => place.name().clone(),
+            Self::Process { name, .. } => name.clone(),
+        };
+        ObjectRef { kind: ObjectKind::Secret, name }
+    }
+
+    /// Reads, and writes what is due.
+    async fn look(&mut self, now: SystemTime) -> Result<(), String> {
+        match self {
+            Self::Cluster(place) => in_cluster(place, now).await,
+            Self::Process { name, folder, inputs, said } => {
+                let file = folder.as_ref().map(|folder| folder.join(FILE));
+                let there = match (&*said, &file) {
+                    (Some(said), _) => Some(said.clone()),
+                    (None, Some(file)) => read(file)?,
+                    (None, None) => None,
+                };
+                let due = match &there {
+                    Some(there) => there.due(now, random),
+                    None => Some(Record::create(now, random)),
+                };
+                if let (Some(due), Some(file)) = (&due, &file) {
+                    private::replace(file, due.to_text().as_bytes())
+                        .map_err(|error| format!("{}: {error}", file.display()))?;
+                }
+                let Some(newest) = due.or(there).filter(|it| said.as_ref() != Some(it)) else {
+                    return Ok(());
+                };
+                let event = Event::Applied { object: secret(name, &newest), location: "".into() };
+                // Where nobody reads any more the process is ending.
+                let _ = inputs.objects.send(Input::Events(vec![event])).await;
+                *said = Some(newest);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Looks after the record for ever, while the index wants it.
+///
+/// # Errors
+/// None: what fails is tried again.
+pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<(), Infallible> {
+    let object = vault.object();
+    let mut warning = Seldom::new(WARNINGS);
+    loop {
+        if wants.wait_for(|wants| wants.contains(&object)).await.is_err() {
+            // The pipeline is gone, and the process with it.
+            return std::future::pending().await;
+        }
+        let pause = match vault.look(clock::wall()).await {
+            Ok(()) => LOOK,
+            Err(error) => {
+                if let Some(before) = warning.now(clock::now()) {
+                    warn!(before, "the keys of session tickets are not looked after: {error}");
+                }
+                AGAIN
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
+    for _ in 0..TRIES {
+        let (next, over) = match place.load().await? {
+            Found::Nothing => (Record::create(now, random), None),
+            Found::Emptied(revision) => (Record::create(now, random), Some(revision)),
+            Found::Record(text, revision) => match Record::parse(&text) {
+                Ok(there) => match there.due(now, random) {
+                    Some(next) => (next, Some(revision)),
+                    None => return Ok(()),
+                },
+                Err(error) => {
+                    warn!("the record of session tickets' keys is none, and made anew: {error}");
+                    (Record::create(now, random), Some(revision))
+                }
+            },
+        };
+        if place.store(&next.to_text(), over.as_deref()).await? {
+            info!(secret = %place.name(), "new keys of session tickets are on record");
+            return Ok(());
+        }
+    }
+    Err("the record is written by others all the time".to_owned())
+}
+
+/// What a file has; `None`: nothing yet, or nothing that is a record.
+fn read(file: &Path) -> Result<Option<Record>, String> {
+    match fs::read(file) {
+        Ok(text) => match Record::parse(&Zeroizing::new(text)) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) => {
+                warn!(file = %file.display(), "no record of session tickets' keys, it is made anew: {error}");
+                Ok(None)
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", file.display())),
+    }
+}
+
+fn secret(name: &ObjectName, record: &Record) -> Object {
+    let metadata = Metadata {
+        namespace: Arc::clone(&name.namespace),
+        name: Arc::clone(&name.name),
+        ..Metadata::default()
+    };
+    let text = STANDARD.encode(&*record.to_text());
+    Object::Secret(Arc::new(Secret { metadata, data: [(RECORD.to_owned(), text)].into() }))
+}
+
+#[cfg(test)]
+mod tests;

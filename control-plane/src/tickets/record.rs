@@ -1,0 +1,196 @@
+//! The keys of session tickets as text, for a Secret or a file, and when they change.
+//!
+//! The first key seals, all of them open. A rotation seals with what was next and adds another next one, so a proxy has
+//! opened with a key long before anybody seals with it; what sealed until then opens for one period more.
+//!
+//! **Invariant:** sans-I/O: the time and the random bytes go in. Nothing of a key is in an error.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use shared::clock::unix;
+use shared::secret;
+use thiserror::Error;
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// The key of a Secret under which the record stands.
+pub const RECORD: &str = "ticket-keys.json";
+
+/// How long a key seals.
+pub const PERIOD: Duration = Duration::from_secs(12 * 3600);
+
+/// Bytes of a key.
+const KEY: usize = 32;
+/// Keys in a record at most.
+const MOST: usize = 8;
+
+/// A key that nobody can guess.
+pub type Random = Zeroizing<[u8; KEY]>;
+
+/// Why a text is no record. Says nothing of what was there.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Not our JSON.
+    #[error("expected JSON with a time and a list of keys: line {line}, column {column}")]
+    Json {
+        /// Where reading ended.
+        line: usize,
+        /// Where in the line.
+        column: usize,
+    },
+    /// None, or too many.
+    #[error("expected 1 to {MOST} keys, got {0}")]
+    Count(usize),
+    /// One of them is none.
+    #[error("keys[{0}]: expected base64 of {KEY} bytes")]
+    Key(usize),
+}
+
+/// Keys, and since when the first one seals.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    rotated: u64,
+    keys: Vec<Bytes>,
+}
+
+/// Says nothing of the keys.
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Record")
+            .field("rotated", &self.rotated)
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    rotated: u64,
+    keys: Vec<String>,
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.keys.zeroize();
+    }
+}
+
+impl Record {
+    /// The first one.
+    pub fn create(now: SystemTime, random: impl Fn() -> Random) -> Self {
+        Self { rotated: unix(now), keys: vec![key(&random()), key(&random())] }
+    }
+
+    /// The next one, where it is time for it. One that is of a time to come is replaced, too: it would never be over.
+    pub fn due(&self, now: SystemTime, random: impl Fn() -> Random) -> Option<Self> {
+        let (now, period) = (unix(now), PERIOD.as_secs());
+        if self.rotated.abs_diff(now) < period {
+            return None;
+        }
+        let mut keys = self.keys.iter().cloned();
+        let before = keys.next();
+        // A record of one key has no next one yet.
+        let first = keys.next().unwrap_or_else(|| key(&random()));
+        Some(Self {
+            rotated: now,
+            keys: [Some(first), Some(key(&random())), before].into_iter().flatten().collect(),
+        })
+    }
+
+    /// The first one seals, all of them open.
+    pub fn keys(&self) -> &[Bytes] {
+        &self.keys
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn parse(text: &[u8]) -> Result<Self, RecordError> {
+        let written: Written = serde_json::from_slice(text)
+            .map_err(|error| RecordError::Json { line: error.line(), column: error.column() })?;
+        if written.keys.is_empty() || written.keys.len() > MOST {
+            return Err(RecordError::Count(written.keys.len()));
+        }
+        let keys = written.keys.iter().enumerate().map(|(index, text)| {
+            let bytes = Zeroizing::new(STANDARD.decode(text).unwrap_or_default());
+            if bytes.len() == KEY { Ok(secret::kept(bytes.to_vec())) } else { Err(RecordError::Key(index)) }
+        });
+        Ok(Self { rotated: written.rotated, keys: keys.collect::<Result<_, _>>()? })
+    }
+
+    /// As it is read.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let keys = self.keys.iter().map(|key| STANDARD.encode(key)).collect();
+        let written = Written { rotated: self.rotated, keys };
+        // Numbers and text always are JSON.
+        Zeroizing::new(serde_json::to_string(&written).unwrap_or_default())
+    }
+}
+
+fn key(random: &Random) -> Bytes {
+    secret::kept(random.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_key_opens_before_it_seals_and_after() {
+        let count = Cell::new(0_u8);
+        let random = || {
+            count.set(count.get() + 1);
+            Zeroizing::new([count.get(); KEY])
+        };
+        let names = |record: &Record| record.keys().iter().map(|key| key[0]).collect::<Vec<_>>();
+        let (start, period) = (1_000_000, PERIOD.as_secs());
+        let first = Record::create(at(start), random);
+        assert_eq!(names(&first), [1, 2]);
+        assert_eq!(first.due(at(start + period - 1), random), None);
+        let second = first.due(at(start + period), random).unwrap();
+        assert_eq!(names(&second), [2, 3, 1]);
+        let third = second.due(at(start + 2 * period), random).unwrap();
+        assert_eq!(names(&third), [3, 4, 2], "what sealed before the last rotation opens no more");
+        assert_eq!(third.due(at(start + 2 * period + 1), random), None);
+        assert!(third.due(at(start), random).is_some(), "of a time to come: somebody's clock was wrong");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let record = Record::create(at(7), || Zeroizing::new([9; KEY]));
+        assert_eq!(Record::parse(record.to_text().as_bytes()), Ok(record));
+        let key = STANDARD.encode([1; KEY]);
+        let one = Record::parse(format!(r#"{{"rotated":7,"keys":["{key}"]}}"#).as_bytes()).unwrap();
+        assert_eq!(one.due(at(7 + PERIOD.as_secs()), || Zeroizing::new([2; KEY])).unwrap().keys().len(), 3);
+    }
+
+    #[test]
+    fn what_is_none_is_told_without_a_word_of_it() {
+        for (text, expected) in [
+            ("", RecordError::Json { line: 1, column: 0 }),
+            (r#"{"rotated":1,"keys":[]}"#, RecordError::Count(0)),
+            (r#"{"rotated":1,"keys":["aHVudGVyMg=="]}"#, RecordError::Key(0)),
+            (r#"{"rotated":1,"keys":["hunter2"]}"#, RecordError::Key(0)),
+        ] {
+            assert_eq!(Record::parse(text.as_bytes()), Err(expected), "{text}");
+        }
+        let many = vec![STANDARD.encode([1; KEY]); MOST + 1];
+        let many = serde_json::json!({"rotated": 1, "keys": many}).to_string();
+        assert_eq!(Record::parse(many.as_bytes()), Err(RecordError::Count(MOST + 1)));
+        let record = Record::create(at(7), || Zeroizing::new([0xab; KEY]));
+        assert!(!format!("{record:?}").contains("171") && !format!("{record:?}").contains("ab,"));
+    }
+}

@@ -1,0 +1,166 @@
+//! The record over an API server of a few lines, and in a folder.
+
+use std::sync::Mutex;
+use std::time::UNIX_EPOCH;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::record::PERIOD;
+use super::*;
+use crate::kube::tests::fake::{Asked, Fake, Reply, status};
+
+const START: u64 = 1_000_000_000;
+
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(START + seconds)
+}
+
+fn name() -> ObjectName {
+    ObjectName::new("firth", "firth-ticket-keys")
+}
+
+/// A Secret behind an API server that numbers its revisions; what was there before is written by `rival` once, just before
+/// the first write.
+#[derive(Clone, Default)]
+struct Server {
+    there: Arc<Mutex<Option<(u64, Value)>>>,
+    rival: Arc<Mutex<Option<Value>>>,
+}
+
+impl Server {
+    fn fake(&self) -> Fake {
+        let server = self.clone();
+        Fake::new(move |asked| server.answer(asked))
+    }
+
+    fn answer(&self, asked: &Asked) -> Reply {
+        let mut there = self.there.lock().unwrap();
+        let shown = |revision: u64, data: &Value| {
+            let metadata = json!({"namespace": "firth", "name": "firth-ticket-keys",
+                "resourceVersion": revision.to_string()});
+            Reply::Text(
+                200,
+                json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata, "data": data}).to_string(),
+            )
+        };
+        if asked.method == Method::GET {
+            return there.as_ref().map_or_else(|| status(404), |(revision, data)| shown(*revision, data));
+        }
+        if let Some(data) = self.rival.lock().unwrap().take() {
+            let revision = there.as_ref().map_or(1, |(revision, _)| revision + 1);
+            *there = Some((revision, data));
+        }
+        let over = asked.body["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        match (&*there, over) {
+            (Some((revision, _)), Some(over)) if over == revision.to_string() => {}
+            (None, None) => {}
+            _ => return status(409),
+        }
+        let revision = there.as_ref().map_or(1, |(revision, _)| revision + 1);
+        *there = Some((revision, asked.body["data"].clone()));
+        shown(revision, &asked.body["data"])
+    }
+
+    fn record(&self) -> Record {
+        let there = self.there.lock().unwrap();
+        let text = there.as_ref().unwrap().1[RECORD].as_str().unwrap();
+        Record::parse(&STANDARD.decode(text).unwrap()).unwrap()
+    }
+}
+
+fn data(record: &Record) -> Value {
+    json!({RECORD: STANDARD.encode(&*record.to_text())})
+}
+
+fn vault(fake: &Fake) -> Vault {
+    Vault::Cluster(Place::of(fake, name(), RECORD))
+}
+
+#[tokio::test]
+async fn what_is_missing_is_made_once_and_rotated_when_it_is_time() {
+    let server = Server::default();
+    let fake = server.fake();
+    let mut vault = vault(&fake);
+    vault.look(at(0)).await.unwrap();
+    let first = server.record();
+    vault.look(at(60)).await.unwrap();
+    assert_eq!(server.record(), first);
+    vault.look(at(PERIOD.as_secs())).await.unwrap();
+    let second = server.record();
+    assert_eq!(second.keys()[0], first.keys()[1], "what was next seals");
+    assert_eq!(second.keys()[2], first.keys()[0], "what sealed opens");
+    let writes = fake.asked().into_iter().filter(|asked| asked.method != Method::GET).count();
+    assert_eq!(writes, 2);
+}
+
+#[tokio::test]
+async fn who_is_second_takes_what_the_first_wrote() {
+    let server = Server::default();
+    let other = Record::create(at(0), random);
+    *server.rival.lock().unwrap() = Some(data(&other));
+    vault(&server.fake()).look(at(0)).await.unwrap();
+    assert_eq!(server.record(), other);
+    let rotated = other.due(at(PERIOD.as_secs()), random).unwrap();
+    *server.rival.lock().unwrap() = Some(data(&rotated));
+    vault(&server.fake()).look(at(PERIOD.as_secs())).await.unwrap();
+    assert_eq!(server.record(), rotated);
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_not_a_read_that_found_nothing() {
+    for code in [403, 500] {
+        let fake = Fake::new(move |_| status(code));
+        assert!(vault(&fake).look(at(0)).await.is_err());
+        assert_eq!(fake.asked().len(), 1, "nothing is written");
+    }
+    let server = Server::default();
+    for damaged in [json!({}), json!({RECORD: STANDARD.encode("{")})] {
+        *server.there.lock().unwrap() = Some((7, damaged));
+        vault(&server.fake()).look(at(0)).await.unwrap();
+        assert_eq!(server.record().keys().len(), 2, "read, and none");
+    }
+}
+
+/// What the index is told.
+async fn told(arrivals: &mut crate::event::Receivers) -> Secret {
+    let Ok(Input::Events(events)) = arrivals.objects.try_recv() else { panic!("nothing was said") };
+    match events.into_iter().next() {
+        Some(Event::Applied { object: Object::Secret(secret), .. }) => (*secret).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn with_a_folder_it_outlives_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Some(dir.path().to_owned());
+    let (inputs, mut arrivals) = Inputs::channel(4);
+    let mut vault = Vault::process(name(), folder.clone(), inputs.clone());
+    vault.look(at(0)).await.unwrap();
+    let first = told(&mut arrivals).await;
+    assert_eq!(first.metadata.object_name(), name());
+    vault.look(at(60)).await.unwrap();
+    assert!(arrivals.objects.try_recv().is_err(), "it is said once");
+    Vault::process(name(), folder.clone(), inputs.clone()).look(at(120)).await.unwrap();
+    assert_eq!(told(&mut arrivals).await.data, first.data, "another process, the same keys");
+    fs::write(dir.path().join(FILE), "{").unwrap();
+    Vault::process(name(), folder, inputs.clone()).look(at(120)).await.unwrap();
+    assert_ne!(told(&mut arrivals).await.data, first.data);
+    Vault::process(name(), Some(dir.path().join("missing")), inputs.clone()).look(at(0)).await.unwrap_err();
+    Vault::process(name(), None, inputs).look(at(0)).await.unwrap();
+    told(&mut arrivals).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_before_somebody_asks_for_tickets() {
+    let server = Server::default();
+    let fake = server.fake();
+    let (wants, wanted) = watch::channel(Wants::default());
+    let mut looking = std::pin::pin!(run(vault(&fake), wanted));
+    assert!(tokio::time::timeout(Duration::from_secs(600), &mut looking).await.is_err());
+    assert_eq!(fake.asked().len(), 0);
+    wants.send_replace(Wants::unit(ObjectRef { kind: ObjectKind::Secret, name: name() }));
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut looking).await.is_err());
+    assert_eq!(server.record().keys().len(), 2);
+}
