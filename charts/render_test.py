@@ -186,6 +186,7 @@ class Planes(unittest.TestCase):
                 account = objects["ServiceAccount", accounts[role].removeprefix("shore/")]
                 self.assertIs(account["automountServiceAccountToken"], False)
             secret = next(a for a in said if a.startswith("--ca-secret=")).partition("=")[2]
+            self.assertIn(f"--ticket-keys-secret={release}-ticket-keys", said)
             volume = {v["name"]: v for v in proxy["volumes"]}["identity"]["projected"]["sources"]
             self.assertIn(secret, [source.get("configMap", {}).get("name") for source in volume])
             mount = {m["name"]: m["mountPath"] for m in proxy["containers"][0]["volumeMounts"]}["identity"]

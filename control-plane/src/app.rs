@@ -43,6 +43,7 @@ use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::registry::Registry;
 use crate::serve::{self, Service, convergence};
 use crate::store::{Bounds, Journal, Store};
+use crate::tickets;
 use crate::webhook::{self, Pair};
 
 /// Inputs that a source may be ahead of the pipeline.
@@ -103,6 +104,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         insecure,
         ca_dir: _,
         ref ca_secret,
+        ref ticket_keys_secret,
         account: _,
         certificate_life,
         ref peers,
@@ -175,6 +177,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             .with_context(|| format!("--state-dir {}: the history cannot be kept there", dir.display()))?;
         store.remember(journal, history);
     }
+    let ticket_keys = ObjectName::new(args.decisions_namespace(), ticket_keys_secret.as_str());
     let index = Index::new(index::Options {
         ingress_class: ingress_class.clone(),
         controller_class: controller_class.clone(),
@@ -190,6 +193,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         no_external_names: disable_svc_external_name,
         prefix: index::Prefix::new(annotations_prefix),
         passes_tls: enable_ssl_passthrough,
+        ticket_keys: ticket_keys.clone(),
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),
@@ -209,6 +213,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         Some(dir) => {
             told.send_replace(Some(identity::of_folder(dir)));
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
+            let vault = tickets::Vault::process(ticket_keys, state_dir.clone(), inputs.clone());
+            tasks.spawn("ticket keys", tickets::run(vault, wanted));
             let freshness = source.freshness();
             tasks.spawn("manifests", source.run(inputs, asked, decided));
             freshness
@@ -238,6 +244,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             }
             let freshness = source.freshness();
             tasks.spawn("cluster", source.identify(told));
+            let vault = tickets::Vault::Cluster(source.record(ticket_keys, tickets::record::RECORD));
+            tasks.spawn("ticket keys", tickets::run(vault, wanted.clone()));
             tasks.spawn("kube", source.run(inputs, wanted, asked, decided));
             freshness
         }

@@ -61,6 +61,7 @@ fn page() -> String {
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
             keys::Status::Snippet => (RAW.into(), ""),
             keys::Status::AllowedHeaders => ("honoured".into(), ""),
+            keys::Status::TicketKey => ("**honoured**".into(), ""),
             keys::Status::Nginx => ("tunes nginx itself, means nothing here".into(), ""),
             keys::Status::Dead => ("no effect, in ingress-nginx neither".into(), ""),
         };

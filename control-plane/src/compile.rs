@@ -20,4 +20,5 @@ pub mod settings;
 pub mod size;
 pub mod snippets;
 pub mod streams;
+pub mod ticket_keys;
 mod trust;

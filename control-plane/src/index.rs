@@ -31,6 +31,7 @@ mod slices;
 mod slot;
 mod steps;
 mod streams;
+mod ticket_keys;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -98,6 +99,8 @@ pub struct Options {
     pub no_external_names: bool,
     /// TLS is passed on to backends where an Ingress asks for it.
     pub passes_tls: bool,
+    /// Secret with the keys of session tickets that were made for the fleet.
+    pub ticket_keys: ObjectName,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
     /// The source sends what is referred to only once it is asked for.

@@ -31,6 +31,8 @@ pub enum Use {
     BackendTls,
     /// A Secret with the authorities of clients' certificates: `auth-tls-secret`.
     ClientAuthorities,
+    /// A Secret with the keys of session tickets: the fleet's key `ssl-session-tickets`.
+    TicketKeys,
     /// A ConfigMap of response headers: `custom-headers`.
     CustomHeaders,
     /// A ConfigMap of headers of the authentication request: `auth-proxy-set-headers`.
@@ -45,7 +47,7 @@ pub enum Use {
 
 impl Use {
     /// All of them.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Certificate,
         Self::DefaultCertificate,
         Self::UsersFile,
@@ -54,6 +56,7 @@ impl Use {
         Self::DigestsMap,
         Self::BackendTls,
         Self::ClientAuthorities,
+        Self::TicketKeys,
         Self::CustomHeaders,
         Self::AuthProxySetHeaders,
         Self::FastCgiParams,
@@ -76,7 +79,8 @@ impl Use {
             | Self::DigestsFile
             | Self::DigestsMap
             | Self::BackendTls
-            | Self::ClientAuthorities => ObjectKind::Secret,
+            | Self::ClientAuthorities
+            | Self::TicketKeys => ObjectKind::Secret,
             Self::CustomHeaders
             | Self::AuthProxySetHeaders
             | Self::FastCgiParams
@@ -91,7 +95,7 @@ impl Use {
         matches!(self, Self::CustomHeaders | Self::ProxySetHeaders | Self::AddHeaders)
     }
 
-    /// The key of the Material that a Secret gives for it; `None` where that is none.
+    /// The key of the Material that a Secret gives for it; `None` where that is none, or is not called after the Secret.
     pub fn material(self, secret: &ObjectName) -> Option<String> {
         let what = match self {
             Self::UsersFile => "auth-file",

@@ -97,6 +97,7 @@ impl Replica {
             tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
             udp_services: ObjectName::new("ingress-nginx", "udp-services"),
             folder: false,
+            ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
             on_demand: false,
         });
         let (places, _) = watch::channel(Places::default());

@@ -5,6 +5,7 @@ use shared::policy::NumberList;
 use super::ciphers;
 use super::draft::Draft;
 use super::row::{Act, Of, Row};
+use super::streams;
 use super::upstream_tls::PROTOCOLS_OF_TLS;
 use super::value::{BOOL, Grammar};
 use crate::problem::{Severity, shown};
@@ -39,6 +40,33 @@ pub(crate) static SSL_REJECT_HANDSHAKE: Row = Row {
     ..Row::NEW
 };
 
+/// `ssl-session-cache`.
+pub(crate) static SSL_SESSION_CACHE: Row = Row {
+    name: "ssl-session-cache",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_session_cache = Some(it))),
+    default: "true",
+    doc: "Each proxy remembers sessions of TLS, to resume them; it remembers 32768 at most",
+    ..Row::NEW
+};
+
+/// `ssl-session-tickets`.
+pub(crate) static SSL_SESSION_TICKETS: Row = Row {
+    name: "ssl-session-tickets",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_session_tickets = Some(it))),
+    default: "false",
+    doc: "Clients keep their sessions of TLS themselves, sealed with keys that all proxies have, so that any of them resumes them",
+    ..Row::NEW
+};
+
+/// `ssl-session-timeout`.
+pub(crate) static SSL_SESSION_TIMEOUT: Row = Row {
+    name: "ssl-session-timeout",
+    value: &Of(SESSION, Act::Sets(|to, it| to.location.ssl_session_timeout = Some(it))),
+    default: "10m",
+    doc: "How long a session may be resumed; without `ssl-session-cache` it is 5m, as in the original",
+    ..Row::NEW
+};
+
 /// `use-http2`.
 pub(crate) static USE_HTTP2: Row = Row {
     name: "use-http2",
@@ -68,4 +96,12 @@ pub(super) const CIPHERS: Grammar<String> = Grammar {
     },
     good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256"],
     bad: &["HIGH;x", "a{b"],
+};
+
+/// nginx' times, in whole seconds; a session that may not be resumed for one is none.
+const SESSION: Grammar<u32> = Grammar {
+    words: streams::TIME.words,
+    read: |text| (streams::TIME.read)(text).map(|time| time / 1_000).filter(|seconds| *seconds > 0),
+    good: &["10m", "300", "1h 30m"],
+    bad: &["0", "500ms", "10x", "-1s", "60d"],
 };

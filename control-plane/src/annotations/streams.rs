@@ -51,7 +51,7 @@ pub(crate) static PROXY_STREAM_TIMEOUT: Row = Row {
 const COUNT: Grammar<u32> = Grammar { words: "a number", ..SECONDS };
 
 /// nginx' times, in milliseconds: numbers with units, from the largest on, or seconds without one.
-const TIME: Grammar<u32> = Grammar {
+pub(super) const TIME: Grammar<u32> = Grammar {
     words: "a time such as 600s, 10m or 1h30m",
     read: time,
     good: &["60s", "600", "500ms", "1h 30m", "1d"],

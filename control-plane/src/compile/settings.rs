@@ -4,12 +4,13 @@ pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
 use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status};
 use super::referred::Referred;
-use super::{allowed, headers};
+use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::Row;
 use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
@@ -27,6 +28,8 @@ pub struct Compiled {
     pub refs: BTreeMap<Reference, String>,
     /// The headers that Ingresses may put into answers.
     pub allowed_headers: BTreeSet<String>,
+    /// The key of session tickets that somebody made. It is a secret, and never part of the settings.
+    pub ticket_key: Option<Bytes>,
 }
 
 impl Compiled {
@@ -61,6 +64,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         ..Settings::default()
     };
     let (mut faults, mut refs, mut allowed_headers) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    let mut ticket_key = None;
     for (key, text) in configmap.iter().flat_map(|map| &map.data) {
         let text = text.trim();
         let mut fault = |severity, reason: String| {
@@ -80,6 +84,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 let names = value::list(text).map(str::to_owned);
                 allowed_headers.extend(names.filter(|name| headers::is_name(name)));
             }
+            Some(Status::TicketKey) => match ticket_keys::said(text) {
+                Ok(key) => ticket_key = Some(key),
+                Err(reason) => fault(Severity::Warning, reason.into()),
+            },
             Some(Status::Allows(_)) => {
                 if let Some(reason) = allowed::complaint(key, text) {
                     fault(Severity::Warning, reason);
@@ -113,7 +121,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     }
     settings.guards.sort_unstable();
     settings.guards.dedup();
-    Compiled { settings, faults, refs, allowed_headers }
+    Compiled { settings, faults, refs, allowed_headers, ticket_key }
 }
 
 /// Whether annotations may refer to objects of other namespaces (annotations.md 1.6).

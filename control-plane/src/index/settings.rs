@@ -54,7 +54,8 @@ impl Index {
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
         }
-        let Compiled { mut settings, faults, refs: _, allowed_headers } = compiled;
+        let Compiled { mut settings, faults, refs: _, allowed_headers, ticket_key } = compiled;
+        self.compile_ticket_keys(settings.defaults.ssl_session_tickets == Some(true), ticket_key);
         settings.defaults.request_metrics =
             Some(self.options.request_metrics.clone()).filter(|it| *it != RequestMetrics::default());
         settings.default_backend =

@@ -25,5 +25,6 @@ mod routing;
 mod sizes;
 mod snippets;
 mod streams;
+mod ticket_keys;
 mod tls;
 mod whole;

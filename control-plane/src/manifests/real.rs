@@ -50,6 +50,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
+        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         on_demand: false,
     });
     events.iter().cloned().for_each(|event| index.apply(event));

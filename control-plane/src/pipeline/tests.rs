@@ -46,6 +46,7 @@ fn bench() -> Bench {
         tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
+        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         on_demand: true,
         class_by_name: false,
         watch_without_class: false,

@@ -20,8 +20,11 @@ pub(crate) const LISTENER: Listener = Listener {
         "table/proxy_protocol.rs",
         "table/sizes.rs",
         "table/streams.rs",
+        "table/ticket_keys.rs",
         "table/timeouts.rs",
+        "tls/clients.rs",
         "tls/sessions.rs",
+        "tls/tickets.rs",
         "udp.rs",
         "upstream/allowance.rs",
         "upstream/call.rs",
@@ -397,8 +400,16 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "sessions of TLS that are remembered",
-        &["tls::sessions::SHARDS", "tls::sessions::SESSIONS"],
-        &["so_many_sessions_are_remembered_and_the_oldest_goes"],
+        &["tls::sessions::SHARDS", "tls::sessions::SESSIONS", "tls::clients::LONGEST"],
+        &[
+            "so_many_sessions_are_remembered_and_the_oldest_goes",
+            "a_session_that_is_too_long_is_not_remembered",
+        ],
+    ),
+    Row(
+        "sessions of TLS that clients keep",
+        &["table::ticket_keys::LONGEST", "tls::tickets::LONGEST"],
+        &["what_was_changed_is_none", "a_ticket_is_good_for_its_time_under_its_own_rules"],
     ),
     Row(
         "clients whose rate, or whose connections, are counted",
@@ -491,4 +502,5 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::verdicts::ENTRY", "a table of fixed size"),
     ("local::verdicts::SHARDS", "a table of fixed size"),
     ("upstream::allowance::TRY", "the parts of a try"),
+    ("table::ticket_keys::NAME", "the format"),
 ];

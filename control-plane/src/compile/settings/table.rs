@@ -19,6 +19,8 @@ pub enum Status {
     Default(&'static Row),
     /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
     AllowedHeaders,
+    /// A secret: it goes to proxies as one, and stands in no settings.
+    TicketKey,
     /// It says what annotations may be, with this default; see [`allowed`].
     Allows(
         #[cfg_attr(not(test), allow(dead_code, reason = "for docs/compatibility.md, which a test writes"))]
@@ -61,7 +63,9 @@ impl Status {
     }
 }
 
-use Status::{AllowedHeaders, Allows, Dead, Default, Guards, Nginx, OfIndex, Snippet, Unsupported};
+use Status::{
+    AllowedHeaders, Allows, Dead, Default, Guards, Nginx, OfIndex, Snippet, TicketKey, Unsupported,
+};
 
 #[rustfmt::skip]
 pub(crate) static ROWS: [(&str, Status); 197] = [
@@ -232,11 +236,11 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("ssl-protocols", Default(&client_tls::SSL_PROTOCOLS)),
     ("ssl-redirect", Default(&redirect::SSL_REDIRECT)),
     ("ssl-reject-handshake", Default(&client_tls::SSL_REJECT_HANDSHAKE)),
-    ("ssl-session-cache", Nginx),
+    ("ssl-session-cache", Default(&client_tls::SSL_SESSION_CACHE)),
     ("ssl-session-cache-size", Nginx),
-    ("ssl-session-ticket-key", Unsupported),
-    ("ssl-session-tickets", Unsupported),
-    ("ssl-session-timeout", Unsupported),
+    ("ssl-session-ticket-key", TicketKey),
+    ("ssl-session-tickets", Default(&client_tls::SSL_SESSION_TICKETS)),
+    ("ssl-session-timeout", Default(&client_tls::SSL_SESSION_TIMEOUT)),
     ("stream-access-log-path", Default(&log::ACCESS_LOG_PATH)),
     ("stream-snippet", Snippet),
     (STRICT_PATHS, OfIndex),

@@ -30,6 +30,7 @@ pub(super) fn options() -> Options {
         tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: false,
+        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         on_demand: false,
         class_by_name: false,
         watch_without_class: false,

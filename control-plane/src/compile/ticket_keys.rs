@@ -1,0 +1,50 @@
+//! The keys of session tickets: one that somebody made (configmap.md 1.3), or those that the fleet's record has.
+//!
+//! **Invariant:** nothing of a key gets into a fault.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use shared::resource::TicketKeys;
+use shared::secret;
+use zeroize::Zeroizing;
+
+use crate::objects::Secret;
+use crate::tickets::record::{RECORD, Record};
+
+/// Bytes of a key as nginx takes it: a name, one to seal with, one to sign with (ngx_http_ssl_module).
+const SIZES: [usize; 2] = [48, 80];
+
+/// The key that a text says, as the ConfigMap has it.
+///
+/// # Errors
+/// Why it is none: the fleet makes its own then, as the original does.
+pub fn said(text: &str) -> Result<Bytes, &'static str> {
+    let text = Zeroizing::new(text.split_ascii_whitespace().collect::<String>());
+    let key = STANDARD.decode(text.as_bytes()).map(secret::kept).unwrap_or_default();
+    match SIZES.contains(&key.len()) {
+        true => Ok(key),
+        false => Err("expected base64 of 48 or 80 bytes: keys are made in its place"),
+    }
+}
+
+/// Those of the fleet's record; `None` where it cannot be read, which is told where it is kept: it is made anew.
+pub fn made(secret: &Secret) -> Option<TicketKeys> {
+    let text = Zeroizing::new(STANDARD.decode(secret.data.get(RECORD)?).ok()?);
+    Some(TicketKeys(Record::parse(&text).ok()?.keys().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_of_two_sizes() {
+        for (size, is_one) in [(48, true), (80, true), (0, false), (32, false), (49, false)] {
+            let text = STANDARD.encode(vec![7; size]);
+            assert_eq!(said(&text).is_ok(), is_one, "{size}");
+            assert_eq!(said(&format!(" {text}\n")).is_ok(), is_one, "lines are broken");
+        }
+        assert!(said("hunter2!").is_err_and(|reason| !reason.contains("hunter")));
+    }
+}
