@@ -16,6 +16,7 @@ use date::HttpDate;
 use ids::Ids;
 use quota::Quota;
 use timer::Timers;
+use turns::Turns;
 
 pub use budgets::Budgets;
 pub use copies::Copies;
@@ -42,6 +43,7 @@ pub(crate) mod relay;
 pub(crate) mod session;
 pub(crate) mod spill;
 pub(crate) mod timer;
+pub(crate) mod turns;
 pub(crate) mod verdicts;
 
 /// One worker's own; nothing in it is shared with another thread but the counters, which others read.
@@ -49,6 +51,8 @@ pub(crate) mod verdicts;
 pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
+    /// Of handshakes with clients.
+    pub(crate) turns: Rc<Turns>,
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
@@ -83,6 +87,7 @@ impl Local {
         Self {
             timers: Timers::new(shared::clock::now()),
             buffers: Buffers::new(),
+            turns: Rc::default(),
             limits,
             quota: Quota::new(budgets.bytes.clone()),
             spill: budgets.spill.clone(),

@@ -62,6 +62,10 @@ pub struct WorkerMetrics {
     pub accept_errors: Counter,
     /// Connections open now.
     pub open: Counter,
+    /// TLS handshakes with clients that succeeded.
+    pub handshakes: Counter,
+    /// Those of them that resumed a session.
+    pub handshakes_resumed: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
     /// HTTP/2 connections ended because of what their clients did.

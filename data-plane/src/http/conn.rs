@@ -1,13 +1,17 @@
 //! One connection of a client: TLS where it is spoken, then HTTP/1.1 or HTTP/2.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::ready;
 
 use bytes::BytesMut;
+use rustls::HandshakeKind;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::task::{spawn_local, yield_now};
 use tokio_rustls::StartHandshake;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
@@ -18,6 +22,7 @@ use crate::codec::stream::Prefixed;
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::opening;
+use crate::local::turns::Turns;
 use crate::table::BackendCell;
 use crate::table::host::End;
 use crate::tcp;
@@ -32,6 +37,9 @@ mod session;
 
 /// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+/// What a handshake holds until it is over: the hello, what is signed, the certificates on their way.
+const HANDSHAKE: usize = 32 * 1024;
 
 /// A connection, and what was read of it.
 type Begun = (TcpStream, BytesMut);
@@ -134,6 +142,11 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) {
         }
     };
     drop(timer);
+    let metrics = &server.local.metrics;
+    metrics.handshakes.add(1);
+    metrics
+        .handshakes_resumed
+        .add(u64::from(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)));
     let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await;
@@ -160,6 +173,8 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         stream.write_all(&UNRECOGNIZED_NAME).await?;
         return Err(io::Error::other("no host has the name"));
     }
+    let share = server.local.quota.open(HANDSHAKE);
+    let _share = share.ok_or_else(|| io::Error::other("too much is held for clients"))?;
     let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
     // A client may have said more than its hello: early data, which is not taken.
     let rest = match input.len() > length {
@@ -168,8 +183,28 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
     };
     buffers.give_input(input);
     let stream = Prefixed::new(rest, stream);
-    let stream = StartHandshake::from_parts(*accepted, stream).into_stream(config).await?;
+    let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config);
+    let stream = in_turns(&server.local.turns, handshake).await?;
     Ok(Shaken::Here(Box::new(stream), asked))
+}
+
+/// Computes for a handshake when it is its turn.
+async fn in_turns<F: Future>(turns: &Rc<Turns>, handshake: F) -> F::Output {
+    let (mut handshake, mut waiting) = (pin!(handshake), turns.join());
+    poll_fn(|cx| {
+        ready!(waiting.poll_step(cx));
+        if turns.has_to_end() {
+            spawn_local(end(Rc::clone(turns)));
+        }
+        handshake.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Ends a turn: who yields goes on after everything that was ready, and after the runtime has asked the kernel what else is.
+async fn end(turns: Rc<Turns>) {
+    yield_now().await;
+    turns.end();
 }
 
 #[cfg(test)]

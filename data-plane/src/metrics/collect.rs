@@ -16,11 +16,13 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Name, help and place of the plain counters.
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
-const COUNTERS: [Plain; 23] = [
+const COUNTERS: [Plain; 25] = [
     ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
     ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
     ("firth_connections_shed", "Idle client connections closed to make room for others", |w| &w.shed),
     ("firth_accept_errors", "Failed accepts", |w| &w.accept_errors),
+    ("firth_tls_handshakes", "TLS handshakes with clients that succeeded", |w| &w.handshakes),
+    ("firth_tls_handshakes_resumed", "TLS handshakes that resumed a session", |w| &w.handshakes_resumed),
     ("firth_tls_handshake_failures", "TLS handshakes that failed", |w| &w.handshake_failures),
     ("firth_http2_sent_away", "HTTP/2 connections ended for resets or floods", |w| &w.sent_away),
     ("firth_panics", "Connections ended by a panic", |w| &w.panics),

@@ -324,6 +324,15 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "handshakes of TLS",
+        &["http::conn::HANDSHAKE", "local::turns::STEPS"],
+        &[
+            "requests_are_answered_between_the_handshakes_of_a_storm",
+            "what_handshakes_hold_is_counted_and_refused_where_nothing_is_left",
+            "who_came_first_is_next_and_one_that_is_gone_costs_nobody_a_turn",
+        ],
+    ),
+    Row(
         "a connection without a request",
         &["local::limits::idle"],
         &["a_connection_may_be_idle_for_75_seconds", "a_connection_of_http2_has_the_same_times"],

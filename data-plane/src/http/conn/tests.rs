@@ -13,6 +13,8 @@ use crate::local::Local;
 use crate::table::Writer;
 use crate::tls::backends::Backends;
 
+mod storm;
+
 struct Fixture {
     server: Rc<Server>,
     start: Instant,
@@ -118,7 +120,7 @@ async fn a_tls_handshake_has_ten_seconds_in_all() {
         assert_eq!(client.try_write(begun).unwrap(), begun.len());
         for (at, over) in [(5.0, false), (9.9, false), (10.2, true)] {
             fixture.at(at);
-            tokio::task::yield_now().await;
+            yield_now().await;
             assert_eq!(poll!(&mut connection).is_ready(), over, "{at} {begun:?}");
         }
     }

@@ -1,0 +1,182 @@
+//! Handshakes take turns. One costs what dozens of requests cost, and those of a storm are ready at once: computed as they come,
+//! they would all be done before the worker looks at its other connections again. So between two looks at its sockets a worker
+//! computes for so many of them, and the others wait, who came first in front.
+//!
+//! **Invariant:** without I/O and without a clock: who uses it says when a turn of the worker's loop is over. What is given to
+//! somebody who goes is given to the next one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Steps of handshakes in a turn of the worker's loop. A look at the sockets costs a hundredth of a step, so that more of them
+/// would gain nothing.
+const STEPS: usize = 1;
+
+/// What there is in a turn, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    left: Cell<usize>,
+    waiting: RefCell<VecDeque<Rc<Slot>>>,
+    /// Steps so far.
+    taken: Cell<u64>,
+    /// Whether the end of this turn is awaited.
+    is_ending: Cell<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    is_given: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A place in the queue of one handshake.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    turns: Rc<Turns>,
+    slot: Option<Rc<Slot>>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            left: Cell::new(STEPS),
+            waiting: RefCell::default(),
+            taken: Cell::new(0),
+            is_ending: Cell::new(false),
+        }
+    }
+}
+
+impl Turns {
+    /// For a handshake, which waits for nothing yet.
+    pub(crate) fn join(self: &Rc<Self>) -> Waiting {
+        Waiting { turns: Rc::clone(self), slot: None }
+    }
+
+    /// Steps that were taken so far.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.get()
+    }
+
+    /// Whether somebody has to wait for the end of this turn and call [`Self::end`]. It is said once a turn.
+    pub(crate) fn has_to_end(&self) -> bool {
+        !self.is_ending.replace(true)
+    }
+
+    /// The worker has looked at its sockets.
+    pub(crate) fn end(&self) {
+        self.is_ending.set(false);
+        self.left.set(0);
+        for _ in 0..STEPS {
+            self.give();
+        }
+    }
+
+    /// A step for whoever is next, or for who comes.
+    fn give(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        while let Some(slot) = waiting.pop_front() {
+            // Held by the queue alone: its handshake is gone.
+            if Rc::strong_count(&slot) > 1 {
+                slot.is_given.set(true);
+                if let Some(waker) = slot.waker.borrow_mut().take() {
+                    waker.wake();
+                }
+                return;
+            }
+        }
+        self.left.set(self.left.get() + 1);
+    }
+}
+
+impl Waiting {
+    /// Ready once it is this one's turn to take a step.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let turns = &self.turns;
+        match &self.slot {
+            Some(slot) if slot.is_given.get() => self.slot = None,
+            Some(slot) => {
+                *slot.waker.borrow_mut() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            None if turns.left.get() > 0 => turns.left.set(turns.left.get() - 1),
+            None => {
+                let slot = Rc::new(Slot::default());
+                *slot.waker.borrow_mut() = Some(cx.waker().clone());
+                turns.waiting.borrow_mut().push_back(Rc::clone(&slot));
+                self.slot = Some(slot);
+                return Poll::Pending;
+            }
+        }
+        self.turns.taken.set(self.turns.taken.get() + 1);
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.slot.take().is_some_and(|slot| slot.is_given.get()) {
+            self.turns.give();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_came_first_is_next_and_one_that_is_gone_costs_nobody_a_turn() {
+        let turns: Rc<Turns> = Rc::default();
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let mut all: Vec<_> = (0..6).map(|_| Some(turns.join())).collect();
+        let ready = |all: &mut Vec<Option<Waiting>>, cx: &mut Context<'_>| {
+            let mut ready = Vec::new();
+            for (place, one) in all.iter_mut().enumerate() {
+                if one.as_mut().is_some_and(|it| it.poll_step(cx).is_ready()) {
+                    ready.push(place);
+                    *one = None;
+                }
+            }
+            ready
+        };
+        assert_eq!(ready(&mut all, &mut cx), [0]);
+        assert!(turns.has_to_end() && !turns.has_to_end(), "it is said once");
+        assert_eq!(ready(&mut all, &mut cx), [] as [usize; 0], "not before the next turn");
+        all[1] = None;
+        turns.end();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1, "nobody else is woken");
+        assert_eq!(ready(&mut all, &mut cx), [2]);
+        turns.end();
+        // Given to one that goes before it takes it.
+        all[3] = None;
+        assert_eq!(ready(&mut all, &mut cx), [4]);
+        turns.end();
+        assert_eq!(ready(&mut all, &mut cx), [5]);
+        turns.end();
+        turns.end();
+        let mut late = [turns.join(), turns.join()];
+        let late = late.each_mut().map(|it| it.poll_step(&mut cx).is_ready());
+        assert_eq!(late, [true, false], "turns that nobody used are not saved up");
+        assert_eq!(turns.taken(), 5);
+        assert!(turns.has_to_end());
+    }
+}
