@@ -2,7 +2,8 @@
 //! answer (docs/adr/024-who-cannot-be-reached.md).
 //!
 //! How long an endpoint takes for its answer, and what it answers, is its application's affair and says nothing here, but
-//! for a status that the location has tried elsewhere.
+//! for a status that the location has tried elsewhere. So it is with a failure: one that the client is told of, as of a POST
+//! that an endpoint has got, counts for nothing, and clients are told what ingress-nginx would tell them.
 
 use crate::balance::Moment;
 use crate::codec::error::{Kind, ProxyError};
@@ -13,7 +14,7 @@ use crate::table::{BackendCell, Endpoint};
 /// requests is said of a client as well.
 const NO_FAILURE: [u16; 3] = [403, 404, 429];
 
-/// A try has failed.
+/// A try has failed, in a way that its location has tried elsewhere.
 pub(crate) fn failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, error: &ProxyError) {
     let speaks_against = match error.kind {
         Kind::ConnectTimeout | Kind::Closed => true,

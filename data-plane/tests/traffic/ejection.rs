@@ -166,6 +166,29 @@ fn a_status_that_is_tried_elsewhere_counts_as_in_nginx() {
 }
 
 #[test]
+fn a_failure_that_clients_are_told_of_counts_for_nothing() {
+    let closes = || Origin::raw(|mut stream, number, _| drop(read_request(&mut stream, number)));
+    for (method, word, out) in [
+        ("GET", "error", true),
+        // It was sent, and may have been done: nobody else is asked.
+        ("POST", "error", false),
+        ("POST", "non_idempotent error", true),
+        ("GET", "off", false),
+    ] {
+        let (bad, good) = (closes(), Origin::says("good"));
+        let words = word.split(' ').map(str::to_owned).collect();
+        let policy = LocationPolicy {
+            proxy_next_upstream: Some(TextList { values: words }),
+            ..LocationPolicy::default()
+        };
+        let proxy = saying(Limits::default(), policy, &[bad.address, good.address]);
+        let request = format!("{method} / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n");
+        let told = (0..20).filter(|_| Client::new(proxy.http).ask(&request).status == 502).count();
+        assert_eq!((ejected(&proxy), told), (u64::from(out), if out { 0 } else { 10 }), "{method}, {word}");
+    }
+}
+
+#[test]
 fn how_long_an_answer_takes_says_nothing() {
     let silent = || Origin::raw(|_stream, _, _| std::thread::park());
     let (one, two) = (silent(), silent());

@@ -185,12 +185,15 @@ async fn attempt<B: RequestBody>(
         let dead = reused && kind == Kind::Closed && !failed.answered;
         let no_way = passed_by < PASSED_BY && failed.error.is_no_way();
         passed_by += usize::from(no_way);
+        let elsewhere = may_retry(&retries, &failed, idempotent);
         if !dead || fresh {
             tries = tries.saturating_sub(usize::from(!no_way));
             tried.add(&endpoint);
-            standing::failed(&server.local, cell, &endpoint, &failed.error);
+            if elsewhere {
+                standing::failed(&server.local, cell, &endpoint, &failed.error);
+            }
         }
-        if tries == 0 || !may_retry(&retries, &failed, idempotent) || !payload.is_replayable() || !in_time() {
+        if tries == 0 || !elsewhere || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
         }
         // What an endpoint was never given cost it nothing.

@@ -200,16 +200,18 @@ impl Asking {
         counts: bool,
     ) -> Result<(), ProxyError> {
         let local = &exchange.call.server.local;
+        let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
         if counts {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();
             self.passed_by += usize::from(no_way);
             self.tries = self.tries.saturating_sub(usize::from(!no_way));
             if let Some(endpoint) = &self.endpoint {
                 self.tried.add(endpoint);
-                standing::failed(local, cell, endpoint, &error);
+                if may {
+                    standing::failed(local, cell, endpoint, &error);
+                }
             }
         }
-        let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
         if self.tries == 0 || !may || !self.retries.is_in_time(local.timers.now().duration_since(self.begun))
         {
             return Err(error);
