@@ -188,7 +188,9 @@ impl Stream {
         };
         // A stream hears of the end of its connection while that is still being put away.
         tokio::time::sleep(ENDING).await;
-        match caller.is_gone() && !caller.has_hung_up() {
+        // Who says that it goes, or resets the connection while it is written to, may end it before its end is read. To
+        // have vanished is not to have answered for as long as an answer may take.
+        match caller.is_gone() && !caller.has_hung_up() && caller.silence() >= super::KEEP_ALIVE_ANSWER {
             true => Parting::Vanished,
             false => Parting::Cut,
         }

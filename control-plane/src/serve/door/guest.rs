@@ -65,6 +65,8 @@ struct Calls {
     gone: bool,
     /// When the certificate of whoever calls is over, and the connection with it.
     ends: Option<Instant>,
+    /// When the other end was last heard.
+    heard: Instant,
 }
 
 impl State {
@@ -75,6 +77,7 @@ impl State {
             patience: door.0.limits.first_call,
             gone: false,
             ends: None,
+            heard: Instant::now(),
         };
         let since = calls.since;
         let state = Arc::new(Self {
@@ -175,6 +178,11 @@ impl Caller {
         self.state.hung_up.load(Ordering::Acquire)
     }
 
+    /// How long nothing has been heard of the other end.
+    pub fn silence(&self) -> Duration {
+        self.state.calls().heard.elapsed()
+    }
+
     /// Whether the connection is no more.
     pub fn is_gone(&self) -> bool {
         self.state.calls().gone
@@ -217,8 +225,12 @@ impl AsyncRead for Guest {
         self.check(cx)?;
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if matches!(&read, Poll::Ready(read) if read.is_err() || buffer.filled().len() == before) {
-            self.state.hung_up.store(true, Ordering::Release);
+        match &read {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
+                self.state.calls().heard = Instant::now()
+            }
+            Poll::Ready(_) => self.state.hung_up.store(true, Ordering::Release),
+            Poll::Pending => {}
         }
         read
     }
