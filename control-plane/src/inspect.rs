@@ -177,7 +177,11 @@ impl Service for Inspect {
         &self,
         request: Request<inspect::ShareRequest>,
     ) -> Result<Response<inspect::ShareResponse>, Status> {
-        Ok(Response::new(self.known(&request.into_inner(), clock::now())?))
+        let asked = request.into_inner();
+        if !asked.ends.is_empty() {
+            self.peers.note_end(&asked.ends);
+        }
+        Ok(Response::new(self.known(&asked, clock::now())?))
     }
 
     async fn watch_status(

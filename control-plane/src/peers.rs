@@ -74,6 +74,8 @@ struct Replica {
     proxies: Vec<inspect::Proxy>,
     /// Since when it is not found any more.
     left: Option<Instant>,
+    /// It said that it ends, and when. What is at its address later is another one.
+    ended: Option<Instant>,
 }
 
 impl Peers {
@@ -127,13 +129,28 @@ impl Peers {
     pub async fn ask(&self, object: Option<inspect::StatusRequest>) -> Vec<Other> {
         let Some(it) = &self.0 else { return Vec::new() };
         let Ok(_turn) = it.turns.acquire().await else { return Vec::new() };
-        let addresses: Vec<SocketAddr> = {
-            let known = it.known();
-            known.replicas.keys().filter(|address| !known.own.contains(address)).copied().collect()
-        };
-        let asked = addresses.iter().map(|address| it.ways.ask(*address, object.clone()));
+        let addresses = it.addresses();
+        let asked = addresses.iter().map(|address| {
+            it.ways.ask(*address, inspect::ShareRequest { object: object.clone(), ..Default::default() })
+        });
         let answers = join_all(asked).await;
         it.take(addresses.into_iter().zip(answers).collect(), object.is_none())
+    }
+
+    /// Tells them that this one ends.
+    pub async fn leave(&self) {
+        let Some(it) = &self.0 else { return };
+        let ends = inspect::ShareRequest { ends: it.own.to_bytes(), ..Default::default() };
+        let addresses = it.addresses();
+        // One that does not hear it finds that this one does not answer, as if it had been killed.
+        join_all(addresses.iter().map(|address| it.ways.ask(*address, ends.clone()))).await;
+    }
+
+    /// One of them says that it ends.
+    pub fn note_end(&self, replica: &[u8]) {
+        if let Some(it) = &self.0 {
+            it.known().note_end(replica, clock::now());
+        }
     }
 
     /// Looks for them and asks them, for ever.
@@ -160,6 +177,12 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where they are.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let known = self.known();
+        known.replicas.keys().filter(|address| !known.own.contains(address)).copied().collect()
+    }
+
     /// What the answers are to whoever asked.
     fn take(&self, answers: Vec<(SocketAddr, ask::Answer)>, of_proxies: bool) -> Vec<Other> {
         let mut known = self.known();
@@ -178,12 +201,23 @@ impl Known {
                 false => replica.left.or(Some(now)),
             };
         }
+        for replica in self.replicas.values_mut() {
+            if replica.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= RETURNS) {
+                replica.proxies.clear();
+            }
+        }
         self.replicas
             .retain(|_, it| it.left.is_none_or(|left| now.saturating_duration_since(left) < RETURNS));
         for address in addresses {
             if self.replicas.len() < PEERS_MAX {
                 self.replicas.entry(address).or_default();
             }
+        }
+    }
+
+    fn note_end(&mut self, replica: &[u8], now: Instant) {
+        for known in self.replicas.values_mut().filter(|known| known.id == replica) {
+            known.ended = Some(now);
         }
     }
 
@@ -202,6 +236,9 @@ impl Known {
                 continue;
             }
             let Some(known) = self.replicas.get_mut(address) else { continue };
+            if known.id != share.replica {
+                known.ended = None;
+            }
             known.id = share.replica.to_vec();
             known.name.clone_from(&share.name);
             if of_proxies {
@@ -222,7 +259,10 @@ impl Known {
                 Ok(share) if !told.insert(share.replica.to_vec()) => {}
                 Ok(share) => others.push(Other::heard(address, share)),
                 Err(_) if is_heard_elsewhere || self.own.contains(&address) => {}
-                Err(why) => others.push(Other::lost(address, name, why, proxies)),
+                Err(why) => others.push(match known.ended {
+                    Some(_) => Other::ended(address, name, proxies),
+                    None => Other::lost(address, name, why, proxies),
+                }),
             }
         }
         others

@@ -46,14 +46,13 @@ impl Ways {
         Self { registrar, open: Mutex::default() }
     }
 
-    pub(super) async fn ask(&self, address: SocketAddr, object: Option<inspect::StatusRequest>) -> Answer {
+    pub(super) async fn ask(&self, address: SocketAddr, request: inspect::ShareRequest) -> Answer {
         let channel = self.channel(address)?;
         let asked = async {
             let mut grpc = Grpc::new(channel).max_decoding_message_size(SHARE_MAX);
             grpc.ready().await.map_err(|error| reason(&error))?;
             let codec: ProstCodec<inspect::ShareRequest, inspect::ShareResponse> = ProstCodec::default();
-            let request = Request::new(inspect::ShareRequest { object });
-            let answer = grpc.unary(request, PathAndQuery::from_static(SHARE), codec).await;
+            let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(SHARE), codec).await;
             answer.map(tonic::Response::into_inner).map_err(|status| {
                 match std::error::Error::source(&status) {
                     Some(source) => reason(source),

@@ -23,6 +23,8 @@ struct Lost {
     why: String,
     /// Its proxies when it did.
     proxies: Vec<inspect::Proxy>,
+    /// It said before that it ends: only who is not heard elsewhere is missing.
+    ended: bool,
 }
 
 impl Other {
@@ -33,12 +35,22 @@ impl Other {
 
     /// It did not; these were its proxies.
     pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
-        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies }) }
+        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: false }) }
+    }
+
+    /// It has ended, and said so; these were its proxies.
+    pub fn ended(address: SocketAddr, name: String, proxies: Vec<inspect::Proxy>) -> Self {
+        let why = "it has ended".to_owned();
+        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: true }) }
     }
 
     /// Nobody knows where it is.
     pub fn nowhere((name, why): (String, String)) -> Self {
-        Self { address: name, name: String::new(), heard: Err(Lost { why, proxies: Vec::new() }) }
+        Self {
+            address: name,
+            name: String::new(),
+            heard: Err(Lost { why, proxies: Vec::new(), ended: false }),
+        }
     }
 }
 
@@ -91,7 +103,7 @@ impl Fleet {
                 Err(lost) => unheard.push((address, name, lost)),
             }
         }
-        for (address, name, Lost { why, proxies }) in unheard {
+        for (address, name, Lost { why, proxies, ended }) in unheard {
             let mut count = 0;
             for proxy in proxies {
                 if !fleet.members.contains_key(&proxy.id) {
@@ -99,7 +111,9 @@ impl Fleet {
                     count += 1;
                 }
             }
-            fleet.replicas.push(inspect::Replica { address, name, unreachable: why, proxies: count });
+            if count > 0 || !ended {
+                fleet.replicas.push(inspect::Replica { address, name, unreachable: why, proxies: count });
+            }
         }
         fleet
     }

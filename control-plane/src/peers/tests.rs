@@ -74,6 +74,29 @@ fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_l
 }
 
 #[test]
+fn a_replica_that_said_that_it_ends_is_none_that_does_not_answer() {
+    let start = clock::now();
+    let mut known = known(&[2, 3]);
+    let both = || vec![(at(2), share(2, &["a"])), (at(3), share(3, &["b", "c"]))];
+    known.take(both(), true, OWN);
+    known.note_end(&[9; 16], start);
+    let silent = |proxies: &[&str]| vec![(at(2), share(2, proxies)), (at(3), lost())];
+    assert_eq!(fleet(known.take(silent(&["a", "b", "c"]), false, OWN)), (3, 0, 1), "it was another one");
+    known.note_end(&[3; 16], start);
+    assert_eq!(
+        fleet(known.take(silent(&["a", "b", "c"]), false, OWN)),
+        (3, 0, 0),
+        "all of its proxies are elsewhere"
+    );
+    assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 1, 1), "one has not arrived");
+    find(&mut known, &[2, 3], start + RETURNS);
+    assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 0, 0), "it had the time");
+    // Another process at its address is a replica like others.
+    known.take(vec![(at(2), share(2, &["a"])), (at(3), share(4, &["b"]))], true, OWN);
+    assert_eq!(fleet(known.take(silent(&["a"]), false, OWN)), (1, 1, 1));
+}
+
+#[test]
 fn one_that_never_answered_and_one_that_nobody_finds_are_not_all() {
     let mut never = known(&[2]);
     assert_eq!(fleet(never.take(vec![(at(2), lost())], true, OWN)), (0, 0, 1));
