@@ -58,6 +58,12 @@ const ANNOUNCEMENTS: usize = 64;
 const QUESTIONS: usize = 16;
 /// How long streams may take to end on the way out.
 const LEAVING: Duration = Duration::from_secs(5);
+/// Proxies go to other replicas one after the other, so far apart: each of them costs the others a handshake.
+const APART: Duration = Duration::from_millis(5);
+/// All of them within this time, however few or many there are.
+const WITHIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// After that, those that have found no other replica yet have so long.
+const STAY: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown` is over, then lets the streams go.
 ///
@@ -87,9 +93,22 @@ pub struct Running {
     /// Where health and metrics are.
     pub admin: Option<SocketAddr>,
     tasks: Supervisor,
-    leaving: watch::Sender<bool>,
+    exit: Exit,
     served: oneshot::Receiver<()>,
     status: Option<(status::Writers, status::Last)>,
+}
+
+/// What is needed to end without leaving anybody alone.
+#[derive(Debug)]
+struct Exit {
+    /// Nobody is sent here any more.
+    ends: watch::Sender<bool>,
+    /// Proxies go to other replicas, within this time.
+    moving: watch::Sender<Option<Duration>>,
+    /// Streams end.
+    leaving: watch::Sender<bool>,
+    registry: Arc<Registry>,
+    peers: Peers,
 }
 
 /// Binds the addresses, opens the source and starts the tasks.
@@ -164,6 +183,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let registry = Arc::new(Registry::new(settle));
     tasks.spawn("proxies", Arc::clone(&registry).keep());
     let (leaving, leaves) = watch::channel(false);
+    let (ends, ending) = watch::channel(false);
+    let (moving, moves) = watch::channel(None);
     let (mut store, published) = Store::new(Lineage::random(), clock::now());
     let bounds = Bounds {
         count: history_count,
@@ -270,7 +291,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         limits,
         leaves.clone(),
     )
-    .reading(reads);
+    .reading(reads)
+    .moving(moves);
     if let Some(to) = announcements {
         let seen = Seen {
             published: published.clone(),
@@ -299,8 +321,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         registry: Arc::clone(&registry),
         peers: peers.clone(),
     };
-    let inspect = Routes::new(inspect.beside(peers).into_server());
-    let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves.clone());
+    let inspect = Routes::new(inspect.beside(peers.clone()).into_server());
+    let exit = Exit { ends, moving, leaving, registry: Arc::clone(&registry), peers };
+    let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves);
     let pages = ControlPages {
         published,
         registrar,
@@ -311,11 +334,11 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         awaited: awaits,
         original: status::original(&args, writers.is_some()),
         hold: writers.as_ref().map(|writers| writers.hold.clone()),
-        leaving: leaves,
+        leaving: ending,
     };
     let admin = spawn_admin(&mut tasks, admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
-    Ok(Running { listen, admin, tasks, leaving, served, status: writers.map(|writers| (writers, last)) })
+    Ok(Running { listen, admin, tasks, exit, served, status: writers.map(|writers| (writers, last)) })
 }
 
 impl Running {
@@ -331,21 +354,52 @@ impl Running {
             },
             () = shutdown => {}
         }
-        info!("shutting down: proxies are told to connect again");
-        self.leaving.send_replace(true);
+        let Self { exit, served, status, .. } = self;
+        exit.ends.send_replace(true);
         let streams = async {
-            if tokio::time::timeout(LEAVING, self.served).await.is_err() {
+            exit.hand_over().await;
+            info!("shutting down: proxies are told to connect again");
+            exit.leaving.send_replace(true);
+            if tokio::time::timeout(LEAVING, served).await.is_err() {
                 warn!("some connections did not end within {} s", LEAVING.as_secs());
             }
         };
         let status = async {
-            if let Some((writers, last)) = self.status {
+            if let Some((writers, last)) = status {
                 writers.end(&last).await;
             }
         };
         tokio::join!(streams, status);
         Ok(())
     }
+}
+
+impl Exit {
+    /// Has proxies go to the other replicas, where there are any, and waits for that. Until then they are served here: each leaves
+    /// when it has found another one that takes it.
+    async fn hand_over(&self) {
+        if self.peers.is_none() {
+            return;
+        }
+        let within = within(self.registry.len());
+        info!(
+            proxies = self.registry.len(),
+            ?within,
+            "shutting down: proxies are told to go to other replicas"
+        );
+        self.moving.send_replace(Some(within));
+        if tokio::time::timeout(within + STAY, self.registry.emptied()).await.is_err() {
+            warn!(proxies = self.registry.len(), "some proxies have found no other replica");
+        }
+        // From now on it is not one that does not answer.
+        self.peers.leave().await;
+    }
+}
+
+/// In which time so many proxies go elsewhere.
+fn within(proxies: usize) -> Duration {
+    let apart = APART.saturating_mul(u32::try_from(proxies).unwrap_or(u32::MAX));
+    apart.clamp(WITHIN.0, WITHIN.1)
 }
 
 /// Raises the limit of open files as far as it goes, and sees what fits below it and into memory.
@@ -431,6 +485,14 @@ fn spawn_admin(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_proxies_move_at_once_and_many_one_after_the_other() {
+        let seconds = [0, 100, 1_000, 2_000, usize::MAX].map(|proxies| within(proxies).as_secs_f64());
+        assert_eq!(seconds, [0.5, 0.5, 5.0, 10.0, 10.0]);
+        // With what the chart gives: 30 s.
+        assert!(WITHIN.1 + STAY + crate::peers::ANSWER + LEAVING < Duration::from_secs(30));
+    }
 
     #[test]
     fn plaintext_stays_on_loopback() {

@@ -81,6 +81,7 @@ pub struct Service {
     refusals: Budget,
     slots: Arc<Semaphore>,
     leaving: watch::Receiver<bool>,
+    moving: watch::Receiver<Option<Duration>>,
     source: watch::Receiver<Option<Source>>,
 }
 
@@ -113,6 +114,7 @@ impl Service {
             refusals: Budget::new(limits.refusals),
             slots: Arc::new(Semaphore::new(limits.full_syncs)),
             leaving,
+            moving: watch::Sender::new(None).subscribe(),
             source: watch::Sender::new(None).subscribe(),
         }
     }
@@ -121,6 +123,12 @@ impl Service {
     #[must_use]
     pub fn reading(self, source: watch::Receiver<Option<Source>>) -> Self {
         Self { source, ..self }
+    }
+
+    /// Once it is told within which time, its proxies go to other replicas, each at a moment of its own, and no more come.
+    #[must_use]
+    pub fn moving(self, moving: watch::Receiver<Option<Duration>>) -> Self {
+        Self { moving, ..self }
     }
 
     /// A place for one more stream, where there is one.
@@ -155,6 +163,9 @@ impl ConfigStream for Service {
         if !head.is_ready() {
             // An empty state must never reach a proxy that has a full one.
             return Err(Status::unavailable("the first lists are not complete yet"));
+        }
+        if self.moving.borrow().is_some() {
+            return Err(Status::unavailable("this replica is about to end: there are others"));
         }
         let caller = request.extensions().get::<Caller>();
         let address = caller.map_or_else(|| "unknown".into(), |caller| caller.address().to_string().into());

@@ -27,6 +27,8 @@ use crate::store::Head;
 
 /// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
 pub const RETURNS: Duration = Duration::from_secs(15);
+/// A proxy that was told to go to another replica, and went, is on its way for so long.
+const MOVES: Duration = Duration::from_secs(2);
 /// How long one that vanished counts. Nothing says that its node is no more.
 const VANISHED: Duration = Duration::from_secs(3600);
 /// Silent proxies that are remembered; the one that is silent longest goes first.
@@ -39,6 +41,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub enum Parting {
     /// Its connection was closed, or its stream: it is no more, or comes back soon.
     Cut,
+    /// It was told to go to another replica, and has left for there: it serves what it has acknowledged.
+    Moved,
     /// Nothing says what became of it.
     Vanished,
 }
@@ -52,9 +56,15 @@ pub struct Silence {
 }
 
 impl Silence {
+    /// The same, when that is now: who moves and does not arrive anywhere is as silent as others.
+    fn lasted(self, now: Instant) -> Self {
+        let is_late = self.parting == Parting::Moved && now.saturating_duration_since(self.since) >= MOVES;
+        Self { parting: if is_late { Parting::Cut } else { self.parting }, ..self }
+    }
+
     fn is_over(&self, now: Instant) -> bool {
         let lasts = match self.parting {
-            Parting::Cut => RETURNS,
+            Parting::Cut | Parting::Moved => RETURNS,
             Parting::Vanished => VANISHED,
         };
         now.saturating_duration_since(self.since) >= lasts
@@ -126,9 +136,14 @@ impl Proxy {
         self.id.rsplit_once('-').map_or(&self.id, |(name, _)| name)
     }
 
-    /// Whether it has no stream.
+    /// Whether it has no stream, and nobody knows where it is.
     pub fn is_silent(&self) -> bool {
-        self.silence.is_some()
+        self.silence.is_some_and(|silence| silence.parting != Parting::Moved)
+    }
+
+    /// Whether it has a stream, and that is here.
+    fn is_here(&self) -> bool {
+        self.silence.is_none()
     }
 
     /// Since when it lacks something of the newest state; `None`: it has all. One that has not said what it has has lacked it
@@ -228,7 +243,7 @@ impl Registry {
             Entry::Vacant(free) => {
                 free.insert(proxy);
             }
-            Entry::Occupied(mut before) if before.get().is_silent() => {
+            Entry::Occupied(mut before) if !before.get().is_here() => {
                 before.insert(proxy);
             }
             Entry::Occupied(before) if hello.claim != Some(before.get().claim) => return Err(Taken),
@@ -254,7 +269,7 @@ impl Registry {
     /// Looks at each connected proxy, in no order.
     pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
         self.visit(|proxy| {
-            if !proxy.is_silent() {
+            if proxy.is_here() {
                 look(proxy);
             }
         });
@@ -283,6 +298,12 @@ impl Registry {
     fn sweep(&self, now: Instant) {
         let before = self.proxies.len();
         self.proxies.retain(|_, proxy| proxy.silence.is_none_or(|silence| !silence.is_over(now)));
+        let mut is_late = false;
+        self.proxies.iter_mut().filter(|proxy| !proxy.is_here()).for_each(|mut proxy| {
+            let was_silent = proxy.is_silent();
+            proxy.silence = proxy.silence.map(|it| it.lasted(now));
+            is_late |= proxy.is_silent() != was_silent;
+        });
         let since = |proxy: &Proxy| Some((proxy.silence?.since, Arc::clone(&proxy.id)));
         let mut silent: Vec<_> = self.proxies.iter().filter_map(|proxy| since(&proxy)).collect();
         self.has_silent.store(!silent.is_empty(), Ordering::Relaxed);
@@ -292,7 +313,7 @@ impl Registry {
                 self.proxies.remove_if(&id, |_, proxy| proxy.is_silent());
             }
         }
-        if self.proxies.len() != before {
+        if is_late || self.proxies.len() != before {
             self.touch();
         }
     }
@@ -306,7 +327,7 @@ impl Registry {
         let is_namesake = |other: &Proxy| other.name() == proxy.name() && other.node == proxy.node;
         let mut silent = Vec::new();
         for other in self.proxies.iter().filter(|other| is_namesake(other) && other.id != proxy.id) {
-            match other.is_silent() {
+            match !other.is_here() {
                 true => silent.push(Arc::clone(&other.id)),
                 false => return,
             }
@@ -318,7 +339,13 @@ impl Registry {
 
     /// Number of connected proxies.
     pub fn len(&self) -> usize {
-        self.proxies.iter().filter(|proxy| !proxy.is_silent()).count()
+        self.proxies.iter().filter(|proxy| proxy.is_here()).count()
+    }
+
+    /// Returns when no proxy is connected.
+    pub async fn emptied(&self) {
+        let mut changes = self.changes();
+        while self.len() > 0 && changes.changed().await.is_ok() {}
     }
 
     /// Word of each change of a proxy.

@@ -50,6 +50,8 @@ pub enum Event {
     Tick,
     /// Another stream has the same id now.
     Replaced,
+    /// This process is about to end: connect elsewhere after the delay. Until then the stream goes on.
+    Move(Duration),
     /// This process ends: connect again after the delay.
     Leave(Duration),
 }
@@ -240,6 +242,7 @@ impl Session {
             Event::Slot => (self.has_slot, self.wants_slot, self.slot_idle) = (true, false, now),
             Event::Tick => self.on_tick(now, actions)?,
             Event::Replaced => return Err(End::Replaced),
+            Event::Move(after) => actions.out.push(Out::Redirect(after)),
             Event::Leave(after) => {
                 actions.out.push(Out::Redirect(after));
                 return Err(End::Redirected);

@@ -19,7 +19,9 @@ pub enum Happens {
     Message(Box<ProxyMessage>),
     /// Time has passed.
     Tick,
-    /// The process is to end.
+    /// The process is to end, and there are others: the proxy is to go there within this time.
+    Move(Duration),
+    /// The process ends.
     Leave,
 }
 
@@ -79,6 +81,7 @@ impl Stream {
                 Err(error) => return Sent { end: Some(error.to_string()), ..Sent::default() },
             },
             Happens::Tick => Event::Tick,
+            Happens::Move(within) => Event::Move(within.mul_f64(fastrand::f64())),
             Happens::Leave => Event::Leave(Duration::ZERO),
         };
         let actions = self.session.on(event, now);

@@ -45,6 +45,8 @@ pub(super) struct Stream {
     _place: StreamPlace,
     slot: Option<OwnedSemaphorePermit>,
     wants_slot: bool,
+    /// The proxy was told to go to another replica.
+    told: bool,
     /// Frames that the transport has not taken yet; bounded by the session's windows.
     outbox: VecDeque<Out>,
     out: mpsc::Sender<Item>,
@@ -72,6 +74,7 @@ impl Stream {
             seat: None,
             slot: None,
             wants_slot: false,
+            told: false,
             outbox: VecDeque::new(),
             out,
         }
@@ -106,7 +109,7 @@ impl Stream {
         messages: &mut Streaming<ProxyMessage>,
         heads: &mut watch::Receiver<Arc<Head>>,
     ) -> End {
-        let mut leaving = self.service.leaving.clone();
+        let (mut leaving, mut moving) = (self.service.leaving.clone(), self.service.moving.clone());
         loop {
             let event = tokio::select! {
                 biased;
@@ -133,6 +136,10 @@ impl Stream {
                     self.slot = permit.ok();
                     self.wants_slot = false;
                     Event::Slot
+                }
+                within = asked(&mut moving), if !self.told => {
+                    self.told = true;
+                    Event::Move(within.mul_f64(fastrand::f64()))
                 }
                 _ = leaving.wait_for(|leaving| *leaving) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
                 () = tokio::time::sleep_until(self.session.deadline().into()) => Event::Tick,
@@ -192,6 +199,7 @@ impl Stream {
         // have vanished is not to have answered for as long as an answer may take.
         match caller.is_gone() && !caller.has_hung_up() && caller.silence() >= super::KEEP_ALIVE_ANSWER {
             true => Parting::Vanished,
+            false if self.told => Parting::Moved,
             false => Parting::Cut,
         }
     }
@@ -291,6 +299,16 @@ impl Stream {
 
     fn id(&self) -> Arc<str> {
         self.session.hello().map_or_else(|| "unknown".into(), |hello| Arc::clone(&hello.id))
+    }
+}
+
+/// Within which time proxies are to go elsewhere, once they are.
+async fn asked(moving: &mut watch::Receiver<Option<Duration>>) -> Duration {
+    let within = moving.wait_for(Option::is_some).await.ok().and_then(|within| *within);
+    match within {
+        Some(within) => within,
+        // Nobody is left to say so.
+        None => std::future::pending().await,
     }
 }
 

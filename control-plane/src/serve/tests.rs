@@ -24,6 +24,7 @@ struct Bench {
     store: Store,
     registry: Arc<Registry>,
     leaving: watch::Sender<bool>,
+    moving: watch::Sender<Option<Duration>>,
     address: String,
     _server: tokio::task::JoinSet<Result<(), ServeError>>,
 }
@@ -36,13 +37,15 @@ async fn bench_within(limits: Limits) -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let registry = Arc::new(Registry::default());
     let (leaving, leaves) = watch::channel(false);
+    let (moving, moves) = watch::channel(None);
     let service =
         Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), limits, leaves);
+    let service = service.moving(moves);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
     server.spawn(run(listener, service, Routes::default(), None));
-    Bench { store, registry, leaving, address, _server: server }
+    Bench { store, registry, leaving, moving, address, _server: server }
 }
 
 impl Bench {
@@ -200,6 +203,35 @@ async fn a_process_that_ends_sends_its_proxies_away() {
         heard.push(message.message.unwrap());
     }
     assert!(matches!(heard.last(), Some(Control::Redirect(_))), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_is_to_end_serves_on_until_its_proxies_have_gone_elsewhere_and_takes_no_more() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    bench.until(|registry| registry.len() == 1).await;
+    bench.moving.send_replace(Some(Duration::from_secs(3)));
+    let after = loop {
+        if let Control::Redirect(redirect) = proxy.next().await {
+            break redirect.after_ms;
+        }
+    };
+    assert!(after <= 3_000, "{after} ms");
+    assert_eq!(bench.connect("b").await.err().unwrap().code(), Code::Unavailable);
+    bench.commit(Kind::Host, "later", b"");
+    loop {
+        if let Control::Batch(batch) = proxy.next().await
+            && batch.up.iter().any(|up| up.key == "later")
+        {
+            break;
+        }
+    }
+    drop(proxy);
+    let emptied = tokio::time::timeout(Duration::from_secs(10), bench.registry.emptied()).await;
+    assert!(emptied.is_ok());
+    let [moved] = &bench.registry.list()[..] else { panic!("{:?}", bench.registry.list()) };
+    assert!(!moved.is_silent(), "it is on its way, and serves what it has");
 }
 
 #[tokio::test]

@@ -80,6 +80,24 @@ fn who_says_goodbye_is_not_counted_and_who_does_not_is_silent() {
 }
 
 #[test]
+fn who_moves_serves_on_and_who_does_not_arrive_is_silent() {
+    let registry = Arc::new(Registry::default());
+    let mut moved = enter(&registry, "a-1");
+    moved.part(Parting::Moved);
+    drop(moved);
+    assert_eq!((registry.len(), ids(&registry)), (0, vec![("a-1".to_owned(), false)]));
+    let now = clock::now();
+    let changes = registry.changes();
+    registry.sweep(now);
+    assert!(!changes.has_changed().unwrap());
+    registry.sweep(now + MOVES);
+    assert_eq!(ids(&registry), [("a-1".to_owned(), true)]);
+    assert!(changes.has_changed().unwrap(), "whoever watches is told");
+    let _back = enter(&registry, "a-1");
+    assert_eq!((registry.len(), ids(&registry)), (1, vec![("a-1".to_owned(), false)]), "it came back here");
+}
+
+#[test]
 fn a_silent_proxy_comes_back_whatever_it_shows() {
     let registry = Arc::new(Registry::default());
     drop(enter(&registry, "a-1"));
