@@ -21,9 +21,9 @@ use crate::access_log::Target;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-data-plane", version, max_term_width = 110)]
 pub struct Args {
-    /// URL of the control plane, such as https://firth-control-plane:15010; tried again for ever while it is absent
-    #[arg(long, env = "FIRTH_CONTROL_PLANE", value_name = "URL")]
-    pub control_plane: String,
+    /// URL of the control plane, such as https://firth-control-plane:15010; may be given several times; all addresses of all of them are replicas, tried again for ever while none is there
+    #[arg(long, env = "FIRTH_CONTROL_PLANE", value_name = "URL", value_delimiter = ',', required = true)]
+    pub control_plane: Vec<String>,
     /// Allow a URL that begins with http://: a connection that is not encrypted, to a control plane with --insecure
     #[arg(
         long, env = "FIRTH_INSECURE", value_name = "BOOL",

@@ -16,7 +16,7 @@ use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Seq;
 
-use crate::subscribe::session::{Actions, Close, Identity, Session};
+use crate::subscribe::session::{Actions, Identity, Session};
 use crate::table::apply::Audit;
 use crate::table::{Action, Match, Writer};
 
@@ -34,17 +34,10 @@ pub struct Proxy {
 pub struct Said {
     /// Its answers.
     pub answers: Vec<ProxyMessage>,
-    /// It ends the stream.
-    pub closed: Option<Closed>,
-}
-
-/// Why.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Closed {
-    /// It was asked to, and comes back after this.
-    Redirected(Duration),
-    /// For this fault.
-    Fault(String),
+    /// It ends the stream, for this fault.
+    pub fault: Option<String>,
+    /// It was asked to go on at another replica, after this.
+    pub moves: Option<Duration>,
 }
 
 impl Proxy {
@@ -129,9 +122,6 @@ impl Proxy {
 }
 
 fn said(actions: Actions) -> Said {
-    let closed = actions.close.map(|close| match close {
-        Close::Redirect { after, .. } => Closed::Redirected(after),
-        fault => Closed::Fault(fault.to_string()),
-    });
-    Said { answers: actions.say, closed }
+    let fault = actions.close.map(|close| close.to_string());
+    Said { answers: actions.say, fault, moves: actions.moves.map(|(after, _)| after) }
 }

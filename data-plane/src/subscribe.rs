@@ -12,6 +12,7 @@ mod address;
 mod disk;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod replicas;
 mod retry;
 mod throttle;
 
@@ -25,6 +26,8 @@ mod client {
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -37,9 +40,7 @@ use shared::version::{Root, Seq};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{self, Instant};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
-use tonic::transport::Endpoint;
 use tracing::{error, info};
 
 use crate::journal::{Binding, Journal, Loaded};
@@ -48,8 +49,8 @@ use crate::table::Writer;
 use crate::table::apply::Audit;
 use address::AddressError;
 use certificate::{CertificateError, Enrolment, Holder};
-use client::config_stream_client::ConfigStreamClient;
 use disk::{Disk, FromDisk, Opening};
+use replicas::{Failed, Replicas, Url, Way};
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
 use throttle::LogThrottle;
@@ -106,7 +107,7 @@ pub(crate) struct Standing {
 /// A control plane to follow.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    endpoint: Endpoint,
+    replicas: Arc<Replicas>,
     /// `None`: plaintext.
     certificate: Option<Holder>,
     session: Session,
@@ -118,6 +119,8 @@ pub(crate) struct Subscription {
     welcome: Option<Instant>,
     /// Whether TLS failed on its connection.
     doubt: Option<Doubt>,
+    /// When the control plane asked to connect elsewhere.
+    asked: Option<Instant>,
 }
 
 /// How a stream ended.
@@ -131,6 +134,8 @@ enum Ended {
     Status(Box<tonic::Status>),
     #[error("the control plane ended the stream")]
     Finished,
+    #[error("nobody knows where it is: {0}")]
+    Nowhere(String),
     #[error("nothing was heard for {0:?}")]
     Silent(Duration),
     #[error(transparent)]
@@ -152,26 +157,33 @@ impl From<tonic::Status> for Ended {
 }
 
 impl Subscription {
-    /// To the control plane at a URL. `insecure` allows a plain connection; on another one the proxy shows a certificate.
+    /// To the control plane at these URLs, each of which may stand for several replicas. `insecure` allows a plain connection; on another one the proxy shows a certificate.
     ///
     /// # Errors
-    /// Where the URL cannot be used.
+    /// Where one of them cannot be used.
     pub(crate) fn new(
-        url: &str,
+        urls: &[impl AsRef<str>],
         insecure: bool,
         identity: Identity,
         enrolment: Enrolment,
     ) -> Result<(Self, watch::Receiver<View>), AddressError> {
-        let (endpoint, is_plain) = address::endpoint(url, insecure)?;
-        let nobody = |reason: CertificateError| AddressError::Nobody {
-            url: url.to_owned(),
-            reason: reason.to_string(),
+        let mut known = Vec::new();
+        for url in urls {
+            let (endpoint, is_plain) = address::endpoint(url.as_ref(), insecure)?;
+            known.push(Url { endpoint, is_plain });
+        }
+        let encrypted = known.iter().find(|url| !url.is_plain).map(|url| url.endpoint.uri().to_string());
+        let certificate = match encrypted {
+            Some(url) => Some(
+                Holder::new(enrolment)
+                    .map_err(|reason| AddressError::Nobody { url, reason: reason.to_string() })?,
+            ),
+            None => None,
         };
-        let certificate = if is_plain { None } else { Some(Holder::new(enrolment).map_err(nobody)?) };
         let certificate_until = certificate.as_ref().map_or(0, Holder::until);
         let (view, watcher) = watch::channel(View { certificate_until, ..View::default() });
         let subscription = Self {
-            endpoint,
+            replicas: Arc::new(Replicas::new(known)),
             certificate,
             disk: Disk::default(),
             group: identity.group.clone(),
@@ -180,6 +192,7 @@ impl Subscription {
             throttle: LogThrottle::default(),
             welcome: None,
             doubt: None,
+            asked: None,
         };
         Ok((subscription, watcher))
     }
@@ -198,7 +211,7 @@ impl Subscription {
 
     /// Whose state this proxy may start from.
     pub(crate) fn binding(&self) -> Binding {
-        bound(&self.endpoint, self.group.clone(), self.certificate.as_ref())
+        bound(&self.replicas, self.group.clone(), self.certificate.as_ref())
     }
 
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
@@ -270,8 +283,33 @@ impl Subscription {
         complete: &Cell<Option<impl FnOnce()>>,
     ) -> Infallible {
         let mut retry = Retry::default();
+        let mut next = None;
         loop {
-            let Err(ended) = self.stream(writer, names, certificate, &mut leaving, complete).await;
+            let way = match next.take() {
+                Some(way) => Ok(way),
+                None => self.find(writer, certificate).await,
+            };
+            let ended = match way {
+                Ok(way) => {
+                    let from = way.address;
+                    let streamed = self.stream(way, writer, names, certificate, &mut leaving, complete).await;
+                    // Who sent this proxy away is about to end.
+                    self.replicas.failed(from);
+                    match streamed {
+                        Ok(way) => {
+                            info!(%from, to = %way.address, "goes on at another replica of the control plane");
+                            self.welcome = None;
+                            if let Some(certificate) = certificate {
+                                certificate.ended(certificate::End::Welcome);
+                            }
+                            next = Some(way);
+                            continue;
+                        }
+                        Err(ended) => ended,
+                    }
+                }
+                Err(ended) => ended,
+            };
             let held = self.welcome.take().map(|welcome| welcome.elapsed());
             if let Some(certificate) = certificate {
                 let is_doubted = self.doubt.take().is_some_and(|doubt| doubt.is_there());
@@ -282,51 +320,57 @@ impl Subscription {
                 });
             }
             self.view.send_modify(|view| view.connected = false);
-            let end = match &ended {
-                Ended::Close(Close::Diverged { .. } | Close::Protocol(_)) => End::Wrong,
-                Ended::Close(Close::Redirect { after, .. }) => End::Asked(*after),
+            let end = match (&ended, self.asked.take()) {
+                (Ended::Close(Close::Diverged { .. } | Close::Protocol(_)), _) => End::Wrong,
+                (Ended::Finished, Some(at)) => End::Asked(at.saturating_duration_since(Instant::now())),
                 _ => End::Failed,
             };
             if held.is_some() && end != End::Wrong {
                 info!(reason = %ended, "the stream from the control plane ended; serving on");
             } else {
-                self.throttle.say(self.endpoint.uri(), &ended, clock::now());
+                self.throttle.say(&self.replicas, &ended, clock::now());
             }
             time::sleep(retry.after(end, held)).await;
         }
     }
 
-    /// One stream, from the connection to its end.
+    /// A call that a replica takes, with this proxy's Hello.
+    async fn find(&mut self, writer: &RefCell<Writer>, certificate: Option<&Holder>) -> Result<Way, Ended> {
+        let (replicas, view, session) = (Arc::clone(&self.replicas), &self.view, &mut self.session);
+        let hello = || {
+            if let Some(certificate) = certificate {
+                view.send_modify(|view| view.certificate_until = certificate.until());
+                if let Some(name) = certificate.name() {
+                    session.called(&name);
+                }
+            }
+            Some(session.hello(&*writer.borrow()))
+        };
+        replicas.open(certificate, hello, None).await.map_err(|Failed { ended, is_doubted }| {
+            self.doubt = is_doubted.then(Doubt::raised);
+            ended
+        })
+    }
+
+    /// One stream, to its end, or until it goes on elsewhere.
     async fn stream(
         &mut self,
+        way: Way,
         writer: &RefCell<Writer>,
         names: &Names,
         certificate: Option<&Holder>,
         leaving: &mut Watcher,
         complete: &Cell<Option<impl FnOnce()>>,
-    ) -> Result<Infallible, Ended> {
-        let (answers, outbound) = mpsc::channel(16);
-        let channel = match certificate {
-            Some(certificate) => {
-                let connector = certificate.connector(&self.endpoint).await?;
-                self.doubt = Some(connector.doubt());
-                self.view.send_modify(|view| view.certificate_until = certificate.until());
-                if let Some(name) = certificate.name() {
-                    self.session.called(&name);
-                }
-                self.endpoint.connect_with_connector(connector).await?
-            }
-            None => self.endpoint.connect().await?,
-        };
-        let opened = channel.clone();
-        let mut pending = VecDeque::from([self.session.hello(&*writer.borrow())]);
-        let mut client = ConfigStreamClient::new(channel).max_decoding_message_size(MESSAGE);
-        // The Hello goes with the request: the control plane may wait for it before it answers at all.
-        push(&answers, &mut pending);
+    ) -> Result<Way, Ended> {
+        let Way { address, channel, doubt, answers, mut inbound, greeted } = way;
+        self.doubt = doubt;
+        let mut pending = VecDeque::new();
+        if !greeted {
+            pending.push_back(self.session.hello(&*writer.borrow()));
+        }
         let mut deadline = Instant::now() + WELCOME;
-        let answered = time::timeout_at(deadline, client.connect(ReceiverStream::new(outbound))).await;
-        let mut inbound = answered.map_err(|_| Ended::Silent(WELCOME))??.into_inner();
         let mut is_parting = false;
+        let mut moving = None;
         loop {
             tokio::select! {
                 biased;
@@ -343,6 +387,10 @@ impl Subscription {
                     is_parting = true;
                     pending.push_back(goodbye());
                 }
+                way = elsewhere(&mut moving), if !is_parting => {
+                    self.asked = None;
+                    return Ok(way);
+                }
                 message = inbound.message(), if pending.len() < ANSWERS => {
                     let message = message?.ok_or(Ended::Finished)?;
                     let was_welcome = self.session.is_welcome();
@@ -350,14 +398,23 @@ impl Subscription {
                     if !was_welcome && self.session.is_welcome() {
                         self.throttle.over();
                         self.welcome = Some(Instant::now());
-                        info!(control_plane = %self.endpoint.uri(), "connected to the control plane");
+                        self.replicas.serves(address);
+                        info!(control_plane = %self.replicas, %address, "connected to the control plane");
                         if let Some(certificate) = certificate {
-                            certificate.connected(Some(opened.clone()));
+                            certificate.connected(Some(channel.clone()));
                         }
                         self.view.send_modify(|view| view.streams += 1);
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
                     pending.extend(actions.say);
+                    if let Some((after, reason)) = actions.moves
+                        && moving.is_none()
+                    {
+                        info!(%address, ?after, %reason, "this replica sends its proxies to the others");
+                        self.asked = Some(Instant::now() + after);
+                        let replicas = Arc::clone(&self.replicas);
+                        moving = Some(Box::pin(replicas.elsewhere(certificate, address, after)));
+                    }
                     names.look();
                     if self.session.is_complete() && let Some(complete) = complete.take() {
                         names.settled(writer, NAMES).await;
@@ -378,7 +435,7 @@ impl Subscription {
 
     /// Tells readiness, metrics and the disk.
     fn show(&mut self, writer: &Writer, certificate: Option<&Holder>) {
-        let known = || bound(&self.endpoint, self.group.clone(), certificate);
+        let known = || bound(&self.replicas, self.group.clone(), certificate);
         self.disk.keep(&self.session, writer, clock::now(), known);
         let certificate_until = certificate.map_or(0, Holder::until);
         let new = View { certificate_until, ..self.seen(writer) };
@@ -413,12 +470,19 @@ impl Subscription {
 }
 
 /// By what a control plane is known: its authority, or where it has none its address.
-fn bound(endpoint: &Endpoint, group: String, certificate: Option<&Holder>) -> Binding {
-    let known = match certificate {
-        Some(certificate) => certificate.known(),
-        None => vec![*blake3::hash(endpoint.uri().to_string().as_bytes()).as_bytes()],
-    };
+fn bound(replicas: &Replicas, group: String, certificate: Option<&Holder>) -> Binding {
+    let plain = replicas.urls().iter().filter(|url| url.is_plain);
+    let known = plain.map(|url| *blake3::hash(url.endpoint.uri().to_string().as_bytes()).as_bytes());
+    let known = known.chain(certificate.map(Holder::known).into_iter().flatten()).collect();
     Binding { source: None, group, known }
+}
+
+/// Where this proxy goes on, once it was asked to and found that.
+async fn elsewhere<F: Future<Output = Way>>(moving: &mut Option<Pin<Box<F>>>) -> Way {
+    match moving {
+        Some(moving) => moving.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Says what is left to say before the stream is closed, so that the control plane learns why.
@@ -439,15 +503,6 @@ async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessa
 
 fn goodbye() -> ProxyMessage {
     ProxyMessage { message: Some(proxy_message::Message::Goodbye(Goodbye {})) }
-}
-
-fn push(answers: &mpsc::Sender<ProxyMessage>, pending: &mut VecDeque<ProxyMessage>) {
-    while let Some(answer) = pending.pop_front() {
-        if let Err(mpsc::error::TrySendError::Full(answer)) = answers.try_send(answer) {
-            pending.push_front(answer);
-            return;
-        }
-    }
 }
 
 /// An error with its causes: transport errors say nothing by themselves.

@@ -68,24 +68,18 @@ pub(crate) enum Close {
         /// Where the batch leads.
         to: Seq,
     },
-    /// The control plane asks to connect again.
-    #[error("redirected: {reason}")]
-    Redirect {
-        /// Not before this delay.
-        after: Duration,
-        /// What it says about it.
-        reason: String,
-    },
     /// The control plane does not keep to the protocol.
     #[error("protocol: {0}")]
     Protocol(String),
 }
 
-/// What is to be done after a message: say these, then perhaps close.
+/// What is to be done after a message: say these, then perhaps go elsewhere, or close.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Actions {
     /// Answers, in order.
     pub(crate) say: Vec<config::ProxyMessage>,
+    /// The control plane asks to connect to another replica of it, not before this delay, and says why.
+    pub(crate) moves: Option<(Duration, String)>,
     /// The stream ends.
     pub(crate) close: Option<Close>,
 }
@@ -280,10 +274,11 @@ impl Session {
         match (message.message, self.is_welcome()) {
             (Some(Control::Welcome(welcome)), false) => self.on_welcome(&welcome, writer),
             (Some(Control::Welcome(_)), true) => Err(protocol("expected one welcome a stream, got a second")),
-            (Some(Control::Redirect(redirect)), _) => Err(Close::Redirect {
-                after: Duration::from_millis(redirect.after_ms.into()),
-                reason: redirect.reason,
-            }),
+            // The stream goes on until there is another one, or the control plane ends it.
+            (Some(Control::Redirect(redirect)), _) => {
+                actions.moves = Some((Duration::from_millis(redirect.after_ms.into()), redirect.reason));
+                Ok(())
+            }
             (_, false) => Err(protocol("expected a welcome first, got another message")),
             (Some(Control::Batch(batch)), true) => self.on_batch(batch, writer, actions),
             (Some(Control::Heartbeat(heartbeat)), true) => self.on_heartbeat(&heartbeat, writer, actions),

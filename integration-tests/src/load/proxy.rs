@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data_plane::sim::{Closed, Follower, Said};
+use data_plane::sim::{Follower, Said};
 use shared::backoff::Backoff;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
@@ -232,10 +232,11 @@ impl Proxy {
                             pending.push_back(answer);
                         }
                     }
-                    match said.closed {
-                        None => {}
-                        Some(Closed::Redirected(after)) => return Err(Ended::Redirected(after)),
-                        Some(Closed::Fault(what)) => return Err(Ended::Wrong(what)),
+                    if let Some(what) = said.fault {
+                        return Err(Ended::Wrong(what));
+                    }
+                    if let Some(after) = said.moves {
+                        return Err(Ended::Redirected(after));
                     }
                     deadline = time::Instant::now() + self.follower.silence_limit().unwrap_or(WELCOME);
                 }

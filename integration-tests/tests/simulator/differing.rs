@@ -9,7 +9,7 @@ const PACE: Duration = Duration::from_millis(100);
 
 impl World {
     /// All proxies on streams of their own that nothing happened to.
-    fn connected(seed: u64) -> Self {
+    pub(super) fn connected(seed: u64) -> Self {
         let mut world = Self::new(seed);
         // What is edited below changes one lane only.
         world.cluster.put(ObjectKind::Ingress, "busy", ingress("busy.test", STABLE[0], 1, true));
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// What is on its way arrives.
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.now += time;
         let Self { nodes, cluster, rng, now, .. } = self;
         for node in nodes.iter_mut() {

@@ -9,6 +9,7 @@
 mod cluster;
 mod differing;
 mod member;
+mod moving;
 mod node;
 
 use std::time::{Duration, Instant};
@@ -126,6 +127,7 @@ impl World {
             192 if self.rng.bool() => self.members[who].restart(&mut self.nodes, now),
             193 => self.members[who].tamper(&mut self.rng),
             194 if self.rng.bool() => self.restart(at),
+            194 => self.hand_over(at),
             195 => self.members[who].happens(Happens::Leave, &mut self.nodes, now),
             196 if self.rng.u8(..3) == 0 => self.cluster.compact(),
             197 => self.backup = self.cluster.clone(),
@@ -162,6 +164,15 @@ impl World {
         }
     }
 
+    /// A replica is to end: its proxies are told to go to others, and stay until one takes them. It goes when all have, or not
+    /// even then, or at once: whenever it is restarted.
+    fn hand_over(&mut self, at: usize) {
+        self.nodes[at].moving = true;
+        for member in self.members.iter_mut().filter(|member| member.is_at(at)) {
+            member.happens(Happens::Move(node::HAND_OVER), &mut self.nodes, self.now);
+        }
+    }
+
     /// A replica is replaced by a new process.
     fn restart(&mut self, at: usize) {
         self.nodes[at] = Node::new(self.lives, self.now);
@@ -186,6 +197,11 @@ impl World {
     fn settle(&mut self) {
         // A replica that has lived through nothing says what is right.
         self.nodes.push(Node::new(self.lives, self.now));
+        for at in 0..NODES {
+            if self.nodes[at].moving {
+                self.restart(at);
+            }
+        }
         for _ in 0..1_500 {
             self.now += Duration::from_secs(1);
             let Self { nodes, cluster, rng, now, .. } = self;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use control_plane::sim::{Happens, Sent, Stream};
-use data_plane::sim::{Closed, Proxy};
+use data_plane::sim::Proxy;
 use fastrand::Rng;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
@@ -32,6 +32,8 @@ struct Link {
     tampered: bool,
     /// The control plane has ended it; what is under way still arrives.
     over: bool,
+    /// Not before this the proxy goes on at another replica, and stays until that takes it.
+    moves: Option<Instant>,
 }
 
 /// One proxy.
@@ -49,6 +51,8 @@ pub(super) struct Member {
     differs: bool,
     /// Streams that it opened.
     pub(super) streams: usize,
+    /// How often it went to another replica because it was asked to.
+    pub(super) moved: usize,
     /// What it was sent, in order: keys of each chunk, and its bytes.
     pub(super) chunks: Vec<(Vec<ResourceKey>, usize)>,
 }
@@ -68,6 +72,7 @@ impl Member {
             lacks: false,
             differs: false,
             streams: 0,
+            moved: 0,
             chunks: Vec::new(),
         }
     }
@@ -89,6 +94,11 @@ impl Member {
             "\n{} at {}: slot {slot}, wants one {wants}, {down} down, {up} up, due {due:?}",
             self.id, link.node
         )
+    }
+
+    /// Whether it has a stream.
+    pub(super) fn has_stream(&self) -> bool {
+        self.link.is_some()
     }
 
     pub(super) fn is_at(&self, node: usize) -> bool {
@@ -116,9 +126,17 @@ impl Member {
 
     pub(super) fn connect(&mut self, at: usize, nodes: &mut [Node], now: Instant) -> bool {
         let node = &mut nodes[at];
-        if self.link.is_some() || self.back > now || !node.replica.is_ready() {
+        if !node.takes() {
             return false;
         }
+        if self.link.as_ref().is_some_and(|link| link.moves.is_some_and(|at| at <= now)) {
+            self.part(now, Duration::ZERO, Some(nodes));
+            self.moved += 1;
+        }
+        if self.link.is_some() || self.back > now {
+            return false;
+        }
+        let node = &mut nodes[at];
         let mut link = Link {
             node: at,
             life: node.life,
@@ -127,6 +145,7 @@ impl Member {
             up: VecDeque::new(),
             tampered: false,
             over: false,
+            moves: None,
         };
         self.streams += 1;
         link.up.push_back(self.proxy.hello());
@@ -223,13 +242,10 @@ impl Member {
         self.check(offered);
         let Some(link) = &mut self.link else { return true };
         link.up.extend(said.answers);
-        match said.closed {
-            None => {}
-            Some(Closed::Redirected(after)) => self.part(now, after, Some(nodes)),
-            Some(Closed::Fault(fault)) => {
-                assert!(link.tampered, "{}: the proxy ends the stream: {fault}", self.id);
-                self.part(now, Duration::from_secs(1), Some(nodes));
-            }
+        link.moves = link.moves.or_else(|| said.moves.map(|after| now + after));
+        if let Some(fault) = said.fault {
+            assert!(link.tampered, "{}: the proxy ends the stream: {fault}", self.id);
+            self.part(now, Duration::from_secs(1), Some(nodes));
         }
         true
     }

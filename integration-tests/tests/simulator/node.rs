@@ -12,6 +12,8 @@ use super::cluster::{Cluster, is_same};
 
 /// Full syncs at once: few, so that streams wait.
 const SLOTS: usize = 1;
+/// Within which time proxies are to go elsewhere.
+pub(super) const HAND_OVER: Duration = Duration::from_secs(2);
 
 /// What is on its way from the API server for one kind.
 #[derive(Default)]
@@ -31,6 +33,8 @@ pub(super) struct Node {
     feeds: BTreeMap<ObjectKind, Feed>,
     decisions: VecDeque<(String, Option<String>)>,
     pub(super) slots: usize,
+    /// It is about to end: proxies go elsewhere, and no more come.
+    pub(super) moving: bool,
 }
 
 impl Node {
@@ -44,7 +48,13 @@ impl Node {
             feeds: WATCHED.into_iter().map(|kind| (kind, Feed::default())).collect(),
             decisions: VecDeque::new(),
             slots: SLOTS,
+            moving: false,
         }
+    }
+
+    /// Whether it takes streams.
+    pub(super) fn takes(&self) -> bool {
+        self.replica.is_ready() && !self.moving
     }
 
     /// One thing happens on one connection, good or bad.

@@ -30,7 +30,12 @@ const ADDRESS: Duration = Duration::from_secs(2);
 pub struct Connector {
     config: Arc<ClientConfig>,
     doubt: Doubt,
+    at: Option<SocketAddr>,
 }
+
+/// Connects to one address, without encryption.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain(pub SocketAddr);
 
 /// Whether TLS itself failed on a connection, in the handshake or after it: in TLS 1.3 a client has shaken hands before
 /// the server has looked at its certificate (RFC 8446 4.4.2.4, 6.2). What an error of a call tells of that differs by
@@ -39,6 +44,11 @@ pub struct Connector {
 pub struct Doubt(Arc<AtomicBool>);
 
 impl Doubt {
+    /// One that is there.
+    pub fn raised() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
     /// Whether it did.
     pub fn is_there(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -65,11 +75,17 @@ impl Connector {
     pub fn doubt(&self) -> Doubt {
         self.doubt.clone()
     }
+
+    /// To this address, whatever the name in the URL stands for.
+    #[must_use]
+    pub fn at(self, address: SocketAddr) -> Self {
+        Self { at: Some(address), ..self }
+    }
 }
 
 impl From<ClientConfig> for Connector {
     fn from(config: ClientConfig) -> Self {
-        Self { config: Arc::new(config), doubt: Doubt::default() }
+        Self { config: Arc::new(config), doubt: Doubt::default(), at: None }
     }
 }
 
@@ -84,16 +100,43 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (tls, doubt) = (TlsConnector::from(Arc::clone(&self.config)), self.doubt.clone());
+        let at = self.at;
         Box::pin(async move {
-            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-            let mut addresses: Vec<_> = lookup_host((host, uri.port_u16().unwrap_or(443))).await?.collect();
-            // A headless Service lists all replicas, and clients spread over them.
-            fastrand::shuffle(&mut addresses);
+            let addresses = match at {
+                Some(address) => vec![address],
+                None => {
+                    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+                    let found = lookup_host((host, uri.port_u16().unwrap_or(443))).await?;
+                    let mut addresses: Vec<_> = found.collect();
+                    // A headless Service lists all replicas, and clients spread over them.
+                    fastrand::shuffle(&mut addresses);
+                    addresses
+                }
+            };
             let stream = first(&addresses).await?;
             stream.set_nodelay(true)?;
             let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
             let stream = doubt.look(tls.connect(name, stream).await)?;
             Ok(TokioIo::new(Watched { stream, doubt }))
+        })
+    }
+}
+
+impl Service<Uri> for Plain {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let address = self.0;
+        Box::pin(async move {
+            let stream = first(&[address]).await?;
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(stream))
         })
     }
 }
