@@ -24,8 +24,6 @@ const fn part(field: u64, name: &'static str, most: usize, inner: &'static [Part
 const CAPABILITIES: usize = 64;
 /// Lanes of a Hello, some of which may be of a later protocol.
 const LANES: usize = 8;
-/// Digests of a batch that had begun to arrive.
-const DIGESTS: usize = 1_024;
 /// Entries of an inventory.
 const ENTRIES: usize = 4_096;
 
@@ -38,7 +36,7 @@ const MESSAGE: &[Part] = &[
     part(5, "goodbye", 1, &[]),
 ];
 const HELLO: &[Part] = &[part(6, "capabilities", CAPABILITIES, &[]), part(7, "resume", LANES, RESUME)];
-const RESUME: &[Part] = &[part(5, "refused", REFUSALS_MAX, &[]), part(6, "staged", DIGESTS, &[])];
+const RESUME: &[Part] = &[part(5, "refused", REFUSALS_MAX, &[])];
 const ACK: &[Part] = &[part(6, "refused", REFUSALS_MAX, &[])];
 const INVENTORY: &[Part] = &[part(3, "entries", ENTRIES, &[])];
 
@@ -118,7 +116,7 @@ mod tests {
     use prost_reflect::DescriptorPool;
     use shared::proto::DESCRIPTORS;
     use shared::proto::config::proxy_message::Message;
-    use shared::proto::config::{Ack, Hello, ProxyMessage, Refusal, Resume, StagedBucket};
+    use shared::proto::config::{Ack, Hello, ProxyMessage, Refusal, Resume};
 
     use super::*;
 
@@ -133,23 +131,16 @@ mod tests {
 
     #[test]
     fn what_a_proxy_may_say_passes_and_one_more_does_not() {
-        let resume = |refused, staged| Resume {
-            refused: vec![Refusal::default(); refused],
-            staged: vec![StagedBucket::default(); staged],
-            ..Resume::default()
-        };
+        let resume = |refused| Resume { refused: vec![Refusal::default(); refused], ..Resume::default() };
         let ack = |refused| {
             encoded(Message::Ack(Ack { refused: vec![Refusal::default(); refused], ..Ack::default() }))
         };
-        for good in
-            [hello(vec![resume(256, 1_024); 2], 64), hello(vec![resume(0, 0); 8], 0), ack(256), Vec::new()]
-        {
+        for good in [hello(vec![resume(256); 2], 64), hello(vec![resume(0); 8], 0), ack(256), Vec::new()] {
             assert_eq!(check(&good), Ok(()));
         }
         for (bad, name) in [
             (hello(vec![Resume::default(); 2_000_000], 0), "resume"),
-            (hello(vec![resume(257, 0)], 0), "refused"),
-            (hello(vec![resume(0, 1_025)], 0), "staged"),
+            (hello(vec![resume(257)], 0), "refused"),
             (hello(Vec::new(), 65), "capabilities"),
             (ack(257), "refused"),
             ([ack(0), ack(0)].concat(), "ack"),

@@ -5,8 +5,8 @@
 //! resumes from there. What it has is kept by [`Holdings`]: the tables' writer.
 //!
 //! **Invariants:** what came is applied only after its bytes were hashed; the root of what the proxy would have after a
-//! batch is computed from them and compared before anything of it is served. A lane whose root is wrong is not resumed
-//! but asked for in full, and what is served stays meanwhile.
+//! batch is computed from them and compared before anything of it is served. Where it is another one the control plane is told
+//! what this proxy has, and sends what differs on the same stream; what is served stays meanwhile.
 
 mod batch;
 mod holdings;
@@ -50,7 +50,7 @@ pub(crate) struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum Close {
-    /// What the proxy has is not what the control plane says it has. The lane is asked for in full next time.
+    /// Everything came, and is not what it was said to be. The lane is asked for in full next time.
     #[error("lane {}: expected root {expected}, got {actual}", lane.as_str())]
     Diverged {
         /// Which lane.
@@ -97,6 +97,9 @@ struct LaneState {
     target: Option<Seq>,
     /// A batch whose last chunk has not come.
     staged: Option<Staged>,
+    /// A batch did not lead where it says, and the control plane was told. Until it sends what differs, what it sends from a place
+    /// in the log applies to something else.
+    astray: bool,
 }
 
 impl LaneState {
@@ -165,7 +168,7 @@ impl Session {
             self.put_aside(lane, writer);
             let has_begun = lane == Lane::Config && self.begun.is_some();
             let state = self.lane_mut(lane);
-            state.target = None;
+            (state.target, state.astray) = (None, false);
             // What it has counts without a place in a log too: an inventory finds out what differs.
             if state.position.is_none() && writer.has(lane).is_empty() && !has_begun {
                 continue;
@@ -177,7 +180,6 @@ impl Session {
                 seq: seq.unwrap_or_default().0,
                 root: writer.root(lane).to_bytes(),
                 refused: wire::refusals(writer, lane, &[], wire::HELLO_TEXT).0,
-                staged: Vec::new(),
             });
         }
         let Identity { proxy_id, node, zone, group } = self.identity.clone();

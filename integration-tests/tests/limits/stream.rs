@@ -118,7 +118,6 @@ const ROWS: &[Row] = &[
         "parts of a message, counted before it is decoded",
         &[
             "serve::message::REFUSALS_MAX",
-            "serve::shape::DIGESTS",
             "serve::shape::LANES",
             "serve::shape::CAPABILITIES",
             "serve::shape::ENTRIES",

@@ -85,6 +85,31 @@ fn what_differs_is_found_by_the_next_heartbeat_and_sent_alone() {
     }
 }
 
+/// A commit comes before the next heartbeat: what it applies to is not there, and neither is what it should lead to.
+#[test]
+fn a_commit_on_a_state_that_differs_is_mended_on_the_same_stream() {
+    for seed in 0..40 {
+        let mut world = World::connected(seed);
+        let Some((lane, key)) = world.members[0].differ(&mut world.rng) else { continue };
+        let streams = world.members[0].streams;
+        for number in 0..5 {
+            match lane {
+                Lane::Live => {
+                    world.cluster.put(ObjectKind::EndpointSlice, STABLE[0], slice(STABLE[0], number + 100));
+                }
+                Lane::Config => {
+                    let object = ingress("busy.test", STABLE[0], number + 100, true);
+                    world.cluster.put(ObjectKind::Ingress, "busy", object);
+                }
+            }
+            world.pass(Duration::from_millis(1));
+            // Two are under way where the first one is not answered yet.
+            assert!(world.is_whole(0), "seed {seed}: {key} differs still: {}", world.state());
+        }
+        assert_eq!(world.members[0].streams, streams, "seed {seed}: on the same stream");
+    }
+}
+
 /// Each stream brings two chunks and breaks, each time at another replica.
 #[test]
 fn a_full_sync_goes_on_where_it_was_cut() {

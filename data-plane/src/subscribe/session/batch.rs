@@ -36,6 +36,8 @@ pub(super) struct Staged {
     /// What it applies to, where that is no place in the log.
     base: Option<Root>,
     chunks: u32,
+    /// It applies to something that this proxy does not have: nothing is taken of it.
+    stray: bool,
     /// CONFIG until its last chunk; of LIVE what came last, the chunks before are applied.
     up: Vec<Arc<Entry>>,
     /// Nothing leaves before the root of all is known to be right.
@@ -83,6 +85,9 @@ impl Session {
             actions.say.push(wire::ack(lane, staged.to, 0, Duration::ZERO, &chunk.corrupt, writer));
             return Err(Close::Corrupt { lane, to: staged.to });
         }
+        if staged.stray {
+            (chunk.up, chunk.removed) = (Vec::new(), Vec::new());
+        }
         if lane == Lane::Live && staged.replaces() {
             staged.brought.extend(chunk.up.iter().map(|entry| entry.key.clone()));
         }
@@ -101,6 +106,11 @@ impl Session {
             return Ok(());
         }
         let to = staged.to;
+        if staged.stray {
+            self.pass(lane, &staged, writer);
+            actions.say.push(wire::ack(lane, to, 0, Duration::ZERO, &[], writer));
+            return Ok(());
+        }
         let finished = self.finish(lane, staged, writer);
         let took = (self.clock)().saturating_duration_since(began);
         actions.say.push(wire::ack(lane, to, 0, took, &[], writer));
@@ -124,14 +134,17 @@ impl Session {
             return Ok(open);
         }
         let is_here = state.position.is_some_and(|(ours, seq)| Some(ours) == lineage && seq == from);
-        if from != Seq::default() && !is_here {
+        // Sent before the control plane knew.
+        let mut stray = state.astray && from != Seq::default();
+        if from != Seq::default() && !is_here && !stray {
             let here = state.seq();
             return Err(protocol(format!(
                 "the batch {from} to {to} does not begin at {here}, where this proxy is"
             )));
         }
         if let Some(expected) = base.filter(|base| *base != actual) {
-            return Err(Close::Diverged { lane, expected, actual });
+            error!(lane = lane.as_str(), %expected, %actual, "what differs was found out of something else; it is not applied");
+            stray = true;
         }
         if base.is_some() && from != Seq::default() {
             return Err(protocol(format!("the batch {from} to {to} has a base as well")));
@@ -145,6 +158,7 @@ impl Session {
             root_after,
             base,
             chunks: 0,
+            stray,
             up: Vec::new(),
             removed: Vec::new(),
             brought: HashSet::new(),
@@ -195,17 +209,39 @@ impl Session {
         let actual = H::leads_to(&candidate);
         if expected != actual {
             error!(lane = lane.as_str(), %expected, %actual, "a batch does not lead where it says; it is not applied");
-            return Err(Close::Diverged { lane, expected, actual });
+            if replaces {
+                // There is nothing more that could be sent.
+                return Err(Close::Diverged { lane, expected, actual });
+            }
+            self.lose(lane);
+            return Ok(());
         }
         writer.apply(candidate);
         self.unsettled |= lane == Lane::Live && anew;
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
-        (state.complete, state.kept) = (true, false);
+        (state.complete, state.kept, state.astray) = (true, false, false);
         state.target = state.target.filter(|target| *target > to);
         self.settle(writer);
         Ok(())
+    }
+
+    /// A batch is over of which nothing was taken. The answer says what this proxy has instead, or that it has all of it.
+    fn pass(&mut self, lane: Lane, staged: &Staged, writer: &impl Holdings) {
+        if writer.root(lane) != staged.root_after {
+            return self.lose(lane);
+        }
+        let lineage = self.lineage;
+        let state = self.lane_mut(lane);
+        state.position = lineage.map(|lineage| (lineage, staged.to));
+        state.astray = false;
+    }
+
+    /// This proxy is at no place in the log: what it has is something else.
+    fn lose(&mut self, lane: Lane) {
+        let state = self.lane_mut(lane);
+        (state.position, state.astray) = (None, true);
     }
 }
 

@@ -137,16 +137,63 @@ fn lie(lane: Lane, change: impl Fn(&mut config::Batch)) -> Option<Close> {
 #[test]
 fn a_batch_that_lies_is_not_applied() {
     for lane in Lane::ALL {
-        let diverged = |close: Option<Close>| {
-            assert!(matches!(close, Some(Close::Diverged { lane: at, .. }) if at == lane), "{close:?}");
-        };
-        diverged(lie(lane, |batch| batch.from = 0));
+        let close = lie(lane, |batch| batch.from = 0);
+        assert!(matches!(close, Some(Close::Diverged { lane: at, .. }) if at == lane), "{close:?}");
+        // The answer says what this proxy has, and what differs comes on the same stream.
+        let diverged = |close: Option<Close>| assert_eq!(close, None);
         diverged(lie(lane, |batch| batch.root_after = Root([7; 16]).to_bytes()));
         diverged(lie(lane, |batch| batch.up.truncate(1)));
         diverged(lie(lane, |batch| batch.removed.clear()));
         diverged(lie(lane, |batch| batch.removed[0].key = "ns/other".into()));
         let breach = lie(lane, |batch| batch.from += 1);
         assert!(matches!(breach, Some(Close::Protocol(_))), "{breach:?}");
+    }
+}
+
+/// Batches that were under way are answered, and nothing of them is taken; one that an inventory was made for sets it right.
+#[test]
+fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
+    for lane in Lane::ALL {
+        let (mut model, mut proxy) = one_commit_behind(lane);
+        let before = state(&proxy);
+        let mut wrong = whole_batch(&mut model);
+        let (right, to) = (wrong.clone(), wrong.to);
+        wrong.up.truncate(1);
+        wrong.removed.clear();
+        let next = config::Batch { from: to, to: to + 1, removed: Vec::new(), ..right.clone() };
+        let has = proxy.writer.root(lane);
+        for (batch, at) in [(wrong, to), (next, to + 1)] {
+            for more in [true, false] {
+                let batch = config::Batch { more, ..batch.clone() };
+                let actions = proxy.hear(Control::Batch(sealed(batch)));
+                assert_eq!(actions.close, None);
+                let Some(FromProxy::Ack(ack)) = &actions.say[0].message else { panic!("no ack") };
+                if !more {
+                    assert_eq!(
+                        (ack.seq, ack.staged, &ack.root),
+                        (at, 0, &proxy.writer.root(lane).to_bytes())
+                    );
+                }
+            }
+        }
+        assert_eq!(proxy.session.seq(lane), Seq(0), "at no place in the log");
+        if lane == Lane::Config {
+            assert_eq!((state(&proxy), proxy.writer.root(lane)), (before, has), "it serves on");
+        }
+        // What differs, as an inventory would say.
+        let ours = proxy.writer.has(lane).clone();
+        let delta = Delta::between(&ours, model.world.lane(lane));
+        let mends = config::Batch {
+            from: 0,
+            to: to + 1,
+            base: ours.root().to_bytes(),
+            up: delta.up.iter().map(|entry| entry.to_wire()).collect(),
+            removed: delta.removed.iter().map(|removal| removal.to_wire()).collect(),
+            ..right
+        };
+        assert_eq!(proxy.hear(Control::Batch(sealed(mends))).close, None);
+        assert_eq!(proxy.session.seq(lane), Seq(to + 1));
+        assert_eq!(proxy.writer.root(lane), model.world.lane(lane).root());
     }
 }
 
