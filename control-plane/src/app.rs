@@ -27,6 +27,7 @@ use tracing::{info, warn};
 use crate::admin::ControlPages;
 use crate::announce::{self, edge::Seen};
 use crate::args::Args;
+use crate::barrier::Barrier;
 use crate::enrol::Registrar;
 use crate::event::{Inputs, Wants};
 use crate::index::{self, Index};
@@ -230,12 +231,14 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let mut writers = None;
     let (places, placed) = watch::channel(Places::default());
     let (told, reads) = watch::channel(None);
+    let barrier = Barrier::default();
     let source = match manifests {
         Some(dir) => {
             told.send_replace(Some(identity::of_folder(dir)));
             let source = open_folder(dir, state_dir.as_deref())?.beside(companion);
             let vault = tickets::Vault::process(ticket_keys, state_dir.clone(), inputs.clone());
             tasks.spawn("ticket keys", tickets::run(vault, wanted));
+            let source = source.refreshed_by(barrier.clone());
             let freshness = source.freshness();
             tasks.spawn("manifests", source.run(inputs, asked, decided));
             freshness
@@ -254,6 +257,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             };
             let statuses = options.statuses.clone().unwrap_or_default();
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
+            let source = source.refreshed_by(barrier.clone());
             cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
             if !disable_sync_events {
                 let (say, said) = mpsc::channel(ANNOUNCEMENTS);
@@ -279,7 +283,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         questions
     });
     let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::clone(&metrics));
-    let pipeline = pipeline.answering(questions);
+    let pipeline = pipeline.answering(questions).passing(barrier.clone());
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
 
     let limits = stream_limits(memory, max_connections, max_connections_per_peer);
@@ -292,6 +296,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         leaves.clone(),
     )
     .reading(reads)
+    .behind(barrier)
     .moving(moves);
     if let Some(to) = announcements {
         let seen = Seen {

@@ -117,6 +117,8 @@ pub enum Input {
     /// The first list of a kind is complete (ConfigMaps: decisions included; Secrets: which there are). Before all are,
     /// and whatever follows from them was read, nobody is served.
     Synced(ObjectKind),
+    /// All that the lists of a round of the freshness barrier showed was sent before this. Sent on both ways.
+    Fresh(u64),
 }
 
 /// The objects whose contents are needed, whether they exist or not: published over a watch channel, before the first

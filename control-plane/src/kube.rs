@@ -3,7 +3,8 @@
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
 //! what is asked, `wire` what is answered, `sink` what the index hears; `ask` is for all other requests. Secrets and ConfigMaps are read where
 //! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` what owners of
-//! objects are told, `status` where Ingresses say that they are to be reached.
+//! objects are told, `status` where Ingresses say that they are to be reached. `rounds`: for the freshness barrier all of them list
+//! anew.
 //!
 //! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
 
@@ -26,11 +27,13 @@ use self::events::Announcement;
 use self::follow::{Follow, Sink};
 use self::pins::Pins;
 use self::record::Record;
+use self::rounds::Rounds;
 use self::sink::{Objects, Sender};
 use self::status::heard::{Aside, WithStatus};
 use self::status::{Seen, StatusOptions, Statuses};
 use self::trust::Trust;
 use self::wire::{Decode, MetadataOnly, Whole};
+use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -47,6 +50,7 @@ pub(crate) mod fuzz;
 pub mod login;
 mod pins;
 pub mod record;
+mod rounds;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 mod sink;
@@ -102,6 +106,7 @@ pub struct KubeSource {
     client: Client,
     options: KubeOptions,
     freshness: Freshness,
+    barrier: Barrier,
 }
 
 impl std::fmt::Debug for KubeSource {
@@ -132,7 +137,13 @@ impl KubeSource {
     /// Where the configuration is missing or cannot be used.
     pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
         let client = client(options.kubeconfig.as_deref()).await?;
-        Ok(Self { client, options, freshness: Freshness::default() })
+        Ok(Self { client, options, freshness: Freshness::default(), barrier: Barrier::default() })
+    }
+
+    /// Lists everything anew for each round of it.
+    #[must_use]
+    pub fn refreshed_by(self, barrier: Barrier) -> Self {
+        Self { barrier, ..self }
     }
 
     /// Its health, for metrics and readiness.
@@ -201,13 +212,17 @@ impl KubeSource {
         holds: mpsc::Receiver<HoldRequest>,
         pins: mpsc::Receiver<PinRequest>,
     ) -> Result<(), KubeError> {
-        let Self { client, options, freshness } = self;
+        let Self { client, options, freshness, barrier } = self;
+        // Each kind, each ConfigMap, records of decisions of two kinds, the pin, and what is read on demand.
+        let rounds = Rounds::new(inputs.clone(), WHOLE.len() + options.configmaps.len() + 2 + 1 + 1);
         let sender = Sender::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
             client: client.clone(),
             freshness,
             restored: channel::Sender::new(0),
+            round: channel::Sender::new(0),
+            rounds: rounds.clone(),
         };
         let namespace = options.watch_namespace.as_deref();
 
@@ -242,9 +257,7 @@ impl KubeSource {
         follower.follow("pins", record, Whole(ObjectKind::Secret), Pins::new(configmaps), false);
 
         let (to, seen) = mpsc::channel(64);
-        for (kind, name) in
-            [(ObjectKind::Secret, "secret metadata"), (ObjectKind::ConfigMap, "configmap metadata")]
-        {
+        for (kind, name) in demand::METADATA {
             let mut all = Collection::all(kind, namespace).metadata_only();
             if kind == ObjectKind::Secret {
                 all = all.fields(NOT_HELM);
@@ -255,7 +268,8 @@ impl KubeSource {
         let fixed = fixed.map(|name| ObjectRef { kind: ObjectKind::ConfigMap, name: name.clone() });
         let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
         let mut tasks = follower.tasks;
-        tasks.spawn("demand", demand::run(client.clone(), sender, scope, seen, wants));
+        tasks.spawn("rounds", rounds::begin(barrier, follower.round));
+        tasks.spawn("demand", demand::run(client.clone(), sender, scope, (seen, wants), rounds));
         let namespace: Arc<str> = options.decisions_namespace.into();
         tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), holds));
         tasks.spawn("pin", pins::write(client, namespace, pins));
@@ -289,6 +303,8 @@ struct Follower {
     client: Client,
     freshness: Freshness,
     restored: channel::Sender<u64>,
+    round: channel::Sender<u64>,
+    rounds: Rounds,
 }
 
 impl Follower {
@@ -310,6 +326,8 @@ impl Follower {
             sink,
             freshness: self.freshness.clone(),
             restored: self.restored.clone(),
+            round: self.round.subscribe(),
+            rounds: self.rounds.clone(),
             doubts_nothing,
         };
         self.tasks.spawn(name, follow.run());

@@ -21,6 +21,7 @@ mod announce;
 pub mod app;
 pub mod args;
 mod authority;
+mod barrier;
 #[cfg(test)]
 mod compatibility_page;
 mod compile;

@@ -20,6 +20,7 @@ use self::notice::Notice;
 use self::pins::PinFile;
 use self::reader::Reader;
 use self::record::Records;
+use crate::barrier::Barrier;
 use crate::event::{Event, HoldRequest, Inputs, PinRequest};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
@@ -93,6 +94,7 @@ pub struct FolderSource {
     /// How often stamps are compared.
     pace: Option<Duration>,
     freshness: Freshness,
+    barrier: Barrier,
 }
 
 impl FolderSource {
@@ -127,12 +129,19 @@ impl FolderSource {
             companion: None,
             pace: Some(reader::PACE),
             freshness: Freshness::default(),
+            barrier: Barrier::default(),
         })
     }
 
     /// With somebody beside it.
     pub fn beside(self, companion: Option<Companion>) -> Self {
         Self { companion, ..self }
+    }
+
+    /// Reads the folder anew for each round of it.
+    #[must_use]
+    pub fn refreshed_by(self, barrier: Barrier) -> Self {
+        Self { barrier, ..self }
     }
 
     /// Its health, for metrics and readiness.
@@ -152,7 +161,8 @@ impl FolderSource {
         holds: mpsc::Receiver<HoldRequest>,
         pins: mpsc::Receiver<PinRequest>,
     ) -> Result<(), FolderError> {
-        let Self { dir, disk, notice, records, pin, folder, on_record, companion, pace, freshness } = self;
+        let Self { dir, disk, notice, records, pin, folder, on_record, companion, pace, freshness, barrier } =
+            self;
         if !records.are_kept() {
             tracing::info!(
                 "without a state folder holds and pins end with the process: a restart starts from what is on disk"
@@ -161,6 +171,7 @@ impl FolderSource {
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
         reader.set_companion(companion);
         reader.set_pin(pin);
+        reader.set_barrier(barrier);
         reader.start(on_record).await?;
         reader.follow(holds, pins, pace).await
     }

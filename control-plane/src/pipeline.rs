@@ -24,6 +24,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
+use crate::barrier::Barrier;
 use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants, earlier};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
@@ -123,6 +124,9 @@ pub struct Pipeline {
     said: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
+    barrier: Barrier,
+    /// The newest round of it that was said to be over, and on how many ways that has arrived.
+    fresh: (u64, u8),
     turn: Instant,
 }
 
@@ -149,6 +153,8 @@ impl Pipeline {
             news: Vec::new(),
             said: Problems::default(),
             list_completed: false,
+            barrier: Barrier::default(),
+            fresh: (0, 0),
             turn: clock::now(),
         }
     }
@@ -157,6 +163,12 @@ impl Pipeline {
     #[must_use]
     pub fn answering(self, questions: Option<mpsc::Receiver<Question>>) -> Self {
         Self { questions, ..self }
+    }
+
+    /// Tells these who wait when what a round's lists showed is offered.
+    #[must_use]
+    pub fn passing(self, barrier: Barrier) -> Self {
+        Self { barrier, ..self }
     }
 
     /// Runs as long as there is a source.
@@ -189,6 +201,7 @@ impl Pipeline {
             if self.first.is_none() || self.unsynced.is_empty() || std::mem::take(&mut self.list_completed) {
                 self.compile().await;
                 self.commit(begun);
+                self.pass();
             }
         }
     }
@@ -270,6 +283,22 @@ impl Pipeline {
                 }
                 Vec::new()
             }
+            Input::Fresh(round) => {
+                let ways = if self.fresh.0 == round { self.fresh.1 + 1 } else { 1 };
+                self.fresh = (round, ways);
+                Vec::new()
+            }
+        }
+    }
+
+    /// What a round's lists showed is offered, and so is what follows from it, but for what cannot be read: its last good version
+    /// is kept by whoever has it.
+    fn pass(&mut self) {
+        const WAYS: u8 = 2;
+        let is_read = || self.index.awaited().values().all(Option::is_some);
+        if self.fresh.1 == WAYS && self.first.is_none() && is_read() {
+            self.barrier.pass(self.fresh.0);
+            self.fresh.1 = 0;
         }
     }
 

@@ -40,6 +40,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::barrier::Barrier;
 use crate::enrol::Registrar;
 use crate::metrics::Metrics;
 use crate::store::Published;
@@ -82,6 +83,7 @@ pub struct Service {
     slots: Arc<Semaphore>,
     leaving: watch::Receiver<bool>,
     moving: watch::Receiver<Option<Duration>>,
+    barrier: Option<Barrier>,
     source: watch::Receiver<Option<Source>>,
 }
 
@@ -115,6 +117,7 @@ impl Service {
             slots: Arc::new(Semaphore::new(limits.full_syncs)),
             leaving,
             moving: watch::Sender::new(None).subscribe(),
+            barrier: None,
             source: watch::Sender::new(None).subscribe(),
         }
     }
@@ -123,6 +126,12 @@ impl Service {
     #[must_use]
     pub fn reading(self, source: watch::Receiver<Option<Source>>) -> Self {
         Self { source, ..self }
+    }
+
+    /// Sends a proxy that has something else nothing before a round has passed: this replica may be behind.
+    #[must_use]
+    pub fn behind(self, barrier: Barrier) -> Self {
+        Self { barrier: Some(barrier), ..self }
     }
 
     /// Once it is told within which time, its proxies go to other replicas, each at a moment of its own, and no more come.

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** nothing is decided here; each call is one step of what `kube`, `pipeline` and `serve` do by themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -20,6 +20,7 @@ use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq};
 use tokio::sync::{mpsc, watch};
 
+use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
 use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
@@ -51,6 +52,9 @@ pub struct Replica {
     pipeline: Pin<Box<dyn Future<Output = Result<Infallible, PipelineError>>>>,
     published: Published,
     holds: mpsc::Receiver<HoldRequest>,
+    barrier: Barrier,
+    /// Kinds whose list for the round under way is told.
+    fresh: BTreeSet<ObjectKind>,
     /// Held, so that nobody sees them gone.
     _others: (watch::Receiver<Wants>, watch::Receiver<Problems>),
 }
@@ -102,7 +106,9 @@ impl Replica {
         });
         let (places, _) = watch::channel(Places::default());
         let outputs = Outputs { wants, awaited, holds, pins, problems, places };
+        let barrier = Barrier::default();
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
+        let pipeline = pipeline.passing(barrier.clone());
         // No Secret is referred to.
         let _ = inputs.objects.try_send(Input::Synced(ObjectKind::Secret));
         Self {
@@ -111,6 +117,8 @@ impl Replica {
             pipeline: Box::pin(pipeline.run()),
             published,
             holds: asked,
+            barrier,
+            fresh: BTreeSet::new(),
             _others: (wanted, known),
         }
     }
@@ -140,8 +148,25 @@ impl Replica {
                 if kind == ObjectKind::EndpointSlice { &self.inputs.endpoints } else { &self.inputs.objects };
             let _ = to.try_send(input);
         }
+        if let Some(round) = told.fresh {
+            self.fresh.insert(kind);
+            if self.fresh.len() == WATCHED.len() {
+                let _ = self.inputs.endpoints.try_send(Input::Fresh(round));
+                let _ = self.inputs.objects.try_send(Input::Fresh(round));
+            }
+        }
         self.work();
         Asks { probe: told.probe }
+    }
+
+    /// Begins a round of the freshness barrier where one is due: everything is listed anew.
+    pub fn refresh(&mut self, now: Instant) -> bool {
+        let Some(round) = self.barrier.begin_now() else { return false };
+        self.fresh.clear();
+        for kind in WATCHED {
+            self.on(kind, &Came::Refresh(round), now);
+        }
+        true
     }
 
     /// Decisions that are to be put on record, or off it: a name, and what it is to say.
@@ -164,7 +189,7 @@ impl Replica {
 
     /// A proxy connects.
     pub fn connect(&self, now: Instant) -> Stream {
-        Stream::open(self.published.head(), now)
+        Stream::open(self.published.head(), self.barrier.clone(), now)
     }
 
     /// Tells a stream of the newest head.

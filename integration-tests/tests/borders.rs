@@ -74,6 +74,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/annotations*", &[]),
     ("control-plane/src/objects*", &[]),
     ("control-plane/src/event/inputs.rs", &[Tokio]),
+    ("control-plane/src/barrier.rs", &[Tokio]),
     ("control-plane/src/event/pins.rs", &[Tokio]),
     // The record of a pin is a message.
     ("control-plane/src/pin/record.rs", &[Prost]),
@@ -226,6 +227,7 @@ const CONTROL_PLANE: &[&str] = &[
     "reference",
     "pin",
     "event",
+    "barrier",
     "origin",
     "freshness",
     "hold",

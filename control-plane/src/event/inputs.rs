@@ -49,6 +49,15 @@ impl Inputs {
         let receivers = Receivers { endpoints: from_endpoints, objects: from_objects };
         (Self { endpoints, objects }, receivers)
     }
+
+    /// Says on both ways that the lists of a round were sent.
+    ///
+    /// # Errors
+    /// Where nobody reads any more.
+    pub async fn fresh(&self, round: u64) -> Result<(), SendError<Stamped>> {
+        self.endpoints.send(Input::Fresh(round)).await?;
+        self.objects.send(Input::Fresh(round)).await
+    }
 }
 
 fn channel(capacity: usize) -> (Way, Arrivals) {

@@ -23,12 +23,16 @@ use super::KubeError;
 use super::ask::{ANSWER, AskError, within};
 use super::collection;
 use super::follow::{Sink, Without};
+use super::rounds::Rounds;
 use super::sink::{self, Sender};
 use super::watch::{Change, Item, Revision};
 use super::wire::{Decode as _, Decoded, Whole};
 use crate::event::{Event, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 
+/// Kinds of which a watch tells which objects there are.
+pub(super) const METADATA: [(ObjectKind, &str); 2] =
+    [(ObjectKind::Secret, "secret metadata"), (ObjectKind::ConfigMap, "configmap metadata")];
 /// Reads under way at once.
 const MAX_READS: usize = 16;
 /// What is no longer wanted is kept so long: a reference that moves to and fro costs nothing.
@@ -48,6 +52,8 @@ pub(super) enum Seen {
     Synced(ObjectKind),
     /// A kind may not be listed.
     Blind(ObjectKind),
+    /// A list of a kind for a round of the freshness barrier is told.
+    Fresh(ObjectKind, u64),
 }
 
 /// Carries it there.
@@ -65,6 +71,12 @@ impl Sink<()> for Metadata {
 
     async fn synced(&mut self) -> Result<(), KubeError> {
         self.to.send(Seen::Synced(self.kind)).await.map_err(|_| KubeError::Closed)
+    }
+
+    /// Not before what it shows to have changed was read.
+    async fn fresh(&mut self, round: u64) -> Result<bool, KubeError> {
+        self.to.send(Seen::Fresh(self.kind, round)).await.map_err(|_| KubeError::Closed)?;
+        Ok(true)
     }
 
     /// Most fleets refer to no ConfigMap, and those that are referred to can be asked for one by one.
@@ -107,6 +119,10 @@ struct Ledger {
     times: BTreeSet<(Instant, ObjectRef)>,
     /// Reads under way of those in `again`.
     retries: usize,
+    /// The newest round of the freshness barrier, kinds whose list for it is told, and what was to be read then.
+    round: u64,
+    fresh: BTreeSet<ObjectKind>,
+    unread: Option<BTreeSet<ObjectRef>>,
 }
 
 /// An object that is to be read again.
@@ -314,6 +330,31 @@ impl Ledger {
         self.ready.remove(object);
     }
 
+    /// A list of a kind for a round is told.
+    fn note_fresh(&mut self, kind: ObjectKind, round: u64) {
+        if self.round != round {
+            (self.round, self.unread) = (round, None);
+            self.fresh.clear();
+        }
+        self.fresh.insert(kind);
+        if self.fresh.len() == METADATA.len() {
+            self.unread = Some(self.due.iter().chain(self.reading.keys()).cloned().collect());
+        }
+    }
+
+    /// The round that is over: all that its lists showed was read, but for what cannot be. Told once.
+    fn round_over(&mut self) -> Option<u64> {
+        let (due, reading, again) = (&self.due, &self.reading, &self.again);
+        let failing = |object: &ObjectRef| again.get(object).is_some_and(|again| again.failure.is_some());
+        let unread = self.unread.as_mut()?;
+        unread.retain(|object| (due.contains(object) || reading.contains_key(object)) && !failing(object));
+        let is_over = unread.is_empty();
+        is_over.then(|| {
+            self.unread = None;
+            self.round
+        })
+    }
+
     /// When something is to be done by the clock.
     fn next_time(&self) -> Option<Instant> {
         self.times.first().map(|(at, _)| *at)
@@ -356,8 +397,8 @@ pub(super) async fn run(
     client: Client,
     sender: Sender,
     scope: Scope,
-    mut seen: mpsc::Receiver<Seen>,
-    mut wants: watch::Receiver<Wants>,
+    (mut seen, mut wants): (mpsc::Receiver<Seen>, watch::Receiver<Wants>),
+    rounds: Rounds,
 ) -> Result<(), KubeError> {
     let namespace = scope.namespace.map(Arc::from);
     let mut ledger = Ledger { namespace, fixed: scope.fixed, ..Ledger::default() };
@@ -365,6 +406,9 @@ pub(super) async fn run(
     let mut publishing = true;
     wants.mark_changed();
     loop {
+        if let Some(round) = ledger.round_over() {
+            rounds.told(round).await?;
+        }
         while reads.len() < MAX_READS {
             let Some(object) = ledger.next() else { break };
             reads.push(read(client.clone(), object));
@@ -386,6 +430,10 @@ pub(super) async fn run(
                 }
                 Seen::Blind(kind) => {
                     ledger.list_forbidden(kind);
+                    continue;
+                }
+                Seen::Fresh(kind, round) => {
+                    ledger.note_fresh(kind, round);
                     continue;
                 }
             },

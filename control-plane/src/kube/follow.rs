@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::KubeError;
 use super::ask::{self, AskError};
 use super::collection::Collection;
+use super::rounds::Rounds;
 use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
 use crate::freshness::Freshness;
@@ -30,6 +31,11 @@ pub(super) trait Sink<T>: Send {
 
     /// The first list is complete.
     fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
+
+    /// A list for a round is told. Whether the sink says so itself.
+    fn fresh(&mut self, _round: u64) -> impl Future<Output = Result<bool, KubeError>> + Send {
+        async { Ok(false) }
+    }
 
     /// The server does not allow the list. What becomes of the kind then.
     fn forbidden(&mut self) -> impl Future<Output = Result<Without, KubeError>> + Send {
@@ -57,6 +63,9 @@ pub(super) struct Follow<D: Decode, S> {
     pub(super) freshness: Freshness,
     /// Counts how often any kind saw the server's history go back.
     pub(super) restored: watch::Sender<u64>,
+    /// The newest round of the freshness barrier, and where its lists are counted.
+    pub(super) round: watch::Receiver<u64>,
+    pub(super) rounds: Rounds,
     /// Whether an empty first list is read a second time.
     pub(super) doubts_nothing: bool,
 }
@@ -72,6 +81,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     pub(super) async fn run(mut self) -> Result<(), KubeError> {
         let mut state = Watch::new(self.doubts_nothing, clock::now());
         let mut restored = self.restored.subscribe();
+        let mut round = self.round.clone();
         let mut stream: Option<Lines> = None;
         let mut line = Vec::new();
         let mut probe: Option<Probe> = None;
@@ -87,6 +97,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 Todo::Wait(until) => tokio::select! {
                     () = sleep_until(until) => continue,
                     () = changed(&mut restored) => Heard::Restored,
+                    round = next(&mut round) => Heard::Refresh(round),
                 },
                 Todo::List { more } => self.list(more.as_deref()).await,
                 Todo::Open { from } => match self.open(from.as_ref()).await {
@@ -109,6 +120,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                             None => continue,
                         },
                         () = changed(&mut restored) => Heard::Restored,
+                        round = next(&mut round) => Heard::Refresh(round),
                     }
                 }
             };
@@ -119,6 +131,11 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                     Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
                     Said::Listed => self.freshness.note_relist(self.collection.kind),
                     Said::Synced => self.sink.synced().await?,
+                    Said::Fresh(round) => {
+                        if !self.sink.fresh(round).await? {
+                            self.rounds.told(round).await?;
+                        }
+                    }
                     Said::Probe => probe = Some(self.probe()),
                     Said::Restored => {
                         self.restored.send_modify(|times| *times += 1);
@@ -249,4 +266,10 @@ async fn changed(restored: &mut watch::Receiver<u64>) {
         // The sender lives in every follower.
         std::future::pending().await
     }
+}
+
+/// The next round.
+async fn next(round: &mut watch::Receiver<u64>) -> u64 {
+    changed(round).await;
+    *round.borrow_and_update()
 }

@@ -51,6 +51,8 @@ pub enum Came {
     Newest(u64),
     /// Another kind saw the history go back.
     Restored,
+    /// A round of the freshness barrier begins.
+    Refresh(u64),
     /// Time has passed.
     Tick,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Told {
     pub(crate) probe: bool,
     /// All kinds list again.
     pub(crate) restored: bool,
+    /// What a list for this round showed is told.
+    pub(crate) fresh: Option<u64>,
 }
 
 /// One watch.
@@ -104,6 +108,7 @@ impl Followed {
             Came::Ended => Some(Heard::Ended),
             Came::Newest(revision) => Some(Heard::Newest(Revision(revision.to_string().into()))),
             Came::Restored => Some(Heard::Restored),
+            Came::Refresh(round) => Some(Heard::Refresh(*round)),
             Came::Tick => Some(Heard::Tick),
         };
         let mut told = Told::default();
@@ -119,6 +124,7 @@ impl Followed {
                 Said::Synced => told.inputs.push(Input::Synced(self.kind)),
                 Said::Probe => told.probe = true,
                 Said::Restored => told.restored = true,
+                Said::Fresh(round) => told.fresh = Some(round),
                 Said::Afresh | Said::Listed | Said::Forbidden(_) | Said::Warning(_) => {}
             }
         }

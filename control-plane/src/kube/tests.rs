@@ -42,6 +42,7 @@ async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
             statuses: None,
         },
         freshness: Freshness::default(),
+        barrier: Barrier::default(),
     };
     let (inputs, Receivers { mut endpoints, mut objects }) = Inputs::channel(8);
     let (_wants, wanted) = channel::channel(Wants::default());

@@ -75,6 +75,8 @@ pub(super) struct Watch<T> {
     lag: Duration,
     /// The next list follows a step back that is known already.
     told_restored: bool,
+    /// The round that the next list is for.
+    round: Option<u64>,
     /// That there is no way through was said; not again until there is.
     complained: bool,
 }
@@ -116,6 +118,7 @@ impl<T> Watch<T> {
             expected: None,
             lag: LAG,
             told_restored: false,
+            round: None,
             complained: false,
         }
     }
@@ -169,6 +172,12 @@ impl<T> Watch<T> {
             Heard::Newest(revision) => self.newest(&revision, now, &mut said),
             Heard::Restored => {
                 self.told_restored = true;
+                self.relist();
+            }
+            Heard::Refresh(round) => {
+                self.round = Some(round);
+                // Somebody waits: what failed or was forbidden is tried now.
+                self.wait = None;
                 self.relist();
             }
             Heard::Tick => self.tick(now, &mut said),
@@ -308,6 +317,10 @@ impl<T> Watch<T> {
             self.empty_until = Some(now + SECOND_LOOK);
         }
         self.sync_if_believed(now, said);
+        // What a list lacked and is doubted is not what others have.
+        if self.doubted.is_none() {
+            said.extend(self.round.take().map(Said::Fresh));
+        }
     }
 
     /// Ends the first list: at once where there is anything, else after a second list.
@@ -334,6 +347,8 @@ impl<T> Watch<T> {
         if listing {
             if code == 403 {
                 said.push(Said::Forbidden(reason));
+                // Nobody else may read it either.
+                said.extend(self.round.take().map(Said::Fresh));
                 self.relist();
                 self.wait = Some(now + FORBIDDEN);
                 return;

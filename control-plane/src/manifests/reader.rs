@@ -17,6 +17,7 @@ use super::notice::Notice;
 use super::pins::PinFile;
 use super::record::Records;
 use super::{Companion, ESSENTIAL, FolderError};
+use crate::barrier::Barrier;
 use crate::event::Inputs;
 use crate::event::{Event, HoldRequest, Input, PinRequest};
 use crate::freshness::Freshness;
@@ -64,6 +65,9 @@ pub(super) struct Reader {
     unfulfilled: BTreeMap<ObjectRef, HoldRequest>,
     retry: Option<Instant>,
     backoff: Backoff,
+    barrier: Barrier,
+    /// A round for which the folder is read anew.
+    round: Option<u64>,
 }
 
 impl Reader {
@@ -98,6 +102,8 @@ impl Reader {
             unfulfilled: BTreeMap::new(),
             retry: None,
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
+            barrier: Barrier::default(),
+            round: None,
         }
     }
 
@@ -109,6 +115,11 @@ impl Reader {
     /// Where the pin is on record.
     pub(super) fn set_pin(&mut self, pin: PinFile) {
         self.pin = Some(pin);
+    }
+
+    /// For whose rounds all is read anew.
+    pub(super) fn set_barrier(&mut self, barrier: Barrier) {
+        self.barrier = barrier;
     }
 
     /// Reads everything for the first time.
@@ -154,7 +165,7 @@ impl Reader {
         mut pins: mpsc::Receiver<PinRequest>,
         pace: Option<Duration>,
     ) -> Result<(), FolderError> {
-        let notice = self.notice.clone();
+        let (notice, barrier) = (self.notice.clone(), self.barrier.clone());
         let mut asked = true;
         self.poll = pace.map(|pace| Instant::now() + pace);
         loop {
@@ -169,8 +180,10 @@ impl Reader {
                     None => asked = false,
                 },
                 Some(request) = pins.recv() => self.decide(request).await?,
+                round = barrier.begin() => self.refresh(round).await?,
                 () = sleep_until(due) => self.due(Instant::now(), pace).await?,
             }
+            self.end_round().await?;
         }
     }
 
@@ -237,6 +250,25 @@ impl Reader {
                 Ok(())
             }
         }
+    }
+
+    /// Reads all that differs, decisions first.
+    async fn refresh(&mut self, round: u64) -> Result<(), FolderError> {
+        self.round = Some(round);
+        self.look_at_decisions().await?;
+        self.look_at_pin().await?;
+        self.rescan(Instant::now()).await
+    }
+
+    /// Says that a round is over, once all that there is was read, told and believed.
+    async fn end_round(&mut self) -> Result<(), FolderError> {
+        let is_told = self.is_whole && self.backlog.is_idle() && self.absent.is_empty();
+        let is_decided = !self.are_decisions_lost && !self.is_pin_lost;
+        if let Some(round) = self.round.filter(|_| is_told && is_decided) {
+            self.round = None;
+            self.inputs.fresh(round).await.map_err(|_| FolderError::Closed)?;
+        }
+        Ok(())
     }
 
     /// The folder itself cannot be read. Said once, until it can.

@@ -118,6 +118,7 @@ impl World {
                         self.hear(event, on_endpoints);
                     }
                 }
+                Input::Fresh(round) => panic!("round {round} was not asked for"),
             }
         }
     }

@@ -44,6 +44,8 @@ pub enum Event {
     Message(ProxyMessage),
     /// There is a newer head.
     Head(Arc<Head>),
+    /// This replica is not behind what the proxy had when it came, with the newest head. See [`crate::barrier`].
+    Fresh(Arc<Head>),
     /// One of the slots for full syncs is this stream's.
     Slot,
     /// The time of [`Session::deadline`] has come.
@@ -127,6 +129,8 @@ pub struct Actions {
     pub reports: Vec<Report>,
     /// About the slot.
     pub slot: Slot,
+    /// This replica may be behind what the proxy has: find out, then say [`Event::Fresh`].
+    pub doubts: bool,
     /// The stream ends.
     pub end: Option<End>,
 }
@@ -150,6 +154,8 @@ pub struct Session {
     /// What the proxy is given to take over from this stream.
     claim: Claim,
     source: Option<Source>,
+    /// What a proxy has that is not offered here may be newer.
+    has_barrier: bool,
     has_slot: bool,
     wants_slot: bool,
     /// Since when the slot, if there is one, brings nothing.
@@ -172,6 +178,7 @@ impl Session {
             config: LaneCursor::new(Lane::Config, now),
             claim,
             source: None,
+            has_barrier: false,
             has_slot: false,
             wants_slot: false,
             slot_idle: now,
@@ -184,6 +191,12 @@ impl Session {
     #[must_use]
     pub fn reading(self, source: Option<Source>) -> Self {
         Self { source, ..self }
+    }
+
+    /// Of one of several replicas, or of one that was another process before: it finds out whether it is behind.
+    #[must_use]
+    pub fn behind_barrier(self) -> Self {
+        Self { has_barrier: true, ..self }
     }
 
     /// Takes in what happened.
@@ -239,6 +252,11 @@ impl Session {
         match event {
             Event::Message(message) => self.on_message(message, now, actions)?,
             Event::Head(head) => self.head = head,
+            Event::Fresh(head) => {
+                self.head = head;
+                self.live.release(now);
+                self.config.release(now);
+            }
             Event::Slot => (self.has_slot, self.wants_slot, self.slot_idle) = (true, false, now),
             Event::Tick => self.on_tick(now, actions)?,
             Event::Replaced => return Err(End::Replaced),
@@ -281,8 +299,14 @@ impl Session {
         let mut lanes = Vec::new();
         for lane in Lane::ALL {
             let proxy = (self.has_slot, hello.inventory);
-            let start =
-                self.lane_mut(lane).resume(hello.take(lane), head.lineage, head.lane(lane), proxy, now);
+            let (resume, has_barrier) = (hello.take(lane), self.has_barrier);
+            let has_something = resume.root.is_some();
+            let cursor = self.lane_mut(lane);
+            let start = cursor.resume(resume, head.lineage, head.lane(lane), proxy, now);
+            if has_barrier && has_something && !matches!(start, Start::InSync | Start::Cursor) {
+                cursor.hold();
+                actions.doubts = true;
+            }
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));
         }

@@ -10,6 +10,7 @@ use shared::version::Claim;
 
 use super::session::{Actions, Event, Report, Session, Slot};
 use super::wire;
+use crate::barrier::Barrier;
 use crate::store::Head;
 
 /// What happens to a stream.
@@ -43,12 +44,20 @@ pub struct Stream {
     refusals: Budget,
     slot: bool,
     wants_slot: bool,
+    barrier: Barrier,
+    round: Option<u64>,
 }
 
 impl Stream {
-    pub(crate) fn open(head: Arc<Head>, now: Instant) -> Self {
-        let session = Session::new("default".into(), head, Claim::random(), now);
-        Self { session, refusals: Budget::new(1 << 20), slot: false, wants_slot: false }
+    pub(crate) fn open(head: Arc<Head>, barrier: Barrier, now: Instant) -> Self {
+        let session = Session::new("default".into(), head, Claim::random(), now).behind_barrier();
+        let refusals = Budget::new(1 << 20);
+        Self { session, refusals, slot: false, wants_slot: false, barrier, round: None }
+    }
+
+    /// Whether it waits for its replica to know that it is not behind.
+    pub fn is_held(&self) -> bool {
+        self.round.is_some()
     }
 
     /// When a [`Happens::Tick`] is due.
@@ -89,12 +98,21 @@ impl Stream {
     }
 
     pub(crate) fn head(&mut self, head: Arc<Head>, now: Instant) -> Sent {
-        let actions = self.session.on(Event::Head(head), now);
+        let is_fresh = self.round.is_some_and(|round| self.barrier.has_passed(round));
+        let event = match is_fresh {
+            true => Event::Fresh(head),
+            false => Event::Head(head),
+        };
+        self.round = self.round.filter(|_| !is_fresh);
+        let actions = self.session.on(event, now);
         self.act(actions)
     }
 
     fn act(&mut self, actions: Actions) -> Sent {
-        let Actions { out, reports, slot, end } = actions;
+        let Actions { out, reports, slot, doubts, end } = actions;
+        if doubts {
+            self.round = Some(self.barrier.ask());
+        }
         match slot {
             Slot::Keep => {}
             Slot::Want => self.wants_slot = true,

@@ -20,6 +20,7 @@ use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::{Parting, Seat};
 use super::session::{Actions, Event, Out, Report, Session, Slot};
 use super::wire;
+use crate::barrier::Barrier;
 use crate::store::{Frame, Head};
 
 /// A proxy that is told to leave comes back within this time.
@@ -47,6 +48,8 @@ pub(super) struct Stream {
     wants_slot: bool,
     /// The proxy was told to go to another replica.
     told: bool,
+    /// The round of the freshness barrier that it waits for.
+    round: Option<u64>,
     /// Frames that the transport has not taken yet; bounded by the session's windows.
     outbox: VecDeque<Out>,
     out: mpsc::Sender<Item>,
@@ -63,7 +66,10 @@ impl Stream {
     ) -> Self {
         let claim = Claim::random();
         let source = *service.source.borrow();
-        let session = Session::new(Arc::clone(&service.group), head, claim, clock::now()).reading(source);
+        let mut session = Session::new(Arc::clone(&service.group), head, claim, clock::now()).reading(source);
+        if service.barrier.is_some() {
+            session = session.behind_barrier();
+        }
         Self {
             service,
             session,
@@ -75,6 +81,7 @@ impl Stream {
             slot: None,
             wants_slot: false,
             told: false,
+            round: None,
             outbox: VecDeque::new(),
             out,
         }
@@ -131,6 +138,10 @@ impl Stream {
                     // The store is gone, and with it the process.
                     Err(_) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
                 },
+                () = passed(self.service.barrier.as_ref(), self.round), if self.round.is_some() => {
+                    self.round = None;
+                    Event::Fresh(Arc::clone(&heads.borrow_and_update()))
+                }
                 permit = Arc::clone(&self.service.slots).acquire_owned(), if self.wants_slot => {
                     // The semaphore is never closed.
                     self.slot = permit.ok();
@@ -246,7 +257,10 @@ impl Stream {
     }
 
     fn act(&mut self, actions: Actions) -> Option<End> {
-        let Actions { out, reports, slot, end } = actions;
+        let Actions { out, reports, slot, doubts, end } = actions;
+        if doubts {
+            self.round = self.service.barrier.as_ref().map(Barrier::ask);
+        }
         self.outbox.extend(out);
         match slot {
             Slot::Keep => {}
@@ -299,6 +313,13 @@ impl Stream {
 
     fn id(&self) -> Arc<str> {
         self.session.hello().map_or_else(|| "unknown".into(), |hello| Arc::clone(&hello.id))
+    }
+}
+
+async fn passed(barrier: Option<&Barrier>, round: Option<u64>) {
+    match barrier.zip(round) {
+        Some((barrier, round)) => barrier.passed(round).await,
+        None => std::future::pending().await,
     }
 }
 

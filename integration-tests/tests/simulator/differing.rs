@@ -139,13 +139,18 @@ fn a_full_sync_goes_on_where_it_was_cut() {
     const EACH: usize = 2;
     while !world.is_whole(cut) {
         assert!(world.members[cut].streams < chunks / EACH + 3, "it takes too long: {}", world.state());
-        let World { members, nodes, offered, now, .. } = &mut world;
+        let World { members, nodes, offered, now, cluster, rng, .. } = &mut world;
         let member = &mut members[cut];
         assert!(member.connect(member.streams % NODES, nodes, *now));
         let before = member.chunks.len();
         loop {
             member.serve(nodes, *now);
             let is_idle = !(member.up(nodes, *now) | member.down(nodes, offered, *now));
+            if is_idle && member.is_held() {
+                // The replica finds out that it is not behind.
+                nodes.iter_mut().for_each(|node| node.catch_up(cluster, rng, *now));
+                continue;
+            }
             if is_idle || member.chunks.len() == before + EACH {
                 break;
             }

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod differing;
+mod fresh;
 mod member;
 mod moving;
 mod node;

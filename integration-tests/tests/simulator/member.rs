@@ -96,6 +96,11 @@ impl Member {
         )
     }
 
+    /// Whether its replica has to find out first that it is not behind.
+    pub(super) fn is_held(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.stream.is_held())
+    }
+
     /// Whether it has a stream.
     pub(super) fn has_stream(&self) -> bool {
         self.link.is_some()

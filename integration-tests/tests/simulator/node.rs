@@ -57,8 +57,16 @@ impl Node {
         self.replica.is_ready() && !self.moving
     }
 
+    /// Lists everything anew, where a proxy waits for that. What was on its way was begun before.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        if self.replica.refresh(now) {
+            self.feeds.values_mut().for_each(|feed| *feed = Feed::default());
+        }
+    }
+
     /// One thing happens on one connection, good or bad.
     pub(super) fn stir(&mut self, cluster: &Cluster, rng: &mut Rng, now: Instant) {
+        self.refresh(now);
         let kind = WATCHED[rng.usize(..WATCHED.len())];
         match rng.u8(..60) {
             0 => self.breaks(kind, rng, now),
@@ -185,6 +193,7 @@ impl Node {
     pub(super) fn catch_up(&mut self, cluster: &mut Cluster, rng: &mut Rng, now: Instant) {
         loop {
             let mut busy = false;
+            self.refresh(now);
             for kind in WATCHED {
                 self.probed(cluster);
                 while self.advance(kind, cluster, rng, now) {

@@ -273,3 +273,29 @@ fn reads_that_hang_again_leave_room_for_others() {
     bench.want(&names);
     assert_eq!(bench.next().as_deref(), Some("z"));
 }
+
+#[test]
+fn a_round_is_over_when_what_its_lists_showed_was_read() {
+    let mut bench = Bench::new();
+    bench.want(&["a", "b", "c"]);
+    for name in ["a", "b", "c"] {
+        bench.change(put(name, 1));
+        bench.next();
+        bench.read(name, 1);
+    }
+    assert_eq!(bench.ledger.round_over(), None, "there is none");
+    bench.change(put("a", 2));
+    bench.change(put("b", 2));
+    bench.ledger.note_fresh(ObjectKind::Secret, 5);
+    assert_eq!(bench.ledger.round_over(), None, "ConfigMaps are not listed yet");
+    bench.ledger.note_fresh(ObjectKind::ConfigMap, 5);
+    assert_eq!(bench.ledger.round_over(), None);
+    while bench.next().is_some() {}
+    bench.read("a", 2);
+    assert_eq!(bench.ledger.round_over(), None, "one is under way");
+    // What changes later is of no concern to it, and what cannot be read keeps nobody waiting.
+    bench.change(put("c", 2));
+    bench.failed("b", "500");
+    assert_eq!(bench.ledger.round_over(), Some(5));
+    assert_eq!(bench.ledger.round_over(), None, "told once");
+}

@@ -137,6 +137,7 @@ impl Edge {
                     let newest = revision(self.server.revision);
                     self.hear(Heard::Newest(newest));
                 }
+                Said::Fresh(round) => panic!("round {round} was not begun"),
                 Said::Afresh | Said::Listed | Said::Restored | Said::Forbidden(_) | Said::Warning(_) => {}
             }
         }
@@ -447,4 +448,33 @@ fn what_is_forbidden_is_asked_for_again() {
     assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
     edge.server.put(1);
     edge.settle();
+}
+
+/// What a round of the barrier waits for is a list that was begun after it, and believed.
+#[test]
+fn a_round_is_told_with_the_next_list_and_what_it_lacks_is_doubted_first() {
+    let now = Instant::now();
+    let mut watch = Watch::new(false, now);
+    let list = |watch: &mut Watch<u64>, objects: std::ops::Range<u8>, at: u64, now: Instant| {
+        assert!(matches!(watch.todo(now), Todo::Open { from: None }));
+        watch.on(Heard::Opened, now);
+        for object in objects {
+            watch.on(Heard::Put(item(object, 1)), now);
+        }
+        watch.on(Heard::Bookmark { revision: revision(at), complete: true }, now)
+    };
+    let is_fresh = |said: &[Said<u64>]| said.contains(&Said::Fresh(7));
+    list(&mut watch, 0..30, 5, now);
+    assert_eq!(watch.on(Heard::Refresh(7), now), []);
+    // A list that had begun before is no longer read; the watch is known as before meanwhile.
+    watch.on(Heard::Opened, now);
+    watch.on(Heard::Refresh(7), now);
+    let said = list(&mut watch, 0..10, 6, now);
+    assert!(!is_fresh(&said) && !said.iter().any(|said| matches!(said, Said::Changes(_))), "{said:?}");
+    let later = now + SECOND_LOOK;
+    watch.on(Heard::Tick, later);
+    let said = list(&mut watch, 0..10, 6, later);
+    let gone = said.iter().position(|said| matches!(said, Said::Changes(gone) if gone.len() == 20));
+    let told = said.iter().position(|said| *said == Said::Fresh(7));
+    assert!(gone.is_some() && told > gone, "{said:?}");
 }

@@ -55,6 +55,8 @@ pub(in crate::kube) enum Heard<T> {
     Newest(Revision),
     /// Another kind saw the server's history go back.
     Restored,
+    /// A round of the freshness barrier begins: what there is is listed anew.
+    Refresh(u64),
     /// The time of [`super::Watch::due`] has come.
     Tick,
 }
@@ -83,6 +85,8 @@ pub(in crate::kube) enum Said<T> {
     Listed,
     /// The first list is complete.
     Synced,
+    /// A list that was begun after the round did is told, and believed.
+    Fresh(u64),
     /// Find out the newest revision.
     Probe,
     /// The server's history went back: all other kinds are to be listed again.

@@ -64,6 +64,8 @@ pub(super) struct LaneCursor {
     needs_full: bool,
     /// The next batch is what differs, once that is known.
     exchange: Option<Exchange>,
+    /// What the proxy has may be newer: nothing is sent before that is known.
+    held: bool,
     /// The proxy answers when it is asked what it has.
     answers_inventory: bool,
     /// When an answer brought news, or the first chunk was sent.
@@ -82,13 +84,14 @@ impl LaneCursor {
             flights: VecDeque::new(),
             needs_full: true,
             exchange: None,
+            held: false,
             answers_inventory: false,
             progress: now,
             strikes: 0,
         }
     }
 
-    /// Decides how a lane begins (design, "Never back in time", without the barrier).
+    /// Decides how a lane begins (design, "Never back in time").
     pub(super) fn resume(
         &mut self,
         resume: Resume,
@@ -119,6 +122,18 @@ impl LaneCursor {
         }
     }
 
+    /// Waits until it is known that what is offered here is not older than what the proxy has.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// That is known.
+    pub(super) fn release(&mut self, now: Instant) {
+        if std::mem::take(&mut self.held) {
+            self.progress = now;
+        }
+    }
+
     fn begin_at(&mut self, seq: Seq, root: Root) {
         self.needs_full = false;
         self.cursor = seq;
@@ -134,7 +149,7 @@ impl LaneCursor {
 
     /// Sends what the windows allow.
     pub(super) fn pump(&mut self, state: &LaneState, has_slot: bool, now: Instant, out: &mut Vec<Out>) {
-        loop {
+        while !self.held {
             self.pump_unfinished(has_slot, out);
             self.ask(now, out);
             let unfinished = self.flights.back().is_some_and(|flight| !flight.complete);
@@ -179,7 +194,7 @@ impl LaneCursor {
 
     /// Asks what the proxy has, once nothing is on the way that would change it.
     pub(super) fn ask(&mut self, now: Instant, out: &mut Vec<Out>) {
-        if !self.flights.is_empty() {
+        if self.held || !self.flights.is_empty() {
             return;
         }
         if let Some(buckets) = self.exchange.as_mut().and_then(Exchange::ask) {
@@ -336,7 +351,7 @@ impl LaneCursor {
             Mode::Inventory => !flight.complete,
             Mode::Commit | Mode::Coalesced => false,
         };
-        self.needs_full || self.flights.iter().any(is_long)
+        !self.held && (self.needs_full || self.flights.iter().any(is_long))
     }
 
     /// The state up to which everything was sent.

@@ -58,6 +58,53 @@ fn who_says_what_it_has_is_sent_what_differs() {
     assert_eq!(has.root(), plane.published.head().live.root);
 }
 
+/// A replica that may be behind says and asks nothing of what differs before it knows that it is not; then by its newest state.
+#[test]
+fn who_may_have_something_newer_waits_until_that_is_known() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/1", 1), now);
+    let mut has = plane.published.head().live.snapshot.clone();
+    entry(Kind::Endpoints, "a/1", 2).apply(&mut has);
+    let hello = |has: &Snapshot| {
+        let config = plane.published.head().config.snapshot.clone();
+        let mut proxy = Proxy::default();
+        for (lane, snapshot) in [(Lane::Live, has.clone()), (Lane::Config, config)] {
+            let lineage = Some(Lineage([9; 16]));
+            proxy.lanes.insert(lane, Has { lineage, seq: Seq(7), snapshot, whole: true, ..Has::default() });
+        }
+        Event::Message(ProxyMessage::Hello(Hello { inventory: true, ..proxy.hello() }))
+    };
+    let session = |head| Session::new("default".into(), head, Claim([7; 16]), now).behind_barrier();
+    let mut same = session(plane.published.head());
+    assert!(
+        !same.on(hello(&plane.published.head().live.snapshot), now).doubts,
+        "equal roots wait for nothing"
+    );
+
+    let mut session = session(plane.published.head());
+    session.on(Event::Slot, now);
+    let actions = session.on(hello(&has), now);
+    assert!(actions.doubts);
+    assert!(matches!(&actions.out[..], [Out::Welcome(_)]), "{:?}", actions.out);
+    let late = now + HEARTBEAT;
+    assert!(matches!(&session.on(Event::Tick, late).out[..], [Out::Heartbeat(_)]), "and no question");
+    assert_eq!(session.on(Event::Tick, late + PROGRESS).end, None, "nobody owes an answer");
+    // What the other replica had heard of is heard of here, too, and CONFIG changes on top.
+    plane.commit(entry(Kind::Host, "b.test", 1), entry(Kind::Endpoints, "a/1", 2), now);
+    let newest = plane.published.head();
+    assert_eq!(
+        session.on(Event::Head(Arc::clone(&newest)), late + PROGRESS).out,
+        [],
+        "CONFIG goes after LIVE"
+    );
+    let out = session.on(Event::Fresh(newest), late + PROGRESS).out;
+    assert!(matches!(&out[..], [Out::Ask { lane: Lane::Live, .. }]), "{out:?}");
+    let out = session.on(inventory(has.digests(), Vec::new()), late + PROGRESS).out;
+    let [Out::Chunk { lane: Lane::Live, frame, .. }, ..] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((decode(frame).up.len(), decode(frame).removed.len()), (0, 0), "it has all of it");
+}
+
 /// What a proxy has on LIVE that has nothing else than these.
 fn these(keys: impl IntoIterator<Item = String>) -> Snapshot {
     let mut has = Snapshot::default();
