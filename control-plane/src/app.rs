@@ -321,12 +321,13 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     };
     let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
     tasks.spawn("peers", peers.clone().keep());
+    let service = service.among(peers.newest());
     let last = status::Last {
         is_asked: status_args.update_status_on_shutdown,
         registry: Arc::clone(&registry),
         peers: peers.clone(),
     };
-    let inspect = Routes::new(inspect.beside(peers.clone()).into_server());
+    let inspect = Routes::new(inspect.beside(peers.clone()).ending(ending.clone()).into_server());
     let exit = Exit { ends, moving, leaving, registry: Arc::clone(&registry), peers };
     let served = spawn_server(&mut tasks, listener, service, inspect, registrar.clone(), leaves);
     let pages = ControlPages {

@@ -62,6 +62,8 @@ pub struct Inspect {
     problems: watch::Receiver<Problems>,
     places: watch::Receiver<Places>,
     leaving: watch::Receiver<bool>,
+    /// Whether proxies go elsewhere.
+    ending: watch::Receiver<bool>,
     decider: Decider,
     peers: Peers,
     bodies: Arc<Bodies>,
@@ -85,13 +87,20 @@ impl Inspect {
         let bodies = Arc::new(Bodies::new()?);
         let decider = Decider::new(published.clone(), pins);
         let (peers, terms) = (Peers::none(), Arc::default());
-        Ok(Self { published, registry, problems, places, leaving, decider, peers, bodies, terms })
+        let ending = leaving.clone();
+        Ok(Self { published, registry, problems, places, leaving, ending, decider, peers, bodies, terms })
     }
 
     /// The same, that speaks for other replicas too.
     #[must_use]
     pub fn beside(self, peers: Peers) -> Self {
         Self { peers, ..self }
+    }
+
+    /// Says to other replicas that this one takes no proxies, once that is told there.
+    #[must_use]
+    pub fn ending(self, ending: watch::Receiver<bool>) -> Self {
+        Self { ending, ..self }
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {

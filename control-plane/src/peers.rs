@@ -21,7 +21,7 @@ use futures::future::join_all;
 use shared::clock;
 use shared::proto::inspect;
 use shared::version::Lineage;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::enrol::Registrar;
 use crate::serve::registry::RETURNS;
@@ -53,6 +53,7 @@ struct Inner {
     known: Mutex<Known>,
     published: Published,
     settles: Duration,
+    newest: watch::Sender<u32>,
     /// When something was first offered here.
     ready: OnceLock<Instant>,
 }
@@ -74,6 +75,8 @@ struct Replica {
     proxies: Vec<inspect::Proxy>,
     /// Since when it is not found any more.
     left: Option<Instant>,
+    /// Its compile revision, where it takes proxies.
+    revision: Option<u32>,
     /// It said that it ends, and when. What is at its address later is another one.
     ended: Option<Instant>,
 }
@@ -104,8 +107,15 @@ impl Peers {
             known: Mutex::new(known),
             published,
             settles,
+            newest: watch::Sender::new(0),
             ready: OnceLock::new(),
         })))
+    }
+
+    /// The newest compile revision of others that take proxies; 0: there is none.
+    pub fn newest(&self) -> watch::Receiver<u32> {
+        let nobody = || watch::Sender::new(0).subscribe();
+        self.0.as_ref().map_or_else(nobody, |it| it.newest.subscribe())
     }
 
     /// Whether there may be others.
@@ -186,7 +196,11 @@ impl Inner {
     /// What the answers are to whoever asked.
     fn take(&self, answers: Vec<(SocketAddr, ask::Answer)>, of_proxies: bool) -> Vec<Other> {
         let mut known = self.known();
-        known.take(answers, of_proxies, self.own)
+        let others = known.take(answers, of_proxies, self.own);
+        let newest = known.newest();
+        drop(known);
+        self.newest.send_if_modified(|before| std::mem::replace(before, newest) != newest);
+        others
     }
 }
 
@@ -215,9 +229,13 @@ impl Known {
         }
     }
 
+    fn newest(&self) -> u32 {
+        self.replicas.values().filter_map(|replica| replica.revision).max().unwrap_or_default()
+    }
+
     fn note_end(&mut self, replica: &[u8], now: Instant) {
         for known in self.replicas.values_mut().filter(|known| known.id == replica) {
-            known.ended = Some(now);
+            (known.ended, known.revision) = (Some(now), None);
         }
     }
 
@@ -230,6 +248,10 @@ impl Known {
         let mut others: Vec<Other> = self.found.missing(self.replicas.len()).map(Other::nowhere).collect();
         let (mut heard, mut told) = (HashSet::new(), HashSet::new());
         for (address, answer) in &answers {
+            let revision = answer.as_ref().ok().filter(|it| it.ready && it.replica[..] != own.0);
+            if let Some(known) = self.replicas.get_mut(address) {
+                known.revision = revision.map(|share| share.compile_revision);
+            }
             let Ok(share) = answer else { continue };
             if share.replica[..] == own.0 {
                 self.own.insert(*address);

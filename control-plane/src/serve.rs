@@ -84,6 +84,8 @@ pub struct Service {
     leaving: watch::Receiver<bool>,
     moving: watch::Receiver<Option<Duration>>,
     barrier: Option<Barrier>,
+    /// The newest compile revision of other replicas that take proxies; 0: there is none.
+    newest: watch::Receiver<u32>,
     source: watch::Receiver<Option<Source>>,
 }
 
@@ -118,6 +120,7 @@ impl Service {
             leaving,
             moving: watch::Sender::new(None).subscribe(),
             barrier: None,
+            newest: watch::Sender::new(0).subscribe(),
             source: watch::Sender::new(None).subscribe(),
         }
     }
@@ -132,6 +135,12 @@ impl Service {
     #[must_use]
     pub fn behind(self, barrier: Barrier) -> Self {
         Self { barrier: Some(barrier), ..self }
+    }
+
+    /// Takes no proxy that a newer compile revision has served while one of those takes proxies, which is told here.
+    #[must_use]
+    pub fn among(self, newest: watch::Receiver<u32>) -> Self {
+        Self { newest, ..self }
     }
 
     /// Once it is told within which time, its proxies go to other replicas, each at a moment of its own, and no more come.

@@ -16,6 +16,7 @@ use std::time::Instant;
 use shared::clock;
 use shared::kind::Lane;
 use shared::name::ObjectName;
+use shared::policy::RequestMetrics;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq};
 use tokio::sync::{mpsc, watch};
@@ -30,7 +31,7 @@ use crate::objects::ObjectKind;
 use crate::pipeline::{Outputs, Pipeline, PipelineError};
 use crate::placed::Places;
 use crate::problem::Problems;
-pub use crate::serve::sim::{Happens, Sent, Stream};
+pub use crate::serve::sim::{Happens, Revisions, Sent, Stream};
 use crate::store::{Published, Store};
 
 /// Kinds that the simulator's replicas watch. Of ConfigMaps, the records of decisions.
@@ -45,6 +46,11 @@ pub const WATCHED: [ObjectKind; 5] = [
 /// Inputs that may wait: more than any list of the simulator.
 const INPUTS: usize = 4_096;
 
+/// What is in the Settings of a build of another compile revision.
+fn other_metrics() -> RequestMetrics {
+    RequestMetrics { per_host: Some(false), ..RequestMetrics::default() }
+}
+
 /// One replica of the control plane.
 pub struct Replica {
     watches: BTreeMap<ObjectKind, Followed>,
@@ -53,6 +59,7 @@ pub struct Replica {
     published: Published,
     holds: mpsc::Receiver<HoldRequest>,
     barrier: Barrier,
+    revisions: Revisions,
     /// Kinds whose list for the round under way is told.
     fresh: BTreeSet<ObjectKind>,
     /// Held, so that nobody sees them gone.
@@ -78,6 +85,15 @@ impl Replica {
     /// # Panics
     /// Never: the channel has room.
     pub fn new(lineage: [u8; 16], now: Instant) -> Self {
+        Self::of_revision(lineage, Revisions::default().here, now)
+    }
+
+    /// One of a build of another compile revision, which makes other bytes of the same objects.
+    ///
+    /// # Panics
+    /// Never: the channel has room.
+    pub fn of_revision(lineage: [u8; 16], revision: u32, now: Instant) -> Self {
+        let is_ours = revision == Revisions::default().here;
         let (inputs, receivers) = Inputs::channel(INPUTS);
         let (store, published) = Store::new(Lineage(lineage), clock::now());
         let (wants, wanted) = watch::channel(Wants::default());
@@ -88,7 +104,7 @@ impl Replica {
         let index = Index::new(Options {
             ingress_class: "nginx".to_owned(),
             controller_class: "k8s.io/ingress-nginx".to_owned(),
-            request_metrics: shared::policy::RequestMetrics::default(),
+            request_metrics: if is_ours { RequestMetrics::default() } else { other_metrics() },
             class_by_name: false,
             watch_without_class: false,
             default_certificate: None,
@@ -118,9 +134,15 @@ impl Replica {
             published,
             holds: asked,
             barrier,
+            revisions: Revisions { here: revision, newest: 0 },
             fresh: BTreeSet::new(),
             _others: (wanted, known),
         }
+    }
+
+    /// What the others say: the newest compile revision of those that take proxies.
+    pub fn set_newest(&mut self, newest: u32) {
+        self.revisions.newest = newest;
     }
 
     /// What the watch of a kind does next.
@@ -189,7 +211,7 @@ impl Replica {
 
     /// A proxy connects.
     pub fn connect(&self, now: Instant) -> Stream {
-        Stream::open(self.published.head(), self.barrier.clone(), now)
+        Stream::open(self.published.head(), self.barrier.clone(), self.revisions, now)
     }
 
     /// Tells a stream of the newest head.

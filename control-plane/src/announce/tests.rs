@@ -62,6 +62,7 @@ fn connect(registry: &Arc<Registry>, id: &str) -> Seat {
         live: Resume::default(),
         inventory: false,
         claim: None,
+        compiled: 0,
     };
     registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap()
 }

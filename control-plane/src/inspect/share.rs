@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use shared::kind::Lane;
 use shared::proto::inspect;
+use shared::schema::COMPILE_REVISION;
 use tonic::Status;
 
 use super::{Inspect, convert, pick};
@@ -96,6 +97,8 @@ impl Inspect {
         inspect::ShareResponse {
             replica: head.lineage.0.to_vec().into(),
             name: self.peers.name().to_owned(),
+            compile_revision: COMPILE_REVISION,
+            ready: head.is_ready() && !*self.ending.borrow(),
             settled: self.registry.is_settled(now) || self.peers.is_settled(now),
             ..inspect::ShareResponse::default()
         }

@@ -96,6 +96,7 @@ pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registr
         live: Resume::default(),
         inventory: false,
         claim: None,
+        compiled: 0,
     };
     registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap()
 }

@@ -119,3 +119,20 @@ fn so_many_are_asked_at_most_and_that_there_are_more_is_said() {
         known.replicas.keys().enumerate().map(|(at, address)| (*address, share(at as u8 + 2, &[]))).collect();
     assert_eq!(fleet(known.take(answers, true, OWN)).2, 1);
 }
+
+#[test]
+fn the_newest_revision_is_that_of_one_that_takes_proxies_now() {
+    let mut known = known(&[1, 2, 3]);
+    let of = |replica: u8, compile_revision: u32, ready: bool| {
+        share(replica, &[]).map(|share| inspect::ShareResponse { compile_revision, ready, ..share })
+    };
+    assert_eq!(known.newest(), 0, "nobody was asked");
+    known.take(vec![(at(1), of(1, 9, true)), (at(2), of(2, 3, true)), (at(3), of(3, 4, false))], true, OWN);
+    assert_eq!(known.newest(), 3, "of others, and of those that take proxies");
+    known.take(vec![(at(2), of(2, 3, true)), (at(3), of(3, 4, true))], true, OWN);
+    assert_eq!(known.newest(), 4);
+    known.take(vec![(at(2), of(2, 3, true)), (at(3), lost())], true, OWN);
+    assert_eq!(known.newest(), 3, "one that does not answer may be gone");
+    known.note_end(&[2; 16], clock::now());
+    assert_eq!(known.newest(), 0);
+}

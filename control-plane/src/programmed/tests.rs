@@ -235,6 +235,7 @@ impl World {
                     live: Resume::default(),
                     inventory: false,
                     claim: None,
+                    compiled: 0,
                 };
                 if self.seats[proxy].is_none() {
                     self.standing[proxy] = Default::default();

@@ -54,6 +54,8 @@ pub struct Hello {
     pub inventory: bool,
     /// What the last Welcome gave it: with it a proxy takes over from its own stream.
     pub claim: Option<Claim>,
+    /// The compile revision of the control plane that has served it; 0: nobody said one.
+    pub compiled: u32,
 }
 
 impl Hello {
@@ -180,6 +182,8 @@ pub struct Welcome {
     pub pinned_until: u64,
     /// What this control plane reads, where that is known.
     pub source: Option<Source>,
+    /// The compile revision here.
+    pub compiled: u32,
 }
 
 /// Where a stream is on a lane.
@@ -210,6 +214,13 @@ pub enum End {
         name: Box<str>,
         /// What the proxy calls itself.
         id: Arc<str>,
+    },
+    /// It was served by a replica of a newer compile revision, and one of those takes proxies.
+    Older {
+        /// The revision here.
+        here: u32,
+        /// The one it was served by.
+        served: u32,
     },
     /// No Hello came in time.
     Silent,

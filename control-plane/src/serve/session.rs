@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::kind::Lane;
+use shared::schema::COMPILE_REVISION;
 use shared::version::{Claim, Root, Source};
 
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
@@ -36,6 +37,23 @@ const PROGRESS: Duration = Duration::from_secs(30);
 const SLOT: Duration = Duration::from_secs(2);
 /// Full syncs of a lane that may end in a wrong root before the stream is given up.
 const STRIKES: u32 = 2;
+
+/// Compile revisions of this replica and of others. Builds of two revisions make other bytes of the same objects, so in a rolling
+/// upgrade each move of a proxy from one to the other changes much that did not change. Forward that is once; back it is
+/// only where nobody newer is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Revisions {
+    /// Of this one.
+    pub here: u32,
+    /// The newest of those that take proxies; 0: there are no others.
+    pub newest: u32,
+}
+
+impl Default for Revisions {
+    fn default() -> Self {
+        Self { here: COMPILE_REVISION, newest: 0 }
+    }
+}
 
 /// What happens to a session.
 #[derive(Clone, Debug)]
@@ -156,6 +174,7 @@ pub struct Session {
     source: Option<Source>,
     /// What a proxy has that is not offered here may be newer.
     has_barrier: bool,
+    revisions: Revisions,
     has_slot: bool,
     wants_slot: bool,
     /// Since when the slot, if there is one, brings nothing.
@@ -179,6 +198,7 @@ impl Session {
             claim,
             source: None,
             has_barrier: false,
+            revisions: Revisions::default(),
             has_slot: false,
             wants_slot: false,
             slot_idle: now,
@@ -197,6 +217,19 @@ impl Session {
     #[must_use]
     pub fn behind_barrier(self) -> Self {
         Self { has_barrier: true, ..self }
+    }
+
+    /// Of a replica among others of these compile revisions.
+    #[must_use]
+    pub fn among(self, revisions: Revisions) -> Self {
+        Self { revisions, ..self }
+    }
+
+    /// Why this proxy is not served here, where it is not: see [`Revisions`].
+    pub fn turns_away(&self, hello: &Hello) -> Option<End> {
+        let Revisions { here, newest } = self.revisions;
+        let is_older = hello.compiled > here && newest > here;
+        is_older.then_some(End::Older { here, served: hello.compiled })
     }
 
     /// Takes in what happened.
@@ -295,6 +328,9 @@ impl Session {
         if *hello.group != *self.group {
             return Err(End::WrongGroup { served: self.group.to_string(), asked: hello.group });
         }
+        if let Some(end) = self.turns_away(&hello) {
+            return Err(end);
+        }
         let head = Arc::clone(&self.head);
         let mut lanes = Vec::new();
         for lane in Lane::ALL {
@@ -317,6 +353,7 @@ impl Session {
             claim: self.claim,
             pinned_until: head.pin.as_ref().map_or(0, |pin| pin.until),
             source: self.source,
+            compiled: self.revisions.here,
         }));
         self.hello = Some(hello);
         self.phase = Phase::Streams;

@@ -8,6 +8,7 @@ use shared::budget::Budget;
 use shared::proto::config::ProxyMessage;
 use shared::version::Claim;
 
+pub use super::session::Revisions;
 use super::session::{Actions, Event, Report, Session, Slot};
 use super::wire;
 use crate::barrier::Barrier;
@@ -49,8 +50,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn open(head: Arc<Head>, barrier: Barrier, now: Instant) -> Self {
-        let session = Session::new("default".into(), head, Claim::random(), now).behind_barrier();
+    pub(crate) fn open(head: Arc<Head>, barrier: Barrier, revisions: Revisions, now: Instant) -> Self {
+        let session =
+            Session::new("default".into(), head, Claim::random(), now).behind_barrier().among(revisions);
         let refusals = Budget::new(1 << 20);
         Self { session, refusals, slot: false, wants_slot: false, barrier, round: None }
     }

@@ -18,7 +18,7 @@ use super::StreamPlace;
 use super::door::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::{Parting, Seat};
-use super::session::{Actions, Event, Out, Report, Session, Slot};
+use super::session::{Actions, Event, Out, Report, Revisions, Session, Slot};
 use super::wire;
 use crate::barrier::Barrier;
 use crate::store::{Frame, Head};
@@ -70,6 +70,7 @@ impl Stream {
         if service.barrier.is_some() {
             session = session.behind_barrier();
         }
+        session = session.among(Revisions { newest: *service.newest.borrow(), ..Revisions::default() });
         Self {
             service,
             session,
@@ -158,6 +159,10 @@ impl Stream {
             if let Event::Message(Said::Hello(hello)) = &event
                 && self.seat.is_none()
             {
+                // It is not here, and is not missed here.
+                if let Some(end) = self.session.turns_away(hello) {
+                    return end;
+                }
                 // Before anything is said to a stranger.
                 match self.enter(hello).await {
                     Ok(seat) => self.seat = Some(seat),
@@ -350,6 +355,9 @@ fn status(end: &End) -> Option<Status> {
         ),
         End::Stranger { name, id } => Status::permission_denied(format!(
             "expected an id that is {name:?}, a hyphen and hex digits, as the certificate says, got {id:?}"
+        )),
+        End::Older { here, served } => Status::unavailable(format!(
+            "this proxy was served by compile revision {served}, this is {here}, and a newer one takes proxies"
         )),
         End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
         End::WrongGroup { served, asked } => {

@@ -76,6 +76,7 @@ fn read_hello(hello: config::Hello, budget: &Budget) -> Result<Hello, WireError>
         live: Resume::default(),
         inventory: hello.capabilities.iter().any(|ability| ability == INVENTORY),
         claim: sixteen("claim", &hello.claim)?.map(Claim),
+        compiled: hello.compile_revision,
     };
     for resume in hello.resume {
         match Lane::from_wire(resume.lane).ok_or(WireError::Lane(resume.lane))? {
@@ -234,6 +235,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         claim: welcome.claim.to_bytes(),
         pinned_until: welcome.pinned_until,
         source: welcome.source.map(Source::to_bytes).unwrap_or_default(),
+        compile_revision: welcome.compiled,
     }
 }
 

@@ -125,6 +125,8 @@ pub(crate) struct Session {
     clock: fn() -> Instant,
     /// With what this proxy takes over from its own last stream.
     claim: Option<Claim>,
+    /// The compile revision of whoever served it last.
+    compiled: u32,
     /// The control-plane process at the other end, from its Welcome on.
     lineage: Option<Lineage>,
     heartbeat: Duration,
@@ -145,6 +147,7 @@ impl Session {
             identity,
             clock,
             claim: None,
+            compiled: 0,
             lineage: None,
             heartbeat: Duration::ZERO,
             source: None,
@@ -192,6 +195,7 @@ impl Session {
             capabilities: vec![INVENTORY.to_owned()],
             resume,
             claim: self.claim.map(Claim::to_bytes).unwrap_or_default(),
+            compile_revision: self.compiled,
         }))
     }
 
@@ -346,6 +350,7 @@ impl Session {
             );
         }
         self.lineage = Some(lineage);
+        self.compiled = welcome.compile_revision;
         self.source = Source::from_slice(&welcome.source);
         // One of an earlier control plane has none.
         self.claim = welcome.claim[..].try_into().ok().map(Claim);

@@ -12,6 +12,7 @@ mod fresh;
 mod member;
 mod moving;
 mod node;
+mod revisions;
 
 use std::time::{Duration, Instant};
 

@@ -53,6 +53,8 @@ pub(super) struct Member {
     pub(super) streams: usize,
     /// How often it went to another replica because it was asked to.
     pub(super) moved: usize,
+    /// How often a replica did not serve it, as one of a newer compile revision does.
+    pub(super) turned_away: usize,
     /// What it was sent, in order: keys of each chunk, and its bytes.
     pub(super) chunks: Vec<(Vec<ResourceKey>, usize)>,
 }
@@ -73,6 +75,7 @@ impl Member {
             differs: false,
             streams: 0,
             moved: 0,
+            turned_away: 0,
             chunks: Vec::new(),
         }
     }
@@ -209,7 +212,8 @@ impl Member {
         link.down.extend(sent.frames);
         assert!(link.down.len() <= FRAMES, "{}: {} frames wait", self.id, link.down.len());
         if let Some(end) = sent.end {
-            let expected = ["Stalled", "Redirected", "Silent"].iter().any(|it| end.starts_with(it));
+            self.turned_away += usize::from(end.starts_with("Older"));
+            let expected = ["Stalled", "Redirected", "Silent", "Older"].iter().any(|it| end.starts_with(it));
             assert!(link.tampered || expected, "{}: the control plane ends the stream: {end}", self.id);
             if end == "Redirected" {
                 link.over = true;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use control_plane::objects::ObjectKind;
-use control_plane::sim::{Came, Next, Replica, WATCHED};
+use control_plane::sim::{Came, Next, Replica, Revisions, WATCHED};
 use fastrand::Rng;
 use serde_json::Value;
 
@@ -39,11 +39,16 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(life: u64, now: Instant) -> Self {
+        Self::of_revision(life, Revisions::default().here, now)
+    }
+
+    /// Of a build of this compile revision.
+    pub(super) fn of_revision(life: u64, revision: u32, now: Instant) -> Self {
         let mut lineage = [0; 16];
         lineage[..8].copy_from_slice(&life.to_le_bytes());
         lineage[8] = 1;
         Self {
-            replica: Replica::new(lineage, now),
+            replica: Replica::of_revision(lineage, revision, now),
             life,
             feeds: WATCHED.into_iter().map(|kind| (kind, Feed::default())).collect(),
             decisions: VecDeque::new(),

@@ -20,6 +20,7 @@ fn hello(id: &str, claim: Option<Claim>) -> Hello {
         live: Resume::default(),
         inventory: false,
         claim,
+        compiled: 0,
     }
 }
 

@@ -60,6 +60,7 @@ impl Proxy {
             live: resume(Lane::Live),
             inventory: false,
             claim: None,
+            compiled: 0,
         }
     }
 
@@ -679,4 +680,28 @@ fn what_a_proxy_refuses_is_on_record() {
     link.on(Event::Message(ProxyMessage::Ack(ack)), &plane, now);
     let standing = link.session.standing(Lane::Config);
     assert_eq!((standing.refused[..].to_vec(), standing.refused_total), (vec![refused], 300));
+}
+
+/// In a rolling upgrade each proxy changes over once: an older replica takes nobody back while a newer one takes proxies.
+#[test]
+fn who_was_served_by_a_newer_revision_is_not_taken_back_while_there_is_one() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(Delta::default(), Delta::default(), now);
+    let comes = |compiled: u32, here: u32, newest: u32| {
+        let session = Session::new("default".into(), plane.published.head(), Claim([7; 16]), now);
+        let mut session = session.among(Revisions { here, newest });
+        let hello = Hello { compiled, ..Proxy::default().hello() };
+        let actions = session.on(Event::Message(ProxyMessage::Hello(hello)), now);
+        match (&actions.out[..], actions.end) {
+            ([Out::Welcome(welcome), ..], None) => Some(welcome.compiled),
+            ([], Some(End::Older { .. })) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(comes(3, 2, 3), None);
+    assert_eq!(comes(3, 2, 2), Some(2), "nobody newer is left");
+    assert_eq!(comes(2, 2, 3), Some(2), "a newer one was never met");
+    assert_eq!(comes(0, 2, 3), Some(2), "a proxy of an older build does not say");
+    assert_eq!(comes(2, 3, 3), Some(3), "forward is always");
 }

@@ -114,6 +114,7 @@ impl Model {
             claim: Bytes::new(),
             pinned_until: 0,
             source: Bytes::from_static(&[5; 16]),
+            compile_revision: 2,
         }));
         self.stream = Some(stream);
     }
