@@ -21,10 +21,10 @@ const GAP: Duration = Duration::from_secs(1);
 const SHARE: u32 = 4;
 
 /// Rounds of one replica. A clone is the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Barrier(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     rounds: watch::Sender<Rounds>,
     /// When the round under way began, or the next one may.
@@ -45,9 +45,10 @@ struct Rounds {
     passed: u64,
 }
 
-impl Default for Barrier {
-    fn default() -> Self {
-        Self(Arc::new(Inner { rounds: watch::Sender::default(), times: Mutex::default() }))
+impl Rounds {
+    /// Whether somebody waits for one that may begin.
+    fn is_due(&self) -> bool {
+        self.asked > self.begun && self.passed == self.begun
     }
 }
 
@@ -79,8 +80,7 @@ impl Barrier {
     /// to the pipeline behind what the lists showed.
     pub async fn begin(&self) -> u64 {
         let mut rounds = self.0.rounds.subscribe();
-        let is_due = |rounds: &Rounds| rounds.asked > rounds.begun && rounds.passed == rounds.begun;
-        let _ = rounds.wait_for(is_due).await;
+        let _ = rounds.wait_for(Rounds::is_due).await;
         let next = self.times().next;
         if let Some(next) = next {
             tokio::time::sleep_until(next.into()).await;
@@ -92,12 +92,11 @@ impl Barrier {
     pub fn begin_now(&self) -> Option<u64> {
         let mut round = None;
         self.0.rounds.send_if_modified(|rounds| {
-            let is_due = rounds.asked > rounds.begun && rounds.passed == rounds.begun;
-            if is_due {
+            if rounds.is_due() {
                 rounds.begun = rounds.asked;
                 round = Some(rounds.begun);
             }
-            is_due
+            round.is_some()
         });
         if round.is_some() {
             self.times().began = Some(clock::now());

@@ -60,6 +60,16 @@ mod uid;
 mod watch;
 mod wire;
 
+/// The name of this pod, where this is one, as the chart hands it on.
+pub fn pod() -> Option<String> {
+    std::env::var("POD_NAME").ok().filter(|name| !name.is_empty())
+}
+
+/// The clock that sleeping goes by.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// Which cluster, and what of it.
 #[derive(Clone, Debug)]
 pub struct KubeOptions {
@@ -164,8 +174,7 @@ impl KubeSource {
         &self,
         announcements: mpsc::Receiver<Announcement>,
     ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
-        let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
-        events::run(self.client.clone(), pod.unwrap_or_else(|| "control-plane".to_owned()), announcements)
+        events::run(self.client.clone(), pod().unwrap_or_else(|| "control-plane".to_owned()), announcements)
     }
 
     /// Stands for election as the one that writes the status of Ingresses; who hears of the end gives that up.
@@ -175,9 +184,8 @@ impl KubeSource {
         hold: channel::Sender<Option<Instant>>,
         leaving: oneshot::Receiver<oneshot::Sender<()>>,
     ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
-        let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
         // Outside a cluster several may run on one host.
-        let identity = pod.unwrap_or_else(|| Lineage::random().to_string());
+        let identity = pod().unwrap_or_else(|| Lineage::random().to_string());
         let election = Election::new(identity, options.ttl);
         status::elect(self.client.clone(), options.lease.clone(), election, hold, leaving)
     }

@@ -35,6 +35,7 @@ use shared::clock;
 use shared::drain::{Phase, Watcher};
 use shared::kind::Lane;
 use shared::proto::config::{Goodbye, ProxyMessage, proxy_message};
+use shared::telemetry::chain;
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
@@ -503,17 +504,6 @@ async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessa
 
 fn goodbye() -> ProxyMessage {
     ProxyMessage { message: Some(proxy_message::Message::Goodbye(Goodbye {})) }
-}
-
-/// An error with its causes: transport errors say nothing by themselves.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

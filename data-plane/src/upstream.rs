@@ -132,12 +132,7 @@ impl<C: Reusable> Upstreams<C> {
         turn: Turn,
         tried: &mut Tried,
     ) -> Option<Arc<Endpoint>> {
-        let percent = self.again;
-        let Backend { set, next, allowance, .. } = self.backend(cell);
-        if tried.is_empty() {
-            allowance.asked(percent);
-        }
-        tried.avoid(avoided(cell));
+        let Backend { set, next, .. } = self.asked(cell, tried);
         turn.pick(set, next, tried)
     }
 
@@ -148,13 +143,19 @@ impl<C: Reusable> Upstreams<C> {
         tried: &mut Tried,
         mut choose: impl FnMut(&EndpointSet, &Tried) -> Option<Arc<Endpoint>>,
     ) -> Option<Arc<Endpoint>> {
+        let set = &self.asked(cell, tried).set;
+        tried.choose(|tried| choose(set, tried))
+    }
+
+    /// A backend that a request is about to try, or to try again: its first try allows others theirs, and whom to leave alone is known.
+    fn asked(&mut self, cell: &Arc<BackendCell>, tried: &mut Tried) -> &mut Backend<C> {
         let percent = self.again;
-        let Backend { set, allowance, .. } = self.backend(cell);
+        let backend = self.backend(cell);
         if tried.is_empty() {
-            allowance.asked(percent);
+            backend.allowance.asked(percent);
         }
         tried.avoid(avoided(cell));
-        tried.choose(|tried| choose(set, tried))
+        backend
     }
 
     /// Whether a request that an endpoint was given may be given to another one.

@@ -3,8 +3,10 @@
 mod lossy;
 mod seldom;
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io;
+use std::iter;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -25,6 +27,12 @@ const FINISH: Duration = Duration::from_secs(1);
 /// The one log of the process. The subscriber is the process' too.
 static LOG: OnceLock<Lossy> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// An error with its causes, innermost last, as a line of a log has it.
+pub fn chain(error: &dyn Error) -> String {
+    iter::successors(error.source(), |&error| error.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::args::Args;
-use crate::kube::KubeSource;
 use crate::kube::status::{Farewell, Hold, Published, Seen, StatusOptions, Statuses};
+use crate::kube::{KubeSource, pod};
 use crate::metrics::Original;
 use crate::peers::Peers;
 use crate::placed::Places;
@@ -57,11 +57,10 @@ pub(super) fn options(args: &Args) -> anyhow::Result<Option<StatusOptions>> {
 
 /// What ingress-nginx' families are labelled with, as proxies label theirs.
 pub(super) fn original(args: &Args, leads: bool) -> Original {
-    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
     Original {
         class: args.controller_class.clone(),
         namespace: args.decisions_namespace(),
-        pod: pod.unwrap_or_default(),
+        pod: pod().unwrap_or_default(),
         leads: leads.then(|| (args.status.election_id.clone(), false)),
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
         connected: Some(timestamp(proxy.connected)),
         heard: Some(timestamp(proxy.heard)),
         apply_us: answered.apply.as_micros() as u64,
-        silent: proxy.silence.filter(|_| proxy.is_silent()).map(|silence| since(silence.since)),
+        silent: proxy.silent_since().map(since),
         behind: proxy.behind_since(head).map(since),
         replica: String::new(),
         lost: false,
@@ -139,7 +139,7 @@ pub(super) fn of_object(
         zone: proxy.zone.to_string(),
         acked: proxy.config.root.map(|root| root.short()).unwrap_or_default(),
         behind: proxy.behind_since(head).map(since),
-        silent: proxy.silence.filter(|_| proxy.is_silent()).map(|silence| since(silence.since)),
+        silent: proxy.silent_since().map(since),
         diverged: proxy.is_diverged(),
         refused: refusals.iter().map(refused).collect(),
     }

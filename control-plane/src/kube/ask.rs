@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use kube::Client;
+use serde_json::Value;
 
 use super::collection;
 use crate::objects::{Object, ObjectKind, json};
@@ -87,6 +88,19 @@ pub(super) async fn find(
         Err(AskError::Refused { code: 404, .. }) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What is there, as JSON.
+pub(super) async fn get(client: &Client, path: &str) -> Result<String, AskError> {
+    let request = Request::get(path).body(Vec::new()).map_err(unsaid)?;
+    within(ANSWER, client.request_text(request)).await
+}
+
+/// Changes a part of what is there (RFC 7396); gives what it is then, as JSON.
+pub(super) async fn merge(client: &Client, path: &str, part: &Value) -> Result<String, AskError> {
+    let request = Request::patch(path).header("content-type", "application/merge-patch+json");
+    let request = request.body(part.to_string().into_bytes()).map_err(unsaid)?;
+    within(ANSWER, client.request_text(request)).await
 }
 
 /// Asks for a change.

@@ -10,7 +10,7 @@ mod backlog;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use http::Method;
 use kube::Client;
@@ -20,7 +20,8 @@ use shared::telemetry::Seldom;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::ask::{ANSWER, Answer, AskError, ask, within};
+use super::ask::{Answer, AskError, ask, merge};
+use super::now;
 use crate::objects::ObjectRef;
 use backlog::{Backlog, Next, Outcome, Task};
 
@@ -143,11 +144,6 @@ pub(super) async fn run(
     }
 }
 
-/// The clock that sleeping goes by.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
 /// Who writes.
 struct Teller {
     client: Client,
@@ -205,10 +201,7 @@ impl Teller {
     async fn count_up(&self, task: &Task) -> Result<Answer, AskError> {
         let path = format!("{}/{}", task.announcement.collection(), task.announcement.name());
         let series = json!({"series": {"count": task.count, "lastObservedTime": micros(clock::wall())}});
-        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
-        let request = request.body(series.to_string().into_bytes());
-        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
-        match within(ANSWER, self.client.request_text(request)).await {
+        match merge(&self.client, &path, &series).await {
             Ok(text) => Ok(Answer::Done(text)),
             Err(AskError::Refused { code: 404, .. }) => Ok(Answer::Absent),
             Err(error) => Err(error),

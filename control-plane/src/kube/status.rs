@@ -20,8 +20,8 @@ use shared::telemetry::Seldom;
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
-use super::ask::{ANSWER, AskError, within};
-use super::collection;
+use super::ask::{ANSWER, AskError, get, merge, within};
+use super::{collection, now};
 use crate::objects::ObjectKind;
 use crate::placed::Places;
 use crate::publish::addresses::{self, Address, Addresses};
@@ -162,7 +162,7 @@ impl Writer {
         match self.ledger.next(now) {
             Next::Write(write) => {
                 let outcome = self.write(&write).await;
-                self.ledger.done(write, outcome, self::now());
+                self.ledger.done(write, outcome, super::now());
                 Some(Duration::ZERO)
             }
             Next::Wait(wait) => Some(wait.min(until_read)),
@@ -199,7 +199,7 @@ impl Writer {
             Published::Fixed(addresses) => Ok(Arc::clone(addresses)),
             Published::Service(name) => {
                 let path = collection::path(ObjectKind::Service, Some(&name.namespace));
-                addresses::of_service(&self.get(&format!("{path}/{}", name.name)).await?)
+                addresses::of_service(&get(&self.client, &format!("{path}/{}", name.name)).await?)
             }
             Published::Nodes { namespace, selector, internal } => {
                 let params = ListParams::default().labels(selector);
@@ -208,7 +208,7 @@ impl Writer {
                 let pods = within(ANSWER, self.client.request_text(pods)).await?;
                 let mut found: Vec<Address> = Vec::new();
                 for node in addresses::nodes_of(&pods)? {
-                    let text = match self.get(&format!("/api/v1/nodes/{node}")).await {
+                    let text = match get(&self.client, &format!("/api/v1/nodes/{node}")).await {
                         Ok(text) => text,
                         // Its pods are on their way out, too.
                         Err(AskError::Refused { code: 404, .. }) => continue,
@@ -219,12 +219,6 @@ impl Writer {
                 Ok(addresses::sorted(found))
             }
         }
-    }
-
-    async fn get(&self, path: &str) -> Result<String, AskError> {
-        let request = http::Request::get(path).body(Vec::new());
-        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
-        within(ANSWER, self.client.request_text(request)).await
     }
 
     async fn write(&mut self, write: &Write) -> Outcome {
@@ -271,10 +265,7 @@ impl Writer {
             "metadata": {"resourceVersion": &*write.revision},
             "status": addresses::json_of(&write.addresses),
         });
-        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
-        let request = request.body(body.to_string().into_bytes());
-        let request = request.map_err(|error| AskError::Unanswered(error.to_string()))?;
-        within(ANSWER, self.client.request_text(request)).await
+        merge(&self.client, &path, &body).await
     }
 
     async fn conclude(&mut self, farewell: Farewell, hold: Option<Instant>) {
@@ -299,11 +290,6 @@ impl Writer {
             None => debug!(ingress = %name, "its status cannot be written: {error}"),
         }
     }
-}
-
-/// The clock that sleeping goes by.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Record {
         let word = |pointer: &str| {
             lease.pointer(pointer).and_then(Value::as_str).map(str::to_owned).unwrap_or_default()
         };
-        let version = version_of(text).ok_or("expected a Lease with a resourceVersion")?;
+        let version = version_in(&lease).ok_or("expected a Lease with a resourceVersion")?;
         Ok(Self {
             holder: word("/spec/holderIdentity"),
             renewed: word("/spec/renewTime"),
@@ -43,7 +43,10 @@ impl Record {
 
 /// The API server's count of an object.
 pub fn version_of(text: &str) -> Option<String> {
-    let object: Value = serde_json::from_str(text).ok()?;
+    version_in(&serde_json::from_str(text).ok()?)
+}
+
+fn version_in(object: &Value) -> Option<String> {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned)
 }
 

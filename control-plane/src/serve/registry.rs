@@ -138,7 +138,12 @@ impl Proxy {
 
     /// Whether it has no stream, and nobody knows where it is.
     pub fn is_silent(&self) -> bool {
-        self.silence.is_some_and(|silence| silence.parting != Parting::Moved)
+        self.silent_since().is_some()
+    }
+
+    /// Since when it has been so.
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.silence.filter(|silence| silence.parting != Parting::Moved).map(|silence| silence.since)
     }
 
     /// Whether it has a stream, and that is here.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use shared::telemetry::chain;
 use thiserror::Error;
 use tonic::transport::Endpoint;
-
-use super::chain;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

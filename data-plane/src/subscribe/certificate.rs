@@ -19,6 +19,7 @@ use shared::identity::{Identity, SLACK};
 use shared::pem;
 use shared::proto::identity::enrol_request::Proof as Shown;
 use shared::proto::identity::{EnrolRequest, Issued, RenewRequest};
+use shared::telemetry::chain;
 use shared::tls::connect::Connector;
 use shared::tls::join::JoinToken;
 use shared::tls::request::{KeyError, request};
@@ -71,7 +72,7 @@ pub(crate) enum Proof {
 #[non_exhaustive]
 pub(crate) enum CertificateError {
     /// Nobody answers where certificates are given.
-    #[error("cannot enrol: {}", super::chain(.0))]
+    #[error("cannot enrol: {}", chain(.0))]
     Connect(#[from] tonic::transport::Error),
     /// It was refused.
     #[error("no certificate: {}: {}", .0.code(), .0.message())]

@@ -107,6 +107,11 @@ impl LaneState {
     fn seq(&self) -> Seq {
         self.position.map_or(Seq(0), |(_, seq)| seq)
     }
+
+    /// Whether it is as far as the control plane was when the stream began.
+    fn has_arrived(&self) -> bool {
+        self.position.is_some() && self.target.is_none()
+    }
 }
 
 /// Where a proxy is on both lanes.
@@ -235,9 +240,7 @@ impl Session {
     /// Whether both lanes are complete, and as far as the control plane was when this stream began.
     #[cfg(feature = "sim")]
     pub(crate) fn has_arrived(&self) -> bool {
-        let has_arrived =
-            |lane: &LaneState| lane.complete && lane.position.is_some() && lane.target.is_none();
-        self.is_welcome() && has_arrived(&self.config) && has_arrived(&self.live)
+        self.is_welcome() && self.is_complete() && self.config.has_arrived() && self.live.has_arrived()
     }
 
     /// Whether what is served was on disk, and not confirmed since.
@@ -381,8 +384,7 @@ impl Session {
     /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not while LIVE
     /// is behind: what it lacked may be on its way again, for a CONFIG that is what it was before.
     fn settle(&mut self, writer: &mut impl Holdings) {
-        let arrived = |lane: &LaneState| lane.position.is_some() && lane.target.is_none();
-        if self.unsettled && arrived(&self.config) && arrived(&self.live) {
+        if self.unsettled && self.config.has_arrived() && self.live.has_arrived() {
             self.unsettled = false;
             writer.settle();
         }

@@ -17,6 +17,8 @@ use shared::tls::{self, Credentials, SERVER_NAME, TlsError, Trust};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 use tower_service::Service;
 
 /// Bytes of all connections so far.
@@ -93,11 +95,11 @@ impl Service<Uri> for Dial {
             stream.set_nodelay(true)?;
             let counted = Counted { stream, traffic };
             Ok(TokioIo::new(match config {
-                None => Line::Plain(counted),
+                None => Line::Left(counted),
                 Some(config) => {
                     let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
                     let secured = TlsConnector::from(config).connect(name, counted).await?;
-                    Line::Secured(Box::new(secured))
+                    Line::Right(Box::new(secured))
                 }
             }))
         })
@@ -111,14 +113,8 @@ pub struct Counted {
     traffic: Arc<Traffic>,
 }
 
-/// A connection.
-#[derive(Debug)]
-pub enum Line {
-    /// As it is.
-    Plain(Counted),
-    /// In TLS.
-    Secured(Box<tokio_rustls::client::TlsStream<Counted>>),
-}
+/// A connection, as it is or in TLS.
+pub type Line = Either<Counted, Box<TlsStream<Counted>>>;
 
 impl AsyncRead for Counted {
     fn poll_read(
@@ -171,59 +167,5 @@ impl AsyncWrite for Counted {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
-    }
-}
-
-impl AsyncRead for Line {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(line) => Pin::new(line).poll_read(context, buffer),
-            Self::Secured(line) => Pin::new(line).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Line {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(line) => Pin::new(line).poll_write(context, bytes),
-            Self::Secured(line) => Pin::new(line).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(line) => Pin::new(line).poll_flush(context),
-            Self::Secured(line) => Pin::new(line).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(line) => Pin::new(line).poll_shutdown(context),
-            Self::Secured(line) => Pin::new(line).poll_shutdown(context),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        all: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(line) => Pin::new(line).poll_write_vectored(context, all),
-            Self::Secured(line) => Pin::new(line).poll_write_vectored(context, all),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(line) => line.is_write_vectored(),
-            Self::Secured(line) => line.is_write_vectored(),
-        }
     }
 }

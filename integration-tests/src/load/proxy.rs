@@ -11,6 +11,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
     Batch, ControlMessage, Goodbye, LaneStart, ProxyMessage, control_message, lane_start, proxy_message,
 };
+use shared::telemetry::chain;
 use shared::version::Root;
 use tokio::sync::{mpsc, watch};
 use tokio::time;
@@ -308,14 +309,4 @@ fn named(start: &LaneStart) -> String {
     let lane = Lane::from_wire(start.lane).map_or("unknown", Lane::as_str);
     let mode = lane_start::Mode::try_from(start.mode).unwrap_or_default();
     format!("{lane} {}", mode.as_str_name().trim_start_matches("MODE_").to_lowercase())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use kube::Client;
+use serde_json::Value;
 use shared::clock;
 use shared::name::ObjectName;
 use shared::telemetry::Seldom;
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
 
-use super::super::ask::{ANSWER, Answer, AskError, ask, within};
+use super::super::ask::{Answer, AskError, ask, get};
+use super::super::now;
 use crate::publish::election::{Bid, Election, Record};
 
 /// Warnings are at least so far apart.
@@ -86,8 +88,7 @@ impl Lease {
     }
 
     async fn find(&self) -> Result<Option<Record>, String> {
-        let request = http::Request::get(self.path()).body(Vec::new()).map_err(|error| error.to_string())?;
-        match within(ANSWER, self.client.request_text(request)).await {
+        match get(&self.client, &self.path()).await {
             Ok(text) => Record::read(&text).map(Some),
             Err(AskError::Refused { code: 404, .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -97,16 +98,10 @@ impl Lease {
     /// Whether it is ours from now on.
     async fn stand(&self, election: &mut Election, now: Instant) -> Result<bool, String> {
         let found = self.find().await?;
-        let Some(Bid { is_new, mut lease }) = election.bid(found, now, clock::wall()) else {
+        let Some(Bid { is_new, lease }) = election.bid(found, now, clock::wall()) else {
             return Ok(false);
         };
-        lease["metadata"]["name"] = (*self.name.name).into();
-        lease["metadata"]["namespace"] = (*self.name.namespace).into();
-        let answer = match is_new {
-            true => ask(&self.client, Method::POST, &self.collection(), Some(lease.to_string())).await?,
-            false => ask(&self.client, Method::PUT, &self.path(), Some(lease.to_string())).await?,
-        };
-        match answer {
+        match self.write(is_new, lease).await? {
             Answer::Done(_) => Ok(true),
             Answer::Conflict => Ok(false),
             Answer::Absent if is_new => Err(format!("there is no namespace {}", self.name.namespace)),
@@ -117,15 +112,18 @@ impl Lease {
     /// Gives it back, where it is ours.
     async fn release(&self, election: &Election) -> Result<(), String> {
         let Some(record) = self.find().await? else { return Ok(()) };
-        let Some(mut lease) = election.release(&record, clock::wall()) else { return Ok(()) };
-        lease["metadata"]["name"] = (*self.name.name).into();
-        lease["metadata"]["namespace"] = (*self.name.namespace).into();
-        ask(&self.client, Method::PUT, &self.path(), Some(lease.to_string())).await?;
+        let Some(lease) = election.release(&record, clock::wall()) else { return Ok(()) };
+        self.write(false, lease).await?;
         Ok(())
     }
-}
 
-/// The clock that sleeping goes by.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+    async fn write(&self, is_new: bool, mut lease: Value) -> Result<Answer, AskError> {
+        lease["metadata"]["name"] = (*self.name.name).into();
+        lease["metadata"]["namespace"] = (*self.name.namespace).into();
+        let (method, path) = match is_new {
+            true => (Method::POST, self.collection()),
+            false => (Method::PUT, self.path()),
+        };
+        ask(&self.client, method, &path, Some(lease.to_string())).await
+    }
 }
