@@ -122,6 +122,27 @@ pub(crate) fn is_value_octet(b: u8) -> bool {
     b == b'\t' || (b >= b' ' && b != 0x7f)
 }
 
+/// Whether this is a field value: eight octets are looked at at a time, the last eight once more, for nearly no value has a
+/// control.
+pub(crate) fn is_value(value: &[u8]) -> bool {
+    let is_clear = match value.last_chunk() {
+        Some(last) => !value.as_chunks().0.iter().chain([last]).any(may_have_control),
+        None => false,
+    };
+    is_clear || value.iter().all(|&b| is_value_octet(b))
+}
+
+/// Whether one of the octets is a control; sometimes though none is, never the other way round.
+fn may_have_control(octets: &[u8; 8]) -> bool {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_ne_bytes(*octets);
+    let without_del = word ^ (0x7f * EACH);
+    // The top bit of an octet is set that was less than what is taken from it.
+    let below_space = word.wrapping_sub(0x20 * EACH) & !word;
+    let del = without_del.wrapping_sub(EACH) & !without_del;
+    (below_space | del) & (0x80 * EACH) != 0
+}
+
 /// Whether nginx passes a field of this name on: letters, digits and dashes alone.
 ///
 /// ingress-nginx behaviour (configmap.md 1.2, `ignore-invalid-headers`, `enable-underscores-in-headers`): others

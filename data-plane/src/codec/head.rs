@@ -83,6 +83,21 @@ impl Method {
         }
     }
 
+    /// Its text; none of [`Self::Other`].
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+            Self::Lock => "LOCK",
+            Self::Other => return None,
+        })
+    }
+
     /// Whether ingress-nginx sends such a request to a second backend after the first may have seen it
     /// (`proxy_next_upstream` without `non_idempotent`: all but POST, LOCK and PATCH).
     pub(crate) fn is_retriable(self) -> bool {

@@ -145,6 +145,11 @@ impl Peer {
     pub(crate) fn public_port_text(&self) -> Bytes {
         self.0.port.0.public.clone()
     }
+
+    /// The same, to be looked at.
+    pub(crate) fn public_port_bytes(&self) -> &[u8] {
+        &self.0.port.0.public
+    }
 }
 
 #[cfg(test)]

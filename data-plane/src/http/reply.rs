@@ -63,7 +63,7 @@ impl Reply {
         head.declared_length = Some(body.len() as u64);
         head.fields.add(Known::Date, local.date.borrow().text());
         if !body.is_empty() || status < 400 {
-            head.fields.add(Known::ContentType, Bytes::from_static(b"text/html"));
+            head.fields.add(Known::ContentType, "text/html");
         }
         Self {
             head,
@@ -105,7 +105,7 @@ impl Reply {
         let mut reply = Self::healthy(local);
         reply.head.framing = Framing::Length(text.len() as u64);
         reply.head.declared_length = Some(text.len() as u64);
-        reply.head.fields.set(Known::ContentType, Bytes::from_static(b"text/plain"));
+        reply.head.fields.set(Known::ContentType, "text/plain");
         reply.body = ReplyBody::Page(text.into());
         reply
     }
@@ -122,7 +122,7 @@ impl Reply {
     /// The page for a request that there is no memory for: another one may be luckier in a moment.
     pub(crate) fn overloaded(local: &Local) -> Self {
         let mut reply = Self::refusal(local, 503);
-        reply.head.fields.append("Retry-After", Bytes::from_static(b"1"));
+        reply.head.fields.append("Retry-After", "1");
         reply
     }
 

@@ -23,8 +23,8 @@ impl HttpDate {
     }
 
     /// The text, shared by all answers of a second.
-    pub(crate) fn text(&self) -> Bytes {
-        self.text.clone()
+    pub(crate) fn text(&self) -> &Bytes {
+        &self.text
     }
 }
 

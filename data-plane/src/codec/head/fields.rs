@@ -1,10 +1,15 @@
 //! The fields of a head: bytes as they came, spans over them, and edits laid on top.
 
+use std::iter::Enumerate;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::name::{FieldName, Known};
 use crate::codec::guard;
+
+/// Room for the lines that the proxy puts in, in bytes.
+const OWN: usize = 512;
 
 /// One field line within the bytes of a head.
 #[derive(Debug, Clone, Copy)]
@@ -27,26 +32,22 @@ impl Span {
     }
 }
 
-/// A field that was not in the message: put in by the proxy.
-#[derive(Debug, Clone)]
-struct Added {
-    known: Known,
-    name: Bytes,
-    value: Bytes,
-}
-
 /// The fields of a message, in order: those that came and were not removed, then those added.
 ///
-/// Reading costs no allocation, removing sets a bit, adding pushes two [`Bytes`].
+/// Reading costs no allocation, removing sets a bit, adding writes a line of text.
 ///
 /// **Invariant:** the spans are in order, do not overlap, and the line of each ends where the next one's begins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     bytes: Bytes,
+    /// Those of `bytes`, then those of `own`.
     spans: SmallVec<[Span; 32]>,
-    /// Where the last field line ends, its CRLF included.
+    /// How many of them are of `bytes`.
+    came: usize,
+    /// Where the last field line ends that came, its CRLF included.
     end: u32,
-    added: Vec<Added>,
+    /// The lines of fields that were not in the message: put in by the proxy.
+    own: Vec<u8>,
     /// A bit for each known name that some field has, or had: most questions are about fields that are not there.
     present: u128,
 }
@@ -56,13 +57,15 @@ impl Fields {
     /// stay, for they are most of a head, and each move of one would be a copy.
     pub(crate) fn begin(&mut self) {
         self.spans.clear();
-        self.present = 0;
+        self.own.clear();
+        (self.came, self.present) = (0, 0);
     }
 
-    /// The next span.
+    /// The next span. None comes once a field was added.
     pub(crate) fn put_span(&mut self, span: Span) {
         self.present |= span.known.bit();
         self.spans.push(span);
+        self.came = self.spans.len();
     }
 
     /// How many there are.
@@ -97,8 +100,8 @@ impl Fields {
 
     /// The values of all fields of that name, in order.
     pub(crate) fn all<N: FieldName>(&self, name: N) -> Values<'_, N> {
-        let entries = if self.may_have(name) { self.entries() } else { Entries::default() };
-        Values { entries, name }
+        let spans = if self.may_have(name) { &self.spans[..] } else { &[] };
+        Values { fields: self, spans: spans.iter().enumerate(), name }
     }
 
     /// Whether any of the known names of a mask is there, or was.
@@ -110,20 +113,37 @@ impl Fields {
         name.known().is_none_or(|known| self.present & known.bit() != 0)
     }
 
-    /// The value of the first field of that name, sharing the head's memory.
+    /// The value of the first field of that name, sharing the head's memory where it came with it.
     pub(crate) fn get_bytes(&self, name: impl FieldName) -> Option<Bytes> {
         if !self.may_have(name) {
             return None;
         }
-        let kept = |span: &&Span| !span.dropped && name.is(span.known, span.name_in(&self.bytes));
-        if let Some(span) = self.spans.iter().find(kept) {
-            return Some(self.bytes.slice(span.value as usize..(span.value + span.value_len) as usize));
+        let (place, span) = self.all(name).spans.find(|(place, span)| self.is(name, *place, span))?;
+        if place >= self.came {
+            return Some(Bytes::copy_from_slice(span.value_in(&self.own)));
         }
-        self.added.iter().find(|added| name.is(added.known, &added.name)).map(|added| added.value.clone())
+        Some(self.bytes.slice(span.value as usize..(span.value + span.value_len) as usize))
+    }
+
+    /// Whether the field of a span is there, and of that name.
+    fn is(&self, name: impl FieldName, place: usize, span: &Span) -> bool {
+        let is_name = match name.known() {
+            Some(known) => span.known == known,
+            None => name.is(span.known, span.name_in(self.text(place))),
+        };
+        is_name && !span.dropped
+    }
+
+    /// What the span of this place is of.
+    fn text(&self, place: usize) -> &[u8] {
+        if place < self.came { &self.bytes } else { &self.own }
     }
 
     /// All values of that name, joined by `, ` (RFC 9110 section 5.3); none when there is no such field.
     pub(crate) fn joined(&self, name: impl FieldName) -> Option<Bytes> {
+        if !self.may_have(name) {
+            return None;
+        }
         let mut values = self.all(name);
         let first = values.next()?;
         let Some(second) = values.next() else {
@@ -139,23 +159,34 @@ impl Fields {
 
     /// Removes all fields of that name.
     pub(crate) fn remove(&mut self, name: impl FieldName) {
-        if self.may_have(name) {
-            self.retain(|known, text| !name.is(known, text));
+        match name.known() {
+            Some(known) => self.remove_any(known.bit()),
+            None => self.retain(|known, text| !name.is(known, text)),
+        }
+    }
+
+    /// Removes all fields of the known names of a mask.
+    pub(crate) fn remove_any(&mut self, mask: u128) {
+        if self.may_have_any(mask) {
+            self.spans.iter_mut().for_each(|span| span.dropped |= span.known.is_in(mask));
         }
     }
 
     /// Removes all fields for which the closure (tag, name as sent) says no.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
-        for span in &mut self.spans {
-            span.dropped = span.dropped || !keep(span.known, span.name_in(&self.bytes));
+        let (came, own) = self.spans.split_at_mut(self.came);
+        for (spans, bytes) in [(came, &self.bytes[..]), (own, &self.own[..])] {
+            for span in spans {
+                span.dropped = span.dropped || !keep(span.known, span.name_in(bytes));
+            }
         }
-        self.added.retain(|added| keep(added.known, &added.name));
     }
 
     /// Keeps the first bytes of the head and copies of the fields that came of these known names, and lets all else go.
     pub(crate) fn keep(&mut self, first: usize, names: u128) {
         let mut kept = BytesMut::from(&self.bytes[..first]);
         self.present = 0;
+        self.spans.truncate(self.came);
         self.spans.retain(|span| {
             let stays = !span.dropped && span.known.is_in(names);
             if stays {
@@ -166,14 +197,15 @@ impl Fields {
             }
             stays
         });
-        self.added = Vec::new();
+        (self.came, self.own) = (self.spans.len(), Vec::new());
         let end = kept.len();
         self.stand_in(kept.freeze(), end);
     }
 
     /// Takes back the fields that were dropped for their names alone, where the closure says yes to the name.
     pub(crate) fn restore(&mut self, take: impl Fn(&[u8]) -> bool) {
-        for span in self.spans.iter_mut().filter(|span| span.dropped && span.known == Known::Other) {
+        let came = &mut self.spans[..self.came];
+        for span in came.iter_mut().filter(|span| span.dropped && span.known == Known::Other) {
             let name = span.name_in(&self.bytes);
             span.dropped = guard::is_plain_name(name) || !take(name);
         }
@@ -183,74 +215,94 @@ impl Fields {
     ///
     /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose
     /// name is no token is left out.
-    pub(crate) fn append(&mut self, name: impl Into<Bytes>, value: impl Into<Bytes>) {
-        let (name, value) = (name.into(), value.into());
-        if !guard::is_name(&name) {
+    pub(crate) fn append(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let name = name.as_ref();
+        if !guard::is_name(name) {
             debug_assert!(false, "a field name is a token");
             return;
         }
-        self.push(Known::of(&name), name, value);
+        self.push(Known::of(name), name, value.as_ref());
     }
 
     /// [`Self::append`] for a known name, which needs no look at it.
-    pub(crate) fn add(&mut self, name: Known, value: impl Into<Bytes>) {
+    pub(crate) fn add(&mut self, name: Known, value: impl AsRef<[u8]>) {
         debug_assert!(name != Known::Other, "a known name has a text");
-        self.push(name, name.into(), value.into());
+        self.push(name, name.as_ref(), value.as_ref());
     }
 
     /// Replaces all fields of that name by one.
-    pub(crate) fn set<N: FieldName + Into<Bytes>>(&mut self, name: N, value: impl Into<Bytes>) {
+    pub(crate) fn set<N: FieldName + AsRef<[u8]>>(&mut self, name: N, value: impl AsRef<[u8]>) {
         self.remove(name);
         match name.known() {
-            Some(known) => self.push(known, name.into(), value.into()),
+            Some(known) => self.push(known, name.as_ref(), value.as_ref()),
             None => self.append(name, value),
         }
     }
 
     /// Replaces all fields of that name by one, or by none where its value is empty: nginx sends none such.
-    pub(crate) fn replace(&mut self, name: Bytes, value: impl Into<Bytes>) {
-        let value = value.into();
-        self.remove(&name[..]);
+    pub(crate) fn replace(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        self.remove(name);
         if !value.is_empty() {
             self.append(name, value);
         }
     }
 
-    fn push(&mut self, known: Known, name: Bytes, value: Bytes) {
-        if self.added.is_empty() {
+    fn push(&mut self, known: Known, name: &[u8], value: &[u8]) {
+        let Ok(name_len) = u16::try_from(name.len()) else {
+            debug_assert!(false, "a field name is short");
+            return;
+        };
+        if self.own.is_empty() {
             // What the proxy tells a backend about itself fits, so that one request allocates once here.
-            self.added.reserve(12);
+            self.own.reserve(OWN);
         }
         self.present |= known.bit();
-        self.added.push(Added { known, name, value: harmless(value) });
+        let at = self.own.len();
+        put_field(&mut self.own, name, value);
+        let value_at = at + name.len() + 2;
+        make_harmless(&mut self.own[value_at..value_at + value.len()]);
+        self.spans.push(Span {
+            name: at as u32,
+            name_len,
+            known,
+            dropped: false,
+            value: value_at as u32,
+            value_len: value.len() as u32,
+        });
     }
 
     /// Writes every field line but those whose tag `skip` names.
     ///
     /// Lines that lie side by side are copied in one run.
     pub(crate) fn write(&self, out: &mut impl BufMut, skip: impl Fn(Known) -> bool) {
-        let mut run: Option<usize> = None;
-        for span in &self.spans {
-            let from = span.name as usize;
-            if span.dropped || skip(span.known) {
-                if let Some(start) = run.take() {
-                    out.put_slice(&self.bytes[start..from]);
-                }
-            } else {
-                run.get_or_insert(from);
-            }
-        }
-        if let Some(start) = run {
-            out.put_slice(&self.bytes[start..self.end as usize]);
-        }
-        for added in self.added.iter().filter(|added| !skip(added.known)) {
-            put_field(out, &added.name, &added.value);
-        }
+        let (came, own) = self.spans.split_at(self.came);
+        write_lines(out, came, &self.bytes[..self.end as usize], &skip);
+        write_lines(out, own, &self.own, &skip);
     }
 
     /// Tag, name as sent and value of every field.
     pub(crate) fn entries(&self) -> Entries<'_> {
-        Entries { bytes: &self.bytes, spans: self.spans.iter(), added: self.added.iter() }
+        let (came, own) = self.spans.split_at(self.came);
+        Entries { bytes: &self.bytes, spans: came.iter(), own: (&self.own, own) }
+    }
+}
+
+/// Writes the lines of a text but those that were dropped or are to be skipped.
+fn write_lines(out: &mut impl BufMut, spans: &[Span], text: &[u8], skip: impl Fn(Known) -> bool) {
+    let mut run: Option<usize> = None;
+    for span in spans {
+        let from = span.name as usize;
+        if span.dropped || skip(span.known) {
+            if let Some(start) = run.take() {
+                out.put_slice(&text[start..from]);
+            }
+        } else {
+            run.get_or_insert(from);
+        }
+    }
+    if let Some(start) = run {
+        out.put_slice(&text[start..]);
     }
 }
 
@@ -262,12 +314,11 @@ pub(crate) fn put_field(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-fn harmless(value: Bytes) -> Bytes {
-    // Without a way out in the middle many octets are looked at together.
-    if !value.iter().fold(false, |bad, &b| bad | !guard::is_value_octet(b)) {
-        return value;
+/// Makes spaces of the controls in a value.
+fn make_harmless(value: &mut [u8]) {
+    if !guard::is_value(value) {
+        value.iter_mut().filter(|b| !guard::is_value_octet(**b)).for_each(|b| *b = b' ');
     }
-    value.iter().map(|&b| if guard::is_value_octet(b) { b } else { b' ' }).collect()
 }
 
 /// Tag, name as sent, and value.
@@ -278,17 +329,24 @@ type Entry<'a> = (Known, &'a [u8], &'a [u8]);
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     spans: std::slice::Iter<'a, Span>,
-    added: std::slice::Iter<'a, Added>,
+    /// What comes after these.
+    own: (&'a [u8], &'a [Span]),
 }
 
 impl<'a> Iterator for Entries<'a> {
     type Item = Entry<'a>;
 
     fn next(&mut self) -> Option<Entry<'a>> {
-        if let Some(span) = self.spans.find(|span| !span.dropped) {
-            return Some((span.known, span.name_in(self.bytes), span.value_in(self.bytes)));
+        loop {
+            if let Some(span) = self.spans.find(|span| !span.dropped) {
+                return Some((span.known, span.name_in(self.bytes), span.value_in(self.bytes)));
+            }
+            let (text, own) = std::mem::take(&mut self.own);
+            if own.is_empty() {
+                return None;
+            }
+            (self.bytes, self.spans) = (text, own.iter());
         }
-        self.added.next().map(|added| (added.known, &added.name[..], &added.value[..]))
     }
 }
 
@@ -316,7 +374,8 @@ impl<'a> IntoIterator for &'a Fields {
 /// Iterates the values of one name: [`Fields::all`].
 #[derive(Debug, Clone)]
 pub(crate) struct Values<'a, N> {
-    entries: Entries<'a>,
+    fields: &'a Fields,
+    spans: Enumerate<std::slice::Iter<'a, Span>>,
     name: N,
 }
 
@@ -324,8 +383,9 @@ impl<'a, N: FieldName> Iterator for Values<'a, N> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let wanted = self.name;
-        self.entries.find(|(known, name, _)| wanted.is(*known, name)).map(|(_, _, value)| value)
+        let Self { fields, spans, name } = self;
+        let (place, span) = spans.find(|(place, span)| fields.is(*name, *place, span))?;
+        Some(span.value_in(fields.text(place)))
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
         }
     }
     if named.is_empty() {
-        fields.retain(|known, _| !known.is_hop_by_hop());
+        fields.remove_any(Known::HOP_BY_HOP);
         return Ok(options);
     }
     let is_named = |name: &[u8]| named.iter().any(|option| name.eq_ignore_ascii_case(option));

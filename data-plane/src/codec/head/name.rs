@@ -1,7 +1,5 @@
 //! The field names that the proxy itself acts on, recognised in one pass while a head is read.
 
-use bytes::Bytes;
-
 macro_rules! known {
     ($($variant:ident = $text:literal,)*) => {
         /// A field name that something here acts on. Every other name is [`Known::Other`].
@@ -19,6 +17,14 @@ macro_rules! known {
                 match self {
                     $(Self::$variant => $text,)*
                     Self::Other => "",
+                }
+            }
+
+            /// The same in lower case.
+            const fn lower(self) -> &'static [u8] {
+                match self {
+                    $(Self::$variant => const { &lower_case::<{ $text.len() }>($text) },)*
+                    Self::Other => b"",
                 }
             }
 
@@ -103,7 +109,7 @@ known! {
 }
 
 impl Known {
-    /// Recognises a name in any case: its length and first letter leave few comparisons, or none.
+    /// Recognises a name, which is a token, in any case: its length and first letter leave few comparisons, or none.
     pub(crate) fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let candidates: &[Self] = match (name.len(), first) {
@@ -170,7 +176,7 @@ impl Known {
             (32, b'a') => &[Self::AccessControlAllowCredentials],
             _ => return Self::Other,
         };
-        let found = candidates.iter().find(|known| is_same(name, known.as_str().as_bytes()));
+        let found = candidates.iter().find(|known| is_spelled(name, known.lower()));
         found.copied().unwrap_or(Self::Other)
     }
 
@@ -229,6 +235,30 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
         && equal(one_ends, other_ends)
 }
 
+/// Whether a token is, in any case, one that is made of lower-case letters, digits and dashes: the octets that the bit of case
+/// makes into these are controls but for the capitals, and no control stands in a token.
+fn is_spelled(token: &[u8], lower: &[u8]) -> bool {
+    const CASE: u64 = u64::from_ne_bytes([b' '; 8]);
+    let equal =
+        |one: &[u8; 8], other: &[u8; 8]| u64::from_ne_bytes(*one) | CASE == u64::from_ne_bytes(*other);
+    let (Some(ends), Some(lower_ends)) = (token.last_chunk(), lower.last_chunk()) else {
+        return token.eq_ignore_ascii_case(lower);
+    };
+    // As below: the last eight may overlap those before.
+    token.len() == lower.len()
+        && token.as_chunks().0.iter().zip(lower.as_chunks().0).all(|(one, other)| equal(one, other))
+        && equal(ends, lower_ends)
+}
+
+const fn lower_case<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
+    let (mut lower, mut at) = ([0; LENGTH], 0);
+    while at < LENGTH {
+        lower[at] = text.as_bytes()[at].to_ascii_lowercase();
+        at += 1;
+    }
+    lower
+}
+
 /// Octets without the case of ASCII letters: of each that is from `A` to `Z` the bit of lower case is set.
 const fn folded(octets: [u8; 8]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
@@ -240,9 +270,9 @@ const fn folded(octets: [u8; 8]) -> u64 {
     word | (from_a & !past_z & !word & TOP) >> 2
 }
 
-impl From<Known> for Bytes {
-    fn from(known: Known) -> Self {
-        Self::from_static(known.as_str().as_bytes())
+impl AsRef<[u8]> for Known {
+    fn as_ref(&self) -> &[u8] {
+        self.as_str().as_bytes()
     }
 }
 

@@ -55,10 +55,9 @@ pub(crate) struct RequestParts {
     pub(crate) version: Version,
 }
 
-impl RequestHead {
-    /// One that is about to be read: its fields are put in, and then it is judged.
-    pub(crate) fn unread() -> Box<Self> {
-        Box::new(Self {
+impl Default for RequestHead {
+    fn default() -> Self {
+        Self {
             method: Method::Other,
             version: Version::Http11,
             framing: Framing::None,
@@ -75,7 +74,15 @@ impl RequestHead {
             made: None,
             path_len: 0,
             size: 0,
-        })
+        }
+    }
+}
+
+impl RequestHead {
+    /// One that is about to be read: its fields are put in, and then it is judged.
+    pub(crate) fn unread() -> Box<Self> {
+        // Made where it stays: it is large.
+        Box::default()
     }
 
     /// Judges what a reader found.
@@ -106,9 +113,7 @@ impl RequestHead {
         let upgrade =
             if version == Version::Http11 && framing.is_empty() { hop::upgrade(fields) } else { None };
         let options = hop::strip(fields)?;
-        if fields.may_have_any(Known::Expect.bit() | Known::Proxy.bit()) {
-            fields.retain(|known, _| known != Known::Expect && known != Known::Proxy);
-        }
+        fields.remove_any(Known::Expect.bit() | Known::Proxy.bit());
         let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
         let target = made.as_deref().unwrap_or_else(|| &bytes[origin.clone()]);
         self.path_len = memchr::memchr(b'?', target).unwrap_or(target.len());
@@ -142,14 +147,15 @@ impl RequestHead {
         }
         let mut lines = Lines::begin(method, path);
         if let Some(authority) = authority {
-            lines.push(b"host", authority)?;
+            lines.push(Known::Host, b"host", authority)?;
         }
         let mut cookies = BytesMut::new();
         for (name, value) in fields {
             if name.len() + value.len() + 4 > Limits::REQUEST.field_line {
                 return Err(HeadError::HeadTooLong);
             }
-            match Known::of(name) {
+            let known = Known::of(name);
+            match known {
                 Known::Host if authority.is_some() => {}
                 Known::Cookie => {
                     if !cookies.is_empty() {
@@ -158,15 +164,15 @@ impl RequestHead {
                     cookies.put_slice(value);
                 }
                 Known::Te if value != b"trailers" => return Err(HeadError::Field),
-                Known::Te => lines.push(name, value)?,
+                Known::Te => lines.push(known, name, value)?,
                 // RFC 9113 8.2.2 does not list these; as from HTTP/1, they end here.
                 Known::Trailer | Known::Http2Settings => {}
                 known if known.is_hop_by_hop() => return Err(HeadError::Field),
-                _ => lines.push(name, value)?,
+                _ => lines.push(known, name, value)?,
             }
         }
         if !cookies.is_empty() {
-            lines.push(b"cookie", &cookies)?;
+            lines.push(Known::Cookie, b"cookie", &cookies)?;
         }
         let mut head = lines.end();
         if !matches!(path, [b'/', ..] | b"*") {
@@ -187,6 +193,9 @@ impl RequestHead {
 
     /// The method as it was sent.
     pub(crate) fn method_name(&self) -> &str {
+        if let Some(name) = self.method.name() {
+            return name;
+        }
         // The guard passed only ASCII capitals, `_` and `-`.
         std::str::from_utf8(self.method_bytes()).unwrap_or_default()
     }
@@ -257,13 +266,13 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
 
 /// Lines of text made of HTTP/2 fields, and the head that they are to be.
 struct Lines {
-    text: BytesMut,
+    text: Vec<u8>,
     head: Box<RequestHead>,
 }
 
 impl Lines {
     fn begin(method: &str, path: &[u8]) -> Self {
-        let mut text = BytesMut::with_capacity(1024);
+        let mut text = Vec::with_capacity(1024);
         text.put_slice(method.as_bytes());
         text.put_u8(b' ');
         text.put_slice(path);
@@ -271,12 +280,9 @@ impl Lines {
         Self { text, head: RequestHead::unread() }
     }
 
-    fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
+    fn push(&mut self, known: Known, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
         let value = value.trim_ascii();
-        if !guard::is_name(name)
-            || name.iter().any(u8::is_ascii_uppercase)
-            || !value.iter().all(|&b| guard::is_value_octet(b))
-        {
+        if !guard::is_name(name) || name.iter().any(u8::is_ascii_uppercase) || !guard::is_value(value) {
             return Err(HeadError::Field);
         }
         if self.text.len() + name.len() + value.len() + 4 > Limits::REQUEST.head {
@@ -285,7 +291,6 @@ impl Lines {
         if self.head.fields.spans() == Limits::REQUEST.fields {
             return Err(HeadError::TooManyFields);
         }
-        let known = Known::of(name);
         let at = self.text.len();
         put_field(&mut self.text, name, value);
         self.head.fields.put_span(Span {
@@ -302,7 +307,7 @@ impl Lines {
     fn end(self) -> Box<RequestHead> {
         let Self { text, mut head } = self;
         let end = text.len();
-        head.fields.stand_in(text.freeze(), end);
+        head.fields.stand_in(text.into(), end);
         head
     }
 }

@@ -35,6 +35,20 @@ pub(crate) struct ResponseParts {
     pub(crate) version: Version,
 }
 
+impl Default for ResponseHead {
+    fn default() -> Self {
+        Self {
+            status: 0,
+            framing: Framing::None,
+            declared_length: None,
+            fields: Fields::default(),
+            keep_alive: false,
+            upgrade: None,
+            reason: Bytes::new(),
+        }
+    }
+}
+
 impl ResponseHead {
     /// A response of the proxy itself, without fields and body.
     pub(crate) fn new(status: u16) -> Self {
@@ -51,15 +65,8 @@ impl ResponseHead {
 
     /// One that is about to be read: its fields are put in, and then it is judged.
     pub(crate) fn unread() -> Box<Self> {
-        Box::new(Self {
-            status: 0,
-            framing: Framing::None,
-            declared_length: None,
-            fields: Fields::default(),
-            keep_alive: false,
-            upgrade: None,
-            reason: Bytes::new(),
-        })
+        // Made where it stays: it is large.
+        Box::default()
     }
 
     /// Judges what a reader found; `to_head` says whether HEAD was asked.

@@ -104,7 +104,7 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
         Ok(Some(Verdict::Fits)) => Said::Pass,
         Ok(Some(Verdict::Wrong)) => {
             let mut reply = page(exchange, 401);
-            reply.head.fields.append(Known::WwwAuthenticate, asked.challenge.clone());
+            reply.head.fields.append(Known::WwwAuthenticate, &asked.challenge);
             Said::Refuse(reply)
         }
         Ok(None | Some(Verdict::Busy)) | Err(_) => Said::Fail(page(exchange, 503)),

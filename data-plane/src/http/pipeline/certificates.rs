@@ -168,7 +168,7 @@ fn unauthorized(local: &Local) -> Reply {
     let mut reply = Reply::page(local, 403);
     reply.head.framing = Framing::Length(TEXT.len() as u64);
     reply.head.declared_length = Some(TEXT.len() as u64);
-    reply.head.fields.set(Known::ContentType, Bytes::from_static(b"text/html"));
+    reply.head.fields.set(Known::ContentType, "text/html");
     reply.body = ReplyBody::Page(Bytes::from_static(TEXT));
     reply
 }
@@ -186,7 +186,7 @@ pub(super) fn tell(passes: Option<&Passes>, fields: &mut Fields) {
     for (name, value) in passes.into_iter().flat_map(|passes| &passes.told) {
         // As nginx: none without a value.
         if !value.is_empty() {
-            fields.append(Bytes::from_static(name.as_bytes()), value.clone());
+            fields.append(name, value);
         }
     }
 }

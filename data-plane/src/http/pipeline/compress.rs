@@ -1,6 +1,5 @@
 //! Compressing an answer whose client accepts that (ingress-nginx behaviour, configmap.md 1.6; docs/adr/015).
 
-use bytes::Bytes;
 use shared::budget::Level;
 
 use super::Exchange;
@@ -61,7 +60,7 @@ fn vary(fields: &mut Fields) {
     let is_told =
         fields.all(Known::Vary).any(|value| has_word(value, b"accept-encoding") || has_word(value, b"*"));
     if !is_told {
-        fields.append(Known::Vary, Bytes::from_static(b"Accept-Encoding"));
+        fields.append(Known::Vary, "Accept-Encoding");
     }
 }
 
@@ -76,7 +75,7 @@ fn encode(exchange: &Exchange<'_>, reply: &mut Reply, coding: Coding, level: u32
     let share = if quota.level() == Level::Calm { quota.take(Coded::cost(coding, level)) } else { None };
     let Some(share) = share else { return };
     let fields = &mut reply.head.fields;
-    fields.set(ENCODING, Bytes::from_static(coding.as_str().as_bytes()));
+    fields.set(ENCODING, coding.as_str());
     fields.remove("Accept-Ranges");
     // It is another representation, of the same meaning.
     match fields.get_bytes(ETAG) {

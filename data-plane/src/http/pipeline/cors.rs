@@ -28,14 +28,14 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     let fields = &mut reply.head.fields;
     fields.set(Known::AccessControlAllowOrigin, origin);
     if cors.credentials {
-        fields.set(Known::AccessControlAllowCredentials, Bytes::from_static(b"true"));
+        fields.set(Known::AccessControlAllowCredentials, "true");
     }
-    fields.set(Known::AccessControlAllowMethods, cors.methods.clone());
-    fields.set(Known::AccessControlAllowHeaders, cors.headers.clone());
+    fields.set(Known::AccessControlAllowMethods, &cors.methods);
+    fields.set(Known::AccessControlAllowHeaders, &cors.headers);
     if let Some(exposed) = &cors.exposed {
-        fields.set(Known::AccessControlExposeHeaders, exposed.clone());
+        fields.set(Known::AccessControlExposeHeaders, exposed);
     }
-    fields.set(Known::AccessControlMaxAge, cors.max_age.clone());
+    fields.set(Known::AccessControlMaxAge, &cors.max_age);
 }
 
 /// What the request's origin is told, if it is allowed at all. A request with two of them has none that could be.

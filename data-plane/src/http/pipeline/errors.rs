@@ -82,7 +82,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         (Known::XServiceName, text(&location.service)),
         (Known::XServicePort, text(&location.port)),
     ] {
-        fields.replace(name.into(), value);
+        fields.replace(name, value);
     }
     exchange.head.upgrade = None;
 }

@@ -70,7 +70,7 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     for (name, value) in &verdict.fields {
         fields.remove(&**name);
         if let Some(value) = value {
-            fields.append(name.clone(), value.clone());
+            fields.append(&**name, value);
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     let usual = matches!(reply.head.status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308);
     if always || usual {
         for cookie in &verdict.cookies {
-            reply.head.fields.append(Known::SetCookie, cookie.clone());
+            reply.head.fields.append(Known::SetCookie, cookie);
         }
     }
 }

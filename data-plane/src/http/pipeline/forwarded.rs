@@ -1,9 +1,11 @@
 //! What backends are told about the client (controller.md 9), and what they are not to hear from it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use shared::template::Template;
 
-use super::{Exchange, certificates, claims, trace, variables};
+use super::{Call, Exchange, certificates, claims, trace, variables};
 use crate::codec::head::{Known, RequestHead};
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
@@ -28,7 +30,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     if location.rewritten.is_some()
         && let Some(prefix) = &location.policy.rewrite.prefix
     {
-        fields.add(Known::XForwardedPrefix, prefix.clone());
+        fields.add(Known::XForwardedPrefix, prefix);
     }
     if let Some(tracing) = &location.policy.tracing {
         trace::tell(fields, tracing);
@@ -59,44 +61,51 @@ pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
 
 /// Puts what the backend is told in place of what the client said of it.
 fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
+    let Exchange { call: Call { peer, .. }, claims, head, info, .. } = exchange;
+    let (peer, claims) = (*peer, claims.as_deref());
     // All of it before anything is removed: it may be what the client said.
-    let (peer, client, scheme) = (exchange.call.peer, exchange.client_text(), exchange.scheme());
-    let (asked, port) = (exchange.host().raw_bytes(), exchange.port());
-    let fields = &exchange.head.fields;
-    let is_believed = exchange.claims.as_ref().is_some_and(|claims| claims.is_believed);
-    let came = fields.joined(Known::XForwardedFor);
+    let client = match claims.filter(|claims| claims.address != peer.address().ip()) {
+        Some(claims) => Cow::Owned(claims.address.to_string().into_bytes()),
+        None => Cow::Borrowed(peer.address_bytes()),
+    };
+    let came = head.fields.joined(Known::XForwardedFor);
     // Of a peer that is not believed the list is not continued, but begun.
+    let is_believed = claims.is_some_and(|claims| claims.is_believed);
     let list = match came.filter(|list| is_believed && !list.is_empty()).filter(|_| forwarding.whole_list) {
-        Some(list) => [&list[..], b", ", &peer.address_text()].concat().into(),
-        None if forwarding.whole_list => peer.address_text(),
-        None => client.clone(),
+        Some(list) => [&list[..], b", ", peer.address_bytes()].concat().into(),
+        None if forwarding.whole_list => Cow::Borrowed(peer.address_bytes()),
+        None => Cow::Borrowed(&*client),
     };
-    let original_list = claims::list(exchange.head, forwarding).unwrap_or_default();
+    let original_list = claims::list(head, forwarding);
     let original_host = match &forwarding.host_field {
-        None => fields.joined(Known::XForwardedHost),
-        Some(name) => fields.joined(&**name),
+        None => head.fields.joined(Known::XForwardedHost),
+        Some(name) => head.fields.joined(&**name),
     };
-    let target = if forwarding.original_uri { exchange.head.target() } else { b"" };
-    let target = Bytes::copy_from_slice(target);
-    let fields = &mut exchange.head.fields;
+    let target = if forwarding.original_uri { head.target().to_vec() } else { Vec::new() };
+    let scheme = claims.and_then(|claims| claims.scheme.as_deref());
+    let scheme = scheme.unwrap_or_else(|| peer.client_scheme().as_str().as_bytes());
+    let port = claims.and_then(|claims| claims.port.as_deref());
+    let RequestHead { fields, host, .. } = &mut **head;
+    let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
     fields.retain(|known, name| !is_ours(known, name));
-    let mut tell = |name, value: Bytes| {
+    for (name, value) in [
+        (Known::XRequestId, &info.id[..]),
+        (Known::XRealIp, &client),
+        (Known::XForwardedFor, &list),
+        (Known::XForwardedHost, host.raw()),
+        (Known::XForwardedPort, port.unwrap_or_else(|| peer.public_port_bytes())),
+        (Known::XForwardedProto, scheme),
+        (Known::XForwardedScheme, scheme),
+        (Known::XScheme, scheme),
+        (Known::XOriginalForwardedFor, original_list.as_deref().unwrap_or_default()),
+        (Known::XOriginalForwardedHost, original_host.as_deref().unwrap_or_default()),
+        (Known::XOriginalUri, &target),
+    ] {
         // nginx sends no field whose value is empty.
         if !value.is_empty() {
             fields.add(name, value);
         }
-    };
-    tell(Known::XRequestId, exchange.info.id.clone());
-    tell(Known::XRealIp, client);
-    tell(Known::XForwardedFor, list);
-    tell(Known::XForwardedHost, asked);
-    tell(Known::XForwardedPort, port);
-    tell(Known::XForwardedProto, scheme.clone());
-    tell(Known::XForwardedScheme, scheme.clone());
-    tell(Known::XScheme, scheme);
-    tell(Known::XOriginalForwardedFor, original_list);
-    tell(Known::XOriginalForwardedHost, original_host.unwrap_or_default());
-    tell(Known::XOriginalUri, target);
+    }
 }
 
 /// Host of the request to the backend: what its location says, else the host that is asked for.

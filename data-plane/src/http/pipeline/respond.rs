@@ -1,8 +1,6 @@
 //! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
 //! gets the headers that somebody said.
 
-use bytes::Bytes;
-
 use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned, variables};
 use crate::codec::head::Known;
 use crate::http::reply::{Paced, Reply, ReplyBody};
@@ -13,6 +11,13 @@ use crate::table::policy::pace::Pace;
 
 /// What we call ourselves.
 const OURS: &str = "firth";
+
+/// A backend's fields that are not meant for clients (controller.md 9).
+const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
+    | Known::XAccelExpires.bit()
+    | Known::XAccelLimitRate.bit()
+    | Known::XAccelBuffering.bit()
+    | Known::XAccelCharset.bit();
 
 /// Makes an answer the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
@@ -34,7 +39,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     cors::say(exchange, &mut reply);
     if let Some(proof) = exchange.proof.take() {
         // The proxy's own word (RFC 7616 section 3.5), whatever a backend says.
-        reply.head.fields.replace(Bytes::from_static(b"Authentication-Info"), proof);
+        reply.head.fields.replace("Authentication-Info", proof);
     }
     external::tell_client(exchange, &mut reply);
     // As nginx' filters: by what is said of the answer, and what goes out is what has its pace.
@@ -70,15 +75,14 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     let fields = &mut reply.head.fields;
     let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     if relayed {
-        let passes =
-            |known| !is_for_proxies(known) && (known != Known::Server || answers.server == Server::Backends);
-        fields.retain(|known, _| passes(known));
+        let is_hidden = answers.server != Server::Backends;
+        fields.remove_any(FOR_PROXIES | if is_hidden { Known::Server.bit() } else { 0 });
         for name in &answers.hidden {
             fields.remove(&**name);
         }
     }
     if answers.server != Server::Unsaid && !fields.has(Known::Server) {
-        fields.add(Known::Server, Bytes::from_static(OURS.as_bytes()));
+        fields.add(Known::Server, OURS);
     }
     // As nginx: the date is ours, whatever the backend says.
     if relayed || !fields.has(Known::Date) {
@@ -93,33 +97,21 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     if exchange.call.peer.scheme() == Scheme::Https
         && let Some(hsts) = &answers.hsts
     {
-        fields.set(Known::StrictTransportSecurity, hsts.clone());
+        fields.set(Known::StrictTransportSecurity, hsts);
     }
     if answers.tells_id {
         forwarded::identify(exchange, true);
     }
     for header in &answers.added {
         let value = variables::filled(&header.value, exchange, |_| b"");
-        fields.replace(header.name.clone(), value);
+        fields.replace(&header.name, value);
     }
     let status = reply.head.status;
     for Beside { header, .. } in answers.beside.iter().filter(|it| it.is_on(status)) {
         let value = variables::filled(&header.value, exchange, |_| b"");
         // As nginx: none without a value.
         if !value.is_empty() {
-            fields.append(header.name.clone(), value);
+            fields.append(&header.name, value);
         }
     }
-}
-
-/// Whether a backend's field is not meant for clients (controller.md 9).
-fn is_for_proxies(known: Known) -> bool {
-    matches!(
-        known,
-        Known::XAccelRedirect
-            | Known::XAccelExpires
-            | Known::XAccelLimitRate
-            | Known::XAccelBuffering
-            | Known::XAccelCharset
-    )
 }

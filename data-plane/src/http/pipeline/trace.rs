@@ -1,7 +1,5 @@
 //! Of which trace a request is: `traceparent` and `tracestate` (W3C Trace Context, level 1).
 
-use bytes::Bytes;
-
 use crate::codec::head::Fields;
 use crate::table::policy::tracing::Tracing;
 
@@ -35,7 +33,7 @@ pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
         fields.remove(STATE);
     }
     let span = some(|| u128::from(fastrand::u64(..)));
-    fields.set(PARENT, Bytes::from(format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled))));
+    fields.set(PARENT, format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled)));
 }
 
 /// A number that is not 0, which is no id.

@@ -57,3 +57,17 @@ fn an_added_value_cannot_end_its_line() {
     fields.append("X", "a\r\nSet-Cookie: b\0\u{7f}");
     assert_eq!(lines(&fields), "X: a  Set-Cookie: b  \r\n");
 }
+
+#[test]
+fn a_control_is_found_wherever_it_stands() {
+    for (control, place) in (0..=255).flat_map(|b| (0..21).map(move |place| (b, place))) {
+        for length in [place + 1, 21] {
+            let mut value = vec![b'x'; length];
+            value[place] = control;
+            let mut harmless = value.clone();
+            make_harmless(&mut harmless);
+            value[place] = if guard::is_value_octet(control) { control } else { b' ' };
+            assert_eq!(harmless, value, "{control} at {place} of {length}");
+        }
+    }
+}

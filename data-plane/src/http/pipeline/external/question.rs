@@ -26,14 +26,14 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> V
     let mut fields = head.fields.clone();
     fields.retain(|known, name| !is_forged(known, name));
     fields.add(Known::XOriginalUrl, original);
-    fields.add(Known::XOriginalMethod, head.method_name().to_owned());
+    fields.add(Known::XOriginalMethod, head.method_name());
     certificates::tell(exchange.certificate.as_deref(), &mut fields);
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
-    fields.add(Known::XRealIp, client.clone());
+    fields.add(Known::XRealIp, &client);
     fields.add(Known::XForwardedFor, client);
     fields.add(Known::XAuthRequestRedirect, variables::filled(&external.request_redirect, exchange, |_| &[]));
     if external.method.is_some() {
-        fields.add(Known::XOriginalUri, head.target().to_vec());
+        fields.add(Known::XOriginalUri, head.target());
         fields.add(
             Known::XScheme,
             variables::filled(&Template::parse("$pass_access_scheme"), exchange, |_| &[]),
@@ -44,7 +44,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> V
         fields.remove(&**name);
         // nginx sends no field whose value is empty.
         if !value.is_empty() {
-            fields.append(name.clone(), value);
+            fields.append(&**name, value);
         }
     }
     let mut out = Vec::with_capacity(1024);

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
@@ -314,8 +313,7 @@ fn answer(response: Response<()>, over: bool) -> ResponseHead {
         if known == Known::ContentLength {
             head.declared_length = value.to_str().ok().and_then(|text| text.parse().ok());
         } else if !known.is_framing() && !known.is_hop_by_hop() {
-            let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-            head.fields.append(name, Bytes::copy_from_slice(value.as_bytes()));
+            head.fields.append(name.as_str(), value.as_bytes());
         }
     }
     head.framing = match head.declared_length {
