@@ -54,7 +54,7 @@ const CLOSED_A_TAKE: usize = 2;
 const SEARCHED_A_TICK: usize = 16 * 1024;
 
 /// The backends that one worker has sent requests to.
-pub(crate) struct Upstreams<C = Link> {
+pub(crate) struct Upstreams<C = Box<Link>> {
     /// By id, in the part of its last digits.
     backends: [Backends<C>; PARTS],
     /// The part that the next sweep is for.

@@ -43,9 +43,11 @@ impl Joining {
 
     /// What is left.
     pub(crate) fn rest(&mut self) -> Option<Bytes> {
-        let first = std::mem::take(&mut self.first);
-        let rest = if first.is_empty() { self.several.split().freeze() } else { first };
-        (!rest.is_empty()).then_some(rest)
+        if !self.first.is_empty() {
+            return Some(std::mem::take(&mut self.first));
+        }
+        // Nearly every request has none at all.
+        if self.several.is_empty() { None } else { Some(self.several.split().freeze()) }
     }
 }
 

@@ -33,7 +33,7 @@ impl Host {
     pub(crate) fn parse(raw: Bytes) -> Result<Self, HeadError> {
         let end = match raw.first() {
             Some(b'[') => bracketed(&raw)?,
-            _ => raw.iter().position(|&b| b == b':').unwrap_or(raw.len()),
+            _ => memchr::memchr(b':', &raw).unwrap_or(raw.len()),
         };
         match &raw[end..] {
             [] | [b':'] => {}
@@ -41,16 +41,16 @@ impl Host {
             _ => return Err(HeadError::Host),
         }
         let mut name_end = end;
-        if raw.first() != Some(&b'[') {
-            check_name(&raw[..end])?;
-            if raw[..end].ends_with(b".") {
-                name_end -= 1;
-            }
-        }
+        let has_capitals = if raw.first() == Some(&b'[') {
+            raw[..end].iter().any(u8::is_ascii_uppercase)
+        } else {
+            name_end -= usize::from(raw[..end].ends_with(b"."));
+            check_name(&raw[..end])?
+        };
         if name_end == 0 {
             return Err(HeadError::Host);
         }
-        let folded = match raw[..name_end].iter().any(u8::is_ascii_uppercase) {
+        let folded = match has_capitals {
             true => {
                 let name = std::str::from_utf8(&raw[..name_end]).map_err(|_| HeadError::Host)?;
                 Some(name.to_ascii_lowercase().into())
@@ -97,7 +97,11 @@ fn check_port(digits: &[u8]) -> Result<(), HeadError> {
     if number > u32::from(u16::MAX) { Err(HeadError::Host) } else { Ok(()) }
 }
 
-fn check_name(name: &[u8]) -> Result<(), HeadError> {
+/// Whether the name has capitals.
+///
+/// # Errors
+/// [`HeadError::Host`] when it is no name.
+fn check_name(name: &[u8]) -> Result<bool, HeadError> {
     let (mut seen, mut previous) = (0, 0);
     for &b in name {
         let class = CLASS[usize::from(b)];
@@ -106,7 +110,7 @@ fn check_name(name: &[u8]) -> Result<(), HeadError> {
         previous = class;
     }
     let well = seen & BAD == 0 && (seen & PERCENT == 0 || escapes_well(name));
-    if well { Ok(()) } else { Err(HeadError::Host) }
+    if well { Ok(seen & CAPITAL != 0) } else { Err(HeadError::Host) }
 }
 
 /// Whether two hex digits follow every percent sign.
@@ -115,10 +119,11 @@ fn escapes_well(name: &[u8]) -> bool {
     parts.all(|part| part.get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
 }
 
-/// What an octet is in a name, a bit each: never allowed, not after its like, not without what follows.
+/// What an octet is in a name, a bit each: never allowed, not after its like, not without what follows, of two cases.
 const BAD: u8 = 1;
 const DOT: u8 = 2;
 const PERCENT: u8 = 4;
+const CAPITAL: u8 = 8;
 
 const CLASS: [u8; 256] = {
     let mut classes = [BAD; 256];
@@ -128,6 +133,7 @@ const CLASS: [u8; 256] = {
             b'.' => DOT,
             b'%' => PERCENT,
             b'-' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => 0,
+            b'A'..=b'Z' => CAPITAL,
             octet if octet.is_ascii_alphanumeric() => 0,
             _ => BAD,
         };

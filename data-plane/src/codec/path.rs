@@ -65,9 +65,19 @@ pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
 
 /// Whether an octet may stand in a target's path as it is.
 fn is_plain(b: u8) -> bool {
-    let special = b"\"#%<>?\\^`{|}";
-    (b'!'..=b'~').contains(&b) && !special.contains(&b)
+    PLAIN[usize::from(b)]
 }
+
+const PLAIN: [bool; 256] = {
+    let (mut table, mut b) = ([false; 256], b'!');
+    while b <= b'~' {
+        let is_special =
+            matches!(b, b'"' | b'#' | b'%' | b'<' | b'>' | b'?' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+        table[b as usize] = !is_special;
+        b += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests;

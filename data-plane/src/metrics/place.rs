@@ -46,6 +46,11 @@ impl Place {
         self.route.rsplit_once('/').map_or(&*self.route, |(_, host)| host)
     }
 
+    /// Whether that is `_`. Asked of every request.
+    pub fn has_no_host(&self) -> bool {
+        matches!(self.route.as_bytes(), b"_" | [.., b'/', b'_'])
+    }
+
     /// Namespace and name of the Ingress; empty for nobody.
     pub fn ingress(&self) -> (&str, &str) {
         let owner = self.route.rsplit_once('/').and_then(|(before, _)| before.split_once('/'));

@@ -13,7 +13,7 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 use tracing::warn;
 
-use super::place::{NO_HOST, Place};
+use super::place::Place;
 use super::rules::{FAMILIES, Rules};
 use super::{Counter, WorkerMetrics};
 
@@ -57,7 +57,7 @@ const OTHER: &str = "OTHER";
 pub struct Request<'a> {
     /// As it came.
     pub method: &'a str,
-    /// Host that was asked for, lower-case and without port.
+    /// Host that was asked for, lower-case and without port; looked at where the place has none.
     pub host: &'a str,
     /// Status that was answered.
     pub status: u16,
@@ -179,7 +179,7 @@ impl Requests {
     /// Counts a request of a place.
     pub fn count(&mut self, place: &Arc<Place>, request: &Request<'_>) {
         let named;
-        let place = match place.host() == NO_HOST && self.rules.per_host {
+        let place = match place.has_no_host() && self.rules.per_host {
             false => place,
             // As the original: nobody has that host.
             true if !self.rules.per_undefined_host => return,

@@ -101,7 +101,7 @@ impl Link {
     }
 }
 
-impl Reusable for Link {
+impl Reusable for Box<Link> {
     fn is_quiet(&mut self) -> bool {
         self.input.is_empty() && self.stream.is_quiet()
     }

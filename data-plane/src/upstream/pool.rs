@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** a connection stands in its [`Idle`] exactly as long as its number stands in the [`Order`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::manner::Manner;
@@ -29,39 +29,84 @@ pub(crate) struct Place {
     pub(crate) manner: Manner,
 }
 
-/// All idle connections of a worker by the order in which they were given: numbers, not the connections.
-#[derive(Debug, Default)]
+/// All idle connections of a worker in the order in which they were given: numbers, not the connections. A ring, so that
+/// each of them goes out of it as cheaply as it came.
+#[derive(Debug)]
 pub(crate) struct Order {
-    last: u64,
-    since: BTreeMap<u64, (Place, Instant)>,
+    /// By number. The first one stands for none, and between the newest and the oldest.
+    slots: Vec<Slot>,
+    /// Numbers that nobody has.
+    free: Vec<usize>,
+    len: usize,
+}
+
+/// A connection and its neighbours' numbers.
+#[derive(Debug, Default)]
+struct Slot {
+    whose: Option<(Place, Instant)>,
+    older: usize,
+    newer: usize,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { slots: vec![Slot::default()], free: Vec::new(), len: 0 }
+    }
 }
 
 impl Order {
-    fn push(&mut self, place: Place, now: Instant) -> u64 {
-        self.last += 1;
-        self.since.insert(self.last, (place, now));
-        self.last
+    fn push(&mut self, place: Place, now: Instant) -> usize {
+        let newest = self.slots[0].older;
+        let slot = Slot { whose: Some((place, now)), older: newest, newer: 0 };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        (self.slots[newest].newer, self.slots[0].older) = (number, number);
+        self.len += 1;
+        number
+    }
+
+    fn remove(&mut self, number: usize) {
+        let Slot { whose: Some(_), older, newer } = std::mem::take(&mut self.slots[number]) else {
+            return;
+        };
+        (self.slots[older].newer, self.slots[newer].older) = (newer, older);
+        self.free.push(number);
+        self.len -= 1;
     }
 
     /// Whose the oldest is.
     pub(crate) fn oldest(&self) -> Option<Place> {
-        self.since.first_key_value().map(|(_, (place, _))| *place)
+        self.first().whose.map(|(place, _)| place)
     }
 
     /// Strikes the oldest out.
     pub(crate) fn forget_oldest(&mut self) {
-        self.since.pop_first();
+        if self.len > 0 {
+            self.remove(self.slots[0].newer);
+        }
     }
 
     /// Whose the oldest is, if it has been idle for `limit`.
     pub(crate) fn expired(&self, now: Instant, limit: Duration) -> Option<Place> {
-        let (_, (place, since)) = self.since.first_key_value()?;
-        (now.duration_since(*since) >= limit).then_some(*place)
+        let (place, since) = self.first().whose?;
+        (now.duration_since(since) >= limit).then_some(place)
     }
 
     /// Number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.since.len()
+        self.len
+    }
+
+    fn first(&self) -> &Slot {
+        &self.slots[self.slots[0].newer]
     }
 }
 
@@ -69,7 +114,7 @@ impl Order {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     /// The last one given stands last.
-    connections: VecDeque<(C, u64)>,
+    connections: VecDeque<(C, usize)>,
 }
 
 impl<C> Default for Idle<C> {
@@ -82,14 +127,14 @@ impl<C> Idle<C> {
     /// Closes the one that was given first.
     pub(crate) fn close_oldest(&mut self, order: &mut Order) {
         if let Some((_, number)) = self.connections.pop_front() {
-            order.since.remove(&number);
+            order.remove(number);
         }
     }
 
     /// Takes all out.
     pub(crate) fn drain(&mut self, order: &mut Order) -> impl Iterator<Item = C> {
         self.connections.drain(..).map(|(connection, number)| {
-            order.since.remove(&number);
+            order.remove(number);
             connection
         })
     }
@@ -97,7 +142,7 @@ impl<C> Idle<C> {
     /// The one that was given last.
     pub(crate) fn take(&mut self, order: &mut Order) -> Option<C> {
         let (connection, number) = self.connections.pop_back()?;
-        order.since.remove(&number);
+        order.remove(number);
         Some(connection)
     }
 
@@ -124,8 +169,38 @@ impl<C: Reusable> Idle<C> {
             if connection.is_quiet() {
                 self.connections.push_back((connection, number));
             } else {
-                order.since.remove(&number);
+                order.remove(number);
                 closing.push_back(connection);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::table::Protocol;
+
+    proptest! {
+        /// Whatever comes and goes, it is what a list would be.
+        #[test]
+        fn it_is_the_order_in_which_they_were_given(steps in prop::collection::vec((0..4_u8, 0..8_usize), 0..60)) {
+            let (mut order, mut list): (_, Vec<(Place, usize)>) = (Order::default(), Vec::new());
+            let now = shared::clock::now();
+            for (count, (step, which)) in steps.into_iter().enumerate() {
+                let place = Place { backend: count as u64, endpoint: 0, manner: Manner::of(Protocol::Http) };
+                match step {
+                    0 if !list.is_empty() => order.remove(list.remove(which % list.len()).1),
+                    1 => {
+                        order.forget_oldest();
+                        list.drain(..list.len().min(1));
+                    }
+                    _ => list.push((place, order.push(place, now))),
+                }
+                prop_assert_eq!(order.oldest(), list.first().map(|(place, _)| *place));
+                prop_assert_eq!(order.len(), list.len());
             }
         }
     }

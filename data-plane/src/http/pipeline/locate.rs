@@ -88,7 +88,9 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let head = &*exchange.head;
         let client = claims.as_ref().map_or_else(|| peer.address().ip(), |claims| claims.address);
         let (call, name, raw) = (exchange.call, head.host.name(), head.path());
-        let ask = Ask { call, client, name, is_plain, head, raw };
+        let www = table.www(name);
+        let host = if www.is_none() { table.host(name) } else { None };
+        let ask = Ask { call, client, name, www, host, is_plain, head, raw };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
         format = log::follow(local, table.policy());
@@ -168,6 +170,10 @@ struct Ask<'a> {
     client: IpAddr,
     /// Of the host that is asked for.
     name: &'a str,
+    /// The host that requests for the name are sent to, where it is another one's.
+    www: Option<&'a Arc<HostEntry>>,
+    /// Else the host that it is.
+    host: Option<&'a Arc<HostEntry>>,
     is_plain: bool,
     head: &'a RequestHead,
     /// The path as it came, or that of what is shown in its place.
@@ -176,9 +182,7 @@ struct Ask<'a> {
 
 /// Finds the location for a client that may ask for it. What is known of who does.
 fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, Option<Box<Passes>>) {
-    let name = ask.name;
-    let host = table.host(name).filter(|_| table.www(name).is_none());
-    match host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
+    match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
         Judged::NotAsked => (find(table, ask, normal), None),
         Judged::Passes(passes) => (find(table, ask, normal), Some(passes)),
         Judged::Page(path) => {
@@ -195,8 +199,8 @@ fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, O
 }
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
-    let Ask { call, client, name, is_plain, head, raw } = *ask;
-    if let Some(host) = table.www(name) {
+    let Ask { call, client, name, www, host, is_plain, head, raw } = *ask;
+    if let Some(host) = www {
         let policy = match host.route(&normal.path) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
             Match::None | Match::Unknown => Arc::default(),
@@ -210,7 +214,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         }
     }
     // The catch-all stands in the table.
-    let Some(host) = table.host(name) else {
+    let Some(host) = host else {
         return Found::NoTable;
     };
     let target = match path::forward(raw, normal, |path| location(host, path)) {

@@ -159,7 +159,8 @@ impl RequestRecord {
         let figures = [Some(micros(took)), connect, header, response, Some(self.received()), sent, sent];
         let request = Request {
             method: head.method_name(),
-            host: head.host.name(),
+            // Nobody asks for it elsewhere.
+            host: if place.has_no_host() { head.host.name() } else { "" },
             status: info.status,
             canary: info.alternative.as_ref(),
             figures,

@@ -1,6 +1,5 @@
 //! Sending a request to an endpoint, and to the next one when that fails (balancing.md 7).
 
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +70,7 @@ const PASSED_BY: usize = 16;
 struct Reached {
     endpoint: Arc<Endpoint>,
     manner: Manner,
-    link: Link,
+    link: Box<Link>,
 }
 
 async fn attempt<B: RequestBody>(
@@ -275,7 +274,7 @@ async fn link(
     (endpoint, way): (&Endpoint, &Way),
     fresh: bool,
     once: bool,
-) -> Result<Link, ProxyError> {
+) -> Result<Box<Link>, ProxyError> {
     let Call { server, timer, .. } = call;
     let kept =
         if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, way.manner(), once) };
@@ -297,12 +296,12 @@ async fn link(
         Protocol::Grpcs => Some((server.backends(), Over::Http2, way.tls.as_ref())),
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
-    // Pinned here: what is limited is held once, and not a second time as an argument.
-    let connecting = pin!(Link::connect(endpoint.address, descriptor, way.wear, tls));
+    // Boxed, so that a request that is given a kept connection has no room for it.
+    let connecting = Box::pin(Link::connect(endpoint.address, descriptor, way.wear, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
-            Ok(link)
+            Ok(Box::new(link))
         }
         Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
         Err(_) => Err(Kind::ConnectTimeout.into()),
@@ -344,7 +343,7 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
     let Reached { endpoint, manner, link } = reached;
     let Answered { head, body, whole } = answered;
     let body = if head.status == 101 {
-        ReplyBody::Tunnel(Box::new(link))
+        ReplyBody::Tunnel(link)
     } else {
         let server = Rc::clone(exchange.call.server);
         let asked = &exchange.head;

@@ -19,7 +19,7 @@ pub(crate) struct Relay {
     server: Rc<Server>,
     reader: BodyReader,
     /// `None` once the body is over.
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     cell: u64,
     endpoint: Arc<Endpoint>,
     manner: Manner,
@@ -38,7 +38,7 @@ impl Relay {
     pub(crate) fn new(
         server: Rc<Server>,
         reader: BodyReader,
-        link: Link,
+        link: Box<Link>,
         cell: u64,
         (endpoint, manner): (Arc<Endpoint>, Manner),
         reusable: bool,

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::{Labels, Metrics, Said};
+use super::super::{Labels, Metrics, NO_HOST, Said};
 use super::*;
 
 fn place(owner: &str, path: &str) -> Arc<Place> {

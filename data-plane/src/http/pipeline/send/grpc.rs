@@ -242,7 +242,7 @@ async fn place(
         opening.0.keep_not();
     }
     let link = link(call, limit, cell, (endpoint, way), true, true).await?;
-    opening.0.open(link, &server.local.metrics).await?;
+    opening.0.open(*link, &server.local.metrics).await?;
     Ok(opening.done())
 }
 
