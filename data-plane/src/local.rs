@@ -11,6 +11,7 @@ use shared::drain::Phase;
 
 use crate::access_log;
 use crate::metrics::{Requests, WorkerMetrics};
+use crate::rate::TryTable;
 use buffers::Buffers;
 use date::HttpDate;
 use ids::Ids;
@@ -58,6 +59,7 @@ pub(crate) struct Local {
     pub(crate) spill: Spill,
     pub(crate) passwords: Passwords,
     pub(crate) nonces: Nonces,
+    pub(crate) tries: Arc<TryTable>,
     pub(crate) verdicts: Verdicts,
     pub(crate) copies: Copies,
     pub(crate) names: names::Names,
@@ -93,6 +95,7 @@ impl Local {
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
             nonces: budgets.nonces.clone(),
+            tries: Arc::clone(&budgets.tries),
             verdicts: budgets.verdicts.clone(),
             copies: budgets.copies.clone(),
             names: names::Names::new(names),

@@ -1,4 +1,4 @@
-//! Counting clients: requests a second or a minute, and requests in progress (annotations.md 6.10).
+//! Counting clients: requests a second or a minute, requests in progress (annotations.md 6.10), and wrong passwords.
 //!
 //! As ingress-nginx' zones: one table for each limit of an Ingress, of a bounded size, shared by all workers, a proxy's own.
 //! A table is pages of atomics, made when a client first falls into one, and searched a group at a time.
@@ -10,7 +10,9 @@ mod connections;
 mod counts;
 mod requests;
 mod slots;
+mod tries;
 
 pub use self::connections::{ConnectionTable, Permit};
 pub use self::counts::Counts;
 pub use self::requests::{Rate, RequestTable};
+pub use self::tries::TryTable;

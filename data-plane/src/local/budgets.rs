@@ -1,6 +1,7 @@
 //! What the workers of a process may hold together (docs/adr/003-budgets.md).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use shared::budget::{Budget, memory};
 
@@ -9,6 +10,7 @@ use super::nonces::Nonces;
 use super::passwords::Passwords;
 use super::spill::Spill;
 use super::verdicts::Verdicts;
+use crate::rate::TryTable;
 
 /// The budgets that all workers draw from.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct Budgets {
     pub passwords: Passwords,
     /// Nonces of digest authentication.
     pub nonces: Nonces,
+    /// Who was wrong there.
+    pub tries: Arc<TryTable>,
     /// Answers of external authentication.
     pub verdicts: Verdicts,
     /// Copies of requests.
@@ -64,6 +68,7 @@ impl Budgets {
             spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),
             nonces: Nonces::default(),
+            tries: Arc::new(TryTable::new(shared::clock::now())),
             verdicts: Verdicts::default(),
             copies: Copies::of_memory(held).with_descriptors(4 * CONNECTIONS),
         }

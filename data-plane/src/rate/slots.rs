@@ -1,6 +1,6 @@
 //! Where a client's slot is: pages of groups, each page made when it is first needed.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
@@ -30,7 +30,12 @@ impl<S: Default> Slots<S> {
 
     /// The group that holds a client, and the client's mark in it, which is never 0.
     pub(super) fn group(&self, client: IpAddr) -> (&[S; GROUP], u64) {
-        let hash = self.hasher.hash_one(client.to_canonical());
+        self.group_at(client, ())
+    }
+
+    /// Likewise of a client in one of several places, each with slots of its own.
+    pub(super) fn group_at(&self, client: IpAddr, place: impl Hash) -> (&[S; GROUP], u64) {
+        let hash = self.hasher.hash_one((client.to_canonical(), place));
         let low = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or(0);
         let page = self.pages[low % self.pages.len()]
             .get_or_init(|| Box::new(std::array::from_fn(|_| Default::default())));

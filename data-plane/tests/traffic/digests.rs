@@ -35,12 +35,13 @@ struct Login {
     /// In place of what is right.
     realm: &'static str,
     uri: &'static str,
+    target: &'static str,
 }
 
 impl Login {
     fn of(challenge: &str) -> Self {
         let nonce = challenge.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-        Self { nonce, count: 1, realm: REALM, uri: "/x?a=1" }
+        Self { nonce, count: 1, realm: REALM, uri: "/x?a=1", target: "/x?a=1" }
     }
 
     fn response(&self, method: &str, pair: &str) -> String {
@@ -52,10 +53,10 @@ impl Login {
 
     fn request(&self, pair: &str) -> String {
         let user = pair.split_once(':').unwrap().0;
-        let Self { nonce, count, realm, uri } = self;
+        let Self { nonce, count, realm, uri, target } = self;
         let response = self.response("GET", pair);
         format!(
-            "GET /x?a=1 HTTP/1.1\r\nHost: a.test\r\nAuthorization: Digest username=\"{user}\", realm=\"{realm}\", \
+            "GET {target} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Digest username=\"{user}\", realm=\"{realm}\", \
              nonce=\"{nonce}\", uri=\"{uri}\", qop=auth, nc={count:08x}, cnonce=\"c1\", response=\"{response}\"\r\n\r\n"
         )
     }
@@ -98,7 +99,7 @@ fn digests() {
         assert_eq!(client.ask(&Login::of(&challenge).request("alice:secret")).status, 200);
     }
     login.count = 3;
-    for (realm, uri) in [("Other", login.uri), (REALM, "/x?a=2")] {
+    for (realm, uri) in [("Other", login.uri), (REALM, "/x?a=2"), (REALM, "http://a.test/x?a=1")] {
         let other = Login { realm, uri, nonce: login.nonce.clone(), ..login };
         assert_eq!(client.ask(&other.request("alice:secret")).status, 401, "{realm} {uri}");
     }
@@ -112,4 +113,58 @@ fn digests() {
     drop(client);
     let log = proxy.stop(std::time::Duration::ZERO, PATIENCE);
     assert!(log.contains(" - alice ["), "{log}");
+}
+
+#[test]
+fn a_digest_is_of_its_request_however_that_is_written() {
+    const ABSOLUTE: &str = "http://a.test/x?a=1";
+    let origin = Origin::says("in");
+    let mut proxy = serving(&origin);
+    users(&mut proxy, &[("alice", "secret")]);
+    let mut client = Client::new(proxy.http);
+    let mut login = Login::of(client.get("/x?a=1").all("www-authenticate")[0]);
+    for (count, (target, uri, status)) in (1..).zip([
+        (ABSOLUTE, "/x?a=1", 200),
+        (ABSOLUTE, ABSOLUTE, 200),
+        (ABSOLUTE, "/x?a=2", 401),
+        (ABSOLUTE, "http://b.test/x?a=1", 401),
+        ("/x?a=1", "/x", 200),
+        ("/x?a=1", "/", 401),
+        ("/x?a=1", "/x?a", 401),
+        ("/x", "/x?a=1", 401),
+    ]) {
+        login = Login { target, uri, count, ..login };
+        assert_eq!(client.ask(&login.request("alice:secret")).status, status, "{target} {uri}");
+    }
+}
+
+#[test]
+fn who_is_wrong_five_times_is_not_heard() {
+    let origin = Origin::says("in");
+    let mut proxy = serving(&origin);
+    users(&mut proxy, &[("alice", "secret")]);
+    let mut client = Client::new(proxy.http);
+    let login = Login::of(client.get("/x?a=1").all("www-authenticate")[0]);
+    let old = Login { nonce: "0".repeat(64), ..Login::of(client.get("/x").all("www-authenticate")[0]) };
+    let plain = "GET /x?a=1 HTTP/1.1\r\nHost: a.test\r\nAuthorization: Digest username=\"alice\"\r\n\r\n";
+    for number in 0..6 {
+        for request in [
+            plain.to_owned(),
+            old.request("alice:secret"),
+            "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n".to_owned(),
+        ] {
+            assert_eq!(client.ask(&request).all("www-authenticate").len(), 1, "{number}: no wrong try");
+        }
+    }
+    for number in 0..5 {
+        let answer = client.ask(&login.request("alice:guess"));
+        assert_eq!((answer.status, answer.all("www-authenticate").len()), (401, 1), "{number}");
+    }
+    for request in [login.request("alice:secret"), login.request("alice:guess"), plain.to_owned()] {
+        let answer = client.ask(&request);
+        assert_eq!((answer.status, answer.all("www-authenticate")), (401, vec![]), "{request}");
+    }
+    let mut neighbour = Client::from(std::net::Ipv4Addr::new(127, 0, 0, 9), proxy.http);
+    assert_eq!(neighbour.ask(&login.request("alice:secret")).status, 200, "nobody else is kept out");
+    assert_eq!(origin.seen().len(), 1);
 }

@@ -16,6 +16,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "local",
         "rate/connections.rs",
         "rate/requests.rs",
+        "rate/tries.rs",
         "table/policy/clients.rs",
         "table/proxy_protocol.rs",
         "table/sizes.rs",
@@ -455,6 +456,15 @@ const ROWS: &[Row] = &[
             "a_table_of_nonces_is_bounded_and_forgets_nothing_that_counts",
         ],
     ),
+    Row(
+        "clients that were wrong at digest authentication",
+        &["rate::tries::TRIES", "rate::tries::EVASION", "rate::tries::CLIENTS"],
+        &[
+            "the_fifth_wrong_try_keeps_a_client_out_for_five_minutes",
+            "a_table_of_tries_is_bounded_and_keeps_who_tried_last",
+            "who_is_wrong_five_times_is_not_heard",
+        ],
+    ),
 ];
 
 const OTHERS: &[(&str, &str)] = &[
@@ -493,6 +503,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("http::pipeline::send::UNCOUNTED", "tries where the number is not limited"),
     ("rate::connections::COUNT", "bits of a slot"),
     ("rate::connections::COUNT_BITS", "bits of a slot"),
+    ("rate::tries::COUNT", "bits of a slot"),
+    ("rate::tries::COUNT_BITS", "bits of a slot"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
     ("local::buffers::LITTLE", "what is held in less room"),

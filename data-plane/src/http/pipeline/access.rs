@@ -117,18 +117,28 @@ fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm:
     let Some(users) = cell.get() else {
         return Said::Fail(page(exchange, 503));
     };
+    let (client, list, now) = (exchange.client(), &*cell.key, shared::clock::now());
     let answer = digest::Answer::of(exchange.head);
     let verdict = match &answer {
+        _ if local.tries.keeps_out(client, list, now) => digest::Verdict::Unheard,
         Some(answer) => answer.check(local, &users, realm, exchange.head),
-        None => digest::Verdict::Wrong,
+        None => digest::Verdict::Unsaid,
     };
     exchange.info.user = answer.map(|answer| answer.user.into_bytes());
+    match &verdict {
+        digest::Verdict::Right(_) => local.tries.right(client, list),
+        digest::Verdict::Wrong => local.tries.wrong(client, list, now),
+        // A nonce grows old by itself. To the original that is a wrong try, too, and a browser makes several at once.
+        digest::Verdict::Stale | digest::Verdict::Unsaid | digest::Verdict::Unheard => {}
+    }
     match verdict {
         digest::Verdict::Right(proof) => {
             exchange.proof = Some(proof);
             Said::Pass
         }
-        digest::Verdict::Stale | digest::Verdict::Wrong => {
+        // Without a challenge, as in the original: there is nothing to be tried.
+        digest::Verdict::Unheard => Said::Refuse(page(exchange, 401)),
+        digest::Verdict::Stale | digest::Verdict::Wrong | digest::Verdict::Unsaid => {
             let challenge = digest::challenge(local, &asked.challenge, verdict == digest::Verdict::Stale);
             let Some(challenge) = challenge else { return Said::Fail(page(exchange, 503)) };
             let mut reply = page(exchange, 401);

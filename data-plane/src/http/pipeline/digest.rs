@@ -29,8 +29,12 @@ pub(super) enum Verdict {
     Right(Bytes),
     /// It is right, but for a nonce that is not taken any more: the client is given another one, and need not ask its user.
     Stale,
-    /// It is not.
+    /// It is not, which counts.
     Wrong,
+    /// There is none, or none that can be read.
+    Unsaid,
+    /// Nobody looked: there were too many that are wrong.
+    Unheard,
 }
 
 impl Answer {
@@ -63,12 +67,19 @@ impl Answer {
         (qop == "auth" && algorithm.eq_ignore_ascii_case("MD5")).then_some(answer)
     }
 
+    /// Whether it is of a request for this target.
+    ///
+    /// As in ingress-nginx' module: of an absolute URI the part behind the authority counts, and clients on .NET leave the
+    /// query out. The absolute URI itself is what RFC 7616 section 3.4 asks for.
+    fn is_of(&self, head: &RequestHead) -> bool {
+        [head.target(), head.path(), head.raw_target()].contains(&self.uri.as_bytes())
+    }
+
     /// Whether it is right for a request.
     pub(super) fn check(&self, local: &Local, users: &Users, realm: &str, head: &RequestHead) -> Verdict {
         let hash = users.hash(&format!("{}:{realm}", self.user)).filter(|hash| is_digest(hash));
         // The digest is of this very request: of another one's it proves nothing.
-        let (Some(hash), true) = (hash, self.realm == realm && self.uri.as_bytes() == head.raw_target())
-        else {
+        let (Some(hash), true) = (hash, self.realm == realm && self.is_of(head)) else {
             return Verdict::Wrong;
         };
         let hash = hash.to_ascii_lowercase();

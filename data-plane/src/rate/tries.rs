@@ -1,0 +1,141 @@
+//! Wrong tries of digest authentication: who has made too many is not heard for a while, as in the module that
+//! ingress-nginx has built in.
+//!
+//! There a client is kept out everywhere; here only where it tried, so that nobody behind the same address loses what is
+//! another tenant's.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::slots::Slots;
+
+/// Clients that are told apart.
+const CLIENTS: usize = 40_960;
+/// Wrong tries until a client is kept out: `auth_digest_maxtries`.
+const TRIES: u64 = 5;
+/// A wrong try counts so long, and who made too many is kept out so long from the last one on: `auth_digest_evasion_time`.
+const EVASION: Duration = Duration::from_secs(300);
+
+/// Bits of a slot that count; the others are when it ends.
+const COUNT_BITS: u32 = 3;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// Wrong tries by client and list of users.
+#[derive(Debug)]
+pub struct TryTable {
+    slots: Slots<Slot>,
+    since: Instant,
+}
+
+/// One client's tries at one list. A mark of 0: nobody's.
+#[derive(Debug, Default)]
+struct Slot {
+    mark: AtomicU64,
+    /// When they are forgotten, in milliseconds of the table's time, and their number. They change at once.
+    tries: AtomicU64,
+}
+
+impl TryTable {
+    /// Without tries, at a moment before all others that it will be asked about.
+    pub fn new(now: Instant) -> Self {
+        Self { slots: Slots::new(CLIENTS), since: now }
+    }
+
+    /// Whether a client is not heard at a list.
+    pub fn keeps_out(&self, client: IpAddr, list: &str, now: Instant) -> bool {
+        let tries = self.slot(client, list).map_or(0, |slot| slot.tries.load(Ordering::Relaxed));
+        tries & COUNT >= TRIES && self.millis(now) < tries >> COUNT_BITS
+    }
+
+    /// A client was wrong.
+    pub fn wrong(&self, client: IpAddr, list: &str, now: Instant) {
+        let now = self.millis(now);
+        let until = (now + u64::try_from(EVASION.as_millis()).unwrap_or(0)) << COUNT_BITS;
+        if let Some(slot) = self.slot(client, list) {
+            let more = |tries: u64| {
+                let before = if now < tries >> COUNT_BITS { tries & COUNT } else { 0 };
+                Some(until | (before + 1).min(TRIES))
+            };
+            let _ = slot.tries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            return;
+        }
+        let (group, mark) = self.slots.group_at(client, list);
+        if let Some(longest_away) = group.iter().min_by_key(|slot| slot.tries.load(Ordering::Relaxed)) {
+            // Two workers may give one client two slots: the second is forgotten in time, unused.
+            longest_away.mark.store(mark, Ordering::Relaxed);
+            longest_away.tries.store(until | 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A client was right: what it did before is forgotten.
+    pub fn right(&self, client: IpAddr, list: &str) {
+        if let Some(slot) = self.slot(client, list) {
+            slot.tries.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn slot(&self, client: IpAddr, list: &str) -> Option<&Slot> {
+        let (group, mark) = self.slots.group_at(client, list);
+        group.iter().find(|slot| slot.mark.load(Ordering::Relaxed) == mark)
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.since).as_millis()).unwrap_or(u64::MAX >> COUNT_BITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[test]
+    fn the_fifth_wrong_try_keeps_a_client_out_for_five_minutes() {
+        let start = Instant::now();
+        let (table, at) = (TryTable::new(start), |seconds: u64| start + Duration::from_secs(seconds));
+        for number in 0..5 {
+            assert!(!table.keeps_out(CLIENT, "users", at(number)), "{number}");
+            table.wrong(CLIENT, "users", at(number));
+        }
+        assert!(table.keeps_out(CLIENT, "users", at(4)) && table.keeps_out(CLIENT, "users", at(303)));
+        assert!(table.keeps_out("::ffff:192.0.2.1".parse().unwrap(), "users", at(4)), "the same client");
+        assert!(!table.keeps_out(OTHER, "users", at(4)) && !table.keeps_out(CLIENT, "others", at(4)));
+        assert!(!table.keeps_out(CLIENT, "users", at(304)));
+        table.wrong(CLIENT, "users", at(304));
+        assert!(!table.keeps_out(CLIENT, "users", at(304)), "it is the first one again");
+    }
+
+    #[test]
+    fn who_is_right_begins_anew_and_tries_are_forgotten() {
+        let start = Instant::now();
+        let (table, at) = (TryTable::new(start), |seconds: u64| start + Duration::from_secs(seconds));
+        let wrong = |times: u32, when: u64| (0..times).for_each(|_| table.wrong(CLIENT, "users", at(when)));
+        table.right(CLIENT, "users");
+        wrong(4, 0);
+        table.right(CLIENT, "users");
+        wrong(4, 1);
+        assert!(!table.keeps_out(CLIENT, "users", at(1)));
+        wrong(1, 301);
+        assert!(!table.keeps_out(CLIENT, "users", at(301)), "those of five minutes ago do not count");
+        wrong(4, 600);
+        assert!(table.keeps_out(CLIENT, "users", at(600)));
+        wrong(3, 601);
+        assert!(table.keeps_out(CLIENT, "users", at(900)) && !table.keeps_out(CLIENT, "users", at(901)));
+    }
+
+    #[test]
+    fn a_table_of_tries_is_bounded_and_keeps_who_tried_last() {
+        let start = Instant::now();
+        let table = TryTable::new(start);
+        for number in 0..200_000_u32 {
+            table.wrong(IpAddr::from(number.to_be_bytes()), "users", start);
+        }
+        assert_eq!(table.slots.pages(), CLIENTS / 512);
+        let later = start + Duration::from_secs(1);
+        (0..5).for_each(|_| table.wrong(CLIENT, "users", later));
+        assert!(table.keeps_out(CLIENT, "users", later));
+    }
+}
