@@ -123,6 +123,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         zone,
         group,
         max_connections,
+        request_timeout,
         eject_after,
         retry_budget,
         drain_grace,
@@ -150,7 +151,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
         .with_spill(bodies, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
         .with_connections(max_connections.get(), descriptors());
-    let limits = Limits { eject_after, retry_budget, ..Limits::default() };
+    let limits = Limits { request: request_timeout, eject_after, retry_budget, ..Limits::default() };
 
     let listeners = listen::bind(&http, &https, workers)?;
     let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));

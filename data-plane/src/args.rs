@@ -99,6 +99,11 @@ pub struct Args {
     /// Client connections open at once, on all workers together; when there are more, the longest idle ones are closed
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
+    /// How long a request may take, from its head to the last byte of its answer; 0: as long as it takes, as in ingress-nginx. Downloads and streams count, WebSockets and other tunnels do not
+    #[arg(
+        long, env = "FIRTH_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "0", value_parser = seconds
+    )]
+    pub request_timeout: Duration,
     /// Failures in a row, of connections or without an answer, after which an endpoint is left alone for a while, where that leaves half of its backend; 0: never, as in ingress-nginx
     #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
     pub eject_after: u32,

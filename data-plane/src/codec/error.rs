@@ -35,6 +35,8 @@ pub enum Kind {
     ClientTimeout,
     /// The framing of the request's body is broken.
     ClientBody,
+    /// The request took longer than any may.
+    OutOfTime,
 }
 
 /// What failed, in nginx' words: the condition under which another endpoint may be asked (balancing.md 7).
@@ -53,7 +55,7 @@ impl Kind {
     pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::BodyTooLarge,
         Self::NoRoom,
         Self::NoEndpoints,
@@ -67,6 +69,7 @@ impl Kind {
         Self::ClientGone,
         Self::ClientTimeout,
         Self::ClientBody,
+        Self::OutOfTime,
     ];
 
     /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
@@ -75,7 +78,7 @@ impl Kind {
             Self::BodyTooLarge => 413,
             Self::NoRoom | Self::NoEndpoints => 503,
             Self::ConnectFailed | Self::Closed | Self::InvalidHead | Self::InvalidBody => 502,
-            Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout => 504,
+            Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout | Self::OutOfTime => 504,
             Self::ClientGone => 499,
             Self::ClientTimeout => 408,
             Self::ClientBody => 400,
@@ -94,7 +97,8 @@ impl Kind {
             | Self::InvalidBody
             | Self::ClientGone
             | Self::ClientTimeout
-            | Self::ClientBody => None,
+            | Self::ClientBody
+            | Self::OutOfTime => None,
         }
     }
 
@@ -114,6 +118,7 @@ impl Kind {
             Self::ClientGone => "client_gone",
             Self::ClientTimeout => "client_timeout",
             Self::ClientBody => "client_body",
+            Self::OutOfTime => "out_of_time",
         }
     }
 }
@@ -138,6 +143,14 @@ impl ProxyError {
     /// A failure that came from another one.
     pub(crate) fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
+    }
+
+    /// The same, for a request whose own time may be over: then that is why nobody was waited for, and no endpoint's fault.
+    pub(crate) fn within(self, is_over: bool) -> Self {
+        match self.kind {
+            Kind::ConnectTimeout | Kind::SendTimeout | Kind::ReadTimeout if is_over => Kind::OutOfTime.into(),
+            _ => self,
+        }
     }
 
     /// Whether this machine has no way to the endpoint's address, as to those of a family that it does not speak. It says so

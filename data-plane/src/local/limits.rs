@@ -15,6 +15,9 @@ pub struct Limits {
     pub idle: Duration,
     /// Requests that a connection serves (configmap.md 1.5, keep-alive-requests).
     pub requests: usize,
+    /// A whole request, from its head to the last byte of its answer; none: without end, as in nginx. What becomes a tunnel
+    /// is no request any more.
+    pub request: Duration,
     /// Between two writes to a client.
     pub client_send: Duration,
     /// Times and tries of requests whose location has none of its own.
@@ -54,6 +57,7 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             requests: 1_000,
+            request: Duration::ZERO,
             client_send: Duration::from_secs(60),
             timeouts: Timeouts::default(),
             sizes: Sizes::default(),
@@ -87,6 +91,7 @@ mod tests {
             head,
             idle,
             requests,
+            request,
             client_send,
             timeouts,
             sizes,
@@ -106,6 +111,7 @@ mod tests {
         assert_eq!(stream_idle, second(600), "proxy-stream-timeout");
         assert_eq!((handshake, head, idle), (second(10), second(10), second(75)), "docs/adr/003-budgets.md");
         assert_eq!(client_send, second(60), "send_timeout");
+        assert_eq!(request, Duration::ZERO, "downloads and streams take as long as they take");
         assert_eq!((requests, body_rate, body_grace), (1_000, 240, second(30)), "keep-alive-requests");
         let Timeouts { client_body, connect, send, read, tries } = timeouts;
         assert_eq!(client_body, second(60), "client-body-timeout");

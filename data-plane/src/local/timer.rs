@@ -3,7 +3,8 @@
 //! A task has one [`Timer`]. Setting a deadline is two stores: no allocation, no wheel, no system call. The tick looks at
 //! all deadlines, so they are held to within [`TICK`], and never early.
 //!
-//! **Invariant:** a task waits for one deadline at a time; limits are not nested.
+//! **Invariant:** a task waits for one deadline at a time; limits are not nested. A [bound](Timer::bound) around all of them is
+//! no limit of its own: it brings the others forward.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -39,6 +40,8 @@ pub(crate) struct Timers {
 struct Slot {
     /// Milliseconds after `start`.
     deadline: u64,
+    /// No deadline is later, likewise.
+    bound: u64,
     /// Since when its connection has no request, likewise; `NEVER` while it has one.
     idle: u64,
     /// Whether it has to make room.
@@ -48,7 +51,7 @@ struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { deadline: NEVER, idle: NEVER, shed: false, waker: None }
+        Self { deadline: NEVER, bound: NEVER, idle: NEVER, shed: false, waker: None }
     }
 }
 
@@ -172,12 +175,26 @@ impl Timer {
     pub(crate) fn arm(&self, after: Duration) {
         // The clock may be a tick behind, and a deadline is never early.
         let at = self.timers.after(after.saturating_add(TICK));
-        self.timers.slots.borrow_mut()[self.index].deadline = at;
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        slot.deadline = at.min(slot.bound);
     }
 
     /// Without a deadline from now on.
     pub(crate) fn disarm(&self) {
         self.timers.slots.borrow_mut()[self.index].deadline = NEVER;
+    }
+
+    /// From now on no deadline is set beyond this, however often one is set; no time: as far as one likes.
+    pub(crate) fn bound(&self, after: Duration) {
+        self.timers.slots.borrow_mut()[self.index].bound = match after.is_zero() {
+            true => NEVER,
+            false => self.timers.after(after.saturating_add(TICK)),
+        };
+    }
+
+    /// Whether the bound is reached: nothing that waits succeeds any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.timers.slots.borrow()[self.index].bound <= self.timers.millis.get()
     }
 
     /// Says whether the task's connection is without a request: then it may be ended to make room for another one.
@@ -270,6 +287,22 @@ mod tests {
         }
         timer.disarm();
         assert!(!polled(&timer));
+    }
+
+    #[test]
+    fn a_bound_holds_however_often_a_deadline_is_set() {
+        let start = shared::clock::now();
+        let timers = Timers::new(start);
+        let timer = timers.timer();
+        timer.bound(Duration::from_secs(3));
+        for (millis, over) in [(0, false), (1500, false), (3000, false), (3100, true)] {
+            timers.tick(start + Duration::from_millis(millis));
+            timer.arm(Duration::from_secs(2));
+            assert_eq!((polled(&timer), timer.is_over()), (over, over), "{millis}");
+        }
+        timer.bound(Duration::ZERO);
+        timer.arm(Duration::from_secs(2));
+        assert!(!polled(&timer) && !timer.is_over());
     }
 
     #[tokio::test]

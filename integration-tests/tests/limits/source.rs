@@ -179,6 +179,9 @@ fn evaluate(expression: &str, from: &str, written: &BTreeMap<String, String>) ->
     if let Some((number, _)) = expression.split_once(" as ") {
         return of(number);
     }
+    if expression == "Duration::ZERO" {
+        return Some(0);
+    }
     if let Ok(number) = expression.replace('_', "").parse::<u128>() {
         return Some(number * ONE);
     }

@@ -334,6 +334,15 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "a whole request, from its head to the last byte of its answer; a tunnel is none",
+        &["local::limits::request"],
+        &[
+            "every_limit_has_the_default_that_is_documented",
+            "a_bound_holds_however_often_a_deadline_is_set",
+            "a_whole_request_has_its_time_and_no_more",
+        ],
+    ),
+    Row(
         "a connection without a request",
         &["local::limits::idle"],
         &["a_connection_may_be_idle_for_75_seconds", "a_connection_of_http2_has_the_same_times"],

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
@@ -214,6 +214,7 @@ impl<S: Stream> Session<S> {
     /// Serves one request; says whether the connection goes on.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
         let Self { server, peer, timer, stream, input, .. } = self;
+        timer.bound(server.local.limits.request);
         // The head as it is kept and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut record = RequestRecord::new(&server.local, peer, Some(head));
@@ -248,10 +249,13 @@ impl<S: Stream> Session<S> {
         let connection = (&mut *stream, &mut *input, &mut unread);
         let written = answer::write(&server.local, timer, connection, reply, client, info).await;
         info.received = unread.received();
+        let is_over = timer.is_over();
+        timer.bound(Duration::ZERO);
         let after = match written {
             Ok(After::Close) if tunnel => return false,
             Ok(after) => after,
             Err(error) => {
+                let error = error.within(is_over);
                 debug!(client = %peer.address(), %error, "answer was cut");
                 server.local.metrics.failed(error.kind);
                 return false;

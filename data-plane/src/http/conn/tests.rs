@@ -14,6 +14,7 @@ use crate::table::Writer;
 use crate::tls::backends::Backends;
 
 mod storm;
+mod whole;
 
 struct Fixture {
     server: Rc<Server>,

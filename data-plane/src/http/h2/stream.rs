@@ -39,6 +39,7 @@ pub(super) async fn serve(
 ) {
     let local = &server.local;
     let timer = local.timers.timer();
+    timer.bound(local.limits.request);
     let (parts, incoming) = request.into_parts();
     let head = head(&parts, incoming.is_end_stream());
     // The fields stand in the head now.
@@ -84,7 +85,7 @@ pub(super) async fn serve(
     }
     counted.forget_head();
     if let Err(error) = reply_to((server, &timer), counted, &mut record, respond, reply, to_head).await {
-        local.metrics.failed(error.kind);
+        local.metrics.failed(error.within(timer.is_over()).kind);
     }
 }
 

@@ -130,7 +130,8 @@ async fn attempt<B: RequestBody>(
         };
         info.attempts.asked(&endpoint);
         let mut observed = Observation::begin(*turn, &endpoint);
-        let (failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, way), fresh, once).await
+        let (mut failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, way), fresh, once)
+            .await
         {
             Ok(mut link) => {
                 info.attempts.connected(link.reused);
@@ -172,9 +173,10 @@ async fn attempt<B: RequestBody>(
             }
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
+        failed.error = failed.error.within(timer.is_over());
         let kind = failed.error.kind;
-        if kind == Kind::NoRoom {
-            // The endpoint was not even asked.
+        if matches!(kind, Kind::NoRoom | Kind::OutOfTime) {
+            // The endpoint was not even asked, or has nothing to do with it.
             Observation::forget(&mut observed);
         }
         server.local.metrics.failed(kind);

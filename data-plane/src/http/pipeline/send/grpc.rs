@@ -181,7 +181,7 @@ impl Asking {
     ) -> Result<Body, ProxyError> {
         let Failed { error, reused, untouched } = failed;
         let Some(body) = untouched else {
-            return Err(error);
+            return Err(error.within(exchange.call.timer.is_over()));
         };
         // As for a kept connection that was closed: once, a new one follows, and that speaks against nobody.
         let counts = !reused || self.fresh;
@@ -199,6 +199,7 @@ impl Asking {
         counts: bool,
     ) -> Result<(), ProxyError> {
         let local = &exchange.call.server.local;
+        let error = error.within(exchange.call.timer.is_over());
         let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
         if counts {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();

@@ -1,0 +1,138 @@
+//! The time of a whole request, on a clock that moves when it is told to, in front of an endpoint that never ends.
+
+use std::task::Poll;
+
+use shared::resource::{EndpointPort, Endpoints, Resource};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::access_log;
+use crate::local::{Budgets, KnownNames, Limits};
+use crate::metrics::WorkerMetrics;
+use crate::table::world::{backend, entry, host, route};
+
+/// A proxy whose requests have this time, and the one endpoint that it has.
+async fn fixture(request: Duration) -> (Fixture, TcpListener) {
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let mut writer = Writer::new();
+    let paths = [("/", "ns/s1/80")];
+    writer.apply_config(
+        vec![host("a.test", None), route("ingress/ns/i/a.test", &paths), backend("ns/s1/80")],
+        &[],
+    );
+    let slice = Endpoints {
+        service: "ns/s1".into(),
+        ports: vec![EndpointPort { name: "http".into(), port, udp: false }],
+        ipv4: vec![std::net::Ipv4Addr::LOCALHOST],
+        ipv6: Vec::new(),
+    };
+    writer.apply_live(vec![entry("ns/s1-1", Resource::Endpoints(slice))], &[]);
+    let tables = Arc::clone(writer.tables());
+    let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+    let limits = Limits { request, ..Limits::default() };
+    let metrics: Arc<WorkerMetrics> = Arc::default();
+    let (log, _) = access_log::write_to(io::sink()).unwrap();
+    let lines = log.lines(Arc::clone(&metrics));
+    let local = Local::new(limits, &Budgets::default(), KnownNames::default(), metrics, lines);
+    let start = local.timers.now();
+    let backends = Backends::new().unwrap();
+    let server = Rc::new(Server::new(local, &tables, tls, backends, PublicPorts::default()));
+    (Fixture { server, start, _writer: writer }, origin)
+}
+
+/// What a connection does while its endpoint does something else; whether it is over then.
+async fn beside<T>(
+    connection: &mut Pin<Box<dyn Future<Output = bool>>>,
+    origin: impl Future<Output = T>,
+) -> T {
+    let mut origin = pin!(origin);
+    loop {
+        assert!(poll!(&mut *connection).is_pending());
+        if let Poll::Ready(done) = poll!(&mut origin) {
+            return done;
+        }
+        yield_now().await;
+    }
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+/// The endpoint's side of a request, which is answered with this.
+async fn answered(origin: &TcpListener, with: &[u8]) -> TcpStream {
+    let (mut stream, _) = origin.accept().await.unwrap();
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut asked).await.unwrap(), 0);
+    }
+    stream.write_all(with).await.unwrap();
+    stream
+}
+
+/// What a client has got by now.
+async fn got(client: &mut DuplexStream) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let count = client.read(&mut bytes).await.unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+/// Moves the clock on, an endpoint's byte each 5 seconds; gives the second after which the connection was over.
+async fn dribbled(fixture: &Fixture, request: &[u8], answer: &[u8], origin: &TcpListener) -> Option<u32> {
+    let (mut connection, mut client) = fixture.connection();
+    client.write_all(request).await.unwrap();
+    let mut stream = beside(&mut connection, answered(origin, answer)).await;
+    beside(&mut connection, got(&mut client)).await;
+    for second in 1..=4_000_u32 {
+        fixture.at(f64::from(second));
+        if poll!(&mut connection).is_ready() {
+            return Some(second);
+        }
+        if second % 5 == 0 {
+            let both = async {
+                stream.write_all(b"1\r\nx\r\n").await.unwrap();
+                assert!(!got(&mut client).await.is_empty());
+            };
+            beside(&mut connection, both).await;
+        }
+    }
+    None
+}
+
+const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
+const SWITCHED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+#[tokio::test]
+async fn a_whole_request_has_its_time_and_no_more() {
+    let (bounded, origin) = fixture(Duration::from_secs(100)).await;
+    assert_eq!(dribbled(&bounded, GET, CHUNKED, &origin).await, Some(101), "an answer is cut");
+    let (free, origin) = fixture(Duration::ZERO).await;
+    assert_eq!(dribbled(&free, GET, CHUNKED, &origin).await, None, "where nobody says a time there is none");
+}
+
+#[tokio::test]
+async fn a_tunnel_is_no_request() {
+    let (bounded, origin) = fixture(Duration::from_secs(100)).await;
+    assert_eq!(dribbled(&bounded, UPGRADE, SWITCHED, &origin).await, None);
+}
+
+#[tokio::test]
+async fn who_is_not_answered_in_time_gets_504_and_no_endpoint_is_blamed() {
+    let (bounded, origin) = fixture(Duration::from_secs(30)).await;
+    let (mut connection, mut client) = bounded.connection();
+    for round in 0..8_u32 {
+        let begin = f64::from(round) * 40.0;
+        bounded.at(begin);
+        client.write_all(GET).await.unwrap();
+        let _stream = beside(&mut connection, answered(&origin, b"")).await;
+        bounded.at(begin + 29.9);
+        assert!(poll!(&mut connection).is_pending());
+        bounded.at(begin + 30.2);
+        let answer = beside(&mut connection, got(&mut client)).await;
+        assert!(answer.starts_with(b"HTTP/1.1 504 "), "{round}");
+    }
+    let metrics = &bounded.server.local.metrics;
+    assert_eq!(metrics.retries.value(), 0, "nobody else is asked");
+}
