@@ -22,7 +22,7 @@ const BACKLOG: i32 = 4096;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long accepting pauses when the process or the machine is out of something.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// What clients speak on a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,6 +25,7 @@ pub use limits::Limits;
 pub use names::{Addresses, KnownNames};
 pub use nonces::Nonces;
 pub use passwords::Passwords;
+pub use reserve::Reserve;
 pub use spill::Spill;
 pub use verdicts::Verdicts;
 
@@ -41,6 +42,7 @@ pub(crate) mod opening;
 pub(crate) mod passwords;
 pub(crate) mod quota;
 pub(crate) mod relay;
+pub(crate) mod reserve;
 pub(crate) mod session;
 pub(crate) mod spill;
 pub(crate) mod timer;
@@ -65,6 +67,7 @@ pub(crate) struct Local {
     pub(crate) names: names::Names,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
+    pub(crate) reserve: Reserve,
     /// Sessions of UDP services.
     pub(crate) sessions: Budget,
     pub(crate) date: RefCell<HttpDate>,
@@ -100,6 +103,7 @@ impl Local {
             copies: budgets.copies.clone(),
             names: names::Names::new(names),
             descriptors: budgets.descriptors.clone(),
+            reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),
             date: RefCell::new(date),
             ids: Ids::default(),

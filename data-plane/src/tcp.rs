@@ -1,5 +1,6 @@
 //! TCP as it is: connections to endpoints of which nobody reads what passes.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::local::relay::{End, relay};
 use crate::local::session::{Begun, Session, Status};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
+use crate::upstream::dial::dial;
 use crate::upstream::{Tried, Turn, standing};
 
 /// How endpoints are tried.
@@ -61,7 +63,10 @@ pub(crate) async fn reach(
             debug!(backend = %cell.key, "no descriptor is left for a connection to an endpoint");
             return None;
         };
-        match timer.limit(local.limits.timeouts.connect, TcpStream::connect(endpoint.address)).await {
+        let is_out = Cell::new(false);
+        let make_room = || server.upstreams.borrow_mut().shed();
+        let connecting = dial(&local.reserve, &is_out, || TcpStream::connect(endpoint.address), make_room);
+        match timer.limit(local.limits.timeouts.connect, connecting).await {
             Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
                 standing::answered(local, cell, &endpoint);
                 return Some(Reached { stream, address: endpoint.address, _descriptor: descriptor });
@@ -70,6 +75,10 @@ pub(crate) async fn reach(
             Ok(Err(error)) => {
                 debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached");
                 standing::failed(local, cell, &endpoint, &ProxyError::of(Kind::ConnectFailed, error));
+            }
+            Err(_) if is_out.get() => {
+                debug!(backend = %cell.key, "no descriptor became free for a connection to an endpoint");
+                return None;
             }
             Err(_) => {
                 debug!(backend = %cell.key, endpoint = %endpoint.address, "not reached in time");

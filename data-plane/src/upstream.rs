@@ -28,6 +28,7 @@ mod allowance;
 mod balance;
 pub(crate) mod call;
 mod departed;
+pub(crate) mod dial;
 pub(crate) mod link;
 pub(crate) mod manner;
 pub(crate) mod multiplexed;

@@ -6,11 +6,12 @@
 mod streams;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -279,6 +280,9 @@ async fn tick(server: Rc<Server>) {
         if local.quota.level() >= Level::Tight {
             shed(&server);
         }
+        if local.reserve.is_awaited() {
+            server.upstreams.borrow_mut().shed();
+        }
         local.log.borrow_mut().flush();
         local.requests.borrow_mut().tick();
         server.renew_table();
@@ -302,15 +306,35 @@ struct Entry {
 /// Accepts until aborted. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry) {
     loop {
-        match socket.accept().await {
-            Ok((stream, address)) => {
-                if worker.is_full() {
-                    // Those that were let in just before have not said yet that they are idle.
-                    tokio::task::yield_now().await;
+        let (stream, address) = next(&worker, &socket).await;
+        if worker.is_full() {
+            // Those that were let in just before have not said yet that they are idle.
+            tokio::task::yield_now().await;
+        }
+        admit(&worker, stream, address, &entry);
+    }
+}
+
+/// The next who comes. While the reserve of descriptors is not full, nobody is taken: those who are there come first.
+async fn next(worker: &Worker, socket: &TcpListener) -> (TcpStream, SocketAddr) {
+    let reserve = &worker.budgets.reserve;
+    // Asked each time that somebody stands in the queue, and not only when waiting for that begins. Where nobody is there,
+    // nobody is kept waiting for.
+    let is_held = || reserve.is_short() && worker.budgets.connections.used() > 0;
+    loop {
+        let come = poll_fn(|cx| match is_held() {
+            true => Poll::Ready(None),
+            false => socket.poll_accept(cx).map(Some),
+        });
+        match come.await {
+            Some(Ok(come)) => return come,
+            Some(Err(error)) => accept_failed(worker, &error).await,
+            None => {
+                reserve.fill();
+                if is_held() {
+                    tokio::time::sleep(listen::PAUSE).await;
                 }
-                admit(&worker, stream, address, &entry);
             }
-            Err(error) => accept_failed(&worker, &error).await,
         }
     }
 }

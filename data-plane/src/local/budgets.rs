@@ -8,6 +8,7 @@ use shared::budget::{Budget, memory};
 use super::copies::Copies;
 use super::nonces::Nonces;
 use super::passwords::Passwords;
+use super::reserve::Reserve;
 use super::spill::Spill;
 use super::verdicts::Verdicts;
 use crate::rate::TryTable;
@@ -21,6 +22,8 @@ pub struct Budgets {
     pub connections: Budget,
     /// Descriptors of connections, to clients and to endpoints.
     pub descriptors: Budget,
+    /// Those that nobody has.
+    pub reserve: Reserve,
     /// Sessions of UDP services.
     pub sessions: Budget,
     /// Bodies of requests on disk.
@@ -64,6 +67,7 @@ impl Budgets {
             bytes: Budget::new(held),
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
+            reserve: Reserve::default(),
             sessions: Budget::new(SESSIONS),
             spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),
@@ -84,6 +88,7 @@ impl Budgets {
         Self {
             connections: Budget::new(clients),
             descriptors: Budget::new(descriptors),
+            reserve: Reserve::of(descriptors),
             sessions: Budget::new(SESSIONS.min(descriptors / OF_SESSIONS)),
             copies: self.copies.with_descriptors(descriptors),
             ..self

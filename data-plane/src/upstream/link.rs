@@ -1,5 +1,6 @@
 //! One connection to an endpoint.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,17 +40,17 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects, over TLS where there is one to do so.
+    /// What comes of connecting to an address, over TLS where there is one to do so.
     ///
     /// # Errors
     /// The kernel's, and TLS'.
     pub(crate) async fn connect(
-        address: SocketAddr,
+        (address, connecting): (SocketAddr, impl Future<Output = io::Result<TcpStream>>),
         descriptor: Held,
         wear: Wear,
         tls: Option<(&Backends, Over, Option<&Arc<BackendTls>>)>,
     ) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        let stream = connecting.await?;
         stream.set_nodelay(true)?;
         let stream = match tls {
             None => Wire::Plain(stream),

@@ -144,14 +144,10 @@ pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Strea
 /// Accepts until aborted. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, to: Rc<RefCell<Service>>) {
     loop {
-        match socket.accept().await {
-            Ok((stream, address)) => {
-                if worker.is_full() {
-                    tokio::task::yield_now().await;
-                }
-                admit_stream(&worker, stream, address, &to.borrow());
-            }
-            Err(error) => super::accept_failed(&worker, &error).await,
+        let (stream, address) = super::next(&worker, &socket).await;
+        if worker.is_full() {
+            tokio::task::yield_now().await;
         }
+        admit_stream(&worker, stream, address, &to.borrow());
     }
 }

@@ -29,6 +29,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "udp.rs",
         "upstream/allowance.rs",
         "upstream/call.rs",
+        "upstream/dial.rs",
         "upstream/payload.rs",
         "upstream/send.rs",
         "worker.rs",
@@ -55,6 +56,15 @@ const ROWS: &[Row] = &[
         &[
             "clients_leave_descriptors_for_endpoints",
             "endpoints_without_a_descriptor_are_503_and_kept_ones_make_room",
+        ],
+    ),
+    Row(
+        "descriptors that nobody has",
+        &["local::reserve::SPARE", "local::reserve::PART", "upstream::dial::PAUSE"],
+        &[
+            "what_is_lent_is_missing_until_it_is_filled",
+            "few_descriptors_have_a_small_reserve_and_a_process_without_one_is_never_short",
+            "the_reserve_is_used_first_then_room_is_made_and_waited_for",
         ],
     ),
     Row("an accept that fails", &["listen::PAUSE"], &["only_shortage_pauses"]),

@@ -1,11 +1,13 @@
 //! Connections to places that are no endpoints: URLs that somebody says, of who is asked or gets a copy.
 
+use std::cell::Cell;
 use std::io;
 
 use shared::budget::Held;
 use tokio::net::TcpStream;
 
 use crate::http::server::Server;
+use crate::upstream::dial::dial;
 use crate::upstream::wire::Wire;
 pub(super) use url::Url;
 
@@ -45,7 +47,14 @@ pub(super) async fn connect(server: &Server, url: &Url, room: Room) -> io::Resul
         local.descriptors.take(1)
     });
     let descriptor = descriptor.ok_or_else(|| io::Error::other("there are no descriptors left"))?;
-    let stream = TcpStream::connect(&*addresses).await?;
+    let stream = match room {
+        Room::Found => TcpStream::connect(&*addresses).await?,
+        Room::Made => {
+            let make_room = || server.upstreams.borrow_mut().shed();
+            let connect = || TcpStream::connect(&*addresses);
+            dial(&local.reserve, &Cell::new(false), connect, make_room).await?
+        }
+    };
     stream.set_nodelay(true)?;
     let wire = match url.is_tls {
         true => Wire::Tls(Box::new(server.backends().connect_to(&url.host, stream).await?)),

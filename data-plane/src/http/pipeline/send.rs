@@ -1,8 +1,11 @@
 //! Sending a request to an endpoint, and to the next one when that fails (balancing.md 7).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::net::TcpStream;
 
 use super::affinity::Session;
 use super::{Call, Exchange, forwarded, mirror};
@@ -17,6 +20,7 @@ use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::tls::backends::Over;
 use crate::upstream;
+use crate::upstream::dial::dial;
 use crate::upstream::link::Link;
 use crate::upstream::manner::{Manner, Way};
 use crate::upstream::observation::Observation;
@@ -298,14 +302,19 @@ async fn link(
         Protocol::Grpcs => Some((server.backends(), Over::Http2, way.tls.as_ref())),
     };
     // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
+    let (address, is_out) = (endpoint.address, Cell::new(false));
+    let make_room = || server.upstreams.borrow_mut().shed();
+    let dialing = dial(&server.local.reserve, &is_out, || TcpStream::connect(address), make_room);
     // Boxed, so that a request that is given a kept connection has no room for it.
-    let connecting = Box::pin(Link::connect(endpoint.address, descriptor, way.wear, tls));
+    let connecting = Box::pin(Link::connect((address, dialing), descriptor, way.wear, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
             Ok(Box::new(link))
         }
         Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
+        // Nobody was asked.
+        Err(_) if is_out.get() => Err(Kind::NoRoom.into()),
         Err(_) => Err(Kind::ConnectTimeout.into()),
     }
 }
