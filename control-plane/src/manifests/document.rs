@@ -5,6 +5,8 @@
 //!
 //! **Invariant:** a document that cannot be read costs the file that document alone.
 
+mod yaml;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_saphyr::DuplicateKeyPolicy;
 use shared::name::ObjectName;
 
 use super::{defaults, legacy};
@@ -24,15 +27,6 @@ const MAX_DEPTH: usize = 4;
 /// A longer document of YAML, in bytes, is not read: that takes a second for each 8 MiB, and twenty times their memory.
 /// JSON, which needs neither, may be as long as a file.
 const MAX_YAML: usize = 8 << 20;
-
-/// Nodes of one document of YAML.
-const MAX_NODES: usize = 1_000_000;
-
-/// A longer key is not repeated.
-const MAX_KEY: usize = 100;
-
-/// What all aliases of one document may come to, in bytes, each of them as long as the document at worst.
-const MAX_ALIASED: usize = 64 << 20;
 
 /// What a file says.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -142,14 +136,26 @@ impl Parsed {
             );
             return self.faults.push(Fault { line, field: String::new(), reason });
         }
-        let (within, reason) = match serde_saphyr::from_str_with_options::<Value>(
-            document,
-            yaml_options(document),
-        ) {
+        let read =
+            |keys| serde_saphyr::from_str_with_options::<Value>(document, yaml::options(document, keys));
+        let (mut read_once, known) = (read(DuplicateKeyPolicy::Error), self.objects.len());
+        let twice = read_once.as_ref().err().filter(|error| yaml::is_twice(error));
+        let twice = twice.map(|error| (yaml::line_of(error), yaml::words(error)));
+        if twice.is_some() {
+            read_once = read(DuplicateKeyPolicy::LastWins);
+        }
+        let (within, reason) = match read_once {
             Ok(Value::Null) => return,
             Ok(value) => {
                 let place = Place { line, yaml: Some(document) };
-                return self.read_value(&value.to_string(), &place, &Head::default(), 0);
+                self.read_value(&value.to_string(), &place, &Head::default(), 0);
+                if let Some((within, words)) = twice {
+                    let reason = format!("{words}: the last one counts, as with kubectl");
+                    let fault = Fault { line: line + within - 1, field: String::new(), reason };
+                    let objects = self.objects[known..].iter();
+                    self.remarks.extend(objects.map(|(object, _)| (object.reference(), fault.clone())));
+                }
+                return;
             }
             Err(error) => match (template_line(document), json) {
                 (Some(at), _) => (
@@ -160,7 +166,7 @@ impl Parsed {
                 (None, Some(json)) => {
                     (json.line(), "expected JSON, or YAML in braces, got neither".to_owned())
                 }
-                (None, None) => (yaml_line_of(&error), format!("expected YAML, {}", yaml_words(&error))),
+                (None, None) => (yaml::line_of(&error), format!("expected YAML, {}", yaml::words(&error))),
             },
         };
         // A fault at the very end is told of a line that is not there.
@@ -316,7 +322,11 @@ fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
 
         fn of<T: DeserializeOwned>(self, _: fn(Arc<T>) -> Object) -> Option<usize> {
             let Self(text) = self;
-            let error = serde_saphyr::from_str_with_options::<T>(text, yaml_options(text)).err()?;
+            let error = serde_saphyr::from_str_with_options::<T>(
+                text,
+                yaml::options(text, DuplicateKeyPolicy::LastWins),
+            )
+            .err()?;
             usize::try_from(error.location()?.line()).ok().filter(|line| *line > 0)
         }
     }
@@ -331,55 +341,6 @@ fn line_with(document: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> {
 /// The line of a template's first action, if it is one.
 fn template_line(document: &str) -> Option<usize> {
     line_with(document, |line| line.contains("{{") && !line.trim_start().starts_with('#'))
-}
-
-/// The reader's budgets, for the files of an operator and against those of a tenant: what a document costs is a
-/// multiple of its length, aliases included.
-fn yaml_options(document: &str) -> serde_saphyr::Options {
-    let aliased = (MAX_ALIASED / document.len().max(1)).clamp(16, 50_000);
-    serde_saphyr::options! {
-        // As in YAML 1.2 and for `y` and `n` as in kubectl: a Service may be called that.
-        strict_booleans: true,
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: aliased,
-            max_replay_stack_depth: 16,
-        },
-        budget: serde_saphyr::budget! {
-            max_events: 4 * MAX_NODES,
-            max_nodes: MAX_NODES,
-            max_aliases: aliased,
-            max_total_scalar_bytes: MAX_YAML + MAX_ALIASED,
-        },
-    }
-}
-
-fn yaml_line_of(error: &serde_saphyr::Error) -> usize {
-    error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1))
-}
-
-/// What is wrong with a document, without any of its text: that may be a Secret's.
-fn yaml_words(error: &serde_saphyr::Error) -> String {
-    use serde_saphyr::Error;
-    let told = match error.without_snippet() {
-        Error::DuplicateMappingKey { key: Some(key), .. } if key.len() <= MAX_KEY => {
-            return format!("got the key {key:?} twice in one mapping");
-        }
-        Error::DuplicateMappingKey { .. } => "got a key twice in one mapping",
-        Error::Eof { .. } => "and it ends too early",
-        Error::UnknownAnchor { .. } => {
-            "got an alias (`*name`) of an anchor that is not there: text that begins with `*` needs quotes"
-        }
-        Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasReplayCounterOverflow { .. }
-        | Error::AliasError { .. } => "got more aliases (`*name`) than a document of its length may have",
-        Error::Budget { .. } => "got more values or aliases (`*name`) than a document may have",
-        Error::InvalidUtf8Input => "got text that is not UTF-8",
-        Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of what is no mapping",
-        _ => "got what is none: an indentation, a quote or a bracket does not fit",
-    };
-    told.to_owned()
 }
 
 #[cfg(test)]

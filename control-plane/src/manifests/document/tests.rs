@@ -204,6 +204,20 @@ fn field_names_of_v1beta1_under_v1_are_said() {
     assert_eq!(parse(annotated).objects.len(), 1, "elsewhere it is anybody's word");
 }
 
+#[test]
+fn of_a_key_that_stands_twice_the_last_one_counts_and_that_is_said() {
+    let parsed = parse(
+        "# a\napiVersion: v1\nkind: Service\nmetadata:\n  name: first\n  name: second\n---\napiVersion: v1\nkind: Service\n\
+         metadata: {name: other}\n",
+    );
+    let names: Vec<_> = parsed.objects.iter().map(|(object, _)| object.reference().to_string()).collect();
+    assert_eq!(names, ["Service default/second", "Service default/other"]);
+    let [(object, Fault { line, reason, .. })] = &parsed.remarks[..] else { panic!("{parsed:?}") };
+    assert_eq!((object.to_string().as_str(), *line), ("Service default/second", 6));
+    assert_eq!(reason, "got the key \"name\" twice in one mapping: the last one counts, as with kubectl");
+    assert!(parsed.faults.is_empty());
+}
+
 /// The words of whoever reads for us, and second numbers of lines, are no help.
 #[test]
 fn faults_are_said_in_our_words_with_one_line() {
@@ -211,7 +225,6 @@ fn faults_are_said_in_our_words_with_one_line() {
         format!("apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: a}}\nspec:\n{spec}")
     };
     let table = [
-        ("apiVersion: v1\nkind: Service\nkind: Service\n".to_owned(), 3, "the key \"kind\" twice"),
         (ingress("  rules:\n  - host: {{ .Values.host }}\n"), 6, "got a template with `{{`"),
         ("{{- if .Values.on }}\napiVersion: v1\nkind: Service\n{{- end }}\n".to_owned(), 1, "got a template"),
         ("# {{ no template }}\napiVersion: [v1\n".to_owned(), 2, "expected YAML"),
@@ -269,7 +282,7 @@ fn what_a_document_may_cost_is_bounded() {
     }
     let flow = format!("[{}]", "a, ".repeat(MAX_YAML / 2));
     assert!(parse(&flow).faults[0].reason.contains("bytes of YAML"));
-    let nodes = format!("a: [{}]", "a,".repeat(MAX_NODES + 1));
+    let nodes = format!("a: [{}]", "a,".repeat(yaml::MAX_NODES + 1));
     assert!(parse(&nodes).faults[0].reason.contains("more values"), "{:?}", parse(&nodes).faults);
     // What people really use aliases for.
     let labels = "apiVersion: v1\nkind: Service\nmetadata: {name: a, labels: &l {app: web}}\nspec: {selector: *l, ports: [{port: 80}]}\n";

@@ -1,0 +1,70 @@
+//! What is asked of the reader of YAML, and what is said where it cannot read.
+
+use serde_saphyr::DuplicateKeyPolicy;
+
+use super::MAX_YAML;
+
+/// Nodes of one document of YAML.
+pub(super) const MAX_NODES: usize = 1_000_000;
+
+/// A longer key is not repeated.
+const MAX_KEY: usize = 100;
+
+/// What all aliases of one document may come to, in bytes, each of them as long as the document at worst.
+const MAX_ALIASED: usize = 64 << 20;
+
+/// The reader's budgets, for the files of an operator and against those of a tenant: what a document costs is a
+/// multiple of its length, aliases included.
+pub(super) fn options(document: &str, keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
+    let aliased = (MAX_ALIASED / document.len().max(1)).clamp(16, 50_000);
+    serde_saphyr::options! {
+        // As in YAML 1.2 and for `y` and `n` as in kubectl: a Service may be called that.
+        strict_booleans: true,
+        duplicate_keys: keys,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: aliased,
+            max_replay_stack_depth: 16,
+        },
+        budget: serde_saphyr::budget! {
+            max_events: 4 * MAX_NODES,
+            max_nodes: MAX_NODES,
+            max_aliases: aliased,
+            max_total_scalar_bytes: MAX_YAML + MAX_ALIASED,
+        },
+    }
+}
+
+/// Whether a key stands twice in one mapping.
+pub(super) fn is_twice(error: &serde_saphyr::Error) -> bool {
+    matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. })
+}
+
+/// Where it is, from 1.
+pub(super) fn line_of(error: &serde_saphyr::Error) -> usize {
+    error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1))
+}
+
+/// What is wrong with a document, without any of its text: that may be a Secret's.
+pub(super) fn words(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    let told = match error.without_snippet() {
+        Error::DuplicateMappingKey { key: Some(key), .. } if key.len() <= MAX_KEY => {
+            return format!("got the key {key:?} twice in one mapping");
+        }
+        Error::DuplicateMappingKey { .. } => "got a key twice in one mapping",
+        Error::Eof { .. } => "and it ends too early",
+        Error::UnknownAnchor { .. } => {
+            "got an alias (`*name`) of an anchor that is not there: text that begins with `*` needs quotes"
+        }
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasError { .. } => "got more aliases (`*name`) than a document of its length may have",
+        Error::Budget { .. } => "got more values or aliases (`*name`) than a document may have",
+        Error::InvalidUtf8Input => "got text that is not UTF-8",
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of what is no mapping",
+        _ => "got what is none: an indentation, a quote or a bracket does not fit",
+    };
+    told.to_owned()
+}
