@@ -154,7 +154,7 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
                 let name = shown(name);
                 to.fault(
                     Severity::Warning,
-                    format!("no variable is called {name}: it is empty, in ingress-nginx too"),
+                    format!("no variable is called {name}: it is empty, as in ingress-nginx where no snippet sets it"),
                 );
             }
             Variable::Capture(_) if to.said("rewrite-target").is_none() => {

@@ -3,15 +3,18 @@
 use super::{PREFIX, table};
 
 /// What people write for it.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 19] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
+    ("blacklist", "denylist-source-range"),
+    ("blacklist-source-range", "denylist-source-range"),
     ("body-size", "proxy-body-size"),
     ("client-max-body-size", "proxy-body-size"),
     ("cors", "enable-cors"),
     ("deny-all", "denylist-source-range"),
     ("deny-source-range", "denylist-source-range"),
+    ("denylist", "denylist-source-range"),
     ("ip-whitelist", "allowlist-source-range"),
     ("max-body-size", "proxy-body-size"),
     ("rate-limit", "limit-rps"),
@@ -88,6 +91,15 @@ pub(super) fn hint(name: &str) -> Option<String> {
     if KEYS.binary_search(&plain.as_str()).is_ok() {
         return Some(format!("{plain} is a key of the ConfigMap, for all Ingresses"));
     }
+    if ["gzip", "enable-gzip"].contains(&plain.as_str()) {
+        return Some("use-gzip is a key of the ConfigMap, for all Ingresses".into());
+    }
+    if ["class", "ingress.class", "ingress-class", "ingressclassname"].contains(&plain.as_str()) {
+        return Some(
+            "the class stands in spec.ingressClassName, or in the annotation kubernetes.io/ingress.class"
+                .into(),
+        );
+    }
     if plain.contains("websocket") || plain == "upgrade" {
         return Some("WebSocket needs no annotation".into());
     }
@@ -120,7 +132,8 @@ fn suggestion(name: &str) -> Option<&'static str> {
 
 /// Why an annotation of another prefix was probably meant for us, if it was.
 pub(super) fn foreign(key: &str) -> Option<String> {
-    if CLASSES.contains(&key) {
+    let is_slip = key.ends_with("/ingress.class") && key != "kubernetes.io/ingress.class";
+    if CLASSES.contains(&key) || is_slip {
         let places = "spec.ingressClassName or the annotation kubernetes.io/ingress.class";
         return Some(format!("has no effect: the class stands in {places}"));
     }
@@ -172,6 +185,7 @@ mod tests {
         for (name, meant) in [
             ("body-size", "proxy-body-size"),
             ("send-timeout", "proxy-send-timeout"),
+            ("denylist", "denylist-source-range"),
             ("rate-limit", "limit-rps"),
             ("read-timeout", "proxy-read-timeout"),
             ("proxy-reed-timeout", "proxy-read-timeout"),
@@ -199,6 +213,10 @@ mod tests {
         for name in ["enable-websocket", "enable-websockets", "websocket", "upgrade"] {
             assert_eq!(hint(name).as_deref(), Some("WebSocket needs no annotation"), "{name}");
         }
+        assert!(hint("gzip").unwrap().starts_with("use-gzip is a key"));
+        assert!(hint("ingress.class").unwrap().contains("spec.ingressClassName"));
+        assert!(foreign("kubernets.io/ingress.class").unwrap().contains("spec.ingressClassName"));
+        assert_eq!(foreign("kubernetes.io/ingress.class"), None);
         assert_eq!(hint("client-max-body-size").as_deref(), Some("did you mean proxy-body-size?"));
         assert_eq!(hint("frobnicate"), None);
         assert!(KEYS.is_sorted() && CLASSES.is_sorted());

@@ -155,6 +155,11 @@ impl Claim {
                     faults.push(no_service(format!("spec.rules[{i}].http.paths[{j}].backend")));
                     continue;
                 };
+                if path.path_type.is_none() {
+                    let field = format!("spec.rules[{i}].http.paths[{j}].pathType");
+                    let reason = "expected one, without which API servers refuse the object: Prefix counts";
+                    faults.push(Fault::new(Severity::Warning, field, reason));
+                }
                 claimed.push(ClaimedPath {
                     path: if path.path.is_empty() { "/" } else { &path.path }.into(),
                     kind: match path.path_type {

@@ -169,8 +169,14 @@ impl Index {
                 Severity::Warning,
                 field(),
                 format!(
-                    "names class {}, no such IngressClass: it is not served until there is one, with spec.controller {ours}",
-                    shown(class)
+                    "names class {}, no such IngressClass: it is not served until there is one, with spec.controller \
+                     {ours}{}",
+                    shown(class),
+                    // One flag is less to write than a class for each folder that is tried.
+                    match self.options.folder && self.classes.known.is_empty() {
+                        true => ", or that class is named by --ingress-class",
+                        false => "",
+                    }
                 ),
             )),
         }

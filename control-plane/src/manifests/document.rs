@@ -188,6 +188,10 @@ impl Parsed {
         };
         let api_version = if head.api_version.is_empty() { &outer.api_version } else { &head.api_version };
         let kind = if head.kind.is_empty() { &outer.kind } else { &head.kind };
+        if kind.is_empty() && api_version.is_empty() && !is_manifest(text) {
+            self.ignored.insert("none (values of a chart, or settings of another tool)".to_owned());
+            return;
+        }
         if kind.is_empty() {
             let (line, field) = (place.line, "kind".to_owned());
             return self.faults.push(Fault { line, field, reason: "expected a kind, got none".to_owned() });
@@ -307,6 +311,18 @@ impl Lines<'_> {
         }
         self.line
     }
+}
+
+/// Whether what says neither its version nor its kind may have been meant to.
+fn is_manifest(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    serde_json::from_str(text).is_ok_and(|Parts { metadata, spec }| metadata.is_some() || spec.is_some())
 }
 
 fn fault(error: &DecodeError, line: usize) -> Fault {

@@ -165,6 +165,8 @@ fn pathtypes_default_to_prefix() {
         world.routes(),
         ["ingress/default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]
     );
+    // An API server takes none.
+    assert_eq!(world.told("web"), ["warning spec.rules[0].http.paths[1].pathType"]);
 }
 
 #[test]

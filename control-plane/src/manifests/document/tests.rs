@@ -205,6 +205,17 @@ fn field_names_of_v1beta1_under_v1_are_said() {
 }
 
 #[test]
+fn files_of_other_tools_are_no_manifests() {
+    let parsed = parse(
+        "image:\n  tag: '1'\ningress: {enabled: true}\n---\nversion: '3'\nservices: {web: {image: x}}\n",
+    );
+    assert!(parsed.faults.is_empty() && parsed.ignored.len() == 1, "{parsed:?}");
+    for text in ["metadata: {name: a}\nspec: {}\n", "apiVersion: v1\nmetadata: {name: a}\n"] {
+        assert_eq!(parse(text).faults[0].reason, "expected a kind, got none", "{text}");
+    }
+}
+
+#[test]
 fn of_a_key_that_stands_twice_the_last_one_counts_and_that_is_said() {
     let parsed = parse(
         "# a\napiVersion: v1\nkind: Service\nmetadata:\n  name: first\n  name: second\n---\napiVersion: v1\nkind: Service\n\
