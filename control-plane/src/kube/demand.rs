@@ -6,7 +6,8 @@
 //! that may not be listed) is asked for again every now and then.
 //!
 //! **Invariant:** no Secret that nobody refers to is in memory, but for a minute after the last reference went. An
-//! object is absent when the API server said so to a request for it, never because of time or an error.
+//! object is absent when the API server said so to a request for it, or when nothing can have its name; never because of time or
+//! an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -460,10 +461,14 @@ pub(super) async fn run(
     }
 }
 
-/// Reads one object; `None` where there is none of that name.
+/// Reads one object; `None` where there is none of that name. A reference is whatever somebody wrote: what no object can be called
+/// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>) is not there, and no part of a path to ask for.
 async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<Item<Decoded>>, String>) {
     let found = async {
         let ObjectRef { kind, name } = &object;
+        if !can_be_called(&name.namespace) || !can_be_called(&name.name) {
+            return Ok(None);
+        }
         let request =
             collection::get(*kind, &name.namespace, &name.name).map_err(|error| error.to_string())?;
         match within(ANSWER, client.request_text(request)).await {
@@ -478,6 +483,17 @@ async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<It
     };
     let found = found.await;
     (object, found)
+}
+
+/// Whether an object may have this name: a DNS-1123 subdomain as the API server sees it, whose labels may be of any length.
+fn can_be_called(name: &str) -> bool {
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let ends = bytes.first().is_some_and(is_end) && bytes.last().is_some_and(is_end);
+        ends && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,5 +1,7 @@
-use super::*;
 use shared::name::ObjectName;
+
+use super::super::tests::fake::{Fake, status};
+use super::*;
 
 fn secret(name: &str) -> ObjectRef {
     ObjectRef { kind: ObjectKind::Secret, name: ObjectName::new("n", name) }
@@ -298,4 +300,21 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     bench.failed("b", "500");
     assert_eq!(bench.ledger.round_over(), Some(5));
     assert_eq!(bench.ledger.round_over(), None, "told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_object_can_be_called_is_absent_and_not_asked_for() {
+    // An error for each that is asked for.
+    let server = Fake::new(|_| status(500));
+    let absent = async |namespace: &str, name: &str| {
+        let object = ObjectRef { kind: ObjectKind::Secret, name: ObjectName::new(namespace, name) };
+        matches!(read(server.client(), object).await, (_, Ok(None)))
+    };
+    for name in ["my secret", "..", "../../nodes/a", "a/b", "a?b", "a%2fb", "A", "", "-a", "a\nb", "\u{e4}"] {
+        assert!(absent("n", name).await, "{name:?}");
+        assert!(absent(name, "n").await, "{name:?}");
+    }
+    for name in ["a", "a.b-c", "0", &"a".repeat(253)] {
+        assert!(!absent("n", name).await, "{name:?}");
+    }
 }
