@@ -37,6 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute("firth.config.v1.HeaderChangeList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.Shortcut", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.ShortcutBlock", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.Shortcuts", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.HostPolicy", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.LocationPolicy", "#[derive(Eq, Hash)]")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -89,6 +89,14 @@ impl Pattern {
         Self::new(text, false)
     }
 
+    /// Found anywhere, in any case.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn anywhere_in_any_case(text: &str) -> Result<Self, PatternError> {
+        Self::new(text, true)
+    }
+
     /// A name of hosts, in lower case: found anywhere. It is asked about any name that comes, so it is small, and matched
     /// in linear time.
     ///

@@ -8,7 +8,8 @@ pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
     HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, NumberList,
-    Replacement, RequestMetrics, SameSite, Sampler, StatusList, TextList,
+    Replacement, RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison,
+    ShortcutPath, ShortcutTest, Shortcuts, StatusList, TextList,
 };
 
 impl LocationPolicy {

@@ -356,6 +356,7 @@ impl Claims {
                 regex: (!self.patterns.is_empty()).then_some(true),
                 aliases: self.aliases(),
                 www: (!self.www.is_empty()).then_some(true),
+                shortcuts: None,
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
                 ssl_ciphers: self.ciphers(),

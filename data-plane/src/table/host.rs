@@ -18,6 +18,7 @@ use super::policy::balancing::Balancing;
 use super::policy::certificates::Certificates;
 use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
+use super::policy::shortcuts::Shortcuts;
 use super::sticky::Sticky;
 use super::users::UsersCell;
 use crate::metrics::Place;
@@ -38,6 +39,8 @@ pub struct HostEntry {
     certificates_of_clients: Option<HostCertificates>,
     /// What requests are counted under that none of its paths takes.
     place: Arc<Place>,
+    /// What is answered at once.
+    shortcuts: Option<Arc<Shortcuts>>,
     /// Suites of TLS 1.2 in place of the fleet's.
     ciphers: Option<Arc<[u16]>>,
     /// TLS for this very name ends at the backend of "/".
@@ -92,6 +95,7 @@ impl HostEntry {
             names: None,
             www: false,
             certificates_of_clients: None,
+            shortcuts: None,
             ciphers: None,
             passthrough: false,
         }
@@ -127,6 +131,17 @@ impl HostEntry {
     /// What requests are counted under that none of its paths takes.
     pub fn place(&self) -> &Arc<Place> {
         &self.place
+    }
+
+    /// With what is answered at once.
+    pub fn with_shortcuts(mut self, shortcuts: Option<Arc<Shortcuts>>) -> Self {
+        self.shortcuts = shortcuts;
+        self
+    }
+
+    /// What is answered at once.
+    pub fn shortcuts(&self) -> Option<&Arc<Shortcuts>> {
+        self.shortcuts.as_ref()
     }
 
     /// With suites of its own.

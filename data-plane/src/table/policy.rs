@@ -32,6 +32,7 @@ pub mod redirect;
 pub mod retries;
 pub mod returned;
 pub mod rewrite;
+pub mod shortcuts;
 pub mod status;
 mod texts;
 pub mod timeouts;
@@ -67,6 +68,7 @@ use redirect::Redirect;
 use retries::Retries;
 use returned::Returned;
 use rewrite::Rewrite;
+use shortcuts::Shortcuts;
 use timeouts::Said;
 use tracing::Tracing;
 
@@ -101,6 +103,8 @@ pub struct Policy {
     pub limits: Option<Limits>,
     /// How fast clients get answers.
     pub pace: Option<Pace>,
+    /// What is answered at once.
+    pub shortcuts: Option<Box<Shortcuts>>,
     /// What becomes of their paths.
     pub rewrite: Rewrite,
     /// What is tried again.
@@ -164,6 +168,7 @@ impl Policy {
             issues_cookie: said.issues_cookie == Some(true),
             limits: Limits::compile(said)?,
             pace: Pace::compile(said),
+            shortcuts: Shortcuts::compile(said.shortcuts.as_ref())?.map(Box::new),
             rewrite: Rewrite::compile(said),
             retries: Retries::compile(said)?,
             timeouts: Said::compile(said),

@@ -21,6 +21,7 @@ use crate::table::host::{
 use crate::table::policy::Policy;
 use crate::table::policy::backend_tls::Said;
 use crate::table::policy::certificates::Certificates;
+use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
 
 /// A compiled Route and the Backends that it names, canaries and missing ones included.
@@ -109,6 +110,7 @@ impl Writer {
         if let Some(same) = same {
             let entry = entry.with_certificates(same.certificates().cloned());
             let entry = entry.with_ciphers(same.ciphers().cloned()).with_passthrough(same.has_passthrough());
+            let entry = entry.with_shortcuts(same.shortcuts().cloned());
             return entry.with_names(same.names().cloned(), same.has_www());
         }
         let policy = host.map(|host| &host.policy);
@@ -120,6 +122,8 @@ impl Writer {
             let cell = policy.said.as_ref().map(|said| self.materials.client_auth(said));
             HostCertificates { policy: Arc::new(policy), cell }
         });
+        let said = policy.and_then(|policy| policy.shortcuts.as_ref());
+        let entry = entry.with_shortcuts(Shortcuts::compile(said).ok().flatten().map(Arc::new));
         let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
         let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into));
         let entry = entry.with_passthrough(policy.is_some_and(|policy| policy.passthrough == Some(true)));

@@ -352,6 +352,7 @@ fn of_paths(host: &Host) -> Host {
     let policy = HostPolicy {
         aliases: None,
         www: None,
+        shortcuts: None,
         client_certificates: None,
         ssl_ciphers: None,
         passthrough: None,

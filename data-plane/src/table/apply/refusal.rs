@@ -15,6 +15,7 @@ use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
 use crate::table::policy::backend_tls::Said;
 use crate::table::policy::certificates::Certificates;
+use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::proxy_protocol::ProxyProtocol;
 
 /// Why a resource is refused, for machines.
@@ -78,7 +79,8 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             let tls = Said::compile(host.policy.backend_tls.as_ref());
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
             let ciphers = ciphers(host.policy.ssl_ciphers.as_ref());
-            tls.and(asked).and(ciphers).map(|_| Policy::default())
+            let shortcuts = Shortcuts::compile(host.policy.shortcuts.as_ref());
+            tls.and(asked).and(ciphers).and(shortcuts).map(|_| Policy::default())
         }
         Resource::Settings(settings) => {
             let said = &settings.defaults;

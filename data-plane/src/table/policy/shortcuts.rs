@@ -1,0 +1,284 @@
+//! What is answered at once, before anything else of a host or of a location is asked: what snippets say of that
+//! (docs/adr/034-shortcuts.md).
+
+use bytes::Bytes;
+use shared::pattern::{Exhausted, Groups, Pattern, PatternError};
+use shared::policy::{self, ShortcutComparison, ShortcutPath};
+use shared::template::Template;
+
+use super::Refused;
+
+/// Answers, in order, and blocks of them.
+#[derive(Clone, Debug)]
+pub struct Shortcuts {
+    /// Outside of any block.
+    pub plain: Box<[Shortcut]>,
+    blocks: Box<[Block]>,
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub struct Shortcut {
+    /// All have to hold.
+    pub tests: Box<[Test]>,
+    /// Has to be found in the path, of which it makes another place.
+    pub pattern: Option<Pattern>,
+    /// Its status.
+    pub status: u16,
+    /// Where it leads, or what it says.
+    pub text: Option<Template>,
+    /// Of what it says.
+    pub media_type: Option<Bytes>,
+}
+
+/// What has to hold.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// What is looked at.
+    pub subject: Template,
+    /// What it is compared with.
+    pub comparison: Comparison,
+}
+
+/// A comparison, compiled.
+#[derive(Clone, Debug)]
+pub enum Comparison {
+    /// Neither empty nor `0`.
+    IsSet,
+    /// The same text, or another one.
+    Text {
+        /// With which it is compared.
+        value: Box<str>,
+        /// It holds where they are the same.
+        same: bool,
+    },
+    /// Found in it, or not.
+    Pattern {
+        /// What is looked for.
+        pattern: Pattern,
+        /// It holds where that is found.
+        found: bool,
+    },
+}
+
+/// The answers to requests for some paths.
+#[derive(Clone, Debug)]
+pub struct Block {
+    fits: Fits,
+    /// In order.
+    pub shortcuts: Box<[Shortcut]>,
+}
+
+#[derive(Clone, Debug)]
+enum Fits {
+    Exact(Box<str>),
+    Prefix { path: Box<str>, is_firm: bool },
+    Pattern(Pattern),
+}
+
+impl Shortcuts {
+    /// Compiles what is said; `None` where nothing is.
+    ///
+    /// # Errors
+    /// Where it cannot be served as it is said.
+    pub fn compile(said: Option<&policy::Shortcuts>) -> Result<Option<Self>, Refused> {
+        let Some(said) = said else {
+            return Ok(None);
+        };
+        let plain = said.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
+        let blocks = said.blocks.iter().map(block).collect::<Result<_, _>>()?;
+        Ok(Some(Self { plain, blocks }))
+    }
+
+    /// The block that takes a path, and what its pattern found there (annotations.md 3.1 has nginx' order). `declared`: of
+    /// the location that the path leads to otherwise.
+    ///
+    /// # Errors
+    /// Where it takes too long to tell.
+    pub fn block(&self, path: &[u8], declared: &str) -> Result<Option<(&Block, Groups)>, Exhausted> {
+        let least = taken(declared);
+        let mut longest: Option<(&Block, usize, bool)> = None;
+        for block in &self.blocks {
+            match &block.fits {
+                Fits::Exact(exact) if exact.as_bytes() == path => {
+                    return Ok(Some((block, Groups::default())));
+                }
+                Fits::Prefix { path: prefix, is_firm }
+                    if path.starts_with(prefix.as_bytes())
+                        && prefix.len() > longest.map_or(least, |(_, length, _)| length) =>
+                {
+                    longest = Some((block, prefix.len(), *is_firm));
+                }
+                _ => {}
+            }
+        }
+        if let Some((block, _, true)) = longest {
+            return Ok(Some((block, Groups::default())));
+        }
+        for block in &self.blocks {
+            if let Fits::Pattern(pattern) = &block.fits
+                && let Some(groups) = found(pattern, path)?
+            {
+                return Ok(Some((block, groups)));
+            }
+        }
+        Ok(longest.map(|(block, ..)| (block, Groups::default())))
+    }
+}
+
+/// What a pattern finds. To PCRE the end of a text is before a line break at its very end, too: a client that writes one
+/// gets past no rule.
+///
+/// # Errors
+/// Where it takes too long to tell.
+pub fn found(pattern: &Pattern, text: &[u8]) -> Result<Option<Groups>, Exhausted> {
+    match (pattern.groups(text)?, text.strip_suffix(b"\n")) {
+        (None, Some(line)) => pattern.groups(line),
+        (found, _) => Ok(found),
+    }
+}
+
+/// How much of a path is taken by a declared one: nginx has a location for what is below it, with a slash at its end. A
+/// regular expression takes none: it has no length that a prefix could be compared with.
+fn taken(declared: &str) -> usize {
+    if declared.contains(|c: char| "\\^$|?*+()[]{}".contains(c)) {
+        return 0;
+    }
+    let bare = declared.trim_end_matches('/');
+    if declared.is_empty() { 0 } else { bare.len() + 1 }
+}
+
+fn block(said: &policy::ShortcutBlock) -> Result<Block, Refused> {
+    let path = said.path.as_str();
+    let fits = match said.kind() {
+        ShortcutPath::Exact => Fits::Exact(path.into()),
+        ShortcutPath::Prefix => Fits::Prefix { path: path.into(), is_firm: false },
+        ShortcutPath::Firm => Fits::Prefix { path: path.into(), is_firm: true },
+        ShortcutPath::Pattern => Fits::Pattern(Pattern::anywhere(path).map_err(no_pattern)?),
+        ShortcutPath::PatternAnyCase => {
+            Fits::Pattern(Pattern::anywhere_in_any_case(path).map_err(no_pattern)?)
+        }
+        ShortcutPath::Unspecified => return Err(refused("a block without a kind".into())),
+    };
+    Ok(Block { fits, shortcuts: said.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()? })
+}
+
+fn shortcut(said: &policy::Shortcut) -> Result<Shortcut, Refused> {
+    let status = u16::try_from(said.status).ok().filter(|status| (200..=599).contains(status));
+    let status =
+        status.ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", said.status)))?;
+    Ok(Shortcut {
+        tests: said.tests.iter().map(test).collect::<Result<_, _>>()?,
+        pattern: said.pattern.as_deref().map(Pattern::anywhere).transpose().map_err(no_pattern)?,
+        status,
+        text: said.text.as_deref().map(Template::parse),
+        media_type: said.media_type.as_deref().map(|text| Bytes::copy_from_slice(text.as_bytes())),
+    })
+}
+
+fn test(said: &policy::ShortcutTest) -> Result<Test, Refused> {
+    use ShortcutComparison::{Differs, Equals, Finds, FindsAnyCase, IsSet, Lacks, LacksAnyCase, Unspecified};
+    let value = said.value.as_str();
+    let comparison = match said.comparison() {
+        IsSet => Comparison::IsSet,
+        it @ (Equals | Differs) => Comparison::Text { value: value.into(), same: it == Equals },
+        it @ (Finds | Lacks) => {
+            Comparison::Pattern { pattern: Pattern::anywhere(value).map_err(no_pattern)?, found: it == Finds }
+        }
+        it @ (FindsAnyCase | LacksAnyCase) => Comparison::Pattern {
+            pattern: Pattern::anywhere_in_any_case(value).map_err(no_pattern)?,
+            found: it == FindsAnyCase,
+        },
+        Unspecified => return Err(refused("a test without a comparison".into())),
+    };
+    Ok(Test { subject: Template::parse(&said.subject), comparison })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err has it")]
+fn no_pattern(error: PatternError) -> Refused {
+    refused(error.to_string())
+}
+
+fn refused(problem: String) -> Refused {
+    Refused { field: "shortcuts", problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shortcuts(blocks: &[(ShortcutPath, &str)]) -> Shortcuts {
+        let blocks = blocks.iter().enumerate().map(|(number, (kind, path))| policy::ShortcutBlock {
+            kind: Some((*kind).into()),
+            path: (*path).into(),
+            shortcuts: vec![policy::Shortcut { status: 400 + number as u32, ..Default::default() }],
+        });
+        let said = policy::Shortcuts { shortcuts: Vec::new(), blocks: blocks.collect() };
+        Shortcuts::compile(Some(&said)).unwrap().unwrap()
+    }
+
+    fn status(shortcuts: &Shortcuts, path: &str, declared: &str) -> Option<u16> {
+        let found = shortcuts.block(path.as_bytes(), declared).unwrap();
+        found.map(|(block, _)| block.shortcuts[0].status)
+    }
+
+    #[test]
+    fn blocks_are_chosen_as_nginx_chooses_locations() {
+        use ShortcutPath::{Exact, Firm, Pattern, PatternAnyCase, Prefix};
+        let all = shortcuts(&[
+            (Prefix, "/a"),
+            (Prefix, "/a/b"),
+            (Firm, "/firm/"),
+            (Pattern, "^/(A|a)/x"),
+            (PatternAnyCase, r"\.bak$"),
+            (Exact, "/a/b/exact.bak"),
+        ]);
+        for (path, expected) in [
+            ("/", None),
+            ("/a", Some(400)),
+            ("/a/b/c", Some(401)),
+            ("/firm/old.bak", Some(402)),
+            ("/a/x", Some(403)),
+            ("/a/b/old.BAK", Some(404)),
+            ("/a/b/exact.bak", Some(405)),
+            ("/other.bak", Some(404)),
+            ("/other.bak\n", Some(404)),
+            ("/other.bak\n\n", None),
+        ] {
+            assert_eq!(status(&all, path, "/"), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_takes_no_requests_of_a_longer_path() {
+        let shortcuts = shortcuts(&[(ShortcutPath::Prefix, "/api"), (ShortcutPath::Prefix, "/api/admin")]);
+        for (path, declared, expected) in [
+            ("/api/x", "/api/x", None),
+            ("/api/x", "/api", None),
+            ("/api", "/api", None),
+            ("/api/admin/y", "/api", Some(401)),
+            ("/api/admin/y", "/api/admin/", None),
+            ("/api/x", "/", Some(400)),
+            ("/api/x", "/api(/|$)(.*)", Some(400)),
+            ("/api/x", "", Some(400)),
+        ] {
+            assert_eq!(status(&shortcuts, path, declared), expected, "{path} of {declared}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        let with = |it: policy::Shortcut| policy::Shortcuts { shortcuts: vec![it], blocks: Vec::new() };
+        let test = policy::ShortcutTest { subject: "$host".into(), ..Default::default() };
+        for said in [
+            with(policy::Shortcut::default()),
+            with(policy::Shortcut { status: 600, ..Default::default() }),
+            with(policy::Shortcut { status: 302, pattern: Some("(".into()), ..Default::default() }),
+            with(policy::Shortcut { status: 403, tests: vec![test], ..Default::default() }),
+            policy::Shortcuts { shortcuts: Vec::new(), blocks: vec![policy::ShortcutBlock::default()] },
+        ] {
+            assert!(Shortcuts::compile(Some(&said)).is_err(), "{said:?}");
+        }
+        assert!(Shortcuts::compile(None).unwrap().is_none());
+    }
+}
