@@ -78,6 +78,8 @@ mod returned;
 mod rewrites;
 #[path = "traffic/routes.rs"]
 mod routes;
+#[path = "traffic/shortcuts.rs"]
+mod shortcuts;
 #[path = "traffic/sizes.rs"]
 mod sizes;
 #[path = "traffic/streams.rs"]

@@ -1,7 +1,7 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
 //! ```text
-//! locate ─▶ size ─▶ cors ─▶ redirect ─▶ pick ─▶ limit ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
+//! locate ─▶ size ─▶ cors ─▶ shortcuts ─▶ redirect ─▶ pick ─▶ limit ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
 //!    └────────┴───────┴────────┴──────────┴───────┴────────┴──── a reply of our own ────┘
 //! ```
 //!
@@ -45,6 +45,7 @@ mod respond;
 mod returned;
 mod rewrite;
 mod send;
+mod shortcuts;
 mod size;
 mod trace;
 mod variables;
@@ -76,6 +77,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     locate::locate(exchange)?;
     size::size(exchange)?;
     cors::preflight(exchange)?;
+    shortcuts::of_location(exchange)?;
     redirect::elsewhere(exchange)?;
     rewrite::rewrite(exchange)?;
     redirect::to_tls(exchange)?;

@@ -110,6 +110,16 @@ impl Reply {
         reply
     }
 
+    /// What a snippet says.
+    pub(crate) fn said(local: &Local, status: u16, media_type: Option<Bytes>, text: Vec<u8>) -> Self {
+        let mut reply = Self::page(local, status);
+        reply.head.framing = Framing::Length(text.len() as u64);
+        reply.head.declared_length = Some(text.len() as u64);
+        reply.head.fields.set(Known::ContentType, media_type.unwrap_or(Bytes::from_static(b"text/html")));
+        reply.body = ReplyBody::Page(text.into());
+        reply
+    }
+
     /// The page for a request that failed. The connection of a client that broke its own request is closed.
     pub(crate) fn failure(local: &Local, error: &ProxyError) -> Self {
         let status = error.kind.status();

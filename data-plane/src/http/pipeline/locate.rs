@@ -6,14 +6,16 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shared::pattern::Exhausted;
 
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
-use super::{Call, Exchange, Step, forwarded, log, redirect};
+use super::{Call, Exchange, Step, forwarded, log, redirect, shortcuts};
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
 use crate::table::policy::forwarding::Names;
+use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
@@ -55,7 +57,14 @@ enum Found {
     NoTable,
 }
 
-/// Which location a path leads to, to be compared.
+/// What a path leads to, to be compared with what another reading of it does.
+#[derive(PartialEq)]
+struct Place {
+    location: Location,
+    /// The blocks that take it, of the host and of the location; an error where that takes too long to tell.
+    blocks: [Result<Option<*const Block>, Exhausted>; 2],
+}
+
 #[derive(PartialEq)]
 enum Location {
     Path(*const PathEntry),
@@ -79,7 +88,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let (mut passes, mut format, mut place) = (None, None, None);
+    let (mut passes, mut format, mut place, mut answers) = (None, None, None, None);
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -94,6 +103,9 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
         format = log::follow(local, table.policy());
+        if matches!(found, Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. }) {
+            answers = table.host(ask.name).and_then(|host| host.shortcuts().cloned());
+        }
         if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
             place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
         }
@@ -115,15 +127,26 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             // Before any redirect.
             let denied = entry.is_denied();
             enter(exchange, entry, target);
-            if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
+            if denied {
+                return Break(Reply::page(local, 503));
+            }
+            answers.map_or(Continue(()), |it| shortcuts::of_host(exchange, &it))
         }
         Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
         Found::Blocked => Break(Reply::page(local, 403)),
         Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
-        Found::AddSlash(location) => Break(Reply::redirect(local, 301, location)),
+        Found::AddSlash(location) => {
+            if let Some(answers) = answers {
+                shortcuts::of_host(exchange, &answers)?;
+            }
+            Break(Reply::redirect(local, 301, location))
+        }
         Found::DefaultBackend { silent, entry, target } => {
             exchange.info.silent = silent;
             exchange.info.default_backend = true;
+            if let Some(answers) = answers {
+                shortcuts::of_host(exchange, &answers)?;
+            }
             let Some(entry) = entry else {
                 return Break(Reply::page(local, 404));
             };
@@ -217,7 +240,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let Some(host) = host else {
         return Found::NoTable;
     };
-    let target = match path::forward(raw, normal, |path| location(host, path)) {
+    let target = match path::forward(raw, normal, |path| place(host, path)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return Found::Ambiguous,
@@ -263,10 +286,17 @@ fn takes(entry: &PathEntry, own: &[u8]) -> bool {
     entry.declared.as_bytes().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }
 
-fn location(host: &HostEntry, path: &[u8]) -> Location {
-    match host.route(path) {
-        Match::Path(entry) => Location::Path(Arc::as_ptr(entry)),
-        Match::AddSlash(_) => Location::AddSlash,
-        Match::None | Match::Unknown => Location::None,
-    }
+fn place(host: &HostEntry, path: &[u8]) -> Place {
+    let (location, entry) = match host.route(path) {
+        Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
+        Match::AddSlash(_) => (Location::AddSlash, None),
+        Match::None | Match::Unknown => (Location::None, None),
+    };
+    let declared = entry.map_or("", |entry| &entry.declared);
+    let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
+        Some(shortcuts) => Ok(shortcuts.block(path, declared)?.map(|(block, _)| std::ptr::from_ref(block))),
+        None => Ok(None),
+    };
+    let of_location = entry.and_then(|entry| entry.policy.shortcuts.as_deref());
+    Place { location, blocks: [block(host.shortcuts().map(|it| &**it)), block(of_location)] }
 }

@@ -1,0 +1,173 @@
+//! Requests that a snippet of their host, or of their location, answers at once: nginx' rewrite phase (annotations.md 4).
+
+use std::ops::ControlFlow::{Break, Continue};
+
+use shared::pattern::{Exhausted, Groups};
+use shared::template::Variable;
+
+use super::{Exchange, Step, redirect, variables};
+use crate::codec::path;
+use crate::http::reply::Reply;
+use crate::table::policy::redirect::Redirect;
+use crate::table::policy::shortcuts::{Comparison, Shortcut, Shortcuts, Test, found as find};
+
+/// What a pattern found last, and where: `$1` to `$9`.
+type Found = Option<(Groups, Vec<u8>)>;
+
+/// Those of the host: its own, then its blocks.
+pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
+    first(exchange, &shortcuts.plain, &None)?;
+    of_block(exchange, shortcuts)
+}
+
+/// Those of the location. A block in it is chosen before any of them is asked.
+pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
+    let Some(location) = exchange.location.as_ref().filter(|it| it.policy.shortcuts.is_some()) else {
+        return Continue(());
+    };
+    let location = location.clone();
+    let Some(shortcuts) = location.policy.shortcuts.as_deref() else {
+        return Continue(());
+    };
+    of_block(exchange, shortcuts)?;
+    first(exchange, &shortcuts.plain, &None)
+}
+
+fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
+    let declared = exchange.location.as_deref().map(|it| it.declared.clone());
+    let (block, groups) = match shortcuts.block(exchange.path(), declared.as_deref().unwrap_or_default()) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Continue(()),
+        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+    };
+    first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
+    // nginx looks for a file, and has none.
+    Break(Reply::page(&exchange.call.server.local, 404))
+}
+
+/// The first whose tests all hold.
+fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
+    for shortcut in shortcuts {
+        let mut found = found.clone();
+        match holds(exchange, shortcut, &mut found) {
+            Ok(true) => return Break(answer(exchange, shortcut, &found)),
+            Ok(false) => {}
+            // Nobody gets past a rule that way.
+            Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+        }
+    }
+    Continue(())
+}
+
+fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Result<bool, Exhausted> {
+    for Test { subject, comparison } in &shortcut.tests {
+        let text = variables::filled(subject, exchange, |_| b"");
+        let holds = match comparison {
+            Comparison::IsSet => !text.is_empty() && text != b"0",
+            Comparison::Text { value, same } => (text == value.as_bytes()) == *same,
+            Comparison::Pattern { pattern, found: false } => find(pattern, &text)?.is_none(),
+            Comparison::Pattern { pattern, found: true } => match find(pattern, &text)? {
+                Some(groups) => {
+                    *found = Some((groups, text));
+                    true
+                }
+                None => false,
+            },
+        };
+        if !holds {
+            return Ok(false);
+        }
+    }
+    if let Some(pattern) = &shortcut.pattern {
+        let Some(groups) = find(pattern, exchange.path())? else {
+            return Ok(false);
+        };
+        *found = Some((groups, exchange.path().to_vec()));
+    }
+    Ok(true)
+}
+
+fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Reply {
+    let local = &exchange.call.server.local;
+    let Some(text) = &shortcut.text else {
+        return match shortcut.status {
+            // nginx says nothing at all.
+            444 => Reply::refusal(local, 444),
+            status => Reply::page(local, status),
+        };
+    };
+    let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
+    if !matches!(shortcut.status, 301 | 302 | 303 | 307 | 308) {
+        let text = variables::filled(text, exchange, group);
+        return Reply::said(local, shortcut.status, shortcut.media_type.clone(), text);
+    }
+    let mut place = Vec::new();
+    text.fill(&mut place, |variable, out| match variable {
+        // They are decoded.
+        Variable::Capture(number) => out.extend(path::re_encode(group(usize::from(*number)))),
+        Variable::Uri => out.extend(path::re_encode(exchange.path())),
+        variable => variables::append(exchange, variable, out),
+    });
+    let mut place = unbroken(&place);
+    if shortcut.pattern.is_some() {
+        add_query(&mut place, exchange.head.query());
+    }
+    if place.starts_with(b"/") {
+        let usual = Redirect::default();
+        let said = exchange.location.as_deref().map_or(&usual, |it| &it.policy.redirect);
+        place = redirect::on_this_host(exchange.call, said, &exchange.head.host, &place);
+    }
+    Reply::redirect(local, shortcut.status, place)
+}
+
+/// The query goes on, behind one that the text has; none does where the text ends with `?`.
+fn add_query(place: &mut Vec<u8>, query: Option<&[u8]>) {
+    if place.last() == Some(&b'?') {
+        place.pop();
+        return;
+    }
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
+        return;
+    };
+    place.push(if place.contains(&b'?') { b'&' } else { b'?' });
+    place.extend_from_slice(query);
+}
+
+/// What a client said of itself, with nothing in it that ends a line or a field.
+fn unbroken(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        if (b'!'..=b'~').contains(&byte) {
+            out.push(byte);
+        } else {
+            variables::escape(&[byte], &mut out);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_query_goes_on() {
+        for (place, query, expected) in [
+            ("/a", None, "/a"),
+            ("/a", Some("x=1"), "/a?x=1"),
+            ("/a?b=2", Some("x=1"), "/a?b=2&x=1"),
+            ("/a?", Some("x=1"), "/a"),
+            ("/a?b=2?", Some("x=1"), "/a?b=2"),
+            ("/a", Some(""), "/a"),
+        ] {
+            let mut place = place.as_bytes().to_vec();
+            add_query(&mut place, query.map(str::as_bytes));
+            assert_eq!(String::from_utf8(place).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_ends_a_line() {
+        assert_eq!(unbroken(b"/a b\r\nX: y\xff"), b"/a%20b%0D%0AX:%20y%FF");
+    }
+}

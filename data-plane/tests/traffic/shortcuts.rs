@@ -1,0 +1,183 @@
+//! What is answered at once, for a host and for a location.
+
+use shared::policy::{
+    HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
+    Shortcuts, TextList,
+};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
+
+use super::harness::*;
+
+fn says(status: u32, text: &str) -> Shortcut {
+    Shortcut { status, text: (!text.is_empty()).then(|| text.into()), ..Shortcut::default() }
+}
+
+fn rewrites(status: u32, pattern: &str, text: &str) -> Shortcut {
+    Shortcut { pattern: Some(pattern.into()), ..says(status, text) }
+}
+
+fn only_if(subject: &str, comparison: ShortcutComparison, value: &str, then: Shortcut) -> Shortcut {
+    let test =
+        ShortcutTest { subject: subject.into(), comparison: Some(comparison.into()), value: value.into() };
+    Shortcut { tests: vec![test], ..then }
+}
+
+fn block(kind: ShortcutPath, path: &str, shortcuts: Vec<Shortcut>) -> ShortcutBlock {
+    ShortcutBlock { kind: Some(kind.into()), path: path.into(), shortcuts }
+}
+
+fn plain(shortcuts: Vec<Shortcut>) -> Shortcuts {
+    Shortcuts { shortcuts, blocks: Vec::new() }
+}
+
+fn place_of(answer: &Response) -> Option<&str> {
+    answer.all("location").first().copied()
+}
+
+/// a.test with these, and one path.
+fn serving(of_host: Option<Shortcuts>, path: &str, location: LocationPolicy, origin: &Origin) -> Proxy {
+    let mut proxy = Proxy::start();
+    let policy = HostPolicy { shortcuts: of_host, ..HostPolicy::default() };
+    proxy.config(vec![("a.test", Resource::Host(Host { policy, ..Host::default() }))]);
+    let paths = vec![to(path, PathType::Prefix, "echo")];
+    let route = Route { paths, policy: location, ..Route::default() };
+    proxy.config(vec![("ingress/ns/i/a.test", Resource::Route(route))]);
+    proxy.service("echo", Backend::default());
+    proxy.endpoints("echo", &[origin.address]);
+    proxy
+}
+
+#[test]
+fn blocks_of_a_host_come_before_its_locations() {
+    let origin = Origin::says("here");
+    let blocks = vec![
+        block(ShortcutPath::Exact, "/metrics", vec![says(404, "")]),
+        block(ShortcutPath::Prefix, "/admin/", vec![says(403, "")]),
+        block(ShortcutPath::Exact, "/old", vec![says(301, "/new$is_args$args")]),
+        block(ShortcutPath::Pattern, "^/v([0-9])/", vec![says(302, "https://b.test/$1$request_uri")]),
+        block(ShortcutPath::Exact, "/robots.txt", vec![]),
+    ];
+    let location = LocationPolicy {
+        // None of these is asked before.
+        denylist_source_range: Some(TextList { values: vec!["0.0.0.0/0".into(), "::/0".into()] }),
+        force_ssl_redirect: Some(true),
+        ..LocationPolicy::default()
+    };
+    let proxy = serving(Some(Shortcuts { shortcuts: Vec::new(), blocks }), "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    for (sent, status, place) in [
+        ("/metrics", 404, None),
+        ("/%6detrics?x", 404, None),
+        ("/a/..//metrics", 404, None),
+        ("/admin/x", 403, None),
+        ("/old?x=1", 301, Some("http://a.test/new?x=1")),
+        ("/v2/a?b", 302, Some("https://b.test/2/v2/a?b")),
+        ("/robots.txt", 404, None),
+        ("/other", 308, Some("https://a.test/other")),
+    ] {
+        let answer = client.get(sent);
+        assert_eq!((answer.status, place_of(&answer)), (status, place), "{sent}");
+    }
+    assert!(origin.seen().is_empty());
+}
+
+/// A backend that reads a path in another way than the proxy gets none that a block would take then.
+#[test]
+fn no_reading_of_a_path_gets_past_a_block() {
+    let origin = Origin::says("here");
+    let blocks = || {
+        let kinds = [(ShortcutPath::Exact, "/metrics"), (ShortcutPath::Prefix, "/admin/")];
+        let blocks = kinds.map(|(kind, path)| block(kind, path, vec![says(403, "")]));
+        Some(Shortcuts { shortcuts: Vec::new(), blocks: blocks.into() })
+    };
+    for (of_host, of_location) in [(blocks(), None), (None, blocks())] {
+        let location = LocationPolicy { shortcuts: of_location, ..LocationPolicy::default() };
+        let proxy = serving(of_host, "/", location, &origin);
+        for (sent, status) in
+            [("/metrics", 403), ("/metrics;x=1", 400), ("/x/..;/admin/y", 400), ("/x;a/..;b/y", 200)]
+        {
+            assert_eq!(Client::new(proxy.http).get(sent).status, status, "{sent}");
+        }
+    }
+}
+
+#[test]
+fn a_host_answers_where_no_path_is_declared() {
+    let origin = Origin::says("here");
+    let blocks = vec![block(ShortcutPath::Exact, "/healthz", vec![says(200, "fine")])];
+    let shortcuts = Shortcuts { shortcuts: Vec::new(), blocks };
+    let proxy = serving(Some(shortcuts), "/api", LocationPolicy::default(), &origin);
+    let mut client = Client::new(proxy.http);
+    let answer = client.get("/healthz");
+    assert_eq!((answer.status, answer.text()), (200, "fine"));
+    assert_eq!(answer.all("content-type"), ["text/html"]);
+    assert_eq!(client.get("/other").status, 404);
+    assert_eq!(client.get("/api/healthz").text(), "here");
+}
+
+#[test]
+fn tests_decide_and_the_first_answer_counts() {
+    use ShortcutComparison::{Differs, Equals, FindsAnyCase, IsSet, Lacks};
+    let origin = Origin::says("here");
+    let shortcuts = plain(vec![
+        only_if("$request_method", Differs, "GET", says(405, "")),
+        only_if("$arg_debug", IsSet, "", says(404, "")),
+        only_if("$http_x_token", Equals, "bad", says(401, "no")),
+        only_if("$http_user_agent", FindsAnyCase, "^(curl|wget)/", says(302, "https://b.test/$1")),
+        only_if("$cookie_team", Lacks, "^(red|blue)?$", says(403, "")),
+    ]);
+    let location = LocationPolicy { shortcuts: Some(shortcuts), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    for (request, status) in [
+        ("POST /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n", 405),
+        ("GET /x?debug=1 HTTP/1.1\r\nHost: a.test\r\n\r\n", 404),
+        ("GET /x?debug=0 HTTP/1.1\r\nHost: a.test\r\n\r\n", 200),
+        ("GET /x HTTP/1.1\r\nHost: a.test\r\nX-Token: bad\r\n\r\n", 401),
+        ("GET /x HTTP/1.1\r\nHost: a.test\r\nX-Token: Bad\r\n\r\n", 200),
+        ("GET /x HTTP/1.1\r\nHost: a.test\r\nUser-Agent: CURL/8\r\n\r\n", 302),
+        ("GET /x HTTP/1.1\r\nHost: a.test\r\nCookie: team=green\r\n\r\n", 403),
+        ("GET /x HTTP/1.1\r\nHost: a.test\r\nCookie: team=red\r\n\r\n", 200),
+    ] {
+        let answer = client.ask(request);
+        assert_eq!(answer.status, status, "{request}");
+        if status == 302 {
+            assert_eq!(place_of(&answer), Some("https://b.test/CURL"));
+        }
+    }
+}
+
+#[test]
+fn a_rewrite_that_redirects_keeps_the_query() {
+    let origin = Origin::says("here");
+    let shortcuts = plain(vec![
+        rewrites(302, "^(/board)$", "$1/"),
+        rewrites(301, "^/a/(.*)$", "https://b.test/$1?from=a"),
+        rewrites(302, "^/b/", "/c/?"),
+    ]);
+    let location = LocationPolicy { shortcuts: Some(shortcuts), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    for (sent, status, place) in [
+        ("/board?x=1", 302, Some("http://a.test/board/?x=1")),
+        ("/board/", 200, None),
+        ("/a/%0dX:%20y?y=2", 301, Some("https://b.test/%0DX:%20y?from=a&y=2")),
+        ("/b/x?y=2", 302, Some("http://a.test/c/")),
+    ] {
+        let answer = client.get(sent);
+        assert_eq!((answer.status, place_of(&answer)), (status, place), "{sent}");
+    }
+}
+
+#[test]
+fn what_comes_later_is_served_with_what_was_there_before() {
+    let origin = Origin::says("here");
+    let mut proxy = serving(None, "/", LocationPolicy::default(), &origin);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/x").status, 200);
+    let closed = HostPolicy { shortcuts: Some(plain(vec![says(403, "")])), ..HostPolicy::default() };
+    proxy.config(vec![("a.test", Resource::Host(Host { policy: closed, ..Host::default() }))]);
+    assert_eq!(client.get("/x").status, 403);
+    proxy.config(vec![("a.test", Resource::Host(Host::default()))]);
+    assert_eq!(client.get("/x").status, 200);
+}
