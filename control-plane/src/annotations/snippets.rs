@@ -5,12 +5,14 @@
 //! pretend to be somebody else is left out and said. Whatever else there is could do one of them.
 
 mod headers;
+mod lists;
 mod tokens;
 
 use std::collections::BTreeSet;
 
 pub use self::headers::OfHosts;
 use self::headers::{Headers, Place};
+use self::lists::Lists;
 use super::draft::Draft;
 use super::row::{Act, Of, Reach, Risk, Row, Scope};
 use super::value::Grammar;
@@ -166,8 +168,14 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
 
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     let mut headers = Headers::default();
-    let rest = snippet
-        .map(|directives| directives.into_iter().filter(|it| !headers.take(it, place)).collect::<Vec<_>>());
+    let mut lists = None;
+    let rest = snippet.map(|mut rest| {
+        rest.retain(|it| !headers.take(it, place));
+        if place == Place::Location {
+            lists = Lists::of(&mut rest, to);
+        }
+        rest
+    });
     let reach = if place == Place::Server { Reach::Hosts } else { Reach::Paths };
     if let Some(why) = restricts(&rest) {
         to.deny(reach, "restricts in a way that is not enforced");
@@ -175,8 +183,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
         return;
     }
-    headers.put(place, to);
-    to.needs_snippets();
+    if let Some(lists) = lists {
+        lists.put(to);
+    }
+    if headers.put(place, to) {
+        to.needs_snippets();
+    }
     let rest = rest.unwrap_or_default();
     // What a variable is set for stands in what is taken or left out.
     let names = rest.iter().map(tokens::Directive::name).filter(|name| !["if", "set"].contains(name));

@@ -261,8 +261,8 @@ fn errors_backend(parsed: &Parsed) -> Option<BackendKey> {
 
 /// What the owner of a snippet should know that the fleet does not allow.
 fn not_allowed(field: &str) -> Fault {
-    let reason =
-        "no effect, as in ingress-nginx: the ConfigMap does not say allow-snippet-annotations: \"true\"";
+    let reason = "what it says of headers has no effect, as in ingress-nginx: the ConfigMap does not say \
+                  allow-snippet-annotations: \"true\"";
     Fault::new(Severity::Unsupported, field, reason)
 }
 

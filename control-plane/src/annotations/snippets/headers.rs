@@ -70,9 +70,10 @@ impl Headers {
         }
     }
 
-    /// Puts it where the annotation acts.
-    pub(super) fn put(self, place: Place, to: &mut Draft<'_>) {
+    /// Puts it where the annotation acts. Whether there is anything that does.
+    pub(super) fn put(self, place: Place, to: &mut Draft<'_>) -> bool {
         let Self { answers, requests, hidden, .. } = self;
+        let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
         let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
         match place {
@@ -85,6 +86,7 @@ impl Headers {
             Place::Server => to.of_hosts = Some(OfHosts { changes, hidden }),
             Place::Auth => to.auth_headers = requests,
         }
+        is_any
     }
 
     /// `add_header NAME VALUE [always]`.

@@ -82,7 +82,7 @@ fn what_restricts_answers_503_beside_headers_too() {
         let mut world = World::default();
         world.events([
             applied(allowed(said)),
-            applied(web().annotation("configuration-snippet", &format!("{LOCATION}deny all;"))),
+            applied(web().annotation("configuration-snippet", &format!("{LOCATION}limit_req zone=a;"))),
         ]);
         let Route { policy, denied, .. } = route(&world, "web");
         assert!(denied.is_some() && names(&policy) == NOTHING, "{said}");

@@ -1,0 +1,130 @@
+//! Address lists of a snippet: nginx' `allow`, `deny` and `satisfy`, where they come to what annotations say.
+//!
+//! **Invariant:** they are taken all together or not at all, since their order counts.
+
+use shared::policy::TextList;
+
+use super::tokens::Directive;
+use crate::annotations::draft::Draft;
+use crate::annotations::value::CIDRS;
+
+/// What annotations say of it: beside one of these the lists of a snippet would be one longer list.
+const ANNOTATIONS: [&str; 3] = ["allowlist-source-range", "denylist-source-range", "satisfy"];
+
+/// What a snippet says.
+#[derive(Default, PartialEq, Debug)]
+pub(super) struct Lists {
+    /// Who gets in, and nobody else.
+    allowed: Option<Vec<String>>,
+    /// Who does not, whatever the other one says.
+    denied: Vec<String>,
+    satisfies_any: Option<bool>,
+}
+
+impl Lists {
+    /// Takes the lists out of a snippet of locations, where they are understood.
+    pub(super) fn of(directives: &mut Vec<Directive>, to: &Draft<'_>) -> Option<Self> {
+        if ANNOTATIONS.iter().any(|name| to.said(name).is_some()) {
+            return None;
+        }
+        let lists = Self::read(directives.iter().filter(|it| is_one(it)))?;
+        directives.retain(|it| !is_one(it));
+        Some(lists)
+    }
+
+    /// First those who do not get in, then those who do, then everybody else: nginx takes the first that fits.
+    fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<Self> {
+        let mut lists = Self::default();
+        let (mut allowed, mut end) = (Vec::new(), None);
+        for it in directives {
+            let [word] = it.arguments() else { return None };
+            match (it.name(), word.as_str()) {
+                ("satisfy", "any") => lists.satisfies_any = Some(true),
+                ("satisfy", "all") => lists.satisfies_any = Some(false),
+                ("satisfy", _) => return None,
+                _ if end.is_some() => return None,
+                (name, "all") => end = Some(name),
+                ("deny", _) if !allowed.is_empty() => return None,
+                (name, text) => match (CIDRS.read)(text)?.as_slice() {
+                    [one] if name == "deny" => lists.denied.push(one.clone()),
+                    [one] => allowed.push(one.clone()),
+                    _ => return None,
+                },
+            }
+        }
+        match (end, allowed.is_empty()) {
+            (Some("deny"), true) => lists.denied = vec!["0.0.0.0/0".into(), "::/0".into()],
+            (Some("deny"), false) => lists.allowed = Some(allowed),
+            // Everybody else gets in, which would be enough for `any`.
+            _ if lists.satisfies_any == Some(true) => return None,
+            _ => {}
+        }
+        (lists != Self::default()).then_some(lists)
+    }
+
+    /// Puts them where the annotations would.
+    pub(super) fn put(self, to: &mut Draft<'_>) {
+        let Self { allowed, denied, satisfies_any } = self;
+        if let Some(values) = allowed {
+            to.location.allowlist_source_range = Some(TextList { values });
+        }
+        if !denied.is_empty() {
+            to.location.denylist_source_range = Some(TextList { values: denied });
+        }
+        if satisfies_any.is_some() {
+            to.location.satisfy_any = satisfies_any;
+        }
+    }
+}
+
+fn is_one(directive: &Directive) -> bool {
+    directive.depth == 0 && !directive.is_block && ["allow", "deny", "satisfy"].contains(&directive.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::snippets::tokens;
+
+    fn read(text: &str) -> Option<Lists> {
+        Lists::read(tokens::directives(text).unwrap().iter())
+    }
+
+    fn lists(allowed: Option<&[&str]>, denied: &[&str], satisfies_any: Option<bool>) -> Option<Lists> {
+        let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        Some(Lists { allowed: allowed.map(owned), denied: owned(denied), satisfies_any })
+    }
+
+    #[test]
+    fn lists_come_to_what_annotations_say() {
+        for (text, expected) in [
+            (
+                "allow 10.0.0.0/8; allow 10.1.2.3; deny all;",
+                lists(Some(&["10.0.0.0/8", "10.1.2.3"]), &[], None),
+            ),
+            ("deny 10.0.0.1; allow 10.0.0.0/8; deny all;", lists(Some(&["10.0.0.0/8"]), &["10.0.0.1"], None)),
+            ("deny 10.0.0.1;", lists(None, &["10.0.0.1"], None)),
+            ("deny 10.0.0.1; allow all;", lists(None, &["10.0.0.1"], None)),
+            ("deny all;", lists(None, &["0.0.0.0/0", "::/0"], None)),
+            ("satisfy any; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_annotations_cannot_say_is_not_taken() {
+        for text in [
+            "allow 10.0.0.0/8; deny 10.0.0.1; deny all;",
+            "deny all; allow 10.0.0.1;",
+            "satisfy any; deny 10.0.0.1;",
+            "satisfy some; deny all;",
+            "allow unix:; deny all;",
+            "allow $remote_addr; deny all;",
+            "allow 10.0.0.1 10.0.0.2; deny all;",
+            "deny 10.0.0.300;",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}
