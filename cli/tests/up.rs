@@ -395,6 +395,11 @@ fn examples_of_what_people_have_answer() {
         ("archive.example.net", "/x", "", 200, &["moved/archive at"]),
         ("uploads.example.com", "/", "", 200, &["media/uploads at"]),
         ("bulletin.example.com", "/x", "", 200, &["old/bulletin at"]),
+        ("orders.example.com", "/x", "", 200, &["answers/orders at", "x-content-type-options: nosniff"]),
+        ("orders.example.com", "/metrics", "", 404, &[]),
+        ("orders.example.com", "/internal/x", "", 403, &[]),
+        ("orders.example.com", "/robots.txt", "", 200, &["content-type: text/plain", "Disallow: /"]),
+        ("orders.example.com", "/basket?x=1", "", 301, &["/cart/?x=1\r"]),
     ] {
         let answer = ask(&http, host, path, headers);
         let found = answer.to_ascii_lowercase();

@@ -71,7 +71,7 @@ fn page() -> String {
 }
 
 const RAW: &str = "raw configuration never acts; 503 where it could restrict or send elsewhere";
-const SNIPPET: &str = "its address lists are **honoured**, what it says of headers with `allow-snippet-annotations`; the rest never acts: 503 where it could restrict or send elsewhere";
+const SNIPPET: &str = "what it answers at once, and its address lists, are **honoured**, what it says of headers with `allow-snippet-annotations`; the rest never acts: 503 where it could restrict or send elsewhere";
 
 fn becomes(row: &Row) -> String {
     match row.value.status() {

@@ -153,7 +153,7 @@ pub enum Status {
     Differs(&'static str),
     /// It does not act yet. What depends on it answers 503.
     Denies(Reach),
-    /// Raw nginx configuration: what it says of headers acts, the rest never. What it could restrict answers 503.
+    /// Raw nginx configuration: what is read into types acts, the rest never. What it could restrict answers 503.
     Snippet,
     /// It has no effect in ingress-nginx' newest version either (annotations.md 7).
     Dead,

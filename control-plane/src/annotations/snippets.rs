@@ -1,11 +1,13 @@
 //! Raw nginx configuration (annotations.md 5.8). As text it never acts; what it could keep from a client answers 503.
 //!
 //! Directives about headers are read into types ([`headers`]) and act where the fleet allows snippets, as those of
-//! ingress-nginx do. Another directive that is known to keep nobody out, to send nothing elsewhere and to let nobody
+//! ingress-nginx do. What a snippet answers at once is read into types as well ([`shortcuts`]), and acts anywhere: most of
+//! it keeps somebody out. Another directive that is known to keep nobody out, to send nothing elsewhere and to let nobody
 //! pretend to be somebody else is left out and said. Whatever else there is could do one of them.
 
 mod headers;
 mod lists;
+mod shortcuts;
 mod tokens;
 
 use std::collections::BTreeSet;
@@ -13,6 +15,7 @@ use std::collections::BTreeSet;
 pub use self::headers::OfHosts;
 use self::headers::{Headers, Place};
 use self::lists::Lists;
+use self::shortcuts::Taken;
 use super::draft::Draft;
 use super::row::{Act, Of, Reach, Risk, Row, Scope};
 use super::value::Grammar;
@@ -168,12 +171,15 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
 
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     let mut headers = Headers::default();
+    let mut taken = Taken::default();
     let mut lists = None;
-    let rest = snippet.map(|mut rest| {
+    let rest = snippet.map(|directives| {
+        let (shortcuts, mut rest) = Taken::of(&directives, place);
         rest.retain(|it| !headers.take(it, place));
         if place == Place::Location {
             lists = Lists::of(&mut rest, to);
         }
+        taken = shortcuts;
         rest
     });
     let reach = if place == Place::Server { Reach::Hosts } else { Reach::Paths };
@@ -183,8 +189,17 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
         return;
     }
+    for path in &taken.empty {
+        let what = format!("location {}: nothing in it answers, so its requests get 404", shown(path));
+        to.fault(Severity::Warning, what);
+    }
     if let Some(lists) = lists {
         lists.put(to);
+    }
+    match place {
+        Place::Location => to.location.shortcuts = taken.put(),
+        Place::Server => to.host.shortcuts = taken.put(),
+        Place::Auth => {}
     }
     if headers.put(place, to) {
         to.needs_snippets();

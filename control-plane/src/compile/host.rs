@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HostPolicy, NumberList, TextList};
+use shared::policy::{HostPolicy, NumberList, Shortcuts, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
 use self::canaries::Wishes;
@@ -92,8 +92,8 @@ struct Deciders {
     aliases: BTreeSet<Age>,
     /// All paths of the host answer 503.
     guards: BTreeSet<Age>,
-    /// Headers of all answers, in a server-snippet.
-    headers: BTreeSet<Age>,
+    /// A server-snippet.
+    snippets: BTreeSet<Age>,
     /// TLS towards backends.
     backend_tls: BTreeSet<Age>,
     /// Certificates of clients.
@@ -229,7 +229,7 @@ impl Claims {
             tls,
             aliases,
             guards,
-            headers,
+            snippets,
             backend_tls,
             client_certificates,
             ciphers,
@@ -237,7 +237,7 @@ impl Claims {
             roots,
         } = &mut self.deciders;
         let all =
-            [tls, aliases, guards, headers, backend_tls, client_certificates, ciphers, passthrough, roots];
+            [tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, passthrough, roots];
         for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
             all.remove(age);
         }
@@ -258,7 +258,7 @@ impl Claims {
             tls,
             aliases,
             guards,
-            headers,
+            snippets,
             backend_tls,
             client_certificates,
             ciphers,
@@ -269,7 +269,7 @@ impl Claims {
             (tls, claim.tls.is_said()),
             (aliases, says_aliases),
             (guards, serving.hosts_denied.is_some()),
-            (headers, claim.fleet.allows_snippets && serving.of_hosts.is_some()),
+            (snippets, serving.of_hosts.is_some()),
             (backend_tls, claim.shared_backend_tls().is_some()),
             (client_certificates, serving.host.client_certificates.is_some()),
             (ciphers, serving.host.ssl_ciphers.is_some()),
@@ -356,7 +356,7 @@ impl Claims {
                 regex: (!self.patterns.is_empty()).then_some(true),
                 aliases: self.aliases(),
                 www: (!self.www.is_empty()).then_some(true),
-                shortcuts: None,
+                shortcuts: self.shortcuts(),
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
                 ssl_ciphers: self.ciphers(),
@@ -372,7 +372,13 @@ impl Claims {
 
     /// What the first server-snippet says of the host's answers (annotations.md 2.4).
     fn headers(&self) -> Option<&OfHosts> {
-        self.decider(&self.deciders.headers)?.parsed.serving.of_hosts.as_ref()
+        let decides = self.decider(&self.deciders.snippets).filter(|claim| claim.fleet.allows_snippets)?;
+        decides.parsed.serving.of_hosts.as_ref()
+    }
+
+    /// What that one answers at once, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
+    fn shortcuts(&self) -> Option<Shortcuts> {
+        self.decider(&self.deciders.snippets)?.parsed.serving.host.shortcuts.clone()
     }
 
     /// The list of the first Ingress that says one (annotations.md 2.4).

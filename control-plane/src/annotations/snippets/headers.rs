@@ -66,6 +66,8 @@ impl Headers {
             }
             // No version is told.
             ("server_tokens", _) => matches!(arguments, [word] if word == "off"),
+            // Of texts that the snippet answers, which have it.
+            ("default_type", _) => arguments.len() == 1,
             _ => false,
         }
     }

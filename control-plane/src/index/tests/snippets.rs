@@ -7,7 +7,7 @@ use shared::resource::{Resource, Route};
 
 use super::super::Options;
 use super::fixture::*;
-use crate::objects::Object;
+use crate::objects::{Object, ObjectKind};
 
 const LOCATION: &str = "\
 add_header X-Frame-Options DENY always;
@@ -73,6 +73,53 @@ fn a_folder_of_manifests_alone_allows_them() {
     assert_ne!(names(&route(&world, "web").policy), NOTHING);
     world.apply(configmap(json!({})));
     assert!(world.routes().is_empty(), "it has a ConfigMap, which says nothing of it");
+}
+
+#[test]
+fn what_is_answered_at_once_is_whoever_allows_snippets() {
+    for said in ["true", "false"] {
+        let mut world = World::default();
+        world.events([
+            applied(allowed(said)),
+            applied(
+                web()
+                    .annotation("configuration-snippet", "if ($request_method = TRACE) { return 405; }")
+                    .annotation("server-snippet", "location = /metrics { deny all; }"),
+            ),
+        ]);
+        let Route { policy, denied, .. } = route(&world, "web");
+        let shortcuts = policy.shortcuts.unwrap_or_default().shortcuts;
+        assert_eq!((shortcuts.len(), denied), (1, None), "{said}");
+        let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+        let blocks = host.policy.shortcuts.unwrap_or_default().blocks;
+        assert_eq!(blocks.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["/metrics"], "{said}");
+        assert_eq!(world.told("web"), Vec::<String>::new(), "{said}");
+    }
+}
+
+#[test]
+fn the_first_server_snippet_of_a_host_counts() {
+    let mut world = World::default();
+    let with = |name: &str, at, text| {
+        ingress(name)
+            .at(at)
+            .rule("a.test", &[(&format!("/{name}"), "echo")])
+            .annotation("server-snippet", text)
+    };
+    world.events([
+        applied(allowed("true")),
+        applied(with("late", 2, "location = /late { return 403; }")),
+        applied(with("early", 1, "add_header A b;")),
+    ]);
+    let shortcuts = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(host)) => host.policy.shortcuts,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(shortcuts(&world), None);
+    world.apply(with("early", 1, "return 403;"));
+    assert_eq!(shortcuts(&world).unwrap().shortcuts.len(), 1);
+    world.delete(ObjectKind::Ingress, "early");
+    assert_eq!(shortcuts(&world).unwrap().blocks.len(), 1);
 }
 
 /// What could keep somebody out keeps everybody out, whoever allows what.

@@ -1,0 +1,307 @@
+//! What a snippet answers at once, read into types: nginx' `return`, `if`, a `rewrite` that redirects, and `location` blocks
+//! of these (docs/adr/034-shortcuts.md).
+//!
+//! **Invariant:** a block is taken whole and exactly, or not at all: with a directive that is not known to be without
+//! matter to its answer, a variable that nobody gives a value to, or a pattern that does not compile it is not taken.
+
+use shared::pattern::Pattern;
+use shared::policy::{Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts};
+use shared::template::{Template, Variable};
+
+use super::headers::Place;
+use super::tokens::Directive;
+
+/// How many answers are taken of one snippet, and how many bytes of them.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 16 << 10;
+
+/// What is taken, and what of it a reader of the snippet might not expect.
+#[derive(Default, Debug)]
+pub(super) struct Taken {
+    pub(super) shortcuts: Shortcuts,
+    /// Paths of blocks in which nothing answers.
+    pub(super) empty: Vec<String>,
+    count: usize,
+    bytes: usize,
+}
+
+/// A directive with those in its block.
+struct Node<'a> {
+    directive: &'a Directive,
+    inner: &'a [Directive],
+}
+
+/// The directives that stand side by side.
+fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
+    let mut rest = directives;
+    std::iter::from_fn(move || {
+        let (directive, behind) = rest.split_first()?;
+        let length = behind.iter().take_while(|it| it.depth > directive.depth).count();
+        let (inner, after) = behind.split_at(length);
+        rest = after;
+        Some(Node { directive, inner })
+    })
+}
+
+impl Taken {
+    /// Takes what it can of a snippet; what is left stays in order.
+    pub(super) fn of(directives: &[Directive], place: Place) -> (Self, Vec<Directive>) {
+        let mut taken = Self::default();
+        let mut rest = Vec::new();
+        for node in nodes(directives) {
+            if place == Place::Auth || !taken.take(&node) {
+                rest.push(node.directive.clone());
+                rest.extend_from_slice(node.inner);
+            }
+        }
+        let said = directives.iter().find(|it| it.depth == 0 && it.name() == "default_type");
+        if let Some([said]) = said.map(Directive::arguments) {
+            let Shortcuts { shortcuts, blocks } = &mut taken.shortcuts;
+            let of_blocks = blocks.iter_mut().flat_map(|block| &mut block.shortcuts);
+            shortcuts.iter_mut().chain(of_blocks).for_each(|it| set_media_type(it, said));
+        }
+        (taken, rest)
+    }
+
+    /// None where nothing was.
+    pub(super) fn put(self) -> Option<Shortcuts> {
+        (self.shortcuts != Shortcuts::default()).then_some(self.shortcuts)
+    }
+
+    fn take(&mut self, node: &Node<'_>) -> bool {
+        self.bytes += bytes(node.directive) + node.inner.iter().map(bytes).sum::<usize>();
+        if self.bytes > MOST_BYTES {
+            return false;
+        }
+        if node.directive.name() != "location" {
+            let Some(found) = answer(node, false).filter(|_| self.has_room(1)) else {
+                return false;
+            };
+            self.shortcuts.shortcuts.push(found);
+            return true;
+        }
+        let Some(block) = block(node).filter(|it| self.has_room(it.shortcuts.len())) else {
+            return false;
+        };
+        if block.shortcuts.is_empty() {
+            self.empty.push(node.directive.arguments().join(" "));
+        }
+        self.shortcuts.blocks.push(block);
+        true
+    }
+
+    fn has_room(&mut self, count: usize) -> bool {
+        self.count += count.max(1);
+        self.count <= MOST
+    }
+}
+
+fn bytes(directive: &Directive) -> usize {
+    directive.arguments().iter().map(String::len).sum()
+}
+
+/// What a directive answers: itself, or in its block. `has_groups`: a pattern was found before it is asked.
+fn answer(node: &Node<'_>, has_groups: bool) -> Option<Shortcut> {
+    let Node { directive, inner } = node;
+    match (directive.name(), directive.is_block) {
+        ("return", false) => returned(directive.arguments(), has_groups),
+        ("rewrite", false) => rewritten(directive.arguments()),
+        ("if", true) => {
+            let test = test(directive.arguments())?;
+            let finds = [ShortcutComparison::Finds, ShortcutComparison::FindsAnyCase];
+            let has_groups = has_groups || finds.contains(&test.comparison());
+            // One without an answer of its own might turn other directives on: it stays with what is not known.
+            let [only] = inner else {
+                return None;
+            };
+            let mut found = answer(&Node { directive: only, inner: &[] }, has_groups)?;
+            found.tests.insert(0, test);
+            Some(found)
+        }
+        _ => None,
+    }
+}
+
+/// `location [= | ~ | ~* | ^~] PATH { .. }`.
+fn block(node: &Node<'_>) -> Option<ShortcutBlock> {
+    let (kind, path) = match node.directive.arguments() {
+        [path] if !path.starts_with(['@', '=', '~', '^']) => (ShortcutPath::Prefix, path),
+        [sign, path] => (kind(sign)?, path),
+        _ => return None,
+    };
+    let is_pattern = matches!(kind, ShortcutPath::Pattern | ShortcutPath::PatternAnyCase);
+    let is_fine = match kind {
+        ShortcutPath::Pattern => Pattern::anywhere(path).is_ok(),
+        ShortcutPath::PatternAnyCase => Pattern::anywhere_in_any_case(path).is_ok(),
+        _ => path.starts_with('/'),
+    };
+    if !is_fine {
+        return None;
+    }
+    let mut shortcuts = Vec::new();
+    let (mut is_closed, mut media_type) = (false, None);
+    for it in nodes(node.inner) {
+        match (it.directive.name(), it.directive.arguments()) {
+            ("deny", [all]) if all == "all" => is_closed = true,
+            ("allow", [all]) if all == "all" => {}
+            ("default_type", [said]) => media_type = Some(said.clone()),
+            ("add_header", [name, said, ..]) if name.eq_ignore_ascii_case("content-type") => {
+                media_type = Some(said.clone());
+            }
+            ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
+            _ => shortcuts.push(answer(&it, is_pattern)?),
+        }
+    }
+    let is_internal = node.inner.iter().any(|it| it.name() == "internal");
+    if is_internal && !shortcuts.is_empty() {
+        return None;
+    }
+    if let Some(said) = &media_type {
+        shortcuts.iter_mut().for_each(|it| set_media_type(it, said));
+    }
+    if is_closed {
+        // Access is judged after all of these.
+        shortcuts.push(Shortcut { status: 403, ..Shortcut::default() });
+    }
+    Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })
+}
+
+/// A text has the type that is said nearest to it.
+fn set_media_type(to: &mut Shortcut, said: &str) {
+    if to.text.is_some() && to.media_type.is_none() && said.chars().all(|c| (' '..='~').contains(&c)) {
+        to.media_type = Some(said.to_owned());
+    }
+}
+
+fn kind(sign: &str) -> Option<ShortcutPath> {
+    Some(match sign {
+        "=" => ShortcutPath::Exact,
+        "^~" => ShortcutPath::Firm,
+        "~" => ShortcutPath::Pattern,
+        "~*" => ShortcutPath::PatternAnyCase,
+        _ => return None,
+    })
+}
+
+/// `return CODE;`, `return CODE TEXT;`, `return URL;`.
+fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
+    let (status, text) = match arguments {
+        [url] if url.starts_with("http://") || url.starts_with("https://") || url.starts_with("$scheme") => {
+            (302, Some(url))
+        }
+        [code] => (status(code)?, None),
+        [code, text] => (status(code)?, Some(text)),
+        _ => return None,
+    };
+    let leads = is_redirect(status);
+    let is_fine = match text {
+        Some(text) => has_values(text, has_groups) && (!leads || is_place(text)),
+        None => !leads,
+    };
+    is_fine.then(|| Shortcut { status, text: text.cloned(), ..Shortcut::default() })
+}
+
+/// `rewrite PATTERN TEXT [redirect | permanent];`. Another one changes what is asked for, and answers nothing.
+fn rewritten(arguments: &[String]) -> Option<Shortcut> {
+    let (pattern, text, flag) = match arguments {
+        [pattern, text] => (pattern, text, ""),
+        [pattern, text, flag] => (pattern, text, flag.as_str()),
+        _ => return None,
+    };
+    let is_url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
+    let status = match flag {
+        "permanent" => 301,
+        "redirect" => 302,
+        _ if is_url => 302,
+        _ => return None,
+    };
+    let is_fine = has_values(text, true) && is_place(text) && Pattern::anywhere(pattern).is_ok();
+    is_fine.then(|| Shortcut {
+        status,
+        text: Some(text.clone()),
+        pattern: Some(pattern.clone()),
+        ..Shortcut::default()
+    })
+}
+
+/// `if ($variable)`, `if ($variable OPERATOR VALUE)`.
+fn test(arguments: &[String]) -> Option<ShortcutTest> {
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let first = words.first_mut()?;
+    *first = first.strip_prefix('(')?;
+    let last = words.last_mut()?;
+    *last = last.strip_suffix(')')?;
+    if words.first()?.is_empty() {
+        words.remove(0);
+    }
+    if words.last()?.is_empty() {
+        words.pop();
+    }
+    let (subject, comparison, value) = match words[..] {
+        [subject] => (subject, ShortcutComparison::IsSet, ""),
+        [subject, sign, value] => (subject, comparison(sign)?, value),
+        _ => return None,
+    };
+    let one_variable = subject.starts_with('$') && Template::parse(subject).parts().len() == 1;
+    let is_fine = one_variable && has_values(subject, false) && can_compare(comparison, value);
+    is_fine.then(|| ShortcutTest {
+        subject: subject.into(),
+        comparison: Some(comparison.into()),
+        value: value.into(),
+    })
+}
+
+fn can_compare(comparison: ShortcutComparison, value: &str) -> bool {
+    use ShortcutComparison::{Finds, FindsAnyCase, Lacks, LacksAnyCase};
+    match comparison {
+        Finds | Lacks => Pattern::anywhere(value).is_ok(),
+        FindsAnyCase | LacksAnyCase => Pattern::anywhere_in_any_case(value).is_ok(),
+        // What a variable stands for on this side, too, is not asked: it would be text here.
+        _ => Template::parse(value).as_literal().is_some(),
+    }
+}
+
+fn comparison(sign: &str) -> Option<ShortcutComparison> {
+    Some(match sign {
+        "=" => ShortcutComparison::Equals,
+        "!=" => ShortcutComparison::Differs,
+        "~" => ShortcutComparison::Finds,
+        "~*" => ShortcutComparison::FindsAnyCase,
+        "!~" => ShortcutComparison::Lacks,
+        "!~*" => ShortcutComparison::LacksAnyCase,
+        _ => return None,
+    })
+}
+
+fn status(code: &str) -> Option<u32> {
+    code.parse().ok().filter(|status| (200..=599).contains(status))
+}
+
+fn is_redirect(status: u32) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// Whether a text may stand in `Location`.
+fn is_place(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| ('!'..='~').contains(&c))
+}
+
+/// Whether all its variables have a value before anything is asked of a location.
+fn has_values(text: &str, has_groups: bool) -> bool {
+    let has_value = |variable: &Variable| match variable {
+        Variable::Capture(_) => has_groups,
+        Variable::Named(_) | Variable::User | Variable::Hostname | Variable::TimeIso8601 => false,
+        // They belong to a location, and its backend.
+        Variable::Namespace
+        | Variable::Ingress
+        | Variable::Service
+        | Variable::ServicePort
+        | Variable::LocationPath
+        | Variable::UpstreamName => false,
+        _ => true,
+    };
+    Template::parse(text).variables().all(has_value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use super::*;
+use crate::annotations::snippets::tokens;
+
+fn taken(text: &str) -> Option<Shortcuts> {
+    let directives = tokens::directives(text).unwrap();
+    let (taken, rest) = Taken::of(&directives, Place::Server);
+    rest.is_empty().then_some(taken.shortcuts)
+}
+
+/// One line for each answer.
+fn shown(shortcuts: &Shortcuts) -> Vec<String> {
+    let line = |it: &Shortcut| {
+        let tests =
+            it.tests.iter().map(|it| format!("{} {:?} {:?}, ", it.subject, it.comparison(), it.value));
+        let pattern = it.pattern.iter().map(|pattern| format!("{pattern} -> "));
+        let text = it.text.as_deref().unwrap_or("-");
+        format!("{}{}{} {text}", tests.collect::<String>(), pattern.collect::<String>(), it.status)
+    };
+    let plain = shortcuts.shortcuts.iter().map(line);
+    let blocks = shortcuts.blocks.iter().map(|block| {
+        let lines: Vec<_> = block.shortcuts.iter().map(line).collect();
+        format!("{:?} {}: {}", block.kind(), block.path, lines.join("; "))
+    });
+    plain.chain(blocks).collect()
+}
+
+#[test]
+fn answers_are_read_as_nginx_reads_them() {
+    for (text, expected) in [
+        ("return 403;", "403 -"),
+        ("return 301 https://new.test$request_uri;", "301 https://new.test$request_uri"),
+        ("return https://new.test/;", "302 https://new.test/"),
+        ("return 200 'a b';", "200 a b"),
+        ("if ($request_method != POST) { return 405; }", "$request_method Differs \"POST\", 405 -"),
+        ("if ( $scheme = http ){ return 400 'no'; }", "$scheme Equals \"http\", 400 no"),
+        ("if ($http_x_token = \"\") {\n  return 401;\n}", "$http_x_token Equals \"\", 401 -"),
+        ("if ($arg_debug) { return 404; }", "$arg_debug IsSet \"\", 404 -"),
+        (
+            "if ($request_uri ~* \"^/v([0-9])/(.*)\") { return 301 /latest/$2; }",
+            "$request_uri FindsAnyCase \"^/v([0-9])/(.*)\", 301 /latest/$2",
+        ),
+        ("rewrite ^(/board)$ $1/ redirect;", "^(/board)$ -> 302 $1/"),
+        ("rewrite ^/a/(.*)$ https://b.test/$1 permanent;", "^/a/(.*)$ -> 301 https://b.test/$1"),
+        ("rewrite ^/c$ https://b.test/;", "^/c$ -> 302 https://b.test/"),
+        ("location = /metrics { return 404; }", "Exact /metrics: 404 -"),
+        ("location /admin { deny all; }", "Prefix /admin: 403 -"),
+        ("location ^~ /i/ { return 403; }", "Firm /i/: 403 -"),
+        ("location ~ ^/(ping|ready) { deny all; return 404; }", "Pattern ^/(ping|ready): 404 -; 403 -"),
+        ("location ~* \\.bak$ { deny all; access_log off; }", "PatternAnyCase \\.bak$: 403 -"),
+        ("location = /robots.txt { allow all; log_not_found off; }", "Exact /robots.txt: "),
+    ] {
+        assert_eq!(shown(&taken(text).unwrap()), [expected], "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_known_exactly_is_not_taken() {
+    for text in [
+        "return;",
+        "return 301;",
+        "return 700;",
+        "return 200 a b;",
+        "return 200 $upstream_status;",
+        "return 301 https://$1;",
+        "return 302 'https://a.test/ b';",
+        "rewrite ^/a$ /b;",
+        "rewrite ^/a$ /b last;",
+        "rewrite ^/a$ /b break;",
+        "rewrite ^/(a$ /$1 redirect;",
+        "if ($tenant = a) { return 403; }",
+        "if ($host = $http_host) { return 403; }",
+        "if (-f $request_filename) { return 403; }",
+        "if ($http_x ~ '(') { return 403; }",
+        "if ($scheme = http) { proxy_pass http://other; }",
+        "if ($scheme = http) { add_header A b; return 204; }",
+        "if ($scheme = http) { set $x y; }",
+        "if ($scheme = http) { }",
+        "location /a { proxy_pass http://other; }",
+        "location /a { allow 10.0.0.0/8; deny all; }",
+        "location /a { location /a/b { return 403; } }",
+        "location /a { auth_basic x; return 200; }",
+        "location @a { return 403; }",
+        "location a { return 403; }",
+        "location ~ ( { return 403; }",
+        "location = /a { internal; return 200 x; }",
+        "deny all;",
+    ] {
+        assert_eq!(taken(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_text_has_the_type_that_its_block_says() {
+    let text =
+        "location = /robots.txt { add_header Content-Type text/plain; return 200 'User-agent: *\\n'; }";
+    let shortcuts = taken(text).unwrap();
+    let answer = &shortcuts.blocks[0].shortcuts[0];
+    assert_eq!(answer.media_type.as_deref(), Some("text/plain"));
+    assert_eq!(answer.text.as_deref(), Some("User-agent: *\n"));
+    let directives =
+        tokens::directives("default_type application/json; return 400 '{}'; location /a { return 403; }")
+            .unwrap();
+    let Taken { shortcuts, .. } = Taken::of(&directives, Place::Server).0;
+    assert_eq!(shortcuts.shortcuts[0].media_type.as_deref(), Some("application/json"));
+    assert_eq!(shortcuts.blocks[0].shortcuts[0].media_type, None, "it says nothing");
+}
+
+#[test]
+fn what_is_left_stays_whole() {
+    let text = "add_header A b; if ($scheme = http) { proxy_pass http://x; } return 403;";
+    let directives = tokens::directives(text).unwrap();
+    let (taken, rest) = Taken::of(&directives, Place::Location);
+    assert_eq!(shown(&taken.shortcuts), ["403 -"]);
+    assert_eq!(rest.iter().map(Directive::name).collect::<Vec<_>>(), ["add_header", "if", "proxy_pass"]);
+    assert_eq!(Taken::of(&directives, Place::Auth).1.len(), directives.len());
+}
+
+#[test]
+fn there_is_an_end_to_it() {
+    let many = "return 403; ".repeat(MOST + 1);
+    assert_eq!(taken(&many), None);
+    assert!(taken(&"return 403; ".repeat(MOST)).is_some());
+    assert_eq!(taken(&format!("return 403 {};", "a".repeat(MOST_BYTES))), None);
+}
