@@ -5,6 +5,7 @@
 //! it keeps somebody out. Another directive that is known to keep nobody out, to send nothing elsewhere and to let nobody
 //! pretend to be somebody else is left out and said. Whatever else there is could do one of them.
 
+mod definitions;
 mod headers;
 mod lists;
 mod shortcuts;
@@ -66,24 +67,31 @@ pub(super) static ROWS: &[&Row] = &[
 const NEVER: &str = "raw nginx configuration never acts";
 
 /// What these do to an answer or a request shows, and harms nobody who relies on it.
-const LEFT_OUT: [&str; 59] = [
+const LEFT_OUT: [&str; 86] = [
     "access_log",
     "add_header",
     "add_trailer",
     "aio",
+    "brotli",
+    "brotli_comp_level",
+    "brotli_types",
     "charset",
     "chunked_transfer_encoding",
     "client_body_buffer_size",
     "client_body_temp_path",
     "client_body_timeout",
     "client_header_buffer_size",
+    "client_max_body_size",
     "default_type",
     "directio",
     "error_log",
+    "error_page",
     "etag",
     "expires",
     "gzip",
+    "gzip_buffers",
     "gzip_comp_level",
+    "gzip_disable",
     "gzip_http_version",
     "gzip_min_length",
     "gzip_proxied",
@@ -98,6 +106,8 @@ const LEFT_OUT: [&str; 59] = [
     "log_subrequest",
     "more_clear_headers",
     "more_set_headers",
+    "opentelemetry",
+    "opentracing",
     "port_in_redirect",
     "proxy_buffer_size",
     "proxy_buffering",
@@ -105,7 +115,13 @@ const LEFT_OUT: [&str; 59] = [
     "proxy_busy_buffers_size",
     "proxy_cache",
     "proxy_cache_background_update",
+    "proxy_cache_bypass",
+    "proxy_cache_convert_head",
+    "proxy_cache_key",
     "proxy_cache_lock",
+    "proxy_cache_lock_age",
+    "proxy_cache_lock_timeout",
+    "proxy_cache_methods",
     "proxy_cache_min_uses",
     "proxy_cache_revalidate",
     "proxy_cache_use_stale",
@@ -114,10 +130,22 @@ const LEFT_OUT: [&str; 59] = [
     "proxy_hide_header",
     "proxy_http_version",
     "proxy_ignore_client_abort",
+    "proxy_ignore_headers",
+    "proxy_intercept_errors",
     "proxy_max_temp_file_size",
+    "proxy_next_upstream",
+    "proxy_next_upstream_timeout",
+    "proxy_next_upstream_tries",
+    "proxy_no_cache",
+    "proxy_pass_header",
     "proxy_read_timeout",
     "proxy_request_buffering",
     "proxy_send_timeout",
+    "proxy_socket_keepalive",
+    "proxy_ssl_session_reuse",
+    "recursive_error_pages",
+    "resolver",
+    "resolver_timeout",
     "send_timeout",
     "server_tokens",
     "sub_filter",
@@ -144,18 +172,33 @@ const OURS: [&str; 12] = [
     "x-scheme",
 ];
 
-/// Why a directive is more than left out, if it is.
-pub(crate) fn restriction(text: &str) -> Option<String> {
-    restricts(&tokens::directives(text))
+/// Why a directive of a key of the ConfigMap is more than left out, if one is.
+pub(crate) fn restriction(key: &str, text: &str) -> Option<String> {
+    let mut directives = tokens::directives(text);
+    if let Some(directives) = directives.as_mut().filter(|_| key == "http-snippet") {
+        *directives = definitions::beside(directives);
+    }
+    restricts(&directives)
 }
 
 fn restricts(snippet: &Snippet) -> Option<String> {
     let Some(directives) = snippet else {
         return Some("it cannot be read".to_owned());
     };
-    let first = directives.iter().find(|it| !is_left_out(it))?;
-    Some(format!("{} could keep clients out or send them elsewhere", shown(first.name())))
+    let at = directives.iter().position(|it| !is_left_out(it))?;
+    let (first, behind) = (&directives[at], &directives[at + 1..]);
+    // A block as such would be read: it is what stands in it.
+    let inner = behind.iter().take_while(|it| it.depth > first.depth);
+    let mut others = inner.filter(|it| !is_left_out(it) && !ANSWERS.contains(&it.name()));
+    let what = match others.next() {
+        Some(inner) => format!("{} in {}", shown(inner.name()), shown(first.name())),
+        None => shown(first.name()),
+    };
+    Some(format!("{what} could keep clients out or send them elsewhere"))
 }
+
+/// What blocks may hold that are read.
+const ANSWERS: [&str; 4] = ["allow", "deny", "internal", "return"];
 
 fn is_left_out(directive: &tokens::Directive) -> bool {
     match directive.name() {
@@ -169,6 +212,12 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     }
 }
 
+/// Whether backends are spoken to over TLS.
+fn speaks_tls(to: &Draft<'_>) -> bool {
+    let said = to.said("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&said.as_str())
+}
+
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
@@ -176,6 +225,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     let rest = snippet.map(|directives| {
         let (shortcuts, mut rest) = Taken::of(&directives, place);
         rest.retain(|it| !headers.take(it, place));
+        if place == Place::Location && !speaks_tls(to) {
+            rest.retain(|it| !it.name().starts_with("proxy_ssl_"));
+        }
         if place == Place::Location {
             lists = Lists::of(&mut rest, to);
         }
@@ -242,6 +294,8 @@ mod tests {
             "location ~* \"^/actuator\" { return 403; }",
             "return 404;",
             "return 200;",
+            "proxy_ssl_verify on;",
+            "proxy_redirect http:// https://;",
             "if ($http_x_token != 'x') { return 444; }",
             "if ($request_method = POST) {\n  return 405;\n}",
             "satisfy any;",
@@ -272,7 +326,7 @@ mod tests {
             "include /etc/nginx/acl.conf;",
             "DENY all;",
         ] {
-            assert!(restriction(text).is_some(), "{text}");
+            assert!(restriction("location-snippet", text).is_some(), "{text}");
         }
     }
 
@@ -288,9 +342,10 @@ mod tests {
             "sub_filter '</head>' '<script>deny all;</script></head>'; sub_filter_once on;",
             "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
             "access_log off;",
+            "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
         ] {
-            assert_eq!(restriction(text), None, "{text}");
+            assert_eq!(restriction("location-snippet", text), None, "{text}");
         }
     }
 }

@@ -297,6 +297,12 @@ fn the_rest_is_reported() {
     found.sort();
     assert_eq!(found, [Severity::Unsupported, Severity::Warning, Severity::Warning]);
     assert!(!denies(&parsed) && parsed.snippets == [field("configuration-snippet")]);
+    let elsewhere = "location /a { proxy_pass http://other; }";
+    let parsed = all(&[("configuration-snippet", elsewhere)]);
+    assert!(parsed.faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{:?}", parsed.faults);
+    let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $host;";
+    assert!(!denies(&all(&[("configuration-snippet", of_tls)])), "there is no TLS");
+    assert!(denies(&all(&[("backend-protocol", "HTTPS"), ("configuration-snippet", of_tls)])));
 }
 
 /// Nobody is told that something is served without this or that while it answers 503.

@@ -71,6 +71,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
             faults.push(Fault::new(severity, field(key), reason));
         };
         let mut guard = None;
+        let mut reason = "not enforced yet: until it is, all paths answer 503".to_owned();
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
             Some(_) if text.is_empty() => {}
@@ -102,9 +103,12 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 }
             }
             Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
-            Some(Status::Snippet) => match snippets::restriction(text) {
+            Some(Status::Snippet) => match snippets::restriction(&key.to_ascii_lowercase(), text) {
                 None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
-                Some(_) => guard = Some(Guard::Addresses),
+                Some(why) => {
+                    guard = Some(Guard::Addresses);
+                    reason = format!("raw nginx configuration never acts, and {why}: all paths answer 503");
+                }
             },
             Some(Status::Nginx) => {
                 fault(Severity::Unsupported, "tunes nginx itself and means nothing here".into())
@@ -115,7 +119,6 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         }
         if let Some(guard) = guard {
             settings.guards.push(guard);
-            let reason = "not enforced yet: until it is, all paths answer 503";
             faults.push(Fault::new(Severity::Unsupported, field(key), reason));
         }
     }
@@ -265,6 +268,8 @@ mod tests {
             assert_eq!(faults.len(), 1, "{faults:?}");
             assert_eq!(faults[0].field, format!("data[{key}]"));
         }
+        let (_, faults) = compiled(&[("location-snippet", "location /a { proxy_pass http://b; }")]);
+        assert!(faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{faults:?}");
         let (settings, faults) = compiled(&[
             ("enable-modsecurity", "false"),
             ("enable-owasp-modsecurity-crs", "false"),

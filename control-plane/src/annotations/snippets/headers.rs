@@ -64,10 +64,15 @@ impl Headers {
             ("more_clear_input_headers", Place::Location) => {
                 self.change_request(arguments, |text| Some((pair(text)?.0, "")))
             }
-            // No version is told.
-            ("server_tokens", _) => matches!(arguments, [word] if word == "off"),
+            // As it is anyway: no version is told, no certificate is looked at that no annotation speaks of, and no
+            // place that a backend names is changed.
+            ("server_tokens" | "proxy_ssl_verify" | "proxy_redirect", _) => {
+                matches!(arguments, [word] if word == "off")
+            }
             // Of texts that the snippet answers, which have it.
             ("default_type", _) => arguments.len() == 1,
+            // Each location says it itself.
+            ("client_max_body_size", Place::Server) => arguments.len() == 1,
             _ => false,
         }
     }

@@ -1,0 +1,84 @@
+//! What of `http-snippet` only defines something, and so keeps nobody out by itself.
+
+use super::tokens::Directive;
+
+/// What stands beside blocks and lines of `http` that define something for others to use: where it is used, that says it.
+pub(super) fn beside(directives: &[Directive]) -> Vec<Directive> {
+    let mut rest = Vec::new();
+    let mut at = 0;
+    while let Some(directive) = directives.get(at) {
+        let inner = directives[at + 1..].iter().take_while(|it| it.depth > directive.depth).count();
+        let (from, behind) = (at, at + 1 + inner);
+        at = behind;
+        if !defines(directive, &directives[from + 1..behind]) {
+            rest.extend_from_slice(&directives[from..behind]);
+        }
+    }
+    rest
+}
+
+fn defines(directive: &Directive, inner: &[Directive]) -> bool {
+    match directive.name() {
+        "geo" | "map" | "split_clients" | "upstream" => directive.is_block,
+        // One that clients of the hosts never reach: they come to the ports of the proxy.
+        "server" => {
+            let mut listens =
+                inner.iter().filter(|it| it.depth == directive.depth + 1 && it.name() == "listen");
+            let places: Vec<_> = listens.by_ref().filter_map(Directive::argument).collect();
+            !places.is_empty() && places.into_iter().all(is_other_port)
+        }
+        name => DEFINES.contains(&name) && !directive.is_block,
+    }
+}
+
+/// Lines that define something, or tune nginx itself.
+const DEFINES: [&str; 12] = [
+    "keyval_zone",
+    "limit_conn_zone",
+    "limit_req_zone",
+    "log_format",
+    "lua_shared_dict",
+    "map_hash_bucket_size",
+    "map_hash_max_size",
+    "proxy_cache_path",
+    "server_names_hash_bucket_size",
+    "server_names_hash_max_size",
+    "variables_hash_bucket_size",
+    "variables_hash_max_size",
+];
+
+/// Whether it is an address, or a port, of a port that is not one of HTTP's.
+fn is_other_port(place: &str) -> bool {
+    let port = place.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    port.is_some_and(|port| ![80, 443].contains(&port))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::annotations::snippets::restriction;
+
+    #[test]
+    fn definitions_keep_nobody_out() {
+        for text in [
+            "map $http_upgrade $connection_upgrade { default upgrade; '' close; }",
+            "limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;",
+            "server { listen 18080; location /status { allow all; stub_status on; } location / { return 404; } }",
+            "server { listen 2443; return 308 https://$host$request_uri; }",
+            "upstream other { server 10.0.0.1:80; } proxy_cache_path /tmp/c keys_zone=c:1m;",
+            "geo $inner { default 0; 10.0.0.0/8 1; } log_format short '$status';",
+        ] {
+            assert_eq!(restriction("http-snippet", text), None, "{text}");
+            assert!(restriction("location-snippet", text).is_some(), "{text}");
+        }
+        for text in [
+            "server { listen 80; server_name a.test; return 444; }",
+            "server { listen 8080; listen [::]:443 ssl; return 444; }",
+            "server { return 444; }",
+            "server { listen unix:/tmp/x; }",
+            "map $a $b { default c; } deny all;",
+            "limit_req zone=one;",
+        ] {
+            assert!(restriction("http-snippet", text).is_some(), "{text}");
+        }
+    }
+}
