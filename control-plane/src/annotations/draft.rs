@@ -38,6 +38,8 @@ pub struct Draft<'a> {
     pub(super) of_hosts: Option<OfHosts>,
     /// Headers of the request to the authentication that a snippet says.
     pub(super) auth_headers: Vec<Header>,
+    /// Headers of the request to the backend that have the values of headers of the authentication's answer.
+    pub(super) auth_told: Vec<Header>,
     /// Fields of snippets that act where the fleet allows them.
     snippets: Vec<String>,
 }
@@ -58,6 +60,7 @@ impl<'a> Draft<'a> {
             differences: Vec::new(),
             of_hosts: None,
             auth_headers: Vec::new(),
+            auth_told: Vec::new(),
             snippets: Vec::new(),
         }
     }
@@ -185,6 +188,11 @@ impl<'a> Draft<'a> {
             self;
         if let Some(external) = &mut location.external_auth {
             external.proxy_set_headers.extend(self.auth_headers);
+            external.told_headers.extend(self.auth_told);
+        } else if !self.auth_told.is_empty() {
+            // Nobody says a value, the client least of all.
+            let cleared = self.auth_told.into_iter().map(|it| Header { value: String::new(), ..it });
+            location.request_headers.get_or_insert_default().headers.extend(cleared);
         }
         if !refs.keys().any(|reference| reference.what == Use::BackendTls) {
             // Without a Secret none of it counts; one that is none is denied.

@@ -204,7 +204,7 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     match directive.name() {
         // What it does is up to the directives in it.
         "if" => directive.is_block,
-        "set" => true,
+        "auth_request_set" | "set" => true,
         "proxy_set_header" => {
             directive.argument().is_some_and(|header| OURS.contains(&header.to_ascii_lowercase().as_str()))
         }
@@ -258,7 +258,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     }
     let rest = rest.unwrap_or_default();
     // What a variable is set for stands in what is taken or left out.
-    let names = rest.iter().map(tokens::Directive::name).filter(|name| !["if", "set"].contains(name));
+    let names = rest
+        .iter()
+        .map(tokens::Directive::name)
+        .filter(|name| !["if", "set"].contains(name))
+        // What the request to the authentication keeps in one is of use to where clients sign in.
+        .filter(|name| place == Place::Auth || *name != "auth_request_set");
     let left_out: BTreeSet<_> = names.collect();
     if !left_out.is_empty() {
         let names: Vec<_> = left_out.into_iter().collect();
@@ -304,7 +309,7 @@ mod tests {
             "limit_except GET { deny all; }",
             "auth_basic \"closed\";",
             "auth_request /check;",
-            "auth_request_set $user $upstream_http_x_user;",
+            "auth_request_set $user $upstream_http_x_user; proxy_set_header X-User $user;",
             "access_by_lua_block { ngx.exit(403) }",
             "access_by_lua 'ngx.exit(403)';",
             "rewrite_by_lua_block { if a then ngx.exit(ngx.HTTP_FORBIDDEN) end }",

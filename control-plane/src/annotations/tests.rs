@@ -303,6 +303,9 @@ fn the_rest_is_reported() {
     let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $host;";
     assert!(!denies(&all(&[("configuration-snippet", of_tls)])), "there is no TLS");
     assert!(denies(&all(&[("backend-protocol", "HTTPS"), ("configuration-snippet", of_tls)])));
+    let kept = "auth_request_set $error $upstream_http_x_error;";
+    let parsed = all(&[("auth-url", "http://auth.test/"), ("auth-snippet", kept)]);
+    assert!(parsed.faults[0].reason.contains("auth_request_set of it is left out"), "{:?}", parsed.faults);
 }
 
 /// Nobody is told that something is served without this or that while it answers 503.

@@ -15,6 +15,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.hide_headers = None;
         if let Some(external) = &mut policy.external_auth {
             external.proxy_set_headers.clear();
+            external.told_headers.clear();
         }
     }
     if let Some(OfHosts { changes, hidden }) = of_host {

@@ -4,6 +4,8 @@
 //! **Invariant:** a directive is taken whole and exactly, or not at all: with an option, a variable that nobody gives a
 //! value to, or a header that frames messages it is not taken.
 
+use std::collections::BTreeMap;
+
 use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
 use shared::template::{Template, Variable};
 
@@ -31,6 +33,10 @@ pub(super) struct Headers {
     answers: Vec<HeaderChange>,
     requests: Vec<Header>,
     hidden: Vec<String>,
+    /// Variables that have the value of a header of the authentication's answer.
+    answered: BTreeMap<String, String>,
+    /// Headers of requests that have those values.
+    told: Vec<Header>,
     bytes: usize,
 }
 
@@ -42,7 +48,9 @@ impl Headers {
         }
         let arguments = directive.arguments();
         self.bytes += arguments.iter().map(String::len).sum::<usize>();
-        if self.answers.len() + self.requests.len() + self.hidden.len() >= MOST || self.bytes > MOST_BYTES {
+        if self.answers.len() + self.requests.len() + self.hidden.len() + self.told.len() >= MOST
+            || self.bytes > MOST_BYTES
+        {
             return false;
         }
         match (directive.name(), place) {
@@ -50,6 +58,7 @@ impl Headers {
             // Each location says these itself, and so inherits none.
             ("proxy_set_header", Place::Server) => arguments.len() == 2,
             (_, Place::Auth) => false,
+            ("auth_request_set", Place::Location) => self.set_answered(arguments),
             ("add_header", _) => self.add(arguments),
             ("more_set_headers", _) => self.change(arguments, pair),
             ("more_clear_headers", _) => self.change(arguments, |text| Some((pair(text)?.0, ""))),
@@ -79,14 +88,15 @@ impl Headers {
 
     /// Puts it where the annotation acts. Whether there is anything that does.
     pub(super) fn put(self, place: Place, to: &mut Draft<'_>) -> bool {
-        let Self { answers, requests, hidden, .. } = self;
-        let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty());
+        let Self { answers, requests, hidden, told, .. } = self;
+        let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty() && told.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
         let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
         match place {
             Place::Location => {
                 to.location.header_changes = changes;
                 to.location.hide_headers = hidden;
+                to.auth_told = told;
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
@@ -129,6 +139,19 @@ impl Headers {
         is_fine
     }
 
+    /// `auth_request_set $VARIABLE $upstream_http_NAME`.
+    fn set_answered(&mut self, arguments: &[String]) -> bool {
+        let [variable, value] = arguments else {
+            return false;
+        };
+        let header = value.strip_prefix("$upstream_http_").filter(|name| is_name(name));
+        let (Some(variable), Some(header)) = (variable.strip_prefix('$'), header) else {
+            return false;
+        };
+        self.answered.insert(variable.to_ascii_lowercase(), header.replace('_', "-"));
+        true
+    }
+
     /// `proxy_set_header NAME VALUE`.
     fn set_request(&mut self, arguments: &[String]) -> bool {
         let [name, value] = arguments else {
@@ -144,6 +167,12 @@ impl Headers {
                     .contains(&value.to_ascii_lowercase().as_str());
             }
             _ => {}
+        }
+        let variable = value.strip_prefix('$').map(|it| it.trim_matches(['{', '}']).to_ascii_lowercase());
+        if let Some(header) = variable.and_then(|it| self.answered.get(&it)) {
+            let is_fine = is_name(name) && !frames(name) && !name.eq_ignore_ascii_case("host");
+            self.told.extend(is_fine.then(|| Header { name: name.clone(), value: header.clone() }));
+            return is_fine;
         }
         self.request(name, value)
     }
@@ -250,6 +279,23 @@ mod tests {
         }
         assert_eq!(answers("more_set_headers 'X-A: 1' 'X-B: 2';").len(), 2);
         assert_eq!(answers("more_set_headers \"X-Frame-Options DENY\"; server_tokens off;"), []);
+    }
+
+    #[test]
+    fn what_the_authentication_answers_is_told_under_another_name() {
+        let text =
+            "auth_request_set $user $upstream_http_x_auth_request_user; proxy_set_header X-User $user;";
+        let headers = taken(text, Place::Location).unwrap();
+        let told = Header { name: "X-User".into(), value: "x-auth-request-user".into() };
+        assert_eq!((headers.told, headers.requests), (vec![told], vec![]));
+        for text in [
+            "proxy_set_header X-User $user;",
+            "auth_request_set $user $upstream_cookie_a; proxy_set_header X-User $user;",
+            "auth_request_set $user $upstream_http_x_user; proxy_set_header X-User \"id $user\";",
+            "auth_request_set $user $upstream_http_x_user; proxy_set_header Host $user;",
+        ] {
+            assert!(taken(text, Place::Location).is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -124,10 +124,10 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
 
 fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
     let fields = &answer.fields;
-    let wanted = external.response_headers.iter();
+    let wanted = external.told.iter();
     Verdict {
         status: answer.status,
-        fields: wanted.map(|name| (name.clone(), fields.joined(&**name))).collect(),
+        fields: wanted.map(|(name, of)| (name.clone(), fields.joined(&**of))).collect(),
         challenge: fields.joined(Known::WwwAuthenticate),
         cookies: fields.all(Known::SetCookie).map(Bytes::copy_from_slice).collect(),
     }

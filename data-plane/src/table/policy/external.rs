@@ -24,8 +24,8 @@ pub struct External {
     pub method: Option<Box<str>>,
     /// Where clients are sent that are answered 401, with the way back.
     pub signin: Option<Template>,
-    /// Fields of the answer that the backend gets, in place of the client's.
-    pub response_headers: Box<[Bytes]>,
+    /// Fields that the backend gets in place of the client's, and those of the answer that they are.
+    pub told: Box<[(Bytes, Bytes)]>,
     /// `X-Auth-Request-Redirect`.
     pub request_redirect: Template,
     /// Cookies of the answer go to the client whatever the status.
@@ -74,6 +74,7 @@ impl External {
             cache_key,
             cache_duration,
             proxy_set_headers,
+            told_headers,
         } = said;
         let refused = |field, problem: String| Refused { field, problem };
         if url.is_empty() {
@@ -86,7 +87,14 @@ impl External {
             Ok(name) => Ok(Bytes::copy_from_slice(name.as_str().as_bytes())),
             Err(_) => Err(refused(field, format!("expected the name of a header, got {name:?}"))),
         };
-        let names = response_headers.iter().map(|it| name("external_auth.response_headers", it));
+        let same = response_headers.iter().map(|it| {
+            let name = name("external_auth.response_headers", it)?;
+            Ok((name.clone(), name))
+        });
+        let told = told_headers.iter().map(|it| {
+            let field = "external_auth.told_headers";
+            Ok((name(field, &it.name)?, name(field, &it.value)?))
+        });
         let headers = proxy_set_headers.iter().map(|header| {
             Ok((name("external_auth.proxy_set_headers", &header.name)?, Template::parse(&header.value)))
         });
@@ -101,7 +109,7 @@ impl External {
             text: url.as_str().into(),
             method: (!method.is_empty()).then(|| method.as_str().into()),
             signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),
-            response_headers: names.collect::<Result<_, _>>()?,
+            told: same.chain(told).collect::<Result<_, _>>()?,
             request_redirect: Template::parse(back),
             always_set_cookie: always_set_cookie.unwrap_or_default(),
             cache,
@@ -123,6 +131,7 @@ fn global(said: &LocationPolicy) -> Option<ExternalAuth> {
         cache_key: text(&said.global_auth_cache_key),
         cache_duration: text(&said.global_auth_cache_duration),
         proxy_set_headers: Vec::new(),
+        told_headers: Vec::new(),
     })
 }
 
@@ -231,6 +240,13 @@ mod tests {
             ((|it| it.url.clear()) as fn(&mut ExternalAuth), "external_auth.url"),
             (|it| it.method = "GET;return 200".into(), "external_auth.method"),
             (|it| it.response_headers.push("X;User".into()), "external_auth.response_headers"),
+            (
+                |it| {
+                    it.told_headers
+                        .push(shared::policy::Header { name: "X-User".into(), value: "X;User".into() })
+                },
+                "external_auth.told_headers",
+            ),
             (|it| it.cache_duration = "never".into(), "external_auth.cache_duration"),
         ] {
             assert_eq!(own(change).unwrap_err().field, field);
