@@ -19,6 +19,7 @@ use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
 use crate::journal;
 use crate::resolve;
+pub use crate::staple::fuzz as ocsp;
 pub use crate::subscribe::fuzz::stream;
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
@@ -340,6 +341,11 @@ mod tests {
     #[test]
     fn any_paths() {
         run("paths", super::paths);
+    }
+
+    #[test]
+    fn any_ocsp() {
+        run("ocsp", super::ocsp);
     }
 
     #[test]

@@ -113,6 +113,12 @@ const TABLE: &[(&str, &[Family])] = &[
     // The proxy.
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
     ("data-plane/src/resolve*", &[Dns, Tokio]),
+    // Signatures are checked as handshakes check them.
+    ("data-plane/src/staple/answer.rs", &[Rustls]),
+    ("data-plane/src/staple/fetch.rs", &[Tokio]),
+    ("data-plane/src/staple/question.rs", &[Http]),
+    ("data-plane/src/staple/*", &[]),
+    ("data-plane/src/staple.rs", &[Tokio]),
     // A key and its certificate are made ready for handshakes once, where tables are written.
     ("data-plane/src/table/certified.rs", &[Rustls]),
     ("data-plane/src/table/backend_tls.rs", &[Rustls]),
@@ -208,6 +214,8 @@ const DATA_PLANE: &[&str] = &[
     // The threads.
     "worker",
     "resolve",
+    // What authorities say of certificates.
+    "staple",
     // What is kept for the next start.
     "journal",
     "subscribe",

@@ -1,0 +1,126 @@
+//! What of DER (X.690) stands in questions about certificates and in their answers: tags of one byte, known lengths.
+
+/// SEQUENCE.
+pub(super) const SEQUENCE: u8 = 0x30;
+/// OBJECT IDENTIFIER.
+pub(super) const OID: u8 = 0x06;
+/// OCTET STRING.
+pub(super) const OCTETS: u8 = 0x04;
+/// INTEGER.
+pub(super) const INTEGER: u8 = 0x02;
+/// ENUMERATED.
+pub(super) const ENUMERATED: u8 = 0x0a;
+/// BIT STRING.
+pub(super) const BITS: u8 = 0x03;
+/// GeneralizedTime.
+pub(super) const TIME: u8 = 0x18;
+/// NULL.
+pub(super) const NULL: u8 = 0x05;
+
+/// Takes one value after the other off the front. Nothing of what it is given is believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+/// One value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<'a> {
+    pub(super) tag: u8,
+    pub(super) content: &'a [u8],
+    /// With tag and length: what a signature is over.
+    pub(super) whole: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Of these bytes.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next value, whatever it is.
+    pub(super) fn item(&mut self) -> Option<Item<'a>> {
+        let (&[tag, first], rest) = self.0.split_first_chunk::<2>()?;
+        let (length, header) = match first {
+            0..=0x7f => (usize::from(first), 2),
+            0x81..=0x83 => {
+                let digits = rest.get(..usize::from(first & 0x7f))?;
+                let length = digits.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+                (length, 2 + digits.len())
+            }
+            _ => return None,
+        };
+        let (whole, rest) = self.0.split_at_checked(header + length)?;
+        self.0 = rest;
+        Some(Item { tag, content: &whole[header..], whole })
+    }
+
+    /// What the next value holds, which has to have this tag.
+    pub(super) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+        self.item().filter(|item| item.tag == tag).map(|item| item.content)
+    }
+
+    /// The same of one that may be missing.
+    pub(super) fn optional(&mut self, tag: u8) -> Option<&'a [u8]> {
+        (self.0.first() == Some(&tag)).then(|| self.expect(tag)).flatten()
+    }
+}
+
+/// A value with this tag.
+pub(super) fn write(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let digits = length.to_be_bytes();
+    let digits = &digits[digits.iter().position(|byte| *byte > 0).unwrap_or(digits.len())..];
+    let mut out = vec![tag];
+    match u8::try_from(length) {
+        Ok(short @ 0..=0x7f) => out.push(short),
+        _ => {
+            out.push(0x80 | u8::try_from(digits.len()).unwrap_or(0));
+            out.extend_from_slice(digits);
+        }
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lengths_have_as_many_digits_as_they_need() {
+        for length in [0, 127, 128, 255, 256, 65_535, 65_536] {
+            let content = vec![7; length];
+            let written = write(OCTETS, &content);
+            assert_eq!(Reader::new(&written).expect(OCTETS), Some(&content[..]), "{length}");
+            assert_eq!(Reader::new(&written[..written.len() - 1]).expect(OCTETS), None);
+        }
+        for other in [&[0x30, 0x80, 0, 0][..], &[0x30, 0x84, 0, 0, 0, 0], &[0x30], &[0x30, 0x82, 1]] {
+            assert!(Reader::new(other).item().is_none(), "{other:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(content in prop::collection::vec(any::<u8>(), 0..300)) {
+            let written = [write(OCTETS, &content), write(NULL, &[])].concat();
+            let mut reader = Reader::new(&written);
+            let item = reader.item().unwrap();
+            prop_assert_eq!((item.tag, item.content), (OCTETS, &content[..]));
+            prop_assert_eq!(item.whole.len() + 2, written.len());
+            prop_assert_eq!(reader.optional(OCTETS), None);
+            prop_assert_eq!(reader.expect(NULL), Some(&[][..]));
+            prop_assert!(reader.item().is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_read_to_their_end_or_not_at_all(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut reader = Reader::new(&bytes);
+            let mut read = 0;
+            while let Some(item) = reader.item() {
+                read += item.whole.len();
+            }
+            prop_assert!(read <= bytes.len());
+        }
+    }
+}
