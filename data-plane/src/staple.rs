@@ -1,7 +1,10 @@
-//! What authorities say of the certificates that are shown (OCSP).
+//! What authorities say of the certificates that are shown (OCSP), asked for beside the handshakes.
 
 mod answer;
 mod der;
+mod fetch;
+mod ledger;
+mod places;
 mod question;
 #[cfg(test)]
 mod tests;

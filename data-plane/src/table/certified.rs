@@ -1,7 +1,9 @@
 //! A certificate with its key, read once and ready for handshakes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwapOption;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -32,6 +34,10 @@ pub enum CertifiedError {
 pub struct Certified {
     key: Arc<CertifiedKey>,
     names: Vec<String>,
+    /// The same with what its authority says of it, while that is known and good.
+    stapled: ArcSwapOption<CertifiedKey>,
+    /// Whether it was shown, and who asks for that was told.
+    is_told: AtomicBool,
 }
 
 impl Certified {
@@ -49,12 +55,44 @@ impl Certified {
             rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
             _ => CertifiedError::Leaf,
         })?;
-        Ok(Self { key: Arc::new(certified), names: pem::names(&certificate.leaf) })
+        Ok(Self {
+            key: Arc::new(certified),
+            names: pem::names(&certificate.leaf),
+            stapled: ArcSwapOption::empty(),
+            is_told: AtomicBool::new(false),
+        })
     }
 
     /// For the handshake.
     pub fn key(&self) -> &Arc<CertifiedKey> {
         &self.key
+    }
+
+    /// The same, with what its authority says of it where that is known.
+    pub fn shown(&self) -> Arc<CertifiedKey> {
+        self.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.key))
+    }
+
+    /// It is shown with this from now on (an OCSP response, DER); `None`: without.
+    pub fn staple(&self, said: Option<&[u8]>) {
+        let key = &self.key;
+        let with = |said: &[u8]| CertifiedKey {
+            cert: key.cert.clone(),
+            key: Arc::clone(&key.key),
+            ocsp: Some(said.to_vec()),
+        };
+        self.stapled.store(said.map(with).map(Arc::new));
+    }
+
+    /// Whether it is shown for the first time, since [`Self::unstaple`].
+    pub fn is_first_shown(&self) -> bool {
+        !self.is_told.load(Ordering::Relaxed) && !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// It is shown without, and to be told anew.
+    pub fn unstaple(&self) {
+        self.staple(None);
+        self.is_told.store(false, Ordering::Relaxed);
     }
 
     /// Whether it is good for a host.

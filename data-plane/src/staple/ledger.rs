@@ -1,0 +1,245 @@
+//! Which certificates have what their authority says of them, which of these is to be asked for next, and when. Without I/O.
+//!
+//! **Invariant:** what is over is shown to nobody, whether or not there is anything newer; and no certificate waits for
+//! another one's responder.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::answer::Good;
+use super::question::Question;
+use crate::table::certified::Certified;
+
+/// Certificates that are known.
+const KNOWN: usize = 16_384;
+/// Answers that are held, in bytes, each with the certificates that are shown with it.
+const BYTES: usize = 16 * 1024 * 1024;
+/// Questions at a time.
+const AT_ONCE: usize = 16;
+/// Who finds all of them taken looks again after this.
+const TURN: Duration = Duration::from_secs(1);
+/// Who gave no answer is asked again after this, twice as late each time.
+const FIRST: Duration = Duration::from_secs(60);
+/// But not later than this. As late at most is asked whether something good still is.
+const LAST: Duration = Duration::from_secs(43_200);
+
+type Id = [u8; 32];
+
+/// All certificates that were shown to somebody.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    known: HashMap<Id, Known>,
+    /// When something is to be done about each: it is asked for, or over.
+    due: BTreeSet<(Instant, Id)>,
+    /// Questions under way.
+    asking: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    question: Arc<Question>,
+    /// The same certificate may stand in many Secrets.
+    holders: Vec<Weak<Certified>>,
+    held: Option<Held>,
+    due: Instant,
+    failures: u32,
+    is_asked: bool,
+}
+
+/// An answer while it is good.
+#[derive(Debug)]
+struct Held {
+    der: Vec<u8>,
+    until: Instant,
+    bytes: usize,
+}
+
+impl Ledger {
+    /// A certificate is shown for the first time.
+    pub(super) fn shown(&mut self, certified: &Arc<Certified>, now: Instant) {
+        let Some(question) = Question::of(&certified.key().cert) else { return };
+        let id = question.id;
+        if !self.known.contains_key(&id) {
+            if self.known.len() >= KNOWN {
+                self.forget_unused();
+            }
+            if self.known.len() >= KNOWN {
+                // With the next handshake it is tried again.
+                return certified.unstaple();
+            }
+            let known = Known {
+                question: Arc::new(question),
+                holders: Vec::new(),
+                held: None,
+                due: now,
+                failures: 0,
+                is_asked: false,
+            };
+            self.due.insert((now, id));
+            self.known.insert(id, known);
+        }
+        if let Some(known) = self.known.get_mut(&id) {
+            known.holders.retain(|holder| holder.strong_count() > 0);
+            known.holders.push(Arc::downgrade(certified));
+            if let Some(held) = &mut known.held
+                && self.bytes + cost(certified, &held.der) <= BYTES
+            {
+                let more = cost(certified, &held.der);
+                self.bytes += more;
+                held.bytes += more;
+                certified.staple(Some(&held.der));
+            }
+        }
+    }
+
+    /// Does what is due without asking anybody; gives the next question that is.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Arc<Question>> {
+        while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            let Some(known) = self.known.get_mut(&id) else {
+                self.due.remove(&(due, id));
+                continue;
+            };
+            if known.held.as_ref().is_some_and(|held| held.until <= now) {
+                self.bytes -= known.let_go();
+            }
+            if known.holders().next().is_none() {
+                self.forget(id);
+                continue;
+            }
+            if known.is_asked {
+                // Its answer says when the next thing is due.
+                self.due.remove(&(due, id));
+                continue;
+            }
+            if self.asking >= AT_ONCE {
+                self.set(id, Some(now + TURN));
+                continue;
+            }
+            known.is_asked = true;
+            self.asking += 1;
+            let question = Arc::clone(&known.question);
+            // What is held may be over before there is an answer.
+            let over = known.held.as_ref().map(|held| held.until);
+            self.set(id, over);
+            return Some(question);
+        }
+        None
+    }
+
+    /// A responder has said something good.
+    pub(super) fn answered(&mut self, id: &Id, der: Vec<u8>, good: Good, (now, wall): (Instant, u64)) {
+        let Some(known) = end(&mut self.known, &mut self.asking, id) else { return };
+        let left = Duration::from_secs(good.until.saturating_sub(wall));
+        known.failures = 0;
+        // Half of its time is a good moment for another one: then there is as much left to try again in.
+        let half = Duration::from_secs(good.until.saturating_sub(good.since.max(wall)) / 2);
+        let again = now + spread(half.clamp(FIRST, LAST)).min(left);
+        let bytes = der.len() + known.holders().map(|it| cost(&it, &der)).sum::<usize>();
+        let others = self.bytes - known.held.as_ref().map_or(0, |held| held.bytes);
+        if others + bytes <= BYTES {
+            self.bytes = others + bytes;
+            known.holders().for_each(|it| it.staple(Some(&der)));
+            known.held = Some(Held { der, until: now + left, bytes });
+        }
+        let over = known.held.as_ref().map(|held| held.until);
+        self.set(*id, Some(over.map_or(again, |over| over.min(again))));
+    }
+
+    /// A responder has said nothing that could be shown. `revoked`: but that what is shown is not good any more. Gives whether that is
+    /// the first time.
+    pub(super) fn failed(&mut self, id: &Id, revoked: bool, now: Instant) -> bool {
+        let Some(known) = end(&mut self.known, &mut self.asking, id) else { return false };
+        let again = now + spread(FIRST.saturating_mul(1 << known.failures.min(16)).min(LAST));
+        known.failures = known.failures.saturating_add(1);
+        let is_first = known.failures == 1;
+        let over = known.held.as_ref().map(|held| held.until);
+        if revoked {
+            self.bytes -= known.let_go();
+        }
+        self.set(*id, Some(over.map_or(again, |over| over.min(again))));
+        is_first
+    }
+
+    /// When something is due.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Nobody is to be asked any more, and nothing is shown.
+    pub(super) fn clear(&mut self) {
+        for known in self.known.values_mut() {
+            known.let_go();
+            known.holders().for_each(|it| it.unstaple());
+        }
+        *self = Self { asking: self.asking, ..Self::default() };
+    }
+
+    /// Certificates with an answer.
+    pub(super) fn stapled(&self) -> usize {
+        self.known.values().filter(|known| known.held.is_some()).count()
+    }
+
+    fn set(&mut self, id: Id, due: Option<Instant>) {
+        let Some(known) = self.known.get_mut(&id) else { return };
+        self.due.remove(&(known.due, id));
+        if let Some(due) = due {
+            known.due = due;
+            self.due.insert((due, id));
+        }
+    }
+
+    fn forget(&mut self, id: Id) {
+        if let Some(mut known) = self.known.remove(&id) {
+            self.due.remove(&(known.due, id));
+            self.bytes -= known.let_go();
+        }
+    }
+
+    fn forget_unused(&mut self) {
+        let Self { known, due, bytes, .. } = self;
+        known.retain(|id, known| {
+            let stays = known.holders().next().is_some();
+            if !stays {
+                due.remove(&(known.due, *id));
+                *bytes -= known.let_go();
+            }
+            stays
+        });
+    }
+}
+
+impl Known {
+    fn holders(&self) -> impl Iterator<Item = Arc<Certified>> {
+        self.holders.iter().filter_map(Weak::upgrade)
+    }
+
+    /// Shows the certificate without; gives the bytes that were held.
+    fn let_go(&mut self) -> usize {
+        let Some(held) = self.held.take() else { return 0 };
+        self.holders().for_each(|it| it.staple(None));
+        held.bytes
+    }
+}
+
+/// What a certificate holds that is shown with an answer: its chain once more.
+fn cost(certified: &Certified, answer: &[u8]) -> usize {
+    certified.key().cert.iter().map(|der| der.len()).sum::<usize>() + answer.len()
+}
+
+/// A question has come to its end; whose it was, if that is still known.
+fn end<'a>(known: &'a mut HashMap<Id, Known>, asking: &mut usize, id: &Id) -> Option<&'a mut Known> {
+    *asking -= 1;
+    let known = known.get_mut(id)?;
+    known.is_asked = false;
+    Some(known)
+}
+
+/// A tenth sooner or later, so that a fleet does not ask at once.
+fn spread(time: Duration) -> Duration {
+    time.mul_f64(fastrand::f64().mul_add(0.2, 0.9))
+}
+
+#[cfg(test)]
+mod tests;
