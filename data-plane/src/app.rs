@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! control    one thread: stream, tables, answers; nothing on it blocks
-//! service    one thread: admin and health pages
+//! service    one thread: admin and health pages, staples
 //! worker-N   one thread a core: traffic; reads the tables, shares nothing else
 //! ```
 //!
@@ -24,10 +24,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use prometheus_client::registry::Registry;
+use shared::address::AddressSet;
 use shared::admin::{self, Bound, Local};
 use shared::budget;
 use shared::drain::Drain;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use crate::admin::{Figures, ProxyPages};
@@ -37,15 +38,19 @@ use crate::listen::ports::Ports;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
 use crate::local::{Budgets, KnownNames, Limits};
 use crate::metrics::Metrics;
+use crate::staple::{self, Places};
 use crate::subscribe::Subscription;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
 use disk::Kept;
-use metrics::TableMetrics;
+use metrics::{StapleMetrics, TableMetrics};
 use threads::Threads;
 
 /// File descriptors that the process needs beside those of connections.
 const DESCRIPTORS: u64 = 256;
+
+/// Certificates that were shown for the first time and wait to be asked for.
+const SHOWN: usize = 1024;
 
 /// Runs until `shutdown` is over, then lets the connections go.
 ///
@@ -124,6 +129,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         group,
         max_connections,
         request_timeout,
+        ocsp_networks,
         eject_after,
         retry_budget,
         drain_grace,
@@ -136,6 +142,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let identity = identity::of_process(node, zone, group);
     let proof = identity::proof(join, token_file.zip(ca));
     let enrolment = identity::enrolment(&identity, proof, state_dir.as_deref(), key_dir.as_deref());
+    let places = AddressSet::parse(ocsp_networks.iter().map(String::as_str)).context("--ocsp-networks")?;
     let (subscription, view) =
         Subscription::new(&control_plane, insecure, identity, enrolment).context("--control-plane")?;
     if let Some(dir) = &spill_dir {
@@ -167,7 +174,8 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
-    let tls = Arc::new(tls::server_config(Arc::clone(&tables))?);
+    let (telling, shown) = mpsc::channel(SHOWN);
+    let tls = Arc::new(tls::server_config_telling(Arc::clone(&tables), Some(telling))?);
     let metrics = Metrics::new(workers);
     let (drain, watcher) = Drain::new();
     let (stop, stopped) = watch::channel(false);
@@ -177,6 +185,9 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     registry.register_collector(Box::new(metrics.clone()));
     let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
     registry.register_collector(Box::new(of_tables));
+    let staples = Arc::new(staple::Stats::default());
+    registry.register_collector(Box::new(StapleMetrics(Arc::clone(&staples))));
+    let stapled = (Arc::clone(&tables), (Places::new(places), names.clone()));
     let figures =
         Figures { registry: Arc::new(registry), metrics: metrics.clone(), labels: identity::labels() };
     let pages = ProxyPages::new(figures, view, watcher.clone(), Arc::clone(&tables));
@@ -217,6 +228,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         tokio::select! {
             () = serve(admin, full) => {}
             () = serve(health, plain) => {}
+            () = staple::keep(stapled.0, shown, stapled.1, staples) => {}
         }
     })?;
     for (index, listeners) in listeners.into_iter().enumerate() {

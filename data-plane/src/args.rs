@@ -104,6 +104,9 @@ pub struct Args {
         long, env = "FIRTH_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "0", value_parser = seconds
     )]
     pub request_timeout: Duration,
+    /// Networks, beside public addresses, where OCSP responders may be that certificates name: `10.0.0.0/8`
+    #[arg(long, env = "FIRTH_OCSP_NETWORKS", value_name = "CIDR", value_delimiter = ',')]
+    pub ocsp_networks: Vec<String>,
     /// Failures in a row, of connections or without an answer, after which an endpoint is left alone for a while, where that leaves half of its backend; 0: never, as in ingress-nginx
     #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
     pub eject_after: u32,

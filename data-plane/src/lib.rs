@@ -26,7 +26,6 @@ pub mod rate;
 mod resolve;
 #[cfg(feature = "sim")]
 pub mod sim;
-#[allow(dead_code, reason = "no certificate is shown with it yet")]
 mod staple;
 mod subscribe;
 pub mod table;

@@ -1,4 +1,10 @@
-//! What authorities say of the certificates that are shown (OCSP), asked for beside the handshakes.
+//! What authorities say of the certificates that are shown (OCSP), asked for beside the handshakes and shown with them
+//! (docs/adr/026-each-proxy-asks.md).
+//!
+//! A certificate that is shown for the first time is told here. From then on its responder is asked, again and again, for as
+//! long as the certificate is there.
+//!
+//! **Invariant:** no handshake waits for it. It runs where pages are served, not where tables are written.
 
 mod answer;
 mod der;
@@ -9,15 +15,125 @@ mod question;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use shared::clock;
+use tokio::sync::mpsc;
+use tokio::time;
+use tracing::{debug, warn};
+
+use crate::local::KnownNames;
+use crate::local::names::Names;
+use crate::table::Tables;
+use crate::table::certified::Certified;
+use answer::{Good, Unusable, judge};
+use fetch::fetch;
+use ledger::Ledger;
+pub(crate) use places::Places;
+use question::Question;
+
+/// What it did.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    /// Certificates that are shown with an answer.
+    pub(crate) stapled: AtomicU64,
+    /// Answers that were good.
+    pub(crate) answers: AtomicU64,
+    /// Questions without one.
+    pub(crate) failures: AtomicU64,
+}
+
+/// A question and what came of it.
+type Outcome = (Arc<Question>, Result<(Vec<u8>, Good), Failed>);
+
+/// Why a question has no answer that could be shown.
+#[derive(Debug)]
+struct Failed {
+    is_revoked: bool,
+    reason: String,
+}
+
+/// Asks until dropped.
+pub(crate) async fn keep(
+    tables: Arc<Tables>,
+    mut shown: mpsc::Receiver<Weak<Certified>>,
+    (places, names): (Places, KnownNames),
+    stats: Arc<Stats>,
+) {
+    let (names, mut ledger, mut asking) = (Names::new(names), Ledger::default(), FuturesUnordered::new());
+    loop {
+        if !tables.current().client_tls().staples {
+            ledger.clear();
+        }
+        while let Some(question) = ledger.next(clock::now()) {
+            asking.push(ask(&names, &places, question));
+        }
+        stats.stapled.store(ledger.stapled() as u64, Ordering::Relaxed);
+        let due = ledger.wake();
+        tokio::select! {
+            Some(outcome) = asking.next(), if !asking.is_empty() => take_in(&mut ledger, outcome, &stats),
+            certified = shown.recv() => match certified {
+                Some(certified) => {
+                    if let Some(certified) = certified.upgrade() {
+                        ledger.shown(&certified, clock::now());
+                    }
+                }
+                // Nobody shakes hands any more.
+                None => return std::future::pending().await,
+            },
+            () = until(due) => {}
+        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ask(names: &Names, places: &Places, question: Arc<Question>) -> Outcome {
+    let asked = fetch(names, places, &question).await;
+    let judged =
+        asked.map_err(|error| Failed { is_revoked: false, reason: error.to_string() }).and_then(|der| {
+            match judge(&der, &question, clock::unix(clock::wall())) {
+                Ok(good) => Ok((der, good)),
+                Err(error) => {
+                    Err(Failed { is_revoked: error == Unusable::Revoked, reason: error.to_string() })
+                }
+            }
+        });
+    (question, judged)
+}
+
+fn take_in(ledger: &mut Ledger, (question, outcome): Outcome, stats: &Stats) {
+    match outcome {
+        Ok((der, good)) => {
+            stats.answers.fetch_add(1, Ordering::Relaxed);
+            ledger.answered(&question.id, der, good, (clock::now(), clock::unix(clock::wall())));
+        }
+        Err(Failed { is_revoked, reason }) => {
+            stats.failures.fetch_add(1, Ordering::Relaxed);
+            let (responder, serial) = (&question.host, question.certificate.text());
+            if ledger.failed(&question.id, is_revoked, clock::now()) {
+                warn!(responder, serial, reason, "a certificate is shown without the word of its authority");
+            } else {
+                debug!(responder, serial, reason, "a responder was asked again in vain");
+            }
+        }
+    }
+}
+
 /// A certificate, and what a responder says of it: neither is more than bytes, and nothing that nobody signed is believed.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz(data: &[u8]) {
-    use answer::judge;
-    use question::{Named, Question};
-
     let der = rustls_pki_types::CertificateDer::from(data.to_vec());
     let asked = Question::of(&[der.clone(), der.clone()]);
-    let unasked = || Question::about(Named::default(), der);
+    let unasked = || Question::about(question::Named::default(), der);
     let question = asked.unwrap_or_else(unasked);
     assert!(judge(data, &question, 1_780_272_000).is_err());
 }

@@ -19,7 +19,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use thiserror::Error;
 
 use crate::table::Tables;
-use resolver::Resolver;
+use resolver::{Resolver, Shown};
 use sessions::Sessions;
 use tickets::Tickets;
 
@@ -65,12 +65,20 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
 /// # Errors
 /// Where no certificate can be made for names that have none.
 pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
+    server_config_telling(tables, None)
+}
+
+/// The same, where somebody asks what authorities say of the certificates that are shown.
+///
+/// # Errors
+/// As [`server_config`].
+pub fn server_config_telling(tables: Arc<Tables>, shown: Option<Shown>) -> Result<ServerConfig, TlsError> {
     let own = own::generate()?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&VERSIONS)
         .map_err(TlsError::Versions)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Resolver::new(Arc::clone(&tables), own)));
+        .with_cert_resolver(Arc::new(Resolver::new(Arc::clone(&tables), own, shown)));
     config.alpn_protocols = PROTOCOLS.iter().map(|it| it.to_vec()).collect();
     config.session_storage = Arc::new(Sessions::default());
     config.ticketer = Arc::new(Tickets::new(tables).map_err(TlsError::Tickets)?);

@@ -19,6 +19,15 @@ pub(crate) static SSL_CIPHERS: Row = Row {
     ..Row::NEW
 };
 
+/// `enable-ocsp`.
+pub(crate) static ENABLE_OCSP: Row = Row {
+    name: "enable-ocsp",
+    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_ocsp = Some(it))),
+    default: "false",
+    doc: "Certificates are shown with what their authority says of them, once each proxy has asked it; only public addresses and those of `--ocsp-networks` are asked",
+    ..Row::NEW
+};
+
 /// `ssl-protocols`.
 pub(crate) static SSL_PROTOCOLS: Row = Row {
     name: "ssl-protocols",

@@ -13,6 +13,7 @@ use shared::clock;
 use tokio::sync::watch;
 
 use crate::journal::Stats;
+use crate::staple;
 use crate::subscribe::{Standing, View};
 use crate::table::apply::Counters;
 
@@ -129,6 +130,32 @@ impl Collector for TableMetrics {
         for (lane, standing) in &lanes {
             let labels = [("lane", (*lane).to_owned()), ("root", standing.root.short())];
             gauge(1).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What authorities said of certificates.
+#[derive(Debug)]
+pub(super) struct StapleMetrics(pub(super) Arc<staple::Stats>);
+
+impl Collector for StapleMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let load = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        let help = "Certificates that are shown with what their authority says of them";
+        let metric = encoder.encode_descriptor("firth_ocsp_stapled", help, None, MetricType::Gauge)?;
+        gauge(load(&self.0.stapled)).encode(metric)?;
+        let counters = [
+            ("firth_ocsp_answers", "Answers of OCSP responders that could be shown", load(&self.0.answers)),
+            (
+                "firth_ocsp_failures",
+                "Questions to OCSP responders without such an answer",
+                load(&self.0.failures),
+            ),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
         }
         Ok(())
     }

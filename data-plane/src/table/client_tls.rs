@@ -23,6 +23,8 @@ pub struct ClientTls {
     pub tickets: bool,
     /// Seconds for which a session may be resumed.
     pub session_time: u32,
+    /// Certificates are shown with what their authority says of them.
+    pub staples: bool,
 }
 
 /// For how long sessions are resumed that are not remembered: nginx' own default, as ingress-nginx says the time only together
@@ -40,6 +42,7 @@ impl Default for ClientTls {
             remembers: true,
             tickets: false,
             session_time: 600,
+            staples: false,
         }
     }
 }
@@ -63,6 +66,7 @@ impl ClientTls {
             remembers,
             tickets: said.ssl_session_tickets.unwrap_or(usual.tickets),
             session_time: if remembers { session_time.unwrap_or(usual.session_time) } else { FORGOTTEN },
+            staples: said.enable_ocsp.unwrap_or(usual.staples),
         })
     }
 }

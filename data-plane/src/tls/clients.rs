@@ -131,8 +131,17 @@ impl Handshakes {
 }
 
 fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
-    let ClientTls { http2, tls12, tls13, ciphers, rejects_unknown: _, remembers, tickets, session_time } =
-        &*terms.fleet;
+    let ClientTls {
+        http2,
+        tls12,
+        tls13,
+        ciphers,
+        rejects_unknown: _,
+        remembers,
+        tickets,
+        session_time,
+        staples: _,
+    } = &*terms.fleet;
     let ciphers = terms.ciphers.as_deref().unwrap_or(ciphers);
     let provider = Arc::new(with_ciphers(usual.crypto_provider(), ciphers));
     let algorithms = provider.signature_verification_algorithms;

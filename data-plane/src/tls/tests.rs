@@ -79,7 +79,7 @@ fn certificate_by_name_else_our_own() {
 fn a_dot_at_the_end_of_a_name_does_not_matter() {
     let (_, writer) = server();
     let own = own::generate().unwrap();
-    let resolver = Resolver::new(Arc::clone(writer.tables()), Arc::clone(&own));
+    let resolver = Resolver::new(Arc::clone(writer.tables()), Arc::clone(&own), None);
     let of_host = resolver.certificate(Some("a.test"));
     assert!(!Arc::ptr_eq(&of_host, &own));
     assert!(Arc::ptr_eq(&resolver.certificate(Some("A.test.")), &of_host));

@@ -108,7 +108,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("enable-brotli", Default(&compression::ENABLE_BROTLI)),
     ("enable-modsecurity", Default(&waf::ENABLE_MODSECURITY)),
     ("enable-multi-accept", Nginx),
-    ("enable-ocsp", Unsupported),
+    ("enable-ocsp", Default(&client_tls::ENABLE_OCSP)),
     ("enable-opentelemetry", Default(&tracing::ENABLE_OPENTELEMETRY)),
     ("enable-owasp-modsecurity-crs", Guards(Guard::Addresses)),
     ("enable-real-ip", Default(&forwarding::ENABLE_REAL_IP)),
