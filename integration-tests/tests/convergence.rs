@@ -4,7 +4,7 @@
 
 use integration_tests::client::tls;
 use integration_tests::objects::{self, Edit};
-use integration_tests::{ClusterSite, Ledger, Question, Traffic, eventually};
+use integration_tests::{ClusterSite, DataPlane, Ledger, Question, Traffic, eventually};
 use serde_json::json;
 
 /// Names in the certificate that is shown for a host.
@@ -219,4 +219,41 @@ async fn a_route_moved_to_an_unused_service_loses_no_request() {
     let summary = traffic.stop().await;
     summary.assert_clean();
     assert!(summary.answered > 100, "{summary:?}");
+}
+
+/// The keys are made by the control plane, stand in a Secret of the cluster, and are the fleet's.
+#[tokio::test]
+async fn a_session_of_one_proxy_is_resumed_by_another_while_tickets_are_on() {
+    let site = ClusterSite::shared("tickets").await;
+    let _one = site.origin("one").await;
+    let tls = json!([{"hosts": ["a.test"]}]);
+    site.api.apply(&site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls)).await;
+    site.proxy.answers("a.test", "/", 308).await;
+    let other = DataPlane::start(site.control.listen()).await;
+    other.answers("a.test", "/", 308).await;
+    let said = |tickets: &str| {
+        // So that no proxy remembers a session itself.
+        let data = json!({"ssl-session-tickets": tickets, "ssl-session-cache": "false"});
+        objects::config_map(&site.namespace, "ingress-nginx-controller", data)
+    };
+    // Whether a client that came to one proxy is known at the other one.
+    let is_known = || async {
+        let client = tls::Keeping::default();
+        let mut known = Vec::new();
+        for proxy in [&site.proxy, &other] {
+            let (answer, is_resumed) = client.get(proxy.https(), "a.test", "/").await.unwrap();
+            assert_eq!(answer.origin(), Some("one"));
+            known.push(is_resumed);
+        }
+        assert!(!known[0], "it never was there");
+        known[1]
+    };
+    for (tickets, wanted) in [("false", false), ("true", true), ("false", false)] {
+        site.api.apply(&said(tickets)).await;
+        eventually("the other one knows it, or does not", || async {
+            let is_known = is_known().await;
+            if is_known == wanted { Ok(()) } else { Err(is_known) }
+        })
+        .await;
+    }
 }

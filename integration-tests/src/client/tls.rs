@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, HandshakeKind, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -50,6 +51,31 @@ pub async fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<(Ans
     let mut secured = open(address, host, &[b"http/1.1"]).await?;
     let answer = secured.connection.get(host, path).await?;
     Ok((answer, shared::pem::names(&secured.certificate)))
+}
+
+/// A client that keeps its sessions.
+#[derive(Clone, Debug)]
+pub struct Keeping(Arc<ClientConfig>);
+
+impl Default for Keeping {
+    /// Without any.
+    fn default() -> Self {
+        Self(client_config(&[b"http/1.1"]))
+    }
+}
+
+impl Keeping {
+    /// One GET on a connection of its own; whether its session is one of before.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn get(&self, address: SocketAddr, host: &str, path: &str) -> io::Result<(Answer, bool)> {
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await?;
+        let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+        Ok((Connection::new(stream).get(host, path).await?, is_resumed))
+    }
 }
 
 /// Verifies that the peer has the key of the certificate that it shows, and nothing else.
