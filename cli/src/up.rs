@@ -63,7 +63,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     if !args.dir.is_dir() {
         bail!("{}: expected a folder of manifests", args.dir.display());
     }
-    let ports = Ports::claim(&args)?;
+    let (ports, _held) = Ports::claim(&args)?;
     let state = State::new(args.state_dir.as_deref())?;
     let (mut backends, companion) = Backends::new(!args.no_demo)?;
 

@@ -73,11 +73,20 @@ impl Drop for Up {
     }
 }
 
+/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
+fn held_port() -> u16 {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::mem::forget(socket);
+    port
+}
+
 /// The example with ports of demo backends that are free here.
 fn example(dir: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/canary");
-    let holders: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports: Vec<_> = holders.iter().map(|it| it.local_addr().unwrap().port().to_string()).collect();
+    let ports = [(); 3].map(|()| held_port().to_string());
     for entry in fs::read_dir(source).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();

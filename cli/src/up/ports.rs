@@ -1,16 +1,27 @@
 //! The addresses of `firth up`: tried before anything starts, so that what is in use is said with the flag's name.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::TcpSocket;
 
 use crate::args::UpArgs;
 
-/// Addresses that were free a moment ago, with real ports where 0 was asked for.
+/// Addresses that nobody had, with real ports where 0 was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) http: SocketAddr,
     pub(super) https: SocketAddr,
     pub(super) listen: SocketAddr,
+}
+
+/// Keeps the ports from everybody who asks the kernel for any port, until the planes have bound them and after.
+///
+/// Its sockets are bound and never listen: with `SO_REUSEADDR` on both sides Linux lets another socket bind and listen
+/// beside such a one, and gives the port to nobody who asks for port 0 or connects (`inet_csk_find_open_port`).
+#[derive(Debug)]
+pub(super) struct Held {
+    _sockets: [TcpSocket; 3],
 }
 
 /// Why an address cannot be had.
@@ -27,24 +38,20 @@ pub(super) enum PortError {
 }
 
 impl Ports {
-    /// Tries the addresses. All are held until the last one is known: two zeros never get the same port.
-    pub(super) fn claim(args: &UpArgs) -> Result<Self, PortError> {
+    /// Tries the addresses and holds them.
+    pub(super) fn claim(args: &UpArgs) -> Result<(Self, Held), PortError> {
         if !args.listen.ip().is_loopback() {
             return Err(PortError::Exposed { addr: args.listen });
         }
-        let (_http, http) = claim("--http", args.http)?;
-        let (_https, https) = claim("--https", args.https)?;
-        let (_listen, listen) = claim("--listen", args.listen)?;
-        Ok(Self { http, https, listen })
+        let (held_http, http) = claim("--http", args.http)?;
+        let (held_https, https) = claim("--https", args.https)?;
+        let (held_listen, listen) = claim("--listen", args.listen)?;
+        Ok((Self { http, https, listen }, Held { _sockets: [held_http, held_https, held_listen] }))
     }
 }
 
-fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpListener, SocketAddr), PortError> {
-    let bound = TcpListener::bind(addr).and_then(|listener| {
-        let addr = listener.local_addr()?;
-        Ok((listener, addr))
-    });
-    bound.map_err(|source| match source.kind() {
+fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpSocket, SocketAddr), PortError> {
+    hold(addr).map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => {
             let port = addr.port().checked_add(1).unwrap_or(0);
             let other = SocketAddr::new(addr.ip(), port);
@@ -52,6 +59,18 @@ fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpListener, SocketAdd
         }
         _ => PortError::Bind { flag, addr, source },
     })
+}
+
+/// A socket that has the address and does not listen on it.
+///
+/// # Errors
+/// The kernel's: somebody listens there, or it is no address of this machine.
+pub(super) fn hold(addr: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    let addr = socket.local_addr()?;
+    Ok((socket, addr))
 }
 
 /// Where a client on this machine reaches an address: the wildcard is no destination.
@@ -66,6 +85,8 @@ pub(super) fn reachable(addr: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use clap::Parser as _;
 
     use super::*;
@@ -81,7 +102,7 @@ mod tests {
     #[test]
     fn zeros_become_different_ports() {
         let args = args("firth up . --http 127.0.0.1:0 --https 127.0.0.1:0 --listen 127.0.0.1:0");
-        let ports = Ports::claim(&args).unwrap();
+        let (ports, _held) = Ports::claim(&args).unwrap();
         assert_ne!(ports.http, ports.https);
         assert_ne!(ports.https, ports.listen);
         assert_ne!(ports.listen.port(), 0);
@@ -94,6 +115,19 @@ mod tests {
         let args = args(&format!("firth up . --http 127.0.0.1:0 --https {addr} --listen 127.0.0.1:0"));
         let error = Ports::claim(&args).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--https {addr}: the address is in use")), "{error}");
+    }
+
+    /// A `firth up` of a test came to a port that another one had been given meanwhile.
+    #[test]
+    fn what_is_held_goes_to_who_names_it_and_to_nobody_else() {
+        let args = args("firth up . --http 127.0.0.1:0 --https 127.0.0.1:0 --listen 127.0.0.1:0");
+        let (ports, _held) = Ports::claim(&args).unwrap();
+        let taken = data_plane::listen::bind(&[ports.http], &[ports.https], 2).unwrap();
+        data_plane::listen::ListenerSet::of(&taken).open().unwrap();
+        let _stream = TcpListener::bind(ports.listen).unwrap();
+        drop(taken);
+        let other = TcpSocket::new_v4().unwrap().bind(ports.http).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -145,10 +145,18 @@ fn listen(socket: &Socket) -> io::Result<()> {
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
+    use socket2::Domain;
+
     use super::*;
 
+    /// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
     fn free() -> u16 {
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+        std::mem::forget(socket);
+        port
     }
 
     #[test]

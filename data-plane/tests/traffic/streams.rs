@@ -1,7 +1,7 @@
 //! TCP services: sessions, endpoints that come and go, headers of the PROXY protocol.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
@@ -13,9 +13,14 @@ use shared::resource::{
 
 use super::harness::*;
 
-/// A port that nobody has.
+/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
 pub(crate) fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::mem::forget(socket);
+    port
 }
 
 pub(crate) fn tcp(port: u16) -> StreamService {

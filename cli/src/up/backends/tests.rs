@@ -2,9 +2,11 @@ use control_plane::objects::json;
 
 use super::*;
 
+/// An address that nobody else is given while this process runs.
 fn free() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    let (held, addr) = super::super::ports::hold("127.0.0.1:0".parse().unwrap()).unwrap();
+    std::mem::forget(held);
+    addr
 }
 
 fn applied(kind: ObjectKind, text: &str) -> Event {
