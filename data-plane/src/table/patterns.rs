@@ -1,17 +1,28 @@
 //! The paths of a host in regex mode: the first that fits counts, longer ones before shorter (annotations.md 3.1 and 3.4).
 //!
-//! Patterns that are matched in linear time are searched for together, so a lookup reads the path once however many there
-//! are; those that need backtracking are asked one by one where they stand before the best so far.
+//! Most paths of such a host are plain texts: these are looked up, and take no more memory than on any other host. Patterns
+//! that are matched in linear time are searched for together, so a lookup reads the path once however many there are; those
+//! that need backtracking are asked one by one where they stand before the best so far.
+//!
+//! **Invariant:** what all patterns of a host take is bounded, whoever wrote them. One beyond is not compiled; nobody knows
+//! then whether a path fits it, and nobody gets to what stands behind it.
+
+mod literals;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
-use shared::pattern::{Exhausted, Pattern};
+use shared::pattern::{Allowance, Exhausted, Pattern, PatternError};
 use shared::resource::PathType;
 
 use super::host::PathEntry;
 use super::paths::Declared;
+use literals::Literals;
+
+/// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. They keep
+/// it only where they do not fit into one set. The control plane bounds what one Ingress brings far below it.
+const ALL: usize = 64 << 20;
 
 /// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
 const SIZE: usize = 4 << 20;
@@ -45,7 +56,7 @@ impl Patterns {
         };
         let asked: Vec<_> =
             declared.iter().map(|it| Asked { path: &it.entry.declared, only_below: ask(it) }).collect();
-        let order = Order::new(&asked);
+        let order = Order::new(&asked, ALL);
         Self { declared, order }
     }
 
@@ -63,25 +74,30 @@ impl Patterns {
     }
 }
 
-/// Patterns in the order in which they are asked.
+/// Paths in the order in which they are asked.
 #[derive(Debug, Default)]
 struct Order {
-    /// In the order in which they are asked.
-    locations: Box<[Location]>,
-    /// All linear ones, where they fit into one set; with the place of each in `locations`.
+    /// The place of each among the declared ones, in the order in which they are asked.
+    declared: Box<[usize]>,
+    /// Those without a sign of regular expressions.
+    literals: Literals,
+    /// All linear ones, where they fit into one set; with the place of each in the order.
     together: Option<(RegexSet, Box<[usize]>)>,
+    /// The others, in order, with the place of each in it.
+    alone: Box<[(usize, Alone)]>,
 }
 
+/// What is asked by itself.
 #[derive(Debug)]
-struct Location {
-    pattern: Pattern,
-    /// Place of the declared path.
-    declared: usize,
+enum Alone {
+    Pattern(Pattern),
+    /// Not compiled: whether a path fits it is not known.
+    Unknown,
 }
 
 impl Order {
     /// Of the paths of a host. One that is no pattern, which its owner did not write as one, stands for itself.
-    fn new(declared: &[Asked<'_>]) -> Self {
+    fn new(declared: &[Asked<'_>], all: usize) -> Self {
         let mut order: Vec<usize> = (0..declared.len()).collect();
         // nginx' own order is not used in regex mode: the text descending, then stably its length descending.
         order.sort_by(|a, b| {
@@ -89,45 +105,71 @@ impl Order {
             let texts = b.path.len().cmp(&a.path.len()).then_with(|| b.path.cmp(a.path));
             texts.then_with(|| b.only_below.cmp(&a.only_below))
         });
-        let compile = |place: usize| {
-            let Asked { path, only_below } = declared[place];
-            let slash = if only_below && !path.ends_with('/') { "/" } else { "" };
-            let pattern = Pattern::path(&format!("{path}{slash}"))
-                .or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(path))));
-            // Only a path of some thousand octets is neither: nobody gets to what it would lead to.
-            Some(Location { pattern: pattern.ok()?, declared: place })
-        };
-        let locations: Box<[Location]> = order.into_iter().filter_map(compile).collect();
-        let together = together(&locations);
-        Self { locations, together }
+        let mut all = Allowance::new(all);
+        let (mut literals, mut alone) = (Vec::new(), Vec::new());
+        for (place, asked) in order.iter().map(|place| declared[*place]).enumerate() {
+            match asked.compile(&mut all) {
+                Compiled::Literal(text) => literals.push((text, place)),
+                Compiled::Alone(pattern) => alone.push((place, pattern)),
+            }
+        }
+        let together = together(&alone);
+        if together.is_some() {
+            alone.retain(|(_, it)| linear(it).is_none());
+        }
+        Self {
+            declared: order.into(),
+            literals: Literals::new(literals),
+            together: together.filter(|(set, _)| !set.is_empty()),
+            alone: alone.into(),
+        }
     }
 
     /// The place among the declared paths of the one that fits a path.
     fn find(&self, path: &[u8]) -> Result<Option<usize>, Exhausted> {
-        let Some((set, places)) = &self.together else { return first(&self.locations, path) };
-        let best = set.matches(path).iter().next().map(|linear| places[linear]);
-        let before = &self.locations[..best.unwrap_or(self.locations.len())];
-        for location in before.iter().filter(|location| location.pattern.linear().is_none()) {
-            if location.pattern.is_match(path)? {
-                return Ok(Some(location.declared));
+        let literal = self.literals.find(path);
+        let together =
+            self.together.as_ref().and_then(|(set, places)| Some(places[set.matches(path).iter().next()?]));
+        let best = literal.into_iter().chain(together).min();
+        for (place, it) in self.alone.iter().take_while(|(place, _)| best.is_none_or(|best| *place < best)) {
+            let Alone::Pattern(pattern) = it else { return Err(Exhausted) };
+            if pattern.is_match(path)? {
+                return Ok(Some(self.declared[*place]));
             }
         }
-        Ok(best.map(|best| self.locations[best].declared))
+        Ok(best.map(|best| self.declared[best]))
     }
 }
 
-fn first(locations: &[Location], path: &[u8]) -> Result<Option<usize>, Exhausted> {
-    for Location { pattern, declared } in locations {
-        if pattern.is_match(path)? {
-            return Ok(Some(*declared));
+enum Compiled {
+    Literal(Box<str>),
+    Alone(Alone),
+}
+
+impl Asked<'_> {
+    fn compile(self, all: &mut Allowance) -> Compiled {
+        let slash = if self.only_below && !self.path.ends_with('/') { "/" } else { "" };
+        let text = format!("{}{slash}", self.path);
+        if literals::is_literal(&text) {
+            return Compiled::Literal(text.into());
+        }
+        match all.compile(|| Pattern::path(&text)) {
+            Ok(pattern) => Compiled::Alone(Alone::Pattern(pattern)),
+            Err(PatternError::TooMuch { .. }) => Compiled::Alone(Alone::Unknown),
+            Err(_) => Compiled::Literal(text.into()),
         }
     }
-    Ok(None)
 }
 
-fn together(locations: &[Location]) -> Option<(RegexSet, Box<[usize]>)> {
-    let linear =
-        || locations.iter().enumerate().filter_map(|(place, it)| Some((place, it.pattern.linear()?)));
+fn linear(it: &Alone) -> Option<&str> {
+    match it {
+        Alone::Pattern(pattern) => pattern.linear(),
+        Alone::Unknown => None,
+    }
+}
+
+fn together(alone: &[(usize, Alone)]) -> Option<(RegexSet, Box<[usize]>)> {
+    let linear = || alone.iter().filter_map(|(place, it)| Some((*place, linear(it)?)));
     let set = RegexSetBuilder::new(linear().map(|(_, text)| text))
         .unicode(false)
         .case_insensitive(true)
@@ -145,7 +187,7 @@ mod tests {
 
     fn patterns(paths: &[&str]) -> Order {
         let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
-        Order::new(&declared)
+        Order::new(&declared, ALL)
     }
 
     fn find<'p>(paths: &[&'p str], path: &str) -> Option<&'p str> {
@@ -179,7 +221,7 @@ mod tests {
     #[test]
     fn a_prefix_beside_its_exact_twin_stands_for_what_lies_below() {
         let declared = [Asked { path: "/foo", only_below: true }, Asked { path: "/foo", only_below: false }];
-        let patterns = Order::new(&declared);
+        let patterns = Order::new(&declared, ALL);
         let place = |path: &str| patterns.find(path.as_bytes()).unwrap();
         assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
     }
@@ -190,16 +232,57 @@ mod tests {
         assert_eq!(find(&["/", "/a(b"], "/a"), Some("/"));
     }
 
+    /// What stands behind a pattern that was not compiled may be less restricted than what it leads to.
+    #[test]
+    fn nobody_gets_past_what_was_not_compiled() {
+        let paths = ["/", "/admin/[a-z]+", "/public/assets/icons", "/[ab]{1,4}"];
+        let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
+        let order = Order::new(&declared, 1);
+        assert_eq!(order.find(b"/public/assets/icons/x"), Ok(Some(2)), "longer than all that is not known");
+        for path in [&b"/admin/x"[..], b"/"] {
+            assert_eq!(order.find(path), Err(Exhausted));
+        }
+    }
+
+    #[test]
+    fn texts_and_what_fits_into_a_set_keep_no_pattern_of_their_own() {
+        let texts: Vec<_> =
+            (0..2000).map(|i| format!("/shop/{i}")).chain(["/api/v[0-9]+/(.*)".into()]).collect();
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let order = patterns(&texts);
+        assert_eq!((order.alone.len(), order.together.map(|(set, _)| set.len())), (0, Some(1)));
+    }
+
+    /// The slow obvious one.
+    fn one_by_one(declared: &[Asked<'_>], path: &[u8]) -> Option<usize> {
+        let mut order: Vec<usize> = (0..declared.len()).collect();
+        order.sort_by_key(|place| {
+            let it = declared[*place];
+            std::cmp::Reverse((it.path.len(), it.path, it.only_below))
+        });
+        order.into_iter().find(|place| {
+            let Asked { path: text, only_below } = declared[*place];
+            let slash = if only_below && !text.ends_with('/') { "/" } else { "" };
+            let pattern = Pattern::path(&format!("{text}{slash}"));
+            let pattern = pattern.or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(text))));
+            pattern.unwrap().is_match(path).unwrap()
+        })
+    }
+
     proptest! {
-        /// Asked together, patterns give what they give one by one.
+        /// Looked up and asked together, paths give what they give one by one.
         #[test]
-        fn together_as_one_by_one(
-            paths in prop::collection::vec("/([ab.]{0,3}|[ab]\\+|\\(\\?!a\\)[ab]\\*)", 1..8), path in "/[abAB]{0,4}",
+        fn all_at_once_as_one_by_one(
+            paths in prop::collection::vec(
+                ("/([abA.]{0,3}|[ab]/[ab]|[ab]\\+|a\\(|\\(\\?!a\\)[ab]\\*)", any::<bool>()), 1..8
+            ),
+            path in "/[abAB/(]{0,4}",
         ) {
-            let texts: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let patterns = patterns(&texts);
-            prop_assert!(patterns.together.is_some());
-            prop_assert_eq!(patterns.find(path.as_bytes()), first(&patterns.locations, path.as_bytes()));
+            let declared: Vec<_> =
+                paths.iter().map(|(path, only_below)| Asked { path, only_below: *only_below }).collect();
+            let found = Order::new(&declared, ALL).find(path.as_bytes()).unwrap();
+            let expected = one_by_one(&declared, path.as_bytes());
+            prop_assert_eq!(found.map(|it| declared[it]), expected.map(|it| declared[it]));
         }
     }
 }
