@@ -109,7 +109,7 @@ impl Proxy {
     /// Where a request to the host goes at `/`: the Service's name, and how many endpoints it has. `None`: nowhere.
     pub fn endpoints_at(&self, host: &str) -> Option<(String, usize)> {
         let table = self.writer.tables().current();
-        match table.host(host)?.route(b"/") {
+        match table.host(host)?.route(b"/", &shared::pattern::Steps::new()) {
             Match::Path(path) => match &path.action {
                 Action::Backend(upstream) => {
                     Some((path.service.to_string(), upstream.cell.endpoints().list.len()))

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use shared::pattern::Pattern;
+use shared::pattern::{Pattern, Steps};
 
 /// The longest name of a host (RFC 1035 section 2.3.4). Longer ones are nobody's alias: a search takes a look for each
 /// label.
@@ -124,8 +124,11 @@ impl Aliases {
         }
         let hosts = self.patterns.iter().take_while(|(host, _)| end.is_none_or(|end| ***host < *end));
         // One that takes too long fits nothing: it is linear, so none does.
-        let fits = |pattern: &Pattern| pattern.is_match(name.as_bytes()).unwrap_or(false);
-        let mut found = hosts.filter(|(_, patterns)| patterns.iter().any(fits));
+        let fits =
+            |pattern: &Pattern, steps: &Steps| pattern.is_match(name.as_bytes(), steps).unwrap_or(false);
+        // Each host has its own steps: what one says keeps nobody from another.
+        let any = |patterns: &[Pattern], steps: &Steps| patterns.iter().any(|pattern| fits(pattern, steps));
+        let mut found = hosts.filter(|(_, patterns)| any(patterns, &Steps::new()));
         found.next().map(|(host, _)| host)
     }
 

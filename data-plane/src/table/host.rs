@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shared::pattern::Exhausted;
+use shared::pattern::{Exhausted, Steps};
 
 use super::aliases::Names;
 use super::backend_tls::BackendTls;
@@ -166,7 +166,7 @@ impl HostEntry {
         if !self.passthrough {
             return End::Here;
         }
-        let entry = match self.route(b"/") {
+        let entry = match self.route(b"/", &Steps::new()) {
             Match::Path(entry) if &*entry.declared == "/" => entry,
             _ => return End::Nowhere,
         };
@@ -207,10 +207,12 @@ impl HostEntry {
     }
 
     /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
-    pub fn route(&self, path: &[u8]) -> Match<'_> {
+    ///
+    /// `steps`: what the request may spend on patterns.
+    pub fn route(&self, path: &[u8], steps: &Steps) -> Match<'_> {
         match &self.routing {
             Routing::Texts(router) => router.route(path),
-            Routing::Patterns(patterns) => match patterns.find(path) {
+            Routing::Patterns(patterns) => match patterns.find(path, steps) {
                 Ok(Some(entry)) => Match::Path(entry),
                 Ok(None) => Match::None,
                 Err(Exhausted) => Match::Unknown,

@@ -12,8 +12,7 @@ mod literals;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use regex::bytes::{RegexSet, RegexSetBuilder};
-use shared::pattern::{Allowance, Exhausted, Pattern, PatternError};
+use shared::pattern::{Allowance, Exhausted, Pattern, PatternError, Set, Steps};
 use shared::resource::PathType;
 
 use super::host::PathEntry;
@@ -24,8 +23,8 @@ use literals::Literals;
 /// it only where they do not fit into one set. The control plane bounds what one Ingress brings far below it.
 const ALL: usize = 64 << 20;
 
-/// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
-const SIZE: usize = 4 << 20;
+/// Largest set of patterns that is searched for at once, compiled, in bytes. More are searched for in several.
+const SIZE: usize = 1 << 20;
 
 /// A path as it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +63,8 @@ impl Patterns {
     ///
     /// # Errors
     /// [`Exhausted`]: a pattern that stands before all that fit could not be asked to its end.
-    pub fn find(&self, path: &[u8]) -> Result<Option<&Arc<PathEntry>>, Exhausted> {
-        Ok(self.order.find(path)?.map(|place| &self.declared[place].entry))
+    pub fn find(&self, path: &[u8], steps: &Steps) -> Result<Option<&Arc<PathEntry>>, Exhausted> {
+        Ok(self.order.find(path, steps)?.map(|place| &self.declared[place].entry))
     }
 
     /// All paths.
@@ -81,8 +80,8 @@ struct Order {
     declared: Box<[usize]>,
     /// Those without a sign of regular expressions.
     literals: Literals,
-    /// All linear ones, where they fit into one set; with the place of each in the order.
-    together: Option<(RegexSet, Box<[usize]>)>,
+    /// All linear ones, in sets that each fit into their size; with the place of each in the order.
+    together: Vec<(Set, Box<[usize]>)>,
     /// The others, in order, with the place of each in it.
     alone: Box<[(usize, Alone)]>,
 }
@@ -113,27 +112,31 @@ impl Order {
                 Compiled::Alone(pattern) => alone.push((place, pattern)),
             }
         }
-        let together = together(&alone);
-        if together.is_some() {
-            alone.retain(|(_, it)| linear(it).is_none());
-        }
+        let (linear, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, it)| is_linear(it));
+        let mut sets = Vec::new();
+        together(&linear, &mut sets);
         Self {
             declared: order.into(),
             literals: Literals::new(literals),
-            together: together.filter(|(set, _)| !set.is_empty()),
+            together: sets,
             alone: alone.into(),
         }
     }
 
     /// The place among the declared paths of the one that fits a path.
-    fn find(&self, path: &[u8]) -> Result<Option<usize>, Exhausted> {
+    fn find(&self, path: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
         let literal = self.literals.find(path);
-        let together =
-            self.together.as_ref().and_then(|(set, places)| Some(places[set.matches(path).iter().next()?]));
-        let best = literal.into_iter().chain(together).min();
+        let mut best = literal;
+        for (set, places) in &self.together {
+            // What stands behind the best so far is not looked for.
+            if best.is_none_or(|best| places.first().is_some_and(|first| *first < best)) {
+                let found = set.first(path, steps)?.map(|linear| places[linear]);
+                best = best.into_iter().chain(found).min();
+            }
+        }
         for (place, it) in self.alone.iter().take_while(|(place, _)| best.is_none_or(|best| *place < best)) {
             let Alone::Pattern(pattern) = it else { return Err(Exhausted) };
-            if pattern.is_match(path)? {
+            if pattern.is_match(path, steps)? {
                 return Ok(Some(self.declared[*place]));
             }
         }
@@ -161,22 +164,27 @@ impl Asked<'_> {
     }
 }
 
-fn linear(it: &Alone) -> Option<&str> {
-    match it {
-        Alone::Pattern(pattern) => pattern.linear(),
-        Alone::Unknown => None,
-    }
+fn is_linear(it: &Alone) -> bool {
+    matches!(it, Alone::Pattern(pattern) if pattern.linear().is_some())
 }
 
-fn together(alone: &[(usize, Alone)]) -> Option<(RegexSet, Box<[usize]>)> {
-    let linear = || alone.iter().filter_map(|(place, it)| Some((*place, linear(it)?)));
-    let set = RegexSetBuilder::new(linear().map(|(_, text)| text))
-        .unicode(false)
-        .case_insensitive(true)
-        .size_limit(SIZE)
-        .build()
-        .ok()?;
-    Some((set, linear().map(|(place, _)| place).collect()))
+/// Puts patterns into as many sets as it takes, in order.
+fn together(linear: &[(usize, Alone)], sets: &mut Vec<(Set, Box<[usize]>)>) {
+    if linear.is_empty() {
+        return;
+    }
+    let patterns = linear.iter().filter_map(|(_, it)| match it {
+        Alone::Pattern(pattern) => Some(pattern),
+        Alone::Unknown => None,
+    });
+    if let Some(set) = Set::new(patterns, SIZE) {
+        sets.push((set, linear.iter().map(|(place, _)| *place).collect()));
+    } else {
+        // One alone always fits: its program is far smaller than a set.
+        let (first, second) = linear.split_at(linear.len() / 2);
+        together(first, sets);
+        together(second, sets);
+    }
 }
 
 #[cfg(test)]
@@ -191,7 +199,7 @@ mod tests {
     }
 
     fn find<'p>(paths: &[&'p str], path: &str) -> Option<&'p str> {
-        patterns(paths).find(path.as_bytes()).unwrap().map(|found| paths[found])
+        patterns(paths).find(path.as_bytes(), &Steps::new()).unwrap().map(|found| paths[found])
     }
 
     #[test]
@@ -222,7 +230,7 @@ mod tests {
     fn a_prefix_beside_its_exact_twin_stands_for_what_lies_below() {
         let declared = [Asked { path: "/foo", only_below: true }, Asked { path: "/foo", only_below: false }];
         let patterns = Order::new(&declared, ALL);
-        let place = |path: &str| patterns.find(path.as_bytes()).unwrap();
+        let place = |path: &str| patterns.find(path.as_bytes(), &Steps::new()).unwrap();
         assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
     }
 
@@ -238,9 +246,13 @@ mod tests {
         let paths = ["/", "/admin/[a-z]+", "/public/assets/icons", "/[ab]{1,4}"];
         let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
         let order = Order::new(&declared, 1);
-        assert_eq!(order.find(b"/public/assets/icons/x"), Ok(Some(2)), "longer than all that is not known");
+        assert_eq!(
+            order.find(b"/public/assets/icons/x", &Steps::new()),
+            Ok(Some(2)),
+            "longer than all that is not known"
+        );
         for path in [&b"/admin/x"[..], b"/"] {
-            assert_eq!(order.find(path), Err(Exhausted));
+            assert_eq!(order.find(path, &Steps::new()), Err(Exhausted));
         }
     }
 
@@ -250,7 +262,8 @@ mod tests {
             (0..2000).map(|i| format!("/shop/{i}")).chain(["/api/v[0-9]+/(.*)".into()]).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let order = patterns(&texts);
-        assert_eq!((order.alone.len(), order.together.map(|(set, _)| set.len())), (0, Some(1)));
+        let sets: Vec<_> = order.together.iter().map(|(set, _)| set.len()).collect();
+        assert_eq!((order.alone.len(), sets), (0, vec![1]));
     }
 
     /// The slow obvious one.
@@ -265,7 +278,7 @@ mod tests {
             let slash = if only_below && !text.ends_with('/') { "/" } else { "" };
             let pattern = Pattern::path(&format!("{text}{slash}"));
             let pattern = pattern.or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(text))));
-            pattern.unwrap().is_match(path).unwrap()
+            pattern.unwrap().is_match(path, &Steps::new()).unwrap()
         })
     }
 
@@ -280,7 +293,7 @@ mod tests {
         ) {
             let declared: Vec<_> =
                 paths.iter().map(|(path, only_below)| Asked { path, only_below: *only_below }).collect();
-            let found = Order::new(&declared, ALL).find(path.as_bytes()).unwrap();
+            let found = Order::new(&declared, ALL).find(path.as_bytes(), &Steps::new()).unwrap();
             let expected = one_by_one(&declared, path.as_bytes());
             prop_assert_eq!(found.map(|it| declared[it]), expected.map(|it| declared[it]));
         }

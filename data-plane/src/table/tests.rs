@@ -200,7 +200,7 @@ fn a_reader_sees_the_newest() {
     writer.apply_live(vec![slice("ns/e", "ns/s", &[1, 2])], &[]);
     writer.replace_config(config);
     let table = reader.load();
-    let Match::Path(path) = table.host("a.test").unwrap().route(b"/x") else {
+    let Match::Path(path) = table.host("a.test").unwrap().route(b"/x", &shared::pattern::Steps::new()) else {
         panic!("no path");
     };
     let Action::Backend(upstream) = &path.action else {

@@ -81,12 +81,13 @@ pub(crate) fn gone(key: &ResourceKey) -> Removal {
 
 /// Everything that a proxy may meet, host by host, as JSON, and where requests lead.
 pub(crate) fn dump(table: &HostTable) -> BTreeMap<String, String> {
-    let found = |entry: &HostEntry, path: &str| match entry.route(path.as_bytes()) {
-        Match::Path(it) => format!("{path} -> {} of {}", it.declared, it.route),
-        Match::AddSlash(it) => format!("{path} -> redirect to {} of {}", it.declared, it.route),
-        Match::None => format!("{path} -> none"),
-        Match::Unknown => format!("{path} -> unknown"),
-    };
+    let found =
+        |entry: &HostEntry, path: &str| match entry.route(path.as_bytes(), &shared::pattern::Steps::new()) {
+            Match::Path(it) => format!("{path} -> {} of {}", it.declared, it.route),
+            Match::AddSlash(it) => format!("{path} -> redirect to {} of {}", it.declared, it.route),
+            Match::None => format!("{path} -> none"),
+            Match::Unknown => format!("{path} -> unknown"),
+        };
     let host = |entry: &Arc<HostEntry>| {
         let requests = PATHS.iter().chain(&["/foo/x", "/nothing", "/x/"]);
         let found: Vec<String> = requests.map(|path| found(entry, path)).collect();

@@ -105,3 +105,21 @@ fn rewritten_requests_carry_the_prefix() {
     assert_eq!(Client::new(proxy.http).get("/api/x").status, 200);
     assert_eq!(origin.seen()[0].all("x-forwarded-prefix"), ["/api"]);
 }
+
+/// A path of 7,000 octets took a worker for eight seconds, and one of eighteen for half a minute.
+#[test]
+fn what_patterns_cost_a_request_is_bounded() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let many_groups = format!("/groups/{}", "(.*)".repeat(90));
+    let mut paths = vec![(many_groups.as_str(), PathType::Prefix, "echo", rewriting("/$1"))];
+    let slow: Vec<_> = (0..50).map(|i| format!("/(?:(a|aa)(?!c))+b{i:04}$")).collect();
+    paths.extend(slow.iter().map(|path| (path.as_str(), PathType::Prefix, "echo", rewriting("/x"))));
+    regex_host(&mut proxy, &paths);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for dear in [format!("/groups/{}", "a".repeat(7000)), format!("/{}", "a".repeat(24))] {
+        assert_eq!(client.get(&dear).status, 500, "nobody knows whether it fits");
+    }
+    assert_eq!(client.get("/groups/usual").status, 200);
+}

@@ -4,7 +4,7 @@
 //! **Invariant:** a block is taken whole and exactly, or not at all: with a directive that is not known to be without
 //! matter to its answer, a variable that nobody gives a value to, or a pattern that does not compile it is not taken.
 
-use shared::pattern::Pattern;
+use shared::pattern::{Allowance, Pattern};
 use shared::policy::{Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts};
 use shared::template::{Template, Variable};
 
@@ -14,6 +14,8 @@ use super::tokens::Directive;
 /// How many answers are taken of one snippet, and how many bytes of them.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
+/// Memory that their patterns may take together in a proxy, in bytes.
+const MOST_OF_PATTERNS: usize = 1 << 20;
 
 /// What is taken, and what of it a reader of the snippet might not expect.
 #[derive(Default, Debug)]
@@ -47,9 +49,9 @@ impl Taken {
     /// Takes what it can of a snippet; what is left stays in order.
     pub(super) fn of(directives: &[Directive], place: Place) -> (Self, Vec<Directive>) {
         let mut taken = Self::default();
-        let mut rest = Vec::new();
+        let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         for node in nodes(directives) {
-            if place == Place::Auth || !taken.take(&node) {
+            if place == Place::Auth || !taken.take(&node, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(node.inner);
             }
@@ -68,19 +70,19 @@ impl Taken {
         (self.shortcuts != Shortcuts::default()).then_some(self.shortcuts)
     }
 
-    fn take(&mut self, node: &Node<'_>) -> bool {
+    fn take(&mut self, node: &Node<'_>, room: &mut Allowance) -> bool {
         self.bytes += bytes(node.directive) + node.inner.iter().map(bytes).sum::<usize>();
         if self.bytes > MOST_BYTES {
             return false;
         }
         if node.directive.name() != "location" {
-            let Some(found) = answer(node, false).filter(|_| self.has_room(1)) else {
+            let Some(found) = answer(node, false, room).filter(|_| self.has_room(1)) else {
                 return false;
             };
             self.shortcuts.shortcuts.push(found);
             return true;
         }
-        let Some(block) = block(node).filter(|it| self.has_room(it.shortcuts.len())) else {
+        let Some(block) = block(node, room).filter(|it| self.has_room(it.shortcuts.len())) else {
             return false;
         };
         if block.shortcuts.is_empty() {
@@ -101,20 +103,20 @@ fn bytes(directive: &Directive) -> usize {
 }
 
 /// What a directive answers: itself, or in its block. `has_groups`: a pattern was found before it is asked.
-fn answer(node: &Node<'_>, has_groups: bool) -> Option<Shortcut> {
+fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Shortcut> {
     let Node { directive, inner } = node;
     match (directive.name(), directive.is_block) {
         ("return", false) => returned(directive.arguments(), has_groups),
-        ("rewrite", false) => rewritten(directive.arguments()),
+        ("rewrite", false) => rewritten(directive.arguments(), room),
         ("if", true) => {
-            let test = test(directive.arguments())?;
+            let test = test(directive.arguments(), room)?;
             let finds = [ShortcutComparison::Finds, ShortcutComparison::FindsAnyCase];
             let has_groups = has_groups || finds.contains(&test.comparison());
             // One without an answer of its own might turn other directives on: it stays with what is not known.
             let [only] = inner else {
                 return None;
             };
-            let mut found = answer(&Node { directive: only, inner: &[] }, has_groups)?;
+            let mut found = answer(&Node { directive: only, inner: &[] }, has_groups, room)?;
             found.tests.insert(0, test);
             Some(found)
         }
@@ -123,7 +125,7 @@ fn answer(node: &Node<'_>, has_groups: bool) -> Option<Shortcut> {
 }
 
 /// `location [= | ~ | ~* | ^~] PATH { .. }`.
-fn block(node: &Node<'_>) -> Option<ShortcutBlock> {
+fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     let (kind, path) = match node.directive.arguments() {
         [path] if !path.starts_with(['@', '=', '~', '^']) => (ShortcutPath::Prefix, path),
         [sign, path] => (kind(sign)?, path),
@@ -131,8 +133,8 @@ fn block(node: &Node<'_>) -> Option<ShortcutBlock> {
     };
     let is_pattern = matches!(kind, ShortcutPath::Pattern | ShortcutPath::PatternAnyCase);
     let is_fine = match kind {
-        ShortcutPath::Pattern => Pattern::anywhere(path).is_ok(),
-        ShortcutPath::PatternAnyCase => Pattern::anywhere_in_any_case(path).is_ok(),
+        ShortcutPath::Pattern => room.compile(|| Pattern::anywhere(path)).is_ok(),
+        ShortcutPath::PatternAnyCase => room.compile(|| Pattern::anywhere_in_any_case(path)).is_ok(),
         _ => path.starts_with('/'),
     };
     if !is_fine {
@@ -149,7 +151,7 @@ fn block(node: &Node<'_>) -> Option<ShortcutBlock> {
                 media_type = Some(said.clone());
             }
             ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
-            _ => shortcuts.push(answer(&it, is_pattern)?),
+            _ => shortcuts.push(answer(&it, is_pattern, room)?),
         }
     }
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
@@ -202,7 +204,7 @@ fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
 }
 
 /// `rewrite PATTERN TEXT [redirect | permanent];`. Another one changes what is asked for, and answers nothing.
-fn rewritten(arguments: &[String]) -> Option<Shortcut> {
+fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
     let (pattern, text, flag) = match arguments {
         [pattern, text] => (pattern, text, ""),
         [pattern, text, flag] => (pattern, text, flag.as_str()),
@@ -215,7 +217,8 @@ fn rewritten(arguments: &[String]) -> Option<Shortcut> {
         _ if is_url => 302,
         _ => return None,
     };
-    let is_fine = has_values(text, true) && is_place(text) && Pattern::anywhere(pattern).is_ok();
+    let mut is_pattern = || room.compile(|| Pattern::anywhere(pattern)).is_ok();
+    let is_fine = has_values(text, true) && is_place(text) && is_pattern();
     is_fine.then(|| Shortcut {
         status,
         text: Some(text.clone()),
@@ -225,7 +228,7 @@ fn rewritten(arguments: &[String]) -> Option<Shortcut> {
 }
 
 /// `if ($variable)`, `if ($variable OPERATOR VALUE)`.
-fn test(arguments: &[String]) -> Option<ShortcutTest> {
+fn test(arguments: &[String], room: &mut Allowance) -> Option<ShortcutTest> {
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let first = words.first_mut()?;
     *first = first.strip_prefix('(')?;
@@ -243,7 +246,7 @@ fn test(arguments: &[String]) -> Option<ShortcutTest> {
         _ => return None,
     };
     let one_variable = subject.starts_with('$') && Template::parse(subject).parts().len() == 1;
-    let is_fine = one_variable && has_values(subject, false) && can_compare(comparison, value);
+    let is_fine = one_variable && has_values(subject, false) && can_compare(comparison, value, room);
     is_fine.then(|| ShortcutTest {
         subject: subject.into(),
         comparison: Some(comparison.into()),
@@ -251,11 +254,11 @@ fn test(arguments: &[String]) -> Option<ShortcutTest> {
     })
 }
 
-fn can_compare(comparison: ShortcutComparison, value: &str) -> bool {
+fn can_compare(comparison: ShortcutComparison, value: &str, room: &mut Allowance) -> bool {
     use ShortcutComparison::{Finds, FindsAnyCase, Lacks, LacksAnyCase};
     match comparison {
-        Finds | Lacks => Pattern::anywhere(value).is_ok(),
-        FindsAnyCase | LacksAnyCase => Pattern::anywhere_in_any_case(value).is_ok(),
+        Finds | Lacks => room.compile(|| Pattern::anywhere(value)).is_ok(),
+        FindsAnyCase | LacksAnyCase => room.compile(|| Pattern::anywhere_in_any_case(value)).is_ok(),
         // What a variable stands for on this side, too, is not asked: it would be text here.
         _ => Template::parse(value).as_literal().is_some(),
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shared::pattern::Steps;
 
 use super::affinity::Session;
 use super::certificates::Passes;
@@ -68,6 +69,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) timeouts: Timeouts,
     /// Likewise.
     pub(super) sizes: Sizes,
+    /// What it may still spend on patterns.
+    pub(super) steps: Steps,
 }
 
 impl<'a> Exchange<'a> {
@@ -96,6 +99,7 @@ impl<'a> Exchange<'a> {
             turn: Turn::default(),
             timeouts,
             sizes,
+            steps: Steps::new(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::pattern::Exhausted;
+use shared::pattern::{Exhausted, Steps};
 
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
@@ -96,10 +96,10 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         names = forwarding.names;
         let head = &*exchange.head;
         let client = claims.as_ref().map_or_else(|| peer.address().ip(), |claims| claims.address);
-        let (call, name, raw) = (exchange.call, head.host.name(), head.path());
+        let (call, name, raw, steps) = (exchange.call, head.host.name(), head.path(), &exchange.steps);
         let www = table.www(name);
         let host = if www.is_none() { table.host(name) } else { None };
-        let ask = Ask { call, client, name, www, host, is_plain, head, raw };
+        let ask = Ask { call, client, name, www, host, is_plain, head, raw, steps };
         let (found, known) = admit(table, &ask, &normal);
         passes = known;
         format = log::follow(local, table.policy());
@@ -201,6 +201,8 @@ struct Ask<'a> {
     head: &'a RequestHead,
     /// The path as it came, or that of what is shown in its place.
     raw: &'a [u8],
+    /// What it may spend on patterns.
+    steps: &'a Steps,
 }
 
 /// Finds the location for a client that may ask for it. What is known of who does.
@@ -222,9 +224,9 @@ fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, O
 }
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
-    let Ask { call, client, name, www, host, is_plain, head, raw } = *ask;
+    let Ask { call, client, name, www, host, is_plain, head, raw, steps } = *ask;
     if let Some(host) = www {
-        let policy = match host.route(&normal.path) {
+        let policy = match host.route(&normal.path, steps) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
             Match::None | Match::Unknown => Arc::default(),
         };
@@ -240,7 +242,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let Some(host) = host else {
         return Found::NoTable;
     };
-    let target = match path::forward(raw, normal, |path| place(host, path)) {
+    let target = match path::forward(raw, normal, |path| place(host, path, steps)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return Found::Ambiguous,
@@ -250,7 +252,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
         return Found::AppRoot(app_root.into());
     }
-    match host.route(&normal.path) {
+    match host.route(&normal.path, steps) {
         Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
             let redirect = &entry.policy.redirect;
@@ -286,15 +288,17 @@ fn takes(entry: &PathEntry, own: &[u8]) -> bool {
     entry.declared.as_bytes().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }
 
-fn place(host: &HostEntry, path: &[u8]) -> Place {
-    let (location, entry) = match host.route(path) {
+fn place(host: &HostEntry, path: &[u8], steps: &Steps) -> Place {
+    let (location, entry) = match host.route(path, steps) {
         Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
         Match::AddSlash(_) => (Location::AddSlash, None),
         Match::None | Match::Unknown => (Location::None, None),
     };
     let declared = entry.map_or("", |entry| &entry.declared);
     let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
-        Some(shortcuts) => Ok(shortcuts.block(path, declared)?.map(|(block, _)| std::ptr::from_ref(block))),
+        Some(shortcuts) => {
+            Ok(shortcuts.block(path, declared, steps)?.map(|(block, _)| std::ptr::from_ref(block)))
+        }
         None => Ok(None),
     };
     let of_location = entry.and_then(|entry| entry.policy.shortcuts.as_deref());

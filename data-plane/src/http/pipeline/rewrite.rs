@@ -14,7 +14,7 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
         return Continue(());
     };
     let local = &exchange.call.server.local;
-    let found = match rewritten.pattern.groups(exchange.path()) {
+    let found = match rewritten.pattern.groups(exchange.path(), &exchange.steps) {
         Ok(Some(found)) => found,
         Ok(None) => return Continue(()),
         Err(_) => return Break(Reply::page(local, 500)),

@@ -35,11 +35,12 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let declared = exchange.location.as_deref().map(|it| it.declared.clone());
-    let (block, groups) = match shortcuts.block(exchange.path(), declared.as_deref().unwrap_or_default()) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Continue(()),
-        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
-    };
+    let (block, groups) =
+        match shortcuts.block(exchange.path(), declared.as_deref().unwrap_or_default(), &exchange.steps) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Continue(()),
+            Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+        };
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
     // nginx looks for a file, and has none.
     Break(Reply::page(&exchange.call.server.local, 404))
@@ -65,8 +66,8 @@ fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Res
         let holds = match comparison {
             Comparison::IsSet => !text.is_empty() && text != b"0",
             Comparison::Text { value, same } => (text == value.as_bytes()) == *same,
-            Comparison::Pattern { pattern, found: false } => find(pattern, &text)?.is_none(),
-            Comparison::Pattern { pattern, found: true } => match find(pattern, &text)? {
+            Comparison::Pattern { pattern, found: false } => find(pattern, &text, &exchange.steps)?.is_none(),
+            Comparison::Pattern { pattern, found: true } => match find(pattern, &text, &exchange.steps)? {
                 Some(groups) => {
                     *found = Some((groups, text));
                     true
@@ -79,7 +80,7 @@ fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Res
         }
     }
     if let Some(pattern) = &shortcut.pattern {
-        let Some(groups) = find(pattern, exchange.path())? else {
+        let Some(groups) = find(pattern, exchange.path(), &exchange.steps)? else {
             return Ok(false);
         };
         *found = Some((groups, exchange.path().to_vec()));

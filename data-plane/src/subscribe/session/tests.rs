@@ -335,7 +335,7 @@ fn endpoints_stay_while_live_is_on_its_way_back() {
         let idle = matches!(message, Control::Heartbeat(_));
         assert_eq!(proxy.hear(message).close, None);
         let table = proxy.writer.tables().current();
-        let found = table.host("a.test").unwrap().route(b"/");
+        let found = table.host("a.test").unwrap().route(b"/", &shared::pattern::Steps::new());
         let crate::table::Match::Path(path) = found else { panic!("expected a path") };
         let crate::table::Action::Backend(upstream) = &path.action else { panic!("{:?}", path.action) };
         assert_eq!(upstream.cell.endpoints().list.len(), 1);

@@ -48,7 +48,7 @@ fn two_hosts() -> Writer {
 fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str> {
     let table = writer.tables().current();
     let entry = table.host(host).ok_or("no host")?;
-    match entry.route(b"/") {
+    match entry.route(b"/", &shared::pattern::Steps::new()) {
         Match::Path(path) => match &path.action {
             Action::Backend(upstream) => Ok(Arc::clone(&upstream.cell)),
             Action::DefaultBackend => Err("default backend"),
@@ -326,7 +326,7 @@ fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
 /// Whether what a host's "/" leads to has an alternative.
 fn has_canary(writer: &Writer, host: &str) -> bool {
     let table = writer.tables().current();
-    match table.host(host).unwrap().route(b"/") {
+    match table.host(host).unwrap().route(b"/", &shared::pattern::Steps::new()) {
         Match::Path(path) => {
             matches!(&path.action, Action::Backend(upstream) if upstream.alternative.is_some())
         }
@@ -458,7 +458,9 @@ fn redirects_merge_annotation_configmap_and_default() {
             entry("ingress/ns/i/a.test", Resource::Route(route)),
         ]);
         let table = writer.tables().current();
-        let Match::Path(entry) = table.host("a.test").unwrap().route(path.as_bytes()) else {
+        let Match::Path(entry) =
+            table.host("a.test").unwrap().route(path.as_bytes(), &shared::pattern::Steps::new())
+        else {
             panic!("no path");
         };
         (!entry.stays_plain).then_some((entry.policy.redirect.ssl, entry.policy.redirect.force_ssl))
@@ -497,7 +499,10 @@ fn the_first_alternative_acts() {
     ]);
     let weight = |writer: &Writer| {
         let table = writer.tables().current();
-        let Match::Path(path) = table.host("a.test").unwrap().route(b"/") else { panic!("no path") };
+        let Match::Path(path) = table.host("a.test").unwrap().route(b"/", &shared::pattern::Steps::new())
+        else {
+            panic!("no path")
+        };
         let Action::Backend(upstream) = &path.action else { panic!("no backend") };
         let alternative = upstream.alternative.as_ref()?;
         let canary = alternative.canary.as_ref().unwrap();

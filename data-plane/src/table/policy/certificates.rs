@@ -1,6 +1,6 @@
 //! Certificates of clients, as a host says who must show one (ingress-nginx behaviour, annotations.md 6.8).
 
-use shared::pattern::Pattern;
+use shared::pattern::{Pattern, Steps};
 use shared::policy::{ClientCertificates, ClientVerification};
 
 use super::Refused;
@@ -99,7 +99,7 @@ impl Certificates {
 
     /// Whether clients of this name pass. One that is not known to fit does not.
     pub fn lets_in(&self, subject: &[u8]) -> bool {
-        self.match_cn.as_ref().is_none_or(|pattern| pattern.is_match(subject) == Ok(true))
+        self.match_cn.as_ref().is_none_or(|pattern| pattern.is_match(subject, &Steps::new()) == Ok(true))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use foldhash::quality::RandomState;
-use shared::pattern::Pattern;
+use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, TextList};
 
 use super::Refused;
@@ -198,7 +198,7 @@ impl Without {
     /// One that cannot be judged in time gets what everybody can read.
     fn is(&self, agent: &[u8]) -> bool {
         match self {
-            Self::Agents(pattern) => pattern.is_match(agent).unwrap_or(true),
+            Self::Agents(pattern) => pattern.is_match(agent, &Steps::new()).unwrap_or(true),
             Self::Msie6 => is_msie6(agent),
         }
     }

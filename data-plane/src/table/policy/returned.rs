@@ -1,7 +1,7 @@
 //! Places that endpoints name in their answers, as clients have to see them (nginx' `proxy_cookie_domain`,
 //! `proxy_cookie_path` and `proxy_redirect`; ingress-nginx behaviour, annotations.md 5.5).
 
-use shared::pattern::Pattern;
+use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, Replacement};
 
 use super::Refused;
@@ -91,7 +91,7 @@ impl Returned {
         let (dot, bare) = text.split_at(usize::from(text.first() == Some(&b'.')));
         match from {
             From::Text(from) => from.eq_ignore_ascii_case(bare).then(|| [dot, to].concat()),
-            From::Pattern(pattern) => pattern.is_match(text).ok()?.then(|| to.to_vec()),
+            From::Pattern(pattern) => pattern.is_match(text, &Steps::new()).ok()?.then(|| to.to_vec()),
         }
     }
 
@@ -135,7 +135,7 @@ impl Replace {
     fn apply(&self, text: &[u8]) -> Option<Vec<u8>> {
         match &self.from {
             From::Text(from) => text.strip_prefix(&**from).map(|rest| [&self.to, rest].concat()),
-            From::Pattern(pattern) => pattern.is_match(text).ok()?.then(|| self.to.to_vec()),
+            From::Pattern(pattern) => pattern.is_match(text, &Steps::new()).ok()?.then(|| self.to.to_vec()),
         }
     }
 }

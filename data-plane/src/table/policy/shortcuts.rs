@@ -2,7 +2,7 @@
 //! (docs/adr/034-shortcuts.md).
 
 use bytes::Bytes;
-use shared::pattern::{Exhausted, Groups, Pattern, PatternError};
+use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps};
 use shared::policy::{self, ShortcutComparison, ShortcutPath};
 use shared::template::Template;
 
@@ -95,7 +95,12 @@ impl Shortcuts {
     ///
     /// # Errors
     /// Where it takes too long to tell.
-    pub fn block(&self, path: &[u8], declared: &str) -> Result<Option<(&Block, Groups)>, Exhausted> {
+    pub fn block(
+        &self,
+        path: &[u8],
+        declared: &str,
+        steps: &Steps,
+    ) -> Result<Option<(&Block, Groups)>, Exhausted> {
         let least = taken(declared);
         let mut longest: Option<(&Block, usize, bool)> = None;
         for block in &self.blocks {
@@ -117,7 +122,7 @@ impl Shortcuts {
         }
         for block in &self.blocks {
             if let Fits::Pattern(pattern) = &block.fits
-                && let Some(groups) = found(pattern, path)?
+                && let Some(groups) = found(pattern, path, steps)?
             {
                 return Ok(Some((block, groups)));
             }
@@ -131,9 +136,9 @@ impl Shortcuts {
 ///
 /// # Errors
 /// Where it takes too long to tell.
-pub fn found(pattern: &Pattern, text: &[u8]) -> Result<Option<Groups>, Exhausted> {
-    match (pattern.groups(text)?, text.strip_suffix(b"\n")) {
-        (None, Some(line)) => pattern.groups(line),
+pub fn found(pattern: &Pattern, text: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
+    match (pattern.groups(text, steps)?, text.strip_suffix(b"\n")) {
+        (None, Some(line)) => pattern.groups(line, steps),
         (found, _) => Ok(found),
     }
 }
@@ -218,7 +223,7 @@ mod tests {
     }
 
     fn status(shortcuts: &Shortcuts, path: &str, declared: &str) -> Option<u16> {
-        let found = shortcuts.block(path.as_bytes(), declared).unwrap();
+        let found = shortcuts.block(path.as_bytes(), declared, &Steps::new()).unwrap();
         found.map(|(block, _)| block.shortcuts[0].status)
     }
 

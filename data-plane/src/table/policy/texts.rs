@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use foldhash::quality::RandomState;
 use regex::bytes::{RegexSet, RegexSetBuilder};
-use shared::pattern::Pattern;
+use shared::pattern::{Pattern, Steps};
 use shared::policy::TextList;
 
 use super::Refused;
@@ -62,9 +62,9 @@ impl Texts {
         if is_whole || self.together.as_ref().is_some_and(|set| set.is_match(text)) {
             return Some(true);
         }
-        let mut known = Some(false);
+        let (mut known, steps) = (Some(false), Steps::new());
         for pattern in &self.alone {
-            match pattern.is_match(text) {
+            match pattern.is_match(text, &steps) {
                 Ok(true) => return Some(true),
                 Ok(false) => {}
                 Err(_) => known = None,

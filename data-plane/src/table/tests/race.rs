@@ -12,7 +12,9 @@ const BATCHES: u16 = 3_000;
 
 /// The only endpoint of a table's only path.
 fn port(table: &HostTable) -> u16 {
-    let Match::Path(path) = table.host("a.test").expect("it is never gone").route(b"/") else {
+    let Match::Path(path) =
+        table.host("a.test").expect("it is never gone").route(b"/", &shared::pattern::Steps::new())
+    else {
         panic!("no path")
     };
     let Action::Backend(upstream) = &path.action else { panic!("no backend") };

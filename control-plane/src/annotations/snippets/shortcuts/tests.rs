@@ -121,4 +121,8 @@ fn there_is_an_end_to_it() {
     assert_eq!(taken(&many), None);
     assert!(taken(&"return 403; ".repeat(MOST)).is_some());
     assert_eq!(taken(&format!("return 403 {};", "a".repeat(MOST_BYTES))), None);
+    // Each is small enough by itself.
+    let dear = |count: usize| r#"if ($uri ~ "([a-z0-9]{1,900})x") { return 403; } "#.repeat(count);
+    assert!(taken(&dear(2)).is_some());
+    assert_eq!(taken(&dear(MOST)), None);
 }

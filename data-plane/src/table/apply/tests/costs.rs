@@ -30,7 +30,7 @@ fn up(writer: &mut Writer, entries: Vec<Arc<Entry>>) -> [u64; 4] {
 /// What the paths of a host lead to.
 fn backend_of(writer: &Writer, path: &str) -> Option<String> {
     let table = writer.tables().current();
-    match table.host("a.test").unwrap().route(path.as_bytes()) {
+    match table.host("a.test").unwrap().route(path.as_bytes(), &shared::pattern::Steps::new()) {
         Match::Path(entry) => Some(entry.service.to_string()),
         _ => None,
     }
