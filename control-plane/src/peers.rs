@@ -159,7 +159,9 @@ impl Peers {
     /// One of them says that it ends.
     pub fn note_end(&self, replica: &[u8]) {
         if let Some(it) = &self.0 {
-            it.known().note_end(replica, clock::now());
+            let mut known = it.known();
+            known.note_end(replica, clock::now());
+            it.tell_newest(&known);
         }
     }
 
@@ -197,10 +199,14 @@ impl Inner {
     fn take(&self, answers: Vec<(SocketAddr, ask::Answer)>, of_proxies: bool) -> Vec<Other> {
         let mut known = self.known();
         let others = known.take(answers, of_proxies, self.own);
-        let newest = known.newest();
-        drop(known);
-        self.newest.send_if_modified(|before| std::mem::replace(before, newest) != newest);
+        self.tell_newest(&known);
         others
+    }
+
+    /// While what is known is locked: who comes later does not tell earlier.
+    fn tell_newest(&self, known: &Known) {
+        let newest = known.newest();
+        self.newest.send_if_modified(|before| std::mem::replace(before, newest) != newest);
     }
 }
 
@@ -250,7 +256,10 @@ impl Known {
         for (address, answer) in &answers {
             let revision = answer.as_ref().ok().filter(|it| it.ready && it.replica[..] != own.0);
             if let Some(known) = self.replicas.get_mut(address) {
-                known.revision = revision.map(|share| share.compile_revision);
+                // One that said that it ends may have answered before it did.
+                let is_ending =
+                    |share: &inspect::ShareResponse| known.ended.is_some() && known.id == share.replica;
+                known.revision = revision.filter(|it| !is_ending(it)).map(|share| share.compile_revision);
             }
             let Ok(share) = answer else { continue };
             if share.replica[..] == own.0 {

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::store::Store;
 
 const OWN: Lineage = Lineage([1; 16]);
 
@@ -135,4 +136,25 @@ fn the_newest_revision_is_that_of_one_that_takes_proxies_now() {
     assert_eq!(known.newest(), 3, "one that does not answer may be gone");
     known.note_end(&[2; 16], clock::now());
     assert_eq!(known.newest(), 0);
+}
+
+#[test]
+fn that_the_newest_one_ends_is_told_at_once() {
+    let (_store, published) = Store::new(OWN, clock::now());
+    let peers = Peers::new(vec!["a.test:1".to_owned()], None, published, Duration::ZERO);
+    let newest = peers.newest();
+    let it = peers.0.as_ref().unwrap();
+    find(&mut it.known(), &[2, 3], clock::now());
+    let of = |replica: u8, compile_revision: u32| {
+        share(replica, &[]).map(|share| inspect::ShareResponse { compile_revision, ready: true, ..share })
+    };
+    it.take(vec![(at(2), of(2, 3)), (at(3), of(3, 4))], true);
+    assert_eq!(*newest.borrow(), 4);
+    peers.note_end(&[3; 16]);
+    assert_eq!(*newest.borrow(), 3, "not when all are asked the next time");
+    // It was asked before, and says so only now.
+    it.take(vec![(at(2), of(2, 3)), (at(3), of(3, 4))], true);
+    assert_eq!(*newest.borrow(), 3);
+    it.take(vec![(at(2), of(2, 3)), (at(3), of(5, 4))], true);
+    assert_eq!(*newest.borrow(), 4, "another process at its address");
 }
