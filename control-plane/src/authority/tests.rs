@@ -164,6 +164,47 @@ fn a_replica_whose_clock_is_behind_signs_with_what_there_is() {
     assert!(is_client(&two.trusted(), &chain, behind));
 }
 
+#[test]
+fn a_clock_that_was_far_ahead_puts_off_no_rotation() {
+    let first = Authority::create(at(0)).unwrap();
+    let ahead = at(1) + SIGNS;
+    let wrong = first.due(ahead, DAY).unwrap().unwrap();
+    assert_eq!(wrong.trusted().len(), 2, "by that clock it has signed for a year");
+    let right = at(60);
+    let chain = wrong.issue(&request(), &identity(Role::Proxy), right, DAY).unwrap();
+    let asked = wrong.rotate(right, DAY).unwrap();
+    assert_eq!((asked.trusted().len(), asked.signs_from()), (2, right + DAY.mul_f64(1.5)));
+    assert!(is_client(&asked.trusted(), &chain, right));
+    // Nobody has to ask.
+    let mended = wrong.due(right, DAY).unwrap().unwrap();
+    assert_eq!(mended, first);
+    assert!(is_client(&mended.trusted(), &chain, right));
+    // A little ahead is a rotation that is under way.
+    let little = first.rotate(at(3_600), DAY).unwrap();
+    assert_eq!(little.due(at(0), DAY).unwrap(), None);
+}
+
+#[test]
+fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now() {
+    let ahead = at(0) + 2 * SIGNS;
+    let made = Authority::create(ahead).unwrap();
+    // Or the one before it had to go by that clock.
+    let rotated = Authority::create(at(0)).unwrap().due(ahead, DAY).unwrap().unwrap();
+    let left = rotated.due(rotated.signs_from(), DAY).unwrap().unwrap();
+    assert_eq!(left.to_record().matches("PRIVATE").count(), 2, "one key is left");
+    for wrong in [made, left] {
+        let chain = wrong.issue(&request(), &identity(Role::Proxy), at(60), DAY).unwrap();
+        let next = wrong.due(at(60), DAY).unwrap().unwrap();
+        assert_eq!(Authority::from_record(next.to_record().as_bytes()), Ok(next.clone()));
+        assert_eq!(next.signs_from(), at(60) + DAY.mul_f64(1.5));
+        assert!(is_client(&next.trusted(), &chain, at(60)), "whoever has a certificate keeps it");
+        assert_eq!(next.due(at(90), DAY).unwrap(), None, "once");
+        let last = next.due(at(60) + DAY.mul_f64(3.0), DAY).unwrap().unwrap();
+        assert_eq!(last.trusted(), next.trusted()[next.trusted().len() - 1..]);
+        assert!(last.rotate(at(60) + DAY.mul_f64(3.0), DAY).is_ok());
+    }
+}
+
 /// Somebody with a certificate, and what was believed when it was issued.
 struct Holder {
     chain: Vec<Bytes>,

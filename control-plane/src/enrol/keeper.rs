@@ -160,7 +160,16 @@ impl Keeper {
     /// # Errors
     /// Where something of it fails; what was good before stays in use.
     pub async fn look(&mut self, now: SystemTime) -> Result<(), KeepError> {
-        let changed = self.change(now, |authority, life| authority.due(now, life)).await;
+        let due = |authority: &Authority, life| {
+            if authority.is_of_the_future(now) {
+                warn!(
+                    "the newest root of the authority was made at a time to come, when some clock was far ahead: it goes, and \
+                     a rotation that was asked for then is to be asked for again"
+                );
+            }
+            authority.due(now, life)
+        };
+        let changed = self.change(now, due).await;
         // Whatever became of the record: without a certificate that is good no handshake succeeds.
         let renewed = self.renew(now);
         let published = self.publish(now, changed.is_ok()).await;
