@@ -216,6 +216,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         prefix: index::Prefix::new(annotations_prefix),
         passes_tls: enable_ssl_passthrough,
         ticket_keys: ticket_keys.clone(),
+        watch_namespace: watch_namespace.as_deref().filter(|_| manifests.is_none()).map(Arc::from),
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),

@@ -139,7 +139,7 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub watch_ingress_without_class: bool,
-    /// The only namespace that is watched; all without it
+    /// The only namespace that is watched; all without it. What an annotation names of another one counts as absent
     #[arg(
         long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS",
         default_value = "", hide_default_value = true, value_parser = text_or_none

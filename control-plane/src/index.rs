@@ -101,6 +101,8 @@ pub struct Options {
     pub passes_tls: bool,
     /// Secret with the keys of session tickets that were made for the fleet.
     pub ticket_keys: ObjectName,
+    /// The only namespace that is watched; `None`: all are.
+    pub watch_namespace: Option<Arc<str>>,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
     /// The source sends what is referred to only once it is asked for.

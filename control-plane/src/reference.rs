@@ -95,6 +95,11 @@ impl Use {
         matches!(self, Self::CustomHeaders | Self::ProxySetHeaders | Self::AddHeaders)
     }
 
+    /// Whether operators of the fleet alone refer to something for it.
+    pub fn is_of_the_fleet(self) -> bool {
+        matches!(self, Self::DefaultCertificate | Self::TicketKeys | Self::ProxySetHeaders | Self::AddHeaders)
+    }
+
     /// The key of the Material that a Secret gives for it; `None` where that is none, or is not called after the Secret.
     pub fn material(self, secret: &ObjectName) -> Option<String> {
         let what = match self {

@@ -118,6 +118,7 @@ impl Replica {
             udp_services: ObjectName::new("ingress-nginx", "udp-services"),
             folder: false,
             ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
+            watch_namespace: None,
             on_demand: false,
         });
         let (places, _) = watch::channel(Places::default());

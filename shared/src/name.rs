@@ -25,6 +25,22 @@ impl ObjectName {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
+
+    /// Whether an object can be called that: an RFC 1123 subdomain in a namespace, whose labels may be of any length
+    /// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>). A reference is whatever somebody wrote.
+    pub fn is_possible(&self) -> bool {
+        is_subdomain(&self.namespace) && is_subdomain(&self.name)
+    }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let ends = bytes.first().is_some_and(is_end) && bytes.last().is_some_and(is_end);
+        ends && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// `namespace/name`, or the name alone where there is no namespace.

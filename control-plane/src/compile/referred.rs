@@ -9,7 +9,7 @@ use shared::resource::Material;
 use super::{headers, material};
 use crate::annotations::row::Reach;
 use crate::objects::Object;
-use crate::problem::{Fault, Severity};
+use crate::problem::{Fault, Severity, shown};
 use crate::reference::{FORBIDDEN, Reference, Use};
 
 /// What one object of an Ingress, or of the fleet, refers to, by what it is for.
@@ -18,8 +18,12 @@ pub type AllReferred = BTreeMap<Use, Referred>;
 /// What a reference leads to now.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Referred {
+    /// Nothing: no object can be called that.
+    Misnamed,
     /// Nothing: it is of another namespace.
     Foreign,
+    /// Nothing, whether it is there or not: it is of another namespace than this one, which alone is watched.
+    Outside(Arc<str>),
     /// Nothing yet: it was not read, and there is nothing that was referred to before.
     Awaited,
     /// There is no such object.
@@ -89,6 +93,15 @@ impl Referred {
     pub fn fault(&self, reference: &Reference, field: &str) -> Option<Fault> {
         let object = reference.object();
         let reason = match self {
+            Self::Misnamed => format!(
+                "expected the name of a {}, of lower-case letters, digits, hyphens and dots, got {}",
+                object.kind.as_str(),
+                shown(&object.name.to_string())
+            ),
+            Self::Outside(watched) => format!(
+                "{object} is outside of namespace {watched}, which alone is watched (--watch-namespace), and counts as absent: \
+                 name one of that namespace"
+            ),
             Self::Foreign => format!(
                 "{object} is of another namespace, which counts only with allow-cross-namespace-resources in the ConfigMap"
             ),

@@ -110,6 +110,13 @@ impl Index {
         let mut all = AllReferred::new();
         for reference in refs() {
             let site = site(reference.what);
+            if let Some(watched) =
+                self.outside_of(reference).filter(|_| reference.name.namespace != name.namespace)
+            {
+                self.refer(&site, BTreeSet::new());
+                all.insert(reference.what, Referred::Outside(watched));
+                continue;
+            }
             let is_foreign =
                 reference.name.namespace != name.namespace && !reference.what.crosses_namespaces();
             if is_foreign && !self.crosses_namespaces {
@@ -125,6 +132,10 @@ impl Index {
 
     /// Has a site refer to an object, and says what it leads to: to what was referred to before, where that is not read yet.
     pub(super) fn what_is_used(&mut self, site: &Site, reference: &Reference) -> Referred {
+        if !reference.name.is_possible() {
+            self.refer(site, BTreeSet::new());
+            return Referred::Misnamed;
+        }
         let used = match self.refer(site, [reference.object()].into()) {
             Choice::Newest => reference.object(),
             Choice::Earlier => match self.refs.in_use(site).next() {
@@ -141,5 +152,13 @@ impl Index {
         });
         let reference = Reference::new(reference.what, used.name);
         referred::referred(&reference, version, &self.allowed_headers)
+    }
+
+    /// The namespace that alone is watched, where an object that tenants refer to is of another one: what is there the control
+    /// plane need not be allowed to read, and nobody would tell when it changes. What operators name is read wherever it is.
+    pub(super) fn outside_of(&self, reference: &Reference) -> Option<Arc<str>> {
+        let watched = self.options.watch_namespace.as_ref()?;
+        let is_operators = reference.what.is_of_the_fleet();
+        (!is_operators && reference.name.namespace != *watched).then(|| Arc::clone(watched))
     }
 }

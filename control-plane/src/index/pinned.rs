@@ -110,6 +110,8 @@ impl Index {
         }
         for what in Use::of_secrets() {
             let needed = pins.iter().flat_map(|pin| pin.needs.secrets.iter()).filter(|it| it.what == what);
+            // From before one namespace alone was watched.
+            let needed = needed.filter(|it| self.outside_of(it).is_none());
             let needed: BTreeSet<_> = needed.map(|reference| reference.object()).collect();
             self.refer(&pin_site(what), needed);
         }

@@ -461,12 +461,12 @@ pub(super) async fn run(
     }
 }
 
-/// Reads one object; `None` where there is none of that name. A reference is whatever somebody wrote: what no object can be called
-/// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>) is not there, and no part of a path to ask for.
+/// Reads one object; `None` where there is none of that name. What no object can be called is not there, and no part of a path to
+/// ask for.
 async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<Item<Decoded>>, String>) {
     let found = async {
         let ObjectRef { kind, name } = &object;
-        if !can_be_called(&name.namespace) || !can_be_called(&name.name) {
+        if !name.is_possible() {
             return Ok(None);
         }
         let request =
@@ -483,17 +483,6 @@ async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<It
     };
     let found = found.await;
     (object, found)
-}
-
-/// Whether an object may have this name: a DNS-1123 subdomain as the API server sees it, whose labels may be of any length.
-fn can_be_called(name: &str) -> bool {
-    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = bytes.first().is_some_and(is_end) && bytes.last().is_some_and(is_end);
-        ends && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -51,6 +51,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
+        watch_namespace: None,
         on_demand: false,
     });
     events.iter().cloned().for_each(|event| index.apply(event));

@@ -47,6 +47,7 @@ fn bench() -> Bench {
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: true,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
+        watch_namespace: None,
         on_demand: true,
         class_by_name: false,
         watch_without_class: false,

@@ -31,6 +31,7 @@ pub(super) fn options() -> Options {
         udp_services: ObjectName::new("ingress-nginx", "udp-services"),
         folder: false,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
+        watch_namespace: None,
         on_demand: false,
         class_by_name: false,
         watch_without_class: false,

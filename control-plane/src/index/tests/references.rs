@@ -310,3 +310,57 @@ fn other_namespaces_count_where_the_fleet_allows_them() {
     assert!(denied(&world).is_some());
     assert!(world.index.wants().is_empty());
 }
+
+#[test]
+fn what_lies_outside_of_the_one_watched_namespace_is_absent_and_not_asked_for() {
+    let mut world =
+        World::with(Options { on_demand: true, watch_namespace: Some("default".into()), ..options() });
+    world.apply(configmap(serde_json::json!({
+        "allow-cross-namespace-resources": "true",
+        "proxy-set-headers": "ingress-nginx/custom",
+    })));
+    let operators = ObjectRef {
+        kind: ObjectKind::ConfigMap,
+        name: shared::name::ObjectName::new("ingress-nginx", "custom"),
+    };
+    for (annotation, text, others) in [
+        ("custom-headers", "other/map", [("auth-type", ""); 2]),
+        ("auth-secret", "other/users", [("auth-type", "basic"); 2]),
+        ("auth-tls-secret", "other/ca", [("auth-type", ""); 2]),
+        ("proxy-ssl-secret", "other/tls", [("backend-protocol", "HTTPS"), ("proxy-ssl-verify", "on")]),
+        ("auth-proxy-set-headers", "other/map", [("auth-url", "http://auth.test/"); 2]),
+    ] {
+        let mut web = ingress("web").rule("a.test", &[("/", "echo")]).annotation(annotation, text);
+        for (name, text) in others.into_iter().filter(|(_, text)| !text.is_empty()) {
+            web = web.annotation(name, text);
+        }
+        world.apply(web);
+        assert_eq!(world.index.wants().iter().collect::<Vec<_>>(), [&operators], "{annotation}");
+        let said = world.reasons("web");
+        assert!(said.iter().any(|it| it.contains("outside of namespace default")), "{annotation}: {said:?}");
+    }
+    world.apply(guarded("users"));
+    assert!(world.index.wants().contains(&cert("users")), "its own namespace is the watched one");
+}
+
+#[test]
+fn what_no_object_can_be_called_is_said_and_not_asked_for() {
+    let mut world = on_demand();
+    for name in ["my_users", "Users", "default/-users", "a/b/c"] {
+        world.apply(guarded(name));
+        assert_eq!((world.index.wants().len(), awaited(&world).len()), (0, 0), "{name}");
+        let why = denied(&world).unwrap();
+        assert!(why.contains("expected the name of a Secret"), "{name}: {why}");
+        assert_eq!(
+            world.told("web"),
+            ["unsupported metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
+        );
+    }
+    world.apply(configmap(serde_json::json!({"add-headers": "default/My_Headers"})));
+    assert!(world.index.wants().is_empty());
+    let options = options();
+    let subject =
+        crate::problem::Subject::Object(ObjectRef { kind: ObjectKind::ConfigMap, name: options.configmap });
+    let problems = world.index.problems().get(&subject).cloned().unwrap_or_default();
+    assert!(problems.iter().any(|it| it.reason.contains("expected the name of a ConfigMap")), "{problems:?}");
+}
