@@ -181,13 +181,15 @@ impl Claim {
             }
             key
         });
+        let tls = ClaimedTls::of(&name.namespace, &spec.tls);
+        faults.extend(tls.fault());
         Self {
             age: Age::of(ObjectKind::Ingress, &ingress.metadata),
             hosts,
             default_backend,
             errors: errors_backend(&parsed),
             has_rules: !spec.rules.is_empty(),
-            tls: ClaimedTls::of(&name.namespace, &spec.tls),
+            tls,
             parsed,
             referred,
             fleet,

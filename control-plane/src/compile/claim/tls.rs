@@ -1,4 +1,7 @@
 //! `spec.tls` of one Ingress, host by host: a host never goes through a list of thousands of others.
+//!
+//! Each Secret that is named is asked of the API server, whether it is there or not, and a replica that starts waits for all
+//! answers. So there is a bound to those of one Ingress: whoever may write one keeps nobody else waiting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,6 +9,10 @@ use std::sync::Arc;
 use shared::name::{HostName, ObjectName};
 
 use crate::objects::IngressTls;
+use crate::problem::{Fault, Severity};
+
+/// Secrets of one Ingress that count.
+pub const MOST: usize = 1_000;
 
 /// `spec.tls`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +25,8 @@ pub struct ClaimedTls {
     secrets: Vec<ObjectName>,
     /// Which entry is the first to name a Secret.
     entries: HashMap<ObjectName, usize>,
+    /// The first entry whose Secret does not count, as there are so many before it.
+    beyond: Option<usize>,
 }
 
 impl ClaimedTls {
@@ -27,15 +36,36 @@ impl ClaimedTls {
         for (i, entry) in entries.iter().enumerate() {
             let secret = (!entry.secret_name.is_empty())
                 .then(|| ObjectName::new(Arc::clone(namespace), entry.secret_name.as_str()));
+            let secret = secret.filter(|secret| tls.counts(secret, i));
             for host in &entry.hosts {
                 tls.listed.entry(host.to_ascii_lowercase()).or_insert_with(|| secret.clone());
             }
-            if let Some(secret) = secret.filter(|secret| !tls.entries.contains_key(secret)) {
-                tls.secrets.push(secret.clone());
-                tls.entries.insert(secret, i);
-            }
         }
         tls
+    }
+
+    /// Whether a Secret is one of those that count. The first entry that names it is noted.
+    fn counts(&mut self, secret: &ObjectName, entry: usize) -> bool {
+        if self.entries.contains_key(secret) {
+            return true;
+        }
+        if self.secrets.len() == MOST {
+            self.beyond.get_or_insert(entry);
+            return false;
+        }
+        self.secrets.push(secret.clone());
+        self.entries.insert(secret.clone(), entry);
+        true
+    }
+
+    /// What the owner should know of Secrets that do not count.
+    pub fn fault(&self) -> Option<Fault> {
+        let reason = format!(
+            "the {MOST} Secrets before it count, and no more of one Ingress: where this one and what follows are named, the \
+             default certificate is shown: divide them over several Ingresses"
+        );
+        let entry = self.beyond?;
+        Some(Fault::new(Severity::Warning, format!("spec.tls[{entry}].secretName"), reason))
     }
 
     /// Whether the Ingress asks for TLS at all.
@@ -66,5 +96,33 @@ impl ClaimedTls {
             (Some(one), Some(other)) => one == other,
             _ => self.secrets_of(host) == other.secrets_of(host),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_secrets_count_and_hosts_of_others_have_none() {
+        let entry = |i: usize| IngressTls {
+            hosts: vec![format!("{i}.test")],
+            secret_name: format!("secret-{}", i % (MOST + 2)),
+        };
+        // Each is named twice: that is one.
+        let entries: Vec<_> = (0..2 * (MOST + 2)).map(entry).collect();
+        let of = |host: usize, tls: &ClaimedTls| {
+            tls.secrets_of(&HostName::from_rule(&format!("{host}.test"))).len()
+        };
+        let all = ClaimedTls::of(&"default".into(), &entries[..MOST]);
+        assert_eq!((all.secrets().len(), all.fault()), (MOST, None));
+        let tls = ClaimedTls::of(&"default".into(), &entries);
+        assert_eq!(tls.secrets(), all.secrets());
+        assert_eq!([0, MOST - 1, MOST, MOST + 1, MOST + 2].map(|host| of(host, &tls)), [1, 1, 0, 0, 1]);
+        let fault = tls.fault().unwrap();
+        assert_eq!(
+            (fault.severity, fault.field),
+            (Severity::Warning, format!("spec.tls[{MOST}].secretName"))
+        );
     }
 }
