@@ -221,6 +221,11 @@ impl Ledger {
         self.again.get(object).is_some_and(|again| again.failure.is_some())
     }
 
+    /// Whether the lists of a round tell of an object, as they do not of Helm's Secrets either: what was had and is in none.
+    fn is_listed(&self, object: &ObjectRef) -> bool {
+        self.is_watched(object) && (self.known.contains_key(object) || !self.had.contains_key(object))
+    }
+
     /// Whether an object is to be read.
     fn consider(&mut self, object: &ObjectRef) {
         if !self.wanted.contains(object) || self.is_failing(object) {
@@ -331,7 +336,7 @@ impl Ledger {
         self.ready.remove(object);
     }
 
-    /// A list of a kind for a round is told.
+    /// A list of a kind for a round is told. What no list tells of is read for it.
     fn note_fresh(&mut self, kind: ObjectKind, round: u64) {
         if self.round != round {
             (self.round, self.unread) = (round, None);
@@ -339,6 +344,12 @@ impl Ledger {
         }
         self.fresh.insert(kind);
         if self.fresh.len() == METADATA.len() {
+            // Of what is in no list this read is what others know of it. One under way may have been answered before.
+            for object in &self.wanted.clone() {
+                if !self.is_listed(object) && !self.is_failing(object) {
+                    self.due.insert(object.clone());
+                }
+            }
             self.unread = Some(self.due.iter().chain(self.reading.keys()).cloned().collect());
         }
     }

@@ -302,6 +302,35 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     assert_eq!(bench.ledger.round_over(), None, "told once");
 }
 
+#[test]
+fn a_round_reads_what_no_list_tells_of() {
+    for (is_elsewhere, is_blind) in [(true, false), (false, true), (false, false)] {
+        let mut bench = Bench::new();
+        bench.ledger.namespace = is_elsewhere.then(|| "other".into());
+        if is_blind {
+            bench.ledger.list_forbidden(ObjectKind::Secret);
+        }
+        bench.want(&["a", "b"]);
+        while bench.next().is_some() {}
+        // Where all is watched but what Helm has, there is such a Secret.
+        bench.read("a", 1);
+        bench.absent("b");
+        bench.pass(AGAIN.1);
+        bench.next();
+        for kind in [ObjectKind::Secret, ObjectKind::ConfigMap] {
+            bench.ledger.note_fresh(kind, 5);
+        }
+        assert_eq!(bench.ledger.round_over(), None, "a read is under way that may have been answered before");
+        bench.read("a", 1);
+        assert_eq!(bench.ledger.round_over(), None);
+        let again: Vec<_> = std::iter::from_fn(|| bench.next()).collect();
+        assert_eq!(again, if is_elsewhere || is_blind { vec!["a", "b"] } else { vec!["a"] });
+        assert!(is_applied(bench.read("a", 2)), "as others know it");
+        bench.failed("b", "500");
+        assert_eq!(bench.ledger.round_over(), Some(5));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_no_object_can_be_called_is_absent_and_not_asked_for() {
     // An error for each that is asked for.
