@@ -300,8 +300,14 @@ impl Index {
 
     /// Sets what a site refers to, and says what it may use now.
     fn refer(&mut self, site: &Site, to: BTreeSet<ObjectRef>) -> Choice {
-        let (objects, on_demand) = (&self.objects, self.options.on_demand);
-        let is_there = |object: &ObjectRef| !on_demand || objects.get(object).is_some_and(Slot::is_there);
+        let (objects, options) = (&self.objects, &self.options);
+        // A folder is read whole, but the keys of tickets are said by who keeps them.
+        let is_kept = |object: &ObjectRef| {
+            options.folder && object.kind == ObjectKind::Secret && object.name == options.ticket_keys
+        };
+        let is_there = |object: &ObjectRef| {
+            !(options.on_demand || is_kept(object)) || objects.get(object).is_some_and(Slot::is_there)
+        };
         let choice = self.refs.set(site, to, is_there);
         for object in self.refs.take_turned() {
             if object.kind == ObjectKind::Secret {

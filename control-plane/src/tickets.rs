@@ -58,13 +58,15 @@ pub enum Vault {
         inputs: Inputs,
         /// What it said last.
         said: Option<Record>,
+        /// That is not in the folder yet.
+        is_unwritten: bool,
     },
 }
 
 impl Vault {
     /// In this process, with a folder for the next one.
     pub fn process(name: ObjectName, folder: Option<PathBuf>, inputs: Inputs) -> Self {
-        Self::Process { name, folder, inputs, said: None }
+        Self::Process { name, folder, inputs, said: None, is_unwritten: false }
     }
 
     fn object(&self) -> ObjectRef {
@@ -79,7 +81,7 @@ impl Vault {
     async fn look(&mut self, now: SystemTime) -> Result<(), String> {
         match self {
             Self::Cluster(place) => in_cluster(place, now).await,
-            Self::Process { name, folder, inputs, said } => {
+            Self::Process { name, folder, inputs, said, is_unwritten } => {
                 let file = folder.as_ref().map(|folder| folder.join(FILE));
                 let there = match (&*said, &file) {
                     (Some(said), _) => Some(said.clone()),
@@ -90,17 +92,20 @@ impl Vault {
                     Some(there) => there.due(now, random),
                     None => Some(Record::create(now, random)),
                 };
-                if let (Some(due), Some(file)) = (&due, &file) {
-                    private::replace(file, due.to_text().as_bytes())
+                *is_unwritten |= due.is_some();
+                let Some(newest) = due.or(there) else { return Ok(()) };
+                if said.as_ref() != Some(&newest) {
+                    let event = Event::Applied { object: secret(name, &newest), location: "".into() };
+                    // Where nobody reads any more the process is ending.
+                    let _ = inputs.objects.send(Input::Events(vec![event])).await;
+                }
+                let newest = said.insert(newest);
+                // Behind what is said: a start waits for that, and not for a disk that is full.
+                if let Some(file) = file.filter(|_| *is_unwritten) {
+                    private::replace(&file, newest.to_text().as_bytes())
                         .map_err(|error| format!("{}: {error}", file.display()))?;
                 }
-                let Some(newest) = due.or(there).filter(|it| said.as_ref() != Some(it)) else {
-                    return Ok(());
-                };
-                let event = Event::Applied { object: secret(name, &newest), location: "".into() };
-                // Where nobody reads any more the process is ending.
-                let _ = inputs.objects.send(Input::Events(vec![event])).await;
-                *said = Some(newest);
+                *is_unwritten = false;
                 Ok(())
             }
         }

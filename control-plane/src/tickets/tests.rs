@@ -147,7 +147,16 @@ async fn with_a_folder_it_outlives_the_process() {
     fs::write(dir.path().join(FILE), "{").unwrap();
     Vault::process(name(), folder, inputs.clone()).look(at(120)).await.unwrap();
     assert_ne!(told(&mut arrivals).await.data, first.data);
-    Vault::process(name(), Some(dir.path().join("missing")), inputs.clone()).look(at(0)).await.unwrap_err();
+    let missing = dir.path().join("missing");
+    let mut vault = Vault::process(name(), Some(missing.clone()), inputs.clone());
+    vault.look(at(0)).await.unwrap_err();
+    told(&mut arrivals).await;
+    fs::create_dir(&missing).unwrap();
+    vault.look(at(5)).await.unwrap();
+    assert!(
+        arrivals.objects.try_recv().is_err() && missing.join(FILE).exists(),
+        "said once, and written when it can be"
+    );
     Vault::process(name(), None, inputs).look(at(0)).await.unwrap();
     told(&mut arrivals).await;
 }

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use super::fixture::*;
 use crate::event::Event;
+use crate::index::Options;
 use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
 use crate::tickets::record::{RECORD, Record};
 
@@ -75,4 +76,17 @@ fn a_key_of_the_configmap_is_a_secret_and_comes_before_the_record() {
     assert_eq!(first_key(&world), Some(7), "none that can be used: the fleet's own");
     world.apply(configmap(json!({"ssl-session-ticket-key": key})));
     assert_eq!(first_key(&world), None, "without tickets nobody needs it");
+}
+
+#[test]
+fn a_folder_is_not_all_there_before_its_keys_are() {
+    let mut world = World::with(Options { folder: true, ..options() });
+    world.apply(configmap(json!({"ssl-session-tickets": "true"})));
+    assert_eq!(
+        world.index.awaited().keys().collect::<Vec<_>>(),
+        [&place()],
+        "they would be taken from proxies"
+    );
+    world.apply(on_record(&record(7)));
+    assert_eq!((world.index.awaited().len(), first_key(&world)), (0, Some(7)));
 }
