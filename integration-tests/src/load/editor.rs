@@ -3,6 +3,7 @@
 use std::fs;
 use std::future::Future;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -82,24 +83,29 @@ impl Editor {
         }
     }
 
-    /// Makes one edit now, of the next slice that is not being edited.
+    /// Makes one edit now, of the next slice, unless that one is being edited.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// Where a file cannot be written: no edit was made then, and none is looked for.
     pub fn step(&mut self, world: &World, everybody: usize) -> io::Result<()> {
         let turn = self.turn;
         self.turn += 1;
         let count = self.slices.len();
         let slice = &mut self.slices[turn % count];
-        slice.change(turn);
-        // The draft takes its time; the edit is the rename.
-        fs::write(&slice.draft, slice.object.to_string())?;
         world.board().edits.give_up(PATIENCE, Instant::now());
-        let is_free = world.board().edits.begin(slice.key.clone(), everybody, Instant::now());
-        match is_free {
-            true => fs::rename(&slice.draft, &slice.path),
-            false => fs::remove_file(&slice.draft),
+        if world.board().edits.is_open(&slice.key) {
+            return Ok(());
         }
+        let address = slice.change(turn);
+        // The draft takes its time; the edit is the rename.
+        let made = fs::write(&slice.draft, slice.object.to_string()).and_then(|()| {
+            world.board().edits.begin(slice.key.clone(), address, everybody, Instant::now());
+            fs::rename(&slice.draft, &slice.path)
+        });
+        made.inspect_err(|_| {
+            world.board().edits.withdraw(&slice.key);
+            let _ = fs::remove_file(&slice.draft);
+        })
     }
 }
 
@@ -114,12 +120,14 @@ impl Slice {
         Some(Self { path: path.to_owned(), draft, key: ResourceKey::new(Kind::Endpoints, key), object })
     }
 
-    /// Another address for the first endpoint.
-    fn change(&mut self, turn: usize) {
+    /// Another address for the first endpoint: one that no slice had before.
+    fn change(&mut self, turn: usize) -> Ipv4Addr {
         let [_, a, b, c] = u32::try_from(turn % (1 << 24)).unwrap_or_default().to_be_bytes();
+        let new = Ipv4Addr::new(11, a, b, c);
         if let Some(address) = self.object.pointer_mut("/endpoints/0/addresses/0") {
-            *address = format!("11.{a}.{b}.{c}").into();
+            *address = new.to_string().into();
         }
+        new
     }
 }
 
@@ -149,5 +157,20 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "no drafts are left");
         assert!(Editor::open(folder.path(), 0.0).is_err());
         assert!(Editor::open(Folder::new().path(), 1.0).is_err());
+    }
+
+    #[test]
+    fn an_edit_that_cannot_be_written_is_not_looked_for() {
+        let folder = Folder::with(&[objects::slice("default", "a", "1", &["10.0.0.1:80".parse().unwrap()])]);
+        let mut editor = Editor::open(folder.path(), 5.0).unwrap();
+        let (world, path) = (World::default(), editor.slices[0].path.clone());
+        // A folder in its place: the draft can be written, the rename is refused.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir_all(path.join("full")).unwrap();
+        assert!(editor.step(&world, 1).is_err());
+        assert!(world.board().edits.is_idle(), "nobody will ever have it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(editor.step(&world, 1).is_err() && world.board().edits.is_idle());
     }
 }

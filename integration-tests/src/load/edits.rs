@@ -1,9 +1,10 @@
 //! Edits under way: when each was made, and when which part of the fleet had it.
 //!
-//! An edit is known by the resource that comes of it. A resource is not edited again before everybody has it, so that whoever
-//! is sent one has the edit.
+//! An edit is known by the resource that comes of it and by the address that it brought. A resource is not edited again before
+//! everybody has it, so that whoever is sent one has the edit, at most once counted.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use shared::kind::ResourceKey;
@@ -19,13 +20,17 @@ pub struct Outcome {
     pub first: Figures,
     /// Until the last one has it.
     pub last: Figures,
+    /// Edits that were given up: they did not reach everybody in time.
+    pub lost: usize,
 }
 
 #[derive(Debug)]
 struct Edit {
     made: Instant,
-    everybody: usize,
-    have: usize,
+    address: Ipv4Addr,
+    /// Which proxies have it, by number.
+    have: Vec<bool>,
+    missing: usize,
 }
 
 /// Edits that not everybody has, and what became of the others.
@@ -36,25 +41,42 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// An edit is made now, of something that `everybody` proxies will be sent. False where the last edit of it is still open.
-    pub fn begin(&mut self, key: ResourceKey, everybody: usize, now: Instant) -> bool {
-        if self.open.contains_key(&key) || everybody == 0 {
+    /// An edit is made now: `address` comes into something that `everybody` proxies will be sent. False where the last edit of
+    /// it is still open.
+    pub fn begin(&mut self, key: ResourceKey, address: Ipv4Addr, everybody: usize, now: Instant) -> bool {
+        if self.is_open(&key) || everybody == 0 {
             return false;
         }
-        self.open.insert(key, Edit { made: now, everybody, have: 0 });
+        self.open.insert(key, Edit { made: now, address, have: vec![false; everybody], missing: everybody });
         true
     }
 
-    /// One proxy has, and has answered, a batch with this. True where it was the last one of an edit.
-    pub fn arrived(&mut self, key: &ResourceKey, now: Instant) -> bool {
+    /// The edit of this was not made after all.
+    pub fn withdraw(&mut self, key: &ResourceKey) {
+        self.open.remove(key);
+    }
+
+    /// A proxy has, and has answered, a batch with this; `has` says whether an address is in it. True where it was the last one
+    /// of an edit. Who has it already is not counted again: it may be sent everything after it came back.
+    pub fn arrived(
+        &mut self,
+        key: &ResourceKey,
+        proxy: usize,
+        has: impl FnOnce(Ipv4Addr) -> bool,
+        now: Instant,
+    ) -> bool {
         let Some(edit) = self.open.get_mut(key) else { return false };
+        match edit.have.get_mut(proxy) {
+            Some(it) if !*it && has(edit.address) => *it = true,
+            _ => return false,
+        }
         let after = now.saturating_duration_since(edit.made);
-        edit.have += 1;
         self.done.each.note(after);
-        if edit.have == 1 {
+        if edit.missing == edit.have.len() {
             self.done.first.note(after);
         }
-        if edit.have < edit.everybody {
+        edit.missing -= 1;
+        if edit.missing > 0 {
             return false;
         }
         self.open.remove(key);
@@ -67,16 +89,23 @@ impl Edits {
         self.open.is_empty()
     }
 
+    /// Whether this is still looked for.
+    pub fn is_open(&self, key: &ResourceKey) -> bool {
+        self.open.contains_key(key)
+    }
+
     /// Edits that not everybody has yet.
     pub fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Gives up those that were made before, and how many these are.
+    /// Gives up those that were made before, which are lost, and says how many these are.
     pub fn give_up(&mut self, patience: Duration, now: Instant) -> usize {
         let before = self.open.len();
         self.open.retain(|_, edit| now.saturating_duration_since(edit.made) <= patience);
-        before - self.open.len()
+        let lost = before - self.open.len();
+        self.done.lost += lost;
+        lost
     }
 
     /// What became of edits since this was asked last.
@@ -91,23 +120,41 @@ mod tests {
 
     use super::*;
 
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(11, 0, 0, 1);
+
+    fn key(name: &str) -> ResourceKey {
+        ResourceKey::new(Kind::Endpoints, name)
+    }
+
     #[test]
     fn an_edit_is_over_when_everybody_has_it() {
         let start = Instant::now();
         let at = |millis: u64| start + Duration::from_millis(millis);
-        let (one, two) = (ResourceKey::new(Kind::Endpoints, "a/1"), ResourceKey::new(Kind::Endpoints, "a/2"));
+        let (one, two) = (key("a/1"), key("a/2"));
         let mut edits = Edits::default();
-        assert!(edits.begin(one.clone(), 2, at(0)) && !edits.begin(one.clone(), 2, at(1)));
-        assert!(!edits.arrived(&two, at(1)), "nobody made that");
-        assert!(!edits.arrived(&one, at(3)));
-        assert!(edits.arrived(&one, at(7)));
-        assert!(edits.is_idle() && edits.begin(one.clone(), 1, at(9)));
-        assert_eq!((edits.give_up(Duration::from_millis(5), at(12)), edits.open()), (0, 1));
-        assert_eq!((edits.give_up(Duration::from_millis(5), at(15)), edits.open()), (1, 0));
+        assert!(edits.begin(one.clone(), ADDRESS, 2, at(0)) && !edits.begin(one.clone(), ADDRESS, 2, at(1)));
+        assert!(!edits.arrived(&two, 0, |_| true, at(1)), "nobody made that");
+        assert!(!edits.arrived(&one, 0, |it| it != ADDRESS, at(2)), "what was there before");
+        assert!(!edits.arrived(&one, 0, |it| it == ADDRESS, at(3)));
+        assert!(!edits.arrived(&one, 0, |_| true, at(4)), "the same proxy, which was sent everything");
+        assert!(edits.arrived(&one, 1, |_| true, at(7)));
+        assert!(edits.is_idle() && edits.begin(one.clone(), ADDRESS, 1, at(9)));
         let done = edits.take();
         assert_eq!(done.first.part(1.0), Some(Duration::from_millis(3)));
         assert_eq!(done.last.part(1.0), Some(Duration::from_millis(7)));
-        assert_eq!(done.each.count(), 2);
+        assert_eq!((done.each.count(), done.lost), (2, 0));
         assert_eq!(edits.take(), Outcome::default());
+    }
+
+    #[test]
+    fn what_is_given_up_is_lost_and_what_is_withdrawn_is_not() {
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let mut edits = Edits::default();
+        assert!(edits.begin(key("a/1"), ADDRESS, 1, at(9)) && edits.begin(key("a/2"), ADDRESS, 1, at(9)));
+        assert_eq!((edits.give_up(Duration::from_millis(5), at(12)), edits.open()), (0, 2));
+        edits.withdraw(&key("a/2"));
+        assert_eq!((edits.give_up(Duration::from_millis(5), at(15)), edits.open()), (1, 0));
+        assert_eq!(edits.take(), Outcome { lost: 1, ..Outcome::default() });
     }
 }

@@ -56,7 +56,7 @@ impl Fleet {
             let dials = plan.control_planes.iter().map(to).collect::<Result<Vec<_>, _>>()?;
             let id = format!("{}-{first:08x}{number:08x}", plan.name);
             let follower = Follower::new(&id, &format!("{}-node-{number}", plan.name), &plan.group);
-            let proxy = Proxy::new(follower, dials, Arc::clone(&world), orders.subscribe());
+            let proxy = Proxy::new(number, follower, dials, Arc::clone(&world), orders.subscribe());
             let wait = plan.pace.map(|pace| Duration::from_secs_f64(number as f64 / pace));
             let mut leaving = orders.subscribe();
             proxies.spawn(async move {

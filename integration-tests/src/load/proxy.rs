@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use data_plane::sim::{Follower, Said};
 use shared::backoff::Backoff;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
-    Batch, ControlMessage, Goodbye, LaneStart, ProxyMessage, control_message, lane_start, proxy_message,
+    Batch, ControlMessage, Endpoints, Goodbye, LaneStart, ProxyMessage, control_message, lane_start,
+    proxy_message,
 };
 use shared::telemetry::chain;
 use shared::version::Root;
@@ -21,6 +24,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Endpoint;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
+use tonic_prost::prost::Message as _;
 
 use super::dial::Dial;
 use super::world::World;
@@ -81,6 +85,8 @@ impl From<Status> for Ended {
 /// One process.
 #[derive(Debug)]
 pub(super) struct Proxy {
+    /// Its place among those of the fleet.
+    number: usize,
     follower: Follower,
     dials: Vec<Dial>,
     world: Arc<World>,
@@ -98,12 +104,14 @@ pub(super) struct Proxy {
 impl Proxy {
     /// A process that has just started.
     pub(super) fn new(
+        number: usize,
         follower: Follower,
         dials: Vec<Dial>,
         world: Arc<World>,
         orders: watch::Receiver<Order>,
     ) -> Self {
         Self {
+            number,
             follower,
             dials,
             world,
@@ -248,7 +256,7 @@ impl Proxy {
 
     /// Takes in what came, and tells the others.
     fn on(&mut self, message: ControlMessage) -> Said {
-        let mut keys = Vec::new();
+        let mut came = Vec::new();
         let mut starts = Vec::new();
         let world = Arc::clone(&self.world);
         let mut board = world.board();
@@ -257,7 +265,7 @@ impl Proxy {
                 board.batches += u64::from(!batch.more);
                 board.changes += (batch.up.len() + batch.removed.len()) as u64;
                 if !board.edits.is_idle() {
-                    keys = touched(batch);
+                    came = endpoints(batch);
                 }
             }
             Some(control_message::Message::Welcome(welcome)) => starts.extend(welcome.lanes.iter().copied()),
@@ -265,8 +273,8 @@ impl Proxy {
         }
         let said = self.follower.on(message, &mut board.states);
         let now = Instant::now();
-        for key in &keys {
-            board.edits.arrived(key, now);
+        for (key, body) in &came {
+            board.edits.arrived(key, self.number, |address| has(body, address), now);
         }
         for start in &starts {
             *board.starts.entry(named(start)).or_default() += 1;
@@ -297,12 +305,16 @@ impl Proxy {
     }
 }
 
-/// Resources of a batch.
-fn touched(batch: &Batch) -> Vec<ResourceKey> {
-    let up = batch.up.iter().map(|it| (it.kind, &it.key));
-    let removed = batch.removed.iter().map(|it| (it.kind, &it.key));
-    let key = |(kind, key): (i32, &String)| Some(ResourceKey::new(Kind::from_wire(kind)?, key.as_str()));
-    up.chain(removed).filter_map(key).collect()
+/// Endpoints in a batch.
+fn endpoints(batch: &Batch) -> Vec<(ResourceKey, Bytes)> {
+    let ours = batch.up.iter().filter(|it| Kind::from_wire(it.kind) == Some(Kind::Endpoints));
+    ours.map(|it| (ResourceKey::new(Kind::Endpoints, it.key.as_str()), it.body.clone())).collect()
+}
+
+/// Whether an address is among them.
+fn has(endpoints: &Bytes, address: Ipv4Addr) -> bool {
+    let read = Endpoints::decode(&endpoints[..]);
+    read.is_ok_and(|endpoints| endpoints.ipv4.contains(&address.to_bits()))
 }
 
 fn named(start: &LaneStart) -> String {

@@ -59,15 +59,26 @@ pub(crate) async fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
                 None => std::future::pending().await,
             }
         };
-        match &mut editor {
-            Some(editor) => editor.run(world, plan.proxies, rest).await?,
-            None => rest.await,
-        }
-        anyhow::Ok(Some((at, bytes, synced)))
+        // What was held until then is reported all the same.
+        let edited = match &mut editor {
+            Some(editor) => editor.run(world, plan.proxies, rest).await.context("no further edit"),
+            None => {
+                rest.await;
+                Ok(())
+            }
+        };
+        anyhow::Ok(Some((at, bytes, synced, edited)))
     };
     let mut reached = None;
+    let mut is_edited = true;
     tokio::select! {
-        done = ended => reached = done?,
+        done = ended => if let Some((at, bytes, synced, edited)) = done? {
+            reached = Some((at, bytes, synced));
+            if let Err(error) = edited {
+                eprintln!("error: {error:#}");
+                is_edited = false;
+            }
+        },
         _ = progress::show(world, plan.proxies) => {}
         _ = ctrl_c() => eprintln!("the proxies say goodbye"),
     }
@@ -81,18 +92,20 @@ pub(crate) async fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
     };
     let held = {
         let mut board = world.board();
+        let outcome = board.edits.take();
         Held {
             proxies: plan.proxies,
             all: at.map(|at| at - begun),
-            outcome: board.edits.take(),
-            lost: board.edits.open(),
+            lost: outcome.lost + board.edits.open(),
+            outcome,
             held: at.map_or(Duration::ZERO, |at| at.elapsed()),
             bytes: [first, (total.0 - first.0, total.1 - first.1)],
             usage: before.zip(synced).zip(after).map(|((before, synced), after)| [before, synced, after]),
         }
     };
     let report = report(&fleet, &held);
-    let is_well = world.board().ends.is_empty() && held.lost == 0 && world.board().in_sync == plan.proxies;
+    let is_well =
+        world.board().ends.is_empty() && held.lost == 0 && is_edited && world.board().in_sync == plan.proxies;
     tokio::select! {
         () = fleet.leave() => {}
         _ = ctrl_c() => {}
