@@ -72,6 +72,11 @@ impl Dial {
         Ok(Self { address, config, traffic })
     }
 
+    /// Where it leads.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The URL that a channel is opened with; where it leads is this dial's affair.
     pub fn url(&self) -> String {
         let scheme = if self.config.is_some() { "https" } else { "http" };

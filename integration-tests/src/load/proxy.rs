@@ -36,6 +36,12 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 const FAILED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+/// A stream that was welcome for so long has held: only after one the delays begin anew.
+const HELD: Duration = Duration::from_secs(10);
+/// A control plane has so long to take a call while there are others to try.
+const SHORT: Duration = Duration::from_secs(2);
+/// Who failed is tried last for so long.
+const FAILED_LATELY: Duration = Duration::from_secs(30);
 /// Who leaves has said so within this time, or is cut.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// After what was wrong: what follows is dear.
@@ -82,21 +88,34 @@ impl From<Status> for Ended {
     }
 }
 
+/// A control plane, and when it failed last.
+#[derive(Debug)]
+struct Place {
+    dial: Dial,
+    failed: Option<Instant>,
+}
+
+/// A call that a control plane has taken: answers go there, messages come here.
+type Call = (mpsc::Sender<ProxyMessage>, Streaming<ControlMessage>);
+
 /// One process.
 #[derive(Debug)]
 pub(super) struct Proxy {
     /// Its place among those of the fleet.
     number: usize,
     follower: Follower,
-    dials: Vec<Dial>,
+    places: Vec<Place>,
+    /// Which of them the present stream is to.
+    at: usize,
     world: Arc<World>,
     orders: watch::Receiver<Order>,
     /// What others believe of it, so that it is told once.
     is_connected: bool,
     is_in_sync: bool,
     roots: [Option<Root>; 2],
-    /// When the present stream was begun, and whether it was noted when it was complete.
+    /// When the present stream was begun, and since when it is welcome.
     begun: Instant,
+    welcome: Option<Instant>,
     /// When the last stream ended.
     lost: Option<Instant>,
 }
@@ -113,13 +132,15 @@ impl Proxy {
         Self {
             number,
             follower,
-            dials,
+            places: dials.into_iter().map(|dial| Place { dial, failed: None }).collect(),
+            at: 0,
             world,
             orders,
             is_connected: false,
             is_in_sync: false,
             roots: [None; 2],
             begun: Instant::now(),
+            welcome: None,
             lost: None,
         }
     }
@@ -138,8 +159,10 @@ impl Proxy {
                 ended = self.stream() => ended,
                 () = &mut cut => return,
             };
-            let was_connected = self.is_connected;
             self.apart(&ended);
+            if self.welcome.take().is_some_and(|since| since.elapsed() >= HELD) {
+                retry.reset();
+            }
             let delay = match ended {
                 Ended::Ordered(Order::Leave) => return,
                 Ended::Ordered(_) => {
@@ -148,12 +171,7 @@ impl Proxy {
                 }
                 Ended::Redirected(after) => after,
                 Ended::Wrong(_) => WRONG,
-                Ended::Failed(_) => {
-                    if was_connected {
-                        retry.reset();
-                    }
-                    retry.next_delay().max(FAILED.0)
-                }
+                Ended::Failed(_) => retry.next_delay().max(FAILED.0),
             };
             tokio::select! {
                 () = time::sleep(delay) => {}
@@ -170,6 +188,7 @@ impl Proxy {
         }
         if std::mem::take(&mut self.is_connected) {
             board.connected -= 1;
+            board.left(self.places[self.at].dial.address());
             self.lost = Some(Instant::now());
         }
         if std::mem::take(&mut self.is_in_sync) {
@@ -182,8 +201,35 @@ impl Proxy {
     /// One stream, from the connection to its end.
     async fn stream(&mut self) -> Result<std::convert::Infallible, Ended> {
         self.orders.mark_unchanged();
-        self.begun = Instant::now();
-        let dial = self.dials[fastrand::usize(..self.dials.len())].clone();
+        let (answers, inbound) = self.open().await?;
+        let ended = self.follow(answers, inbound).await;
+        self.places[self.at].failed = Some(Instant::now());
+        ended
+    }
+
+    /// A call that one of the control planes takes. All of them are tried, those that failed a short while ago last.
+    async fn open(&mut self) -> Result<Call, Ended> {
+        let mut order: Vec<usize> = (0..self.places.len()).collect();
+        fastrand::shuffle(&mut order);
+        let lately = |at: &Instant| at.elapsed() < FAILED_LATELY;
+        order.sort_by_key(|at| std::cmp::Reverse(self.places[*at].failed.filter(lately)));
+        let mut worst = Ended::Failed("there is no control plane".to_owned());
+        while let Some(at) = order.pop() {
+            // The last one may be slow: there is nobody else.
+            let limit = if order.is_empty() { WELCOME } else { SHORT };
+            (self.at, self.begun) = (at, Instant::now());
+            let call = time::timeout(limit, self.call()).await;
+            match call.unwrap_or_else(|_| Err(Ended::Failed("no answer".to_owned()))) {
+                Ok(call) => return Ok(call),
+                Err(ended) => worst = ended,
+            }
+            self.places[at].failed = Some(Instant::now());
+        }
+        Err(worst)
+    }
+
+    async fn call(&mut self) -> Result<Call, Ended> {
+        let dial = self.places[self.at].dial.clone();
         let failed = |what: &dyn std::error::Error| Ended::Failed(chain(what));
         let endpoint = Endpoint::from_shared(dial.url()).map_err(|error| failed(&error))?;
         let endpoint = endpoint
@@ -198,11 +244,10 @@ impl Proxy {
         // The Hello goes with the request: the control plane may wait for it before it answers at all.
         let _ = answers.try_send(self.follower.hello());
         let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
-        let asked =
-            client.streaming(Request::new(ReceiverStream::new(outbound)), path, ProstCodec::default());
-        let answered = time::timeout(WELCOME, asked).await;
-        let answered = answered.map_err(|_| Ended::Failed("no welcome".to_owned()))??;
-        self.follow(answers, answered.into_inner()).await
+        let answered = client
+            .streaming(Request::new(ReceiverStream::new(outbound)), path, ProstCodec::default())
+            .await?;
+        Ok((answers, answered.into_inner()))
     }
 
     async fn follow(
@@ -289,6 +334,9 @@ impl Proxy {
         if !self.is_connected && self.follower.is_welcome() {
             self.is_connected = true;
             board.connected += 1;
+            board.came(self.places[self.at].dial.address());
+            self.welcome = Some(now);
+            self.places[self.at].failed = None;
             board.connects.note(now - self.begun);
         }
         if !self.is_in_sync && self.is_connected && self.follower.is_in_sync() {

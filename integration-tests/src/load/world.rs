@@ -1,6 +1,7 @@
 //! What a fleet has got to: who is connected, who has everything, what was measured on the way.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -42,9 +43,23 @@ pub struct Board {
     pub changes: u64,
     /// Edits under way.
     pub edits: Edits,
+    /// Proxies that are connected, by control plane.
+    places: HashMap<SocketAddr, usize>,
     /// How many proxies have a root.
     roots: [HashMap<Root, usize>; 2],
     pub(super) states: States,
+}
+
+/// What was measured of a fleet for a time; the words are those of [`Board`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "see Board")]
+pub struct Tally {
+    pub connects: Figures,
+    pub syncs: Figures,
+    pub outages: Figures,
+    pub starts: BTreeMap<String, u64>,
+    pub ends: BTreeMap<String, u64>,
+    pub changes: u64,
 }
 
 impl Board {
@@ -57,6 +72,33 @@ impl Board {
     pub fn root(&self, lane: Lane) -> Option<Root> {
         let most = self.roots[place(lane)].iter().max_by_key(|(_, count)| **count);
         most.map(|(root, _)| *root)
+    }
+
+    /// How many proxies are connected to a control plane.
+    pub fn connected_to(&self, control_plane: SocketAddr) -> usize {
+        self.places.get(&control_plane).copied().unwrap_or(0)
+    }
+
+    /// What was measured since this was asked last. What is so now stays.
+    pub fn take(&mut self) -> Tally {
+        Tally {
+            connects: std::mem::take(&mut self.connects),
+            syncs: std::mem::take(&mut self.syncs),
+            outages: std::mem::take(&mut self.outages),
+            starts: std::mem::take(&mut self.starts),
+            ends: std::mem::take(&mut self.ends),
+            changes: std::mem::take(&mut self.changes),
+        }
+    }
+
+    pub(super) fn came(&mut self, control_plane: SocketAddr) {
+        *self.places.entry(control_plane).or_default() += 1;
+    }
+
+    pub(super) fn left(&mut self, control_plane: SocketAddr) {
+        if let Some(count) = self.places.get_mut(&control_plane) {
+            *count -= 1;
+        }
     }
 
     pub(super) fn moved(&mut self, lane: Lane, from: Option<Root>, to: Root) {
