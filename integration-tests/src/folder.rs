@@ -27,6 +27,14 @@ impl Folder {
         Self { folder: TempDir::new().expect("a temporary folder") }
     }
 
+    /// Empty, below another one.
+    ///
+    /// # Panics
+    /// Where no folder can be made.
+    pub fn within(parent: &Path) -> Self {
+        Self { folder: TempDir::new_in(parent).expect("a temporary folder") }
+    }
+
     /// With objects in it.
     pub fn with(objects: &[Value]) -> Self {
         let folder = Self::new();

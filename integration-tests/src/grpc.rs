@@ -116,13 +116,13 @@ impl Inspect {
         Ok(())
     }
 
-    /// Ends the pin.
+    /// Ends the pin, and says which version is offered from then on.
     ///
     /// # Errors
     /// What the control plane answers instead.
-    pub async fn unpin(&self) -> Result<(), Status> {
-        let _: UnpinResponse = self.ask("Unpin", UnpinRequest {}).await?;
-        Ok(())
+    pub async fn unpin(&self) -> Result<String, Status> {
+        let answer: UnpinResponse = self.ask("Unpin", UnpinRequest {}).await?;
+        Ok(answer.version)
     }
 
     /// Waits until so many proxies are connected and have acknowledged the newest version on both lanes; returns that

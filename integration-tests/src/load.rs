@@ -9,6 +9,9 @@ pub mod edits;
 pub mod figures;
 pub mod fleet;
 pub mod proxy;
+pub mod replica;
+pub mod report;
+pub mod scale;
 pub mod usage;
 pub mod world;
 
@@ -17,3 +20,5 @@ pub use editor::Editor;
 pub use edits::Edits;
 pub use figures::Figures;
 pub use fleet::{Fleet, Plan};
+pub use replica::Replica;
+pub use scale::Scale;

@@ -1,5 +1,6 @@
 //! Child processes with a log, ended with their owner, and at the latest with the test run.
 
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -175,18 +176,25 @@ struct Reaper {
     _shell: Child,
 }
 
-/// Keeps the list of living children; when the other end of its standard input is gone, so are they.
+/// Keeps the list of living children, and of folders; when the other end of its standard input is gone, so are they.
 const REAP: &str = r#"
 trap '' INT TERM HUP
 alive=
 while read -r op id; do
     case $op in
+    /) set -- "$@" "$id" ;;
     +) alive="$alive $id" ;;
     -) left=; for other in $alive; do [ "$other" = "$id" ] || left="$left $other"; done; alive=$left ;;
     esac
 done
 for id in $alive; do kill -KILL "$id" 2>/dev/null; done
+for folder; do rm -rf -- "$folder"; done
 "#;
+
+/// Removes a temporary folder when this process has ended, even by a signal that it does not hear of.
+pub fn remove_at_the_end(folder: &Path) {
+    reaper().note('/', folder.display());
+}
 
 fn reaper() -> &'static Reaper {
     static REAPER: OnceLock<Reaper> = OnceLock::new();
@@ -204,7 +212,7 @@ fn reaper() -> &'static Reaper {
 }
 
 impl Reaper {
-    fn note(&self, op: char, id: u32) {
+    fn note(&self, op: char, id: impl Display) {
         let mut list = self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Without a reaper the run still ends its children by itself.
         let _ = writeln!(list, "{op} {id}");

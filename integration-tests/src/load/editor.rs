@@ -61,6 +61,14 @@ impl Editor {
         self.slices.len()
     }
 
+    /// From now on so many edits a second.
+    ///
+    /// # Panics
+    /// Where that is none.
+    pub fn set_rate(&mut self, rate: f64) {
+        self.pace = Duration::from_secs_f64(1.0 / rate);
+    }
+
     /// Edits until `end`, one slice after another; what `everybody` is sent is timed.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ impl Fleet {
     }
 
     /// What it has got to.
-    pub fn world(&self) -> &World {
+    pub fn world(&self) -> &Arc<World> {
         &self.world
     }
 
