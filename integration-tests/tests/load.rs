@@ -99,3 +99,37 @@ async fn who_is_turned_away_is_counted_and_the_tool_fails() {
     let lost = report["streams_lost"].as_object().unwrap();
     assert!(lost.keys().all(|why| why.contains("group")) && !lost.is_empty(), "{lost:?}");
 }
+
+/// All phases at a tiny scale: what is counted, never what is timed.
+#[tokio::test]
+async fn a_benchmark_goes_through_all_phases_and_loses_nothing() {
+    let mut command = Command::new(binary("firth-load"));
+    let home = tempfile::TempDir::new().unwrap();
+    command.env("TMPDIR", home.path()).args(["bench", "--services", "40", "--endpoints", "120"]);
+    command.args(["--proxies", "6", "--certificates", "2", "--seconds", "2s", "-o", "json"]);
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let numbers: Vec<_> = report["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9], "{report:#}");
+    assert_eq!(report["edits_lost"], 0, "{said}");
+    let figures = |phase: usize| report["phases"][phase - 1]["figures"].as_array().unwrap();
+    let count = |phase: usize, what: &str| {
+        let line = figures(phase).iter().find(|line| line["what"] == what);
+        line.and_then(|line| line["count"].as_u64()).unwrap_or_else(|| panic!("{what}: {said}"))
+    };
+    for phase in [3, 4, 5] {
+        let edits = count(phase, "until the last proxy has it");
+        assert!(edits > 0, "{said}");
+        assert_eq!(count(phase, "until a proxy has it, each"), 6 * edits, "{said}");
+    }
+    assert!(count(5, "a change of the ConfigMap, until the last") > 0);
+    for phase in [6, 7] {
+        assert_eq!(count(phase, "from the end of a stream to in sync"), 6, "{said}");
+    }
+    let storm = figures(6).iter().find(|line| line["what"] == "lanes began").unwrap();
+    assert_eq!(storm["counts"], serde_json::json!({"config in_sync": 6, "live in_sync": 6}));
+    assert_eq!(count(9, "rollback of them, until the last"), count(9, "unpinned, until the last"));
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "nothing is left behind");
+}

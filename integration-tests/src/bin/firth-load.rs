@@ -1,4 +1,4 @@
-//! `firth-load`: holds a fleet of proxies at a control plane, and says what that takes.
+//! `firth-load`: holds a fleet of proxies at a control plane, or at one of its own, and says what that takes.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to people")]
 
@@ -8,6 +8,8 @@ use clap::Parser as _;
 
 #[path = "firth-load/args.rs"]
 mod args;
+#[path = "firth-load/bench.rs"]
+mod bench;
 #[path = "firth-load/hold.rs"]
 mod hold;
 #[path = "firth-load/progress.rs"]
@@ -20,6 +22,7 @@ use args::{Args, Command};
 async fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Hold(args) => hold::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
     };
     match done {
         Ok(code) => code,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -79,7 +80,7 @@ pub(crate) async fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
                 is_edited = false;
             }
         },
-        _ = progress::show(world, plan.proxies) => {}
+        _ = progress::show(|| Some(Arc::clone(world)), plan.proxies) => {}
         _ = ctrl_c() => eprintln!("the proxies say goodbye"),
     }
     progress::over();

@@ -1,6 +1,7 @@
 //! One line that says how far it is, where somebody looks at it.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use integration_tests::load::world::World;
@@ -8,13 +9,14 @@ use integration_tests::load::world::World;
 /// Between two lines.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Tells how far a fleet is, for ever. A terminal shows it in place; a log gets a line every ten seconds.
-pub(crate) async fn show(world: &World, proxies: usize) -> std::convert::Infallible {
+/// Tells how far the fleet is that there is, for ever. A terminal shows it in place; a log gets a line every ten seconds.
+pub(crate) async fn show(now: impl Fn() -> Option<Arc<World>>, proxies: usize) -> std::convert::Infallible {
     let (begun, is_terminal) = (Instant::now(), stderr().is_terminal());
     let mut tick = tokio::time::interval(if is_terminal { PACE } else { 20 * PACE });
     tick.tick().await;
     loop {
         tick.tick().await;
+        let Some(world) = now() else { continue };
         let line = {
             let board = world.board();
             let ends: u64 = board.ends.values().sum();
