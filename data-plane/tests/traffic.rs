@@ -80,6 +80,8 @@ mod rewrites;
 mod routes;
 #[path = "traffic/shortcuts.rs"]
 mod shortcuts;
+#[path = "traffic/shown_pages.rs"]
+mod shown_pages;
 #[path = "traffic/sizes.rs"]
 mod sizes;
 #[path = "traffic/streams.rs"]

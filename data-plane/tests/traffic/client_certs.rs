@@ -64,9 +64,14 @@ impl Secure {
         Self(StreamOwned::new(session, stream))
     }
 
-    /// Status and the whole of an answer that has a length; what was sent in the request's head beside the host.
+    /// Asks for "/".
     pub(super) fn ask(&mut self, host: &str, more: &str) -> (u16, String) {
-        write!(self.0, "GET / HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        self.get("/", host, more)
+    }
+
+    /// Status and the whole of an answer that has a length; what was sent in the request's head beside the host.
+    pub(super) fn get(&mut self, target: &str, host: &str, more: &str) -> (u16, String) {
+        write!(self.0, "GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
             let mut one = [0];

@@ -12,13 +12,13 @@ use super::harness::*;
 
 /// What an application was told.
 #[derive(Clone, Debug)]
-struct Told {
+pub(super) struct Told {
     params: BTreeMap<String, String>,
     stdin: Vec<u8>,
 }
 
 impl Told {
-    fn get(&self, name: &str) -> &str {
+    pub(super) fn get(&self, name: &str) -> &str {
         self.params.get(name).map_or("-", String::as_str)
     }
 }
@@ -75,17 +75,17 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// An application that says this, a record for each piece, and is done.
-fn saying(pieces: &[&str]) -> Vec<u8> {
+pub(super) fn saying(pieces: &[&str]) -> Vec<u8> {
     let mut all: Vec<u8> = pieces.iter().flat_map(|piece| record(6, piece.as_bytes())).collect();
     all.extend(record(6, b""));
     all.extend(record(3, &[0; 8]));
     all
 }
 
-type Tolds = Arc<Mutex<Vec<Told>>>;
+pub(super) type Tolds = Arc<Mutex<Vec<Told>>>;
 
 /// Answers each request with these bytes; the connection stays open until the proxy ends it.
-fn application(answer: Vec<u8>) -> (Origin, Tolds) {
+pub(super) fn application(answer: Vec<u8>) -> (Origin, Tolds) {
     let tolds: Tolds = Arc::default();
     let list = Arc::clone(&tolds);
     let origin = Origin::raw(move |mut stream, _, _| {
@@ -98,7 +98,7 @@ fn application(answer: Vec<u8>) -> (Origin, Tolds) {
     (origin, tolds)
 }
 
-fn fcgi() -> LocationPolicy {
+pub(super) fn fcgi() -> LocationPolicy {
     LocationPolicy { backend_protocol: Some(BackendProtocol::Fcgi.into()), ..LocationPolicy::default() }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct RequestHead {
     /// Where its origin-form stands, unless that had to be made.
     origin: Range<usize>,
     made: Option<Bytes>,
+    /// What is shown in place of the target.
+    page: Option<Box<[u8]>>,
     path_len: usize,
     /// Bytes that it took on the wire.
     size: usize,
@@ -72,6 +74,7 @@ impl Default for RequestHead {
             raw: 0..0,
             origin: 0..0,
             made: None,
+            page: None,
             path_len: 0,
             size: 0,
         }
@@ -210,12 +213,26 @@ impl RequestHead {
         &self.fields.bytes()[self.raw.clone()]
     }
 
-    /// The target in origin-form: path and query as they were sent, scheme and authority cut off.
-    pub(crate) fn target(&self) -> &[u8] {
+    /// The target in origin-form, as it was sent, scheme and authority cut off.
+    pub(crate) fn asked_target(&self) -> &[u8] {
         self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
     }
 
-    /// The path of the target as it was sent.
+    /// Goes on as a request for this path, without a query: nginx' internal redirect.
+    ///
+    /// Unlike there, `$request_uri` is this path from here on, too: what is told of what the client asked for, an
+    /// application may route by.
+    pub(crate) fn show(&mut self, page: Box<[u8]>) {
+        self.path_len = page.len();
+        self.page = Some(page);
+    }
+
+    /// The target in origin-form: path and query as they were sent, or the page that is shown instead.
+    pub(crate) fn target(&self) -> &[u8] {
+        self.page.as_deref().unwrap_or_else(|| self.asked_target())
+    }
+
+    /// The path of the target.
     pub(crate) fn path(&self) -> &[u8] {
         &self.target()[..self.path_len]
     }

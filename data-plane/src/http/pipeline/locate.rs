@@ -88,7 +88,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let (mut passes, mut format, mut place, mut answers) = (None, None, None, None);
+    let (mut passes, mut page) = (None, None);
+    let (mut format, mut place, mut answers) = (None, None, None);
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -96,12 +97,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         names = forwarding.names;
         let head = &*exchange.head;
         let client = claims.as_ref().map_or_else(|| peer.address().ip(), |claims| claims.address);
-        let (call, name, raw, steps) = (exchange.call, head.host.name(), head.path(), &exchange.steps);
+        let (call, name) = (exchange.call, head.host.name());
         let www = table.www(name);
         let host = if www.is_none() { table.host(name) } else { None };
-        let ask = Ask { call, client, name, www, host, is_plain, head, raw, steps };
-        let (found, known) = admit(table, &ask, &normal);
-        passes = known;
+        let (raw, query, steps) = (head.path(), head.query(), &exchange.steps);
+        let ask = Ask { call, client, name, www, host, is_plain, head, raw, query, steps };
+        let found;
+        (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
         if matches!(found, Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. }) {
             answers = table.host(ask.name).and_then(|host| host.shortcuts().cloned());
@@ -112,6 +114,9 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         (claims, found, table.default_backend().cloned())
     });
     exchange.certificate = passes;
+    if let Some(page) = page {
+        show(exchange, page);
+    }
     if names != Names::Plain {
         forwarded::take_back(exchange.head, names);
     }
@@ -123,7 +128,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     match found {
         Found::Location { entry, target, has_tls } => {
             exchange.has_tls = has_tls;
-            exchange.info.silent = !entry.policy.log.takes(exchange.head.target());
+            exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
             // Before any redirect.
             let denied = entry.is_denied();
             enter(exchange, entry, target);
@@ -179,6 +184,15 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
+/// From here on the request is one for this path of its host: no later phase learns what was asked for.
+fn show(exchange: &mut Exchange<'_>, page: Box<str>) {
+    exchange.head.show(page.into_boxed_bytes());
+    exchange.normal = match path::normalise(exchange.head.path()) {
+        Ok(Normalised { path: Cow::Owned(path), .. }) => Some(path),
+        _ => None,
+    };
+}
+
 /// From here on the request is treated as this location says.
 fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<u8>>) {
     exchange.target = target;
@@ -201,30 +215,34 @@ struct Ask<'a> {
     head: &'a RequestHead,
     /// The path as it came, or that of what is shown in its place.
     raw: &'a [u8],
+    /// The query, likewise.
+    query: Option<&'a [u8]>,
     /// What it may spend on patterns.
     steps: &'a Steps,
 }
 
-/// Finds the location for a client that may ask for it. What is known of who does.
-fn admit(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> (Found, Option<Box<Passes>>) {
+/// Finds the location for a client that may ask for it. What is known of who does, and the page that it is shown instead.
+fn admit(
+    table: &HostTable,
+    ask: &Ask<'_>,
+    normal: &Normalised<'_>,
+) -> (Found, Option<Box<Passes>>, Option<Box<str>>) {
     match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
-        Judged::NotAsked => (find(table, ask, normal), None),
-        Judged::Passes(passes) => (find(table, ask, normal), Some(passes)),
-        Judged::Page(path) => {
-            let raw = path.as_bytes();
-            let page = Normalised { path: Cow::Borrowed(raw), suspicious: false };
-            let mut found = find(table, &Ask { raw, ..*ask }, &page);
-            if let Found::Location { target, .. } | Found::DefaultBackend { target, .. } = &mut found {
-                *target = Some(raw.to_vec());
-            }
-            (found, None)
+        Judged::NotAsked => (find(table, ask, normal), None, None),
+        Judged::Passes(passes) => (find(table, ask, normal), Some(passes), None),
+        Judged::Page(page) => {
+            let found = match path::normalise(page.as_bytes()) {
+                Ok(normal) => find(table, &Ask { raw: page.as_bytes(), query: None, ..*ask }, &normal),
+                Err(_) => Found::Ambiguous,
+            };
+            (found, None, Some(page))
         }
-        Judged::Refused(why) => (Found::Refused(why), None),
+        Judged::Refused(why) => (Found::Refused(why), None, None),
     }
 }
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
-    let Ask { call, client, name, www, host, is_plain, head, raw, steps } = *ask;
+    let Ask { call, client, name, www, host, is_plain, head, raw, query, steps } = *ask;
     if let Some(host) = www {
         let policy = match host.route(&normal.path, steps) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
@@ -256,7 +274,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
             let redirect = &entry.policy.redirect;
-            Found::AddSlash(redirect::with_slash(call, redirect, &head.host, &path, head.query()))
+            Found::AddSlash(redirect::with_slash(call, redirect, &head.host, &path, query))
         }
         Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => Found::Location {
             entry: Arc::clone(entry),
@@ -270,9 +288,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             None => client.is_loopback(),
         }),
         _ => {
-            let log = &table.policy().log;
-            let logged =
-                if catch_all { log.takes_unclaimed(head.target()) } else { log.takes(head.target()) };
+            let (log, asked) = (&table.policy().log, head.asked_target());
+            let logged = if catch_all { log.takes_unclaimed(asked) } else { log.takes(asked) };
             Found::DefaultBackend { silent: !logged, entry: table.unclaimed().cloned(), target }
         }
     }

@@ -92,7 +92,7 @@ impl Ended<'_> {
                 true
             }
             Value::Method => text(head.method_bytes(), out),
-            Value::RequestUri => text(head.target(), out),
+            Value::RequestUri => text(head.asked_target(), out),
             Value::Args => head.query().is_some_and(|query| text(query, out)),
             Value::IsArgs => text(if head.query().is_some() { b"?" } else { b"" }, out),
             Value::Protocol => text(head.version.as_str().as_bytes(), out),
