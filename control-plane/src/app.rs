@@ -321,7 +321,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         }
     };
     let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
-    tasks.spawn("peers", peers.clone().keep());
+    tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry)));
     let service = service.among(peers.newest());
     let last = status::Last {
         is_asked: status_args.update_status_on_shutdown,

@@ -24,7 +24,7 @@ use shared::version::Lineage;
 use tokio::sync::{Semaphore, watch};
 
 use crate::enrol::Registrar;
-use crate::serve::registry::RETURNS;
+use crate::serve::registry::{RETURNS, Registry};
 use crate::store::Published;
 use ask::Ways;
 use fleet::Other;
@@ -165,11 +165,11 @@ impl Peers {
         }
     }
 
-    /// Looks for them and asks them, for ever.
+    /// Looks for them and asks them, for ever. `registry`: told of the proxies of those that are forgotten.
     ///
     /// # Errors
     /// Never.
-    pub async fn keep(self) -> Result<(), Infallible> {
+    pub async fn keep(self, registry: Arc<Registry>) -> Result<(), Infallible> {
         let Some(it) = self.0.clone() else { return std::future::pending().await };
         loop {
             if it.published.head().is_ready() {
@@ -177,7 +177,8 @@ impl Peers {
             }
             let names = it.known().found.names();
             let looked = found::look(&names).await;
-            it.known().find(looked, clock::now());
+            let left = it.known().find(looked, clock::now());
+            registry.miss(left.into_iter().map(|proxy| (proxy.id.into(), proxy.node.into())));
             self.ask(None).await;
             tokio::time::sleep(LOOK).await;
         }
@@ -211,8 +212,9 @@ impl Inner {
 }
 
 impl Known {
-    /// Takes in where replicas are now.
-    fn find(&mut self, looked: Vec<found::Looked>, now: Instant) {
+    /// Takes in where replicas are now. Gives the proxies of those that are forgotten by it, as far as they were known.
+    fn find(&mut self, looked: Vec<found::Looked>, now: Instant) -> Vec<inspect::Proxy> {
+        let mut left = Vec::new();
         self.found.take(looked);
         let addresses = self.found.addresses();
         for (address, replica) in &mut self.replicas {
@@ -223,16 +225,22 @@ impl Known {
         }
         for replica in self.replicas.values_mut() {
             if replica.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= RETURNS) {
-                replica.proxies.clear();
+                left.append(&mut replica.proxies);
             }
         }
-        self.replicas
-            .retain(|_, it| it.left.is_none_or(|left| now.saturating_duration_since(left) < RETURNS));
+        self.replicas.retain(|_, replica| {
+            let is_over = replica.left.is_some_and(|left| now.saturating_duration_since(left) >= RETURNS);
+            if is_over {
+                left.append(&mut replica.proxies);
+            }
+            !is_over
+        });
         for address in addresses {
             if self.replicas.len() < PEERS_MAX {
                 self.replicas.entry(address).or_default();
             }
         }
+        left
     }
 
     fn newest(&self) -> u32 {

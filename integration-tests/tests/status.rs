@@ -143,9 +143,9 @@ async fn of_two_replicas_one_writes_and_the_other_takes_over() {
 }
 
 #[tokio::test]
-async fn at_the_end_it_is_emptied_where_nobody_is_left_to_serve() {
+async fn at_the_end_it_is_emptied_where_all_proxies_said_goodbye() {
     let (name, kept) = ("status-end", json!([{"ip": "192.0.2.1"}]));
-    let mut site = site(name, &[]).await;
+    let mut site = site(name, &["--settle", "1s"]).await;
     let origin = site.origin("one").await;
     site.route("web", "a.test", &origin).await;
     give(&site.api, name, kept.clone()).await;
@@ -153,14 +153,36 @@ async fn at_the_end_it_is_emptied_where_nobody_is_left_to_serve() {
     // The data plane outlives the control plane, and what leads to it stays.
     assert!(site.control.terminate().await.success());
     assert_eq!(status(&site.api, name, "web").await, kept);
-    drop(site.proxy);
+
+    // Cut off from it, as far as it can tell: none of them ever comes.
+    site.proxy.process().signal(Signal::Stop);
     site.control.resume().await;
-    eventually("it writes again", || async { if writes(&site.control).await { Ok(()) } else { Err(()) } })
-        .await;
-    // It has read what is to be there.
+    knows(&site.control).await;
+    assert!(site.control.terminate().await.success());
+    assert_eq!(status(&site.api, name, "web").await, kept);
+
+    site.proxy.process().signal(Signal::Cont);
+    site.control.resume().await;
+    knows(&site.control).await;
+    eventually("the proxy is back", || async {
+        let there = site.control.log().matches("proxy connected").count();
+        if there > 1 { Ok(()) } else { Err(there) }
+    })
+    .await;
+    site.proxy.terminate().await;
+    // Longer than others would have to come back.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(site.control.terminate().await.success());
     assert!(status(&site.api, name, "web").await.as_array().is_none_or(Vec::is_empty));
+}
+
+/// Waits until a control plane knows which addresses there are, and may write them.
+async fn knows(control: &ControlPlane) {
+    eventually("it writes again", || async {
+        let said = control.log().matches("they are to be reached here").count();
+        if writes(control).await && said > 0 { Ok(()) } else { Err(said) }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use shared::clock;
 use shared::name::ObjectName;
 use shared::tasks::Supervisor;
 use tokio::sync::{oneshot, watch};
@@ -91,7 +92,8 @@ pub(super) fn spawn(
     Writers { farewell, resigns, hold }
 }
 
-/// What has to be so for a status to be emptied.
+/// What has to be so for a status to be emptied: each proxy that was ever known said that it leaves, and nobody else controls any.
+/// That none is connected says nothing: one that is cut off serves on.
 #[derive(Debug)]
 pub(super) struct Last {
     /// It is asked for.
@@ -104,7 +106,9 @@ pub(super) struct Last {
 
 impl Last {
     async fn is_so(&self) -> bool {
-        self.is_asked && self.registry.list().is_empty() && self.peers.ask(None).await.is_empty()
+        let have_left = || self.registry.have_all_left(clock::now());
+        // Again, after the others were asked: meanwhile one may have come.
+        self.is_asked && have_left() && self.peers.ask(None).await.is_empty() && have_left()
     }
 }
 

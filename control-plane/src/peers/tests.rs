@@ -19,8 +19,10 @@ fn known(ports: &[u16]) -> Known {
     known
 }
 
-fn find(known: &mut Known, ports: &[u16], now: Instant) {
-    known.find(vec![Ok(ports.iter().map(|port| at(*port)).collect::<BTreeSet<_>>())], now);
+/// Gives the ids of the proxies of those that are forgotten.
+fn find(known: &mut Known, ports: &[u16], now: Instant) -> Vec<String> {
+    let left = known.find(vec![Ok(ports.iter().map(|port| at(*port)).collect::<BTreeSet<_>>())], now);
+    left.into_iter().map(|proxy| proxy.id).collect()
 }
 
 fn share(replica: u8, proxies: &[&str]) -> ask::Answer {
@@ -67,9 +69,9 @@ fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_l
     assert_eq!(fleet(known.take(answers, true, OWN)), (3, 0, 0));
     let silent = || vec![(at(2), share(2, &["a", "c"])), (at(3), lost())];
     assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "one of its proxies came to another");
-    find(&mut known, &[2], start);
+    assert!(find(&mut known, &[2], start).is_empty());
     assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "its proxies have to come back first");
-    find(&mut known, &[2], start + RETURNS);
+    assert_eq!(find(&mut known, &[2], start + RETURNS), ["b", "c"], "nobody else knows of them");
     assert_eq!(known.replicas.len(), 1);
     assert_eq!(fleet(known.take(vec![(at(2), share(2, &["a"]))], true, OWN)), (1, 0, 0));
 }
@@ -90,7 +92,7 @@ fn a_replica_that_said_that_it_ends_is_none_that_does_not_answer() {
         "all of its proxies are elsewhere"
     );
     assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 1, 1), "one has not arrived");
-    find(&mut known, &[2, 3], start + RETURNS);
+    assert_eq!(find(&mut known, &[2, 3], start + RETURNS), ["b", "c"]);
     assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 0, 0), "it had the time");
     // Another process at its address is a replica like others.
     known.take(vec![(at(2), share(2, &["a"])), (at(3), share(4, &["b"]))], true, OWN);

@@ -8,10 +8,11 @@
 //! **Invariant:** nobody is told that all proxies have something while one that may serve has not said so.
 
 mod figures;
+mod missed;
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use dashmap::DashMap;
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use super::message::{Hello, Refused};
 use super::session::Standing;
 use crate::store::Head;
+use missed::{Missed, name_of};
 
 /// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
 pub const RETURNS: Duration = Duration::from_secs(15);
@@ -133,7 +135,7 @@ impl Proxy {
 
     /// Pod or host name, without what tells processes of one name apart.
     pub fn name(&self) -> &str {
-        self.id.rsplit_once('-').map_or(&self.id, |(name, _)| name)
+        name_of(&self.id)
     }
 
     /// Whether it has no stream, and nobody knows where it is.
@@ -173,8 +175,10 @@ pub struct Registry {
     /// When the first one connected.
     begun: OnceLock<Instant>,
     settles: Duration,
-    /// There may be silent ones.
+    /// There may be silent ones, or some that were missed.
     has_silent: AtomicBool,
+    /// Those that are not among the proxies any more, and never said that they leave.
+    missed: Mutex<Missed>,
 }
 
 impl Default for Registry {
@@ -207,6 +211,7 @@ impl Registry {
             begun: OnceLock::new(),
             settles,
             has_silent: AtomicBool::new(false),
+            missed: Mutex::default(),
         }
     }
 
@@ -290,6 +295,26 @@ impl Registry {
         self.begun.get().is_some_and(|begun| now.saturating_duration_since(*begun) >= self.settles)
     }
 
+    /// Whether there were proxies and each of them said that it leaves. Not so while others may still come back, nor ever after one
+    /// was missed that did not come back: what is cut off serves on.
+    pub fn have_all_left(&self, now: Instant) -> bool {
+        self.is_settled(now) && self.proxies.is_empty() && self.missed().is_nobody()
+    }
+
+    /// Proxies (id, node) that another replica had, which is not there any more. Those that are not here now are missed.
+    pub fn miss(&self, proxies: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) {
+        for (id, node) in proxies {
+            if !self.proxies.contains_key(&id) {
+                self.missed().note(id, node);
+                self.has_silent.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn missed(&self) -> MutexGuard<'_, Missed> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Looks after silent proxies, for ever.
     pub async fn keep(self: Arc<Self>) -> Result<(), Infallible> {
         let mut tick = tokio::time::interval(SWEEP);
@@ -302,7 +327,13 @@ impl Registry {
     /// Forgets those that have been silent for too long, and those that are too many.
     fn sweep(&self, now: Instant) {
         let before = self.proxies.len();
-        self.proxies.retain(|_, proxy| proxy.silence.is_none_or(|silence| !silence.is_over(now)));
+        self.proxies.retain(|id, proxy| {
+            let is_over = proxy.silence.is_some_and(|silence| silence.is_over(now));
+            if is_over {
+                self.missed().note(Arc::clone(id), Arc::clone(&proxy.node));
+            }
+            !is_over
+        });
         let mut is_late = false;
         self.proxies.iter_mut().filter(|proxy| !proxy.is_here()).for_each(|mut proxy| {
             let was_silent = proxy.is_silent();
@@ -311,11 +342,13 @@ impl Registry {
         });
         let since = |proxy: &Proxy| Some((proxy.silence?.since, Arc::clone(&proxy.id)));
         let mut silent: Vec<_> = self.proxies.iter().filter_map(|proxy| since(&proxy)).collect();
-        self.has_silent.store(!silent.is_empty(), Ordering::Relaxed);
+        self.has_silent.store(!silent.is_empty() || !self.missed().is_nobody(), Ordering::Relaxed);
         if let Some(more) = silent.len().checked_sub(SILENT_MAX) {
             silent.sort_unstable();
             for (_, id) in silent.drain(..more) {
-                self.proxies.remove_if(&id, |_, proxy| proxy.is_silent());
+                if let Some((id, proxy)) = self.proxies.remove_if(&id, |_, proxy| proxy.is_silent()) {
+                    self.missed().note(id, proxy.node);
+                }
             }
         }
         if is_late || self.proxies.len() != before {
@@ -334,11 +367,21 @@ impl Registry {
         for other in self.proxies.iter().filter(|other| is_namesake(other) && other.id != proxy.id) {
             match !other.is_here() {
                 true => silent.push(Arc::clone(&other.id)),
-                false => return,
+                false => {
+                    self.missed().is_back(&proxy.id);
+                    return;
+                }
             }
         }
-        if let [id] = &silent[..] {
-            self.proxies.remove_if(id, |_, proxy| proxy.is_silent());
+        let mut missed = self.missed();
+        let is_new = !missed.is_back(&proxy.id);
+        match &silent[..] {
+            [] if is_new => missed.is_replaced(&proxy.id, &proxy.node),
+            [id] => {
+                drop(missed);
+                self.proxies.remove_if(id, |_, proxy| proxy.is_silent());
+            }
+            _ => {}
         }
     }
 

@@ -147,6 +147,57 @@ fn after_a_start_others_may_still_come_back() {
     assert!(registry.is_settled(clock::now() + RETURNS));
 }
 
+#[test]
+fn all_have_left_where_each_said_so_and_not_where_any_was_cut_off() {
+    let registry = Arc::new(Registry::new(RETURNS));
+    let (later, cut_for) = (clock::now() + 2 * RETURNS, |span| clock::now() + span);
+    assert!(!registry.have_all_left(later), "nobody was ever here");
+    enter(&registry, "a-1").leave();
+    assert!(!registry.have_all_left(clock::now()), "others may still come back");
+    assert!(registry.have_all_left(later));
+
+    // The network between the planes is cut for longer than any proxy is remembered.
+    for id in ["b-1", "c-1", "d-1"] {
+        drop(enter(&registry, id));
+    }
+    assert!(!registry.have_all_left(later));
+    registry.sweep(cut_for(RETURNS));
+    assert!(registry.list().is_empty() && !registry.have_all_left(later), "they may serve");
+    // One is back, and goes; of one a new process is there; of the third nothing is heard.
+    enter(&registry, "b-1").leave();
+    enter(&registry, "c-2").leave();
+    assert!(!registry.have_all_left(later));
+    enter(&registry, "d-1").leave();
+    assert!(registry.have_all_left(later));
+
+    // Of two of a name nobody knows which one a third is.
+    drop([enter(&registry, "e-1"), enter(&registry, "e-2")]);
+    registry.sweep(cut_for(RETURNS));
+    enter(&registry, "e-3").leave();
+    enter(&registry, "e-2").leave();
+    assert!(!registry.have_all_left(later));
+    enter(&registry, "e-1").leave();
+    assert!(registry.have_all_left(later));
+}
+
+#[test]
+fn proxies_of_a_replica_that_is_gone_have_not_left_unless_they_came_here() {
+    let registry = Arc::new(Registry::default());
+    let here = enter(&registry, "a-1");
+    let of = |id: &str| (Arc::from(id), Arc::from("node"));
+    registry.miss([of("a-1")]);
+    here.leave();
+    assert!(registry.have_all_left(clock::now()));
+    registry.miss([of("a-2")]);
+    assert!(!registry.have_all_left(clock::now()));
+    registry.sweep(clock::now());
+    enter(&registry, "a-2").leave();
+    assert!(registry.have_all_left(clock::now()));
+    registry.miss((0..=SILENT_MAX).map(|at| of(&format!("host{at}-1"))));
+    (0..=SILENT_MAX).for_each(|at| enter(&registry, &format!("host{at}-1")).leave());
+    assert!(!registry.have_all_left(clock::now()), "one was too many to be remembered");
+}
+
 /// What is offered after one commit, made at this time.
 fn head(at: Instant) -> Arc<Head> {
     let (mut store, published) = Store::new(Lineage([1; 16]), at);
