@@ -99,9 +99,11 @@ impl Announcement {
         blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
+    /// A DNS subdomain: what is cut off may leave a dot or a hyphen, in which none of its parts ends (RFC 1123).
     fn name(&self) -> String {
         let name = &*self.object.name.name;
-        format!("{}.{}", &name[..name.floor_char_boundary(NAME)], self.digest())
+        let name = name[..name.floor_char_boundary(NAME)].trim_end_matches(['-', '.']);
+        format!("{name}.{}", self.digest())
     }
 
     fn collection(&self) -> String {

@@ -1,3 +1,4 @@
+use proptest::prelude::{any, proptest};
 use shared::name::ObjectName;
 
 use super::*;
@@ -106,4 +107,29 @@ async fn five_thousand_are_said_at_five_a_second() {
     }
     let count = fake.asked().len();
     assert!((200..=330).contains(&count), "{count}");
+}
+
+/// As the API server has it (RFC 1123).
+fn is_subdomain(name: &str) -> bool {
+    let is_edge = |it: Option<&u8>| it.is_some_and(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
+    let is_label = |label: &[u8]| {
+        let mut inner = label.iter();
+        is_edge(label.first()) && is_edge(label.last()) && inner.all(|it| *it == b'-' || is_edge(Some(it)))
+    };
+    name.len() <= 253 && name.as_bytes().split(|it| *it == b'.').all(is_label)
+}
+
+proptest! {
+    #[test]
+    fn an_event_of_whatever_object_has_a_name_that_the_server_takes(
+        name in "[a-z0-9]([-a-z0-9]{0,6}[a-z0-9])?([.]([a-z0-9]|[a-z0-9]-{1,5}[a-z0-9])){0,150}",
+        length in 1..=253_usize,
+        fills in any::<bool>(),
+    ) {
+        let name = if fills { format!("{}{name}", "x".repeat(230)) } else { name };
+        let name = name[..length.min(name.len())].trim_end_matches(['-', '.']);
+        assert!(is_subdomain(name), "{name}");
+        let event = announcement("shop", name).name();
+        assert!(is_subdomain(&event), "{event}");
+    }
 }
