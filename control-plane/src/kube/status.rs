@@ -34,6 +34,8 @@ pub(super) use lease::run as elect;
 const NODES: Duration = Duration::from_secs(60);
 /// Warnings are at least so far apart.
 const WARNINGS: Duration = Duration::from_secs(60);
+/// At the end: so many that failed in a row, and no more are written.
+const FAILED: u32 = 3;
 /// Whose fields they are (server-side apply).
 const MANAGER: &str = "firth-control-plane";
 
@@ -275,8 +277,12 @@ impl Writer {
         if farewell.clears && holds && is_last {
             let last = self.ledger.farewell();
             info!(ingresses = last.len(), "nobody is left to serve: their status is emptied");
+            let mut failed = 0;
             for write in last {
-                if self.write(&write).await == Outcome::Failed {
+                let is_failure = self.write(&write).await == Outcome::Failed;
+                failed = if is_failure { failed + 1 } else { 0 };
+                // It is not the Ingress, it is the server.
+                if failed == FAILED {
                     break;
                 }
             }

@@ -1,7 +1,8 @@
 //! Which Ingresses have another status than they should, and at which pace that is mended.
 //!
 //! **Invariant:** pure and bounded by the Ingresses that there are. One is written that is ours, was heard of, and differs; over the
-//! version that was heard. Whoever else writes one again and again is answered ever more seldom, and told of.
+//! version that was heard. Whoever else writes one again and again is answered ever more seldom, and told of. One that cannot be
+//! written is put aside, and comes after all others: it keeps none of them waiting.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,10 +18,16 @@ use crate::placed::Places;
 const GAP: Duration = Duration::from_millis(20);
 /// So many may follow each other at once.
 const BURST: u32 = 50;
-/// After one that failed nothing is asked for so long.
-const RETRY: Duration = Duration::from_secs(10);
-/// A namespace where statuses may not be written is left alone for so long.
+/// After one that failed nothing is asked for so long; after the next in a row for twice as long, and so on.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest that grows to.
+const PAUSE_MOST: Duration = Duration::from_secs(10);
+/// One that fails again and again is tried so often at least: it may be the server.
+const FAILED_MOST: Duration = Duration::from_secs(60);
+/// One that may not be written is left alone for so long; so is a namespace where none may be.
 const SHUT: Duration = Duration::from_secs(600);
+/// So many of a namespace in a row, and none of it may be. Of one alone it may be said by an admission webhook.
+const FORBIDDEN: u32 = 3;
 /// One that somebody else changed is written again after this time; after twice of it the next time, and so on.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The longest that grows to.
@@ -79,6 +86,36 @@ struct Written {
     times: u32,
 }
 
+/// One that could not be written.
+#[derive(Debug)]
+struct Aside {
+    /// That version of it.
+    revision: Arc<str>,
+    at: Instant,
+    /// When it is tried again as it is.
+    until: Instant,
+    times: u32,
+}
+
+impl Aside {
+    /// When this version of it is tried. Another one is another matter, the first time.
+    fn not_before(&self, revision: &str) -> Instant {
+        match (&*self.revision == revision, self.times) {
+            (true, _) => self.until,
+            (false, 1) => self.at,
+            (false, _) => self.until.min(self.at + AGAIN),
+        }
+    }
+}
+
+/// A namespace where some may not be written.
+#[derive(Clone, Copy, Debug)]
+struct Shut {
+    /// So many since one was written.
+    count: u32,
+    until: Instant,
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -87,11 +124,16 @@ pub struct Ledger {
     statuses: HashMap<ObjectName, Status>,
     /// To be looked at.
     ready: BTreeSet<ObjectName>,
+    /// Those put aside that are to be looked at, after all others.
+    doubtful: BTreeSet<ObjectName>,
     /// To be looked at later.
     later: BTreeSet<(Instant, ObjectName)>,
     written: HashMap<ObjectName, Written>,
-    shut: HashMap<Arc<str>, Instant>,
+    aside: HashMap<ObjectName, Aside>,
+    shut: HashMap<Arc<str>, Shut>,
     paused: Option<Instant>,
+    /// So many failed in a row.
+    failed: u32,
     /// When all that was asked would be asked at one each [`GAP`].
     even: Option<Instant>,
 }
@@ -103,7 +145,17 @@ impl Ledger {
             return;
         }
         self.wanted = addresses;
-        self.ready.extend(self.statuses.keys().cloned());
+        let is_aside = |name: &ObjectName| self.aside.contains_key(name);
+        let (aside, others): (Vec<_>, Vec<_>) = self.statuses.keys().cloned().partition(is_aside);
+        self.doubtful.extend(aside);
+        self.ready.extend(others);
+    }
+
+    /// It is to be looked at.
+    fn look_at(&mut self, name: ObjectName) {
+        let is_aside = self.aside.contains_key(&name);
+        let queue = if is_aside { &mut self.doubtful } else { &mut self.ready };
+        queue.insert(name);
     }
 
     /// What is wanted.
@@ -116,7 +168,9 @@ impl Ledger {
         let Some(mut status) = status else {
             self.statuses.remove(&name);
             self.written.remove(&name);
+            self.aside.remove(&name);
             self.ready.remove(&name);
+            self.doubtful.remove(&name);
             return;
         };
         // One copy of what nearly all have.
@@ -124,35 +178,40 @@ impl Ledger {
             status.addresses = Arc::clone(wanted);
         }
         self.statuses.insert(name.clone(), status);
-        self.ready.insert(name);
+        self.look_at(name);
     }
 
     /// Which Ingresses are ours.
     pub fn place(&mut self, places: &Places) {
-        self.ready.extend(self.places.differs(places, ObjectKind::Ingress));
+        for name in self.places.differs(places, ObjectKind::Ingress) {
+            self.look_at(name);
+        }
         self.places = places.clone();
     }
 
     /// The next that is to be written, or how long to wait for one.
     pub fn next(&mut self, now: Instant) -> Next {
-        self.shut.retain(|_, until| *until > now);
+        self.shut.retain(|_, shut| shut.until + SHUT * 2 > now);
         while let Some((at, name)) = self.later.pop_first() {
             if at > now {
                 self.later.insert((at, name));
                 break;
             }
-            self.ready.insert(name);
+            self.look_at(name);
         }
         let paced = self.even.and_then(|even| even.checked_sub(GAP * (BURST - 1)));
         let not_before = self.paused.max(paced).filter(|at| *at > now);
-        while let Some(name) = self.ready.pop_first() {
-            let Some(write) = self.due(&name) else { continue };
+        while let Some(name) = self.ready.pop_first().or_else(|| self.doubtful.pop_first()) {
+            let Some(write) = self.due(&name) else {
+                self.aside.remove(&name);
+                continue;
+            };
             if let Some(at) = self.not_before(&name, &write).filter(|at| *at > now) {
                 self.later.insert((at, name));
                 continue;
             }
             if let Some(at) = not_before {
-                self.ready.insert(name);
+                self.look_at(name);
                 return Next::Wait(at - now);
             }
             self.even = Some(self.even.map_or(now, |even| even.max(now)) + GAP);
@@ -179,37 +238,53 @@ impl Ledger {
     }
 
     fn not_before(&self, name: &ObjectName, write: &Write) -> Option<Instant> {
-        let shut = self.shut.get(&name.namespace).copied();
+        let shut = self.shut.get(&name.namespace).map(|it| it.until);
+        let aside = self.aside.get(name).map(|it| it.not_before(&write.revision));
         let same = self.written.get(name).filter(|it| it.addresses == write.addresses);
-        let again = same.map(|it| it.at + (AGAIN * 2_u32.saturating_pow(it.times - 1)).min(AGAIN_MOST));
-        shut.max(again)
+        let again = same.map(|it| it.at + grown(AGAIN, it.times, AGAIN_MOST));
+        shut.max(aside).max(again)
     }
 
     /// Takes in what became of a write.
     pub fn done(&mut self, write: Write, outcome: Outcome, now: Instant) {
-        let Write { name, addresses, .. } = write;
+        self.failed = if outcome == Outcome::Failed { self.failed.saturating_add(1) } else { 0 };
         match outcome {
-            Outcome::Written(revision) => {
-                let same = self.written.get(&name).filter(|it| it.addresses == addresses);
-                let lasted = same.is_none_or(|it| now.saturating_duration_since(it.at) > AGAIN_MOST * 2);
-                let times = if lasted { 1 } else { same.map_or(0, |it| it.times) + 1 };
-                let written = Written { addresses: Arc::clone(&addresses), at: now, times };
-                self.written.insert(name.clone(), written);
-                // What was heard meanwhile may be newer: then it is looked at again.
-                if !self.ready.contains(&name) {
-                    self.statuses.insert(name, Status { revision, addresses });
-                }
-            }
+            Outcome::Written(revision) => return self.note(write, revision, now),
             Outcome::Overtaken | Outcome::Refused => {}
             Outcome::Forbidden => {
-                let until = now + SHUT;
-                self.shut.insert(Arc::clone(&name.namespace), until);
-                self.later.insert((until, name));
+                let shut = self.shut.entry(Arc::clone(&write.name.namespace));
+                let shut = shut.or_insert(Shut { count: 0, until: now });
+                shut.count = shut.count.saturating_add(1);
+                shut.until = if shut.count >= FORBIDDEN { now + SHUT } else { now };
             }
-            Outcome::Failed => {
-                self.paused = Some(now + RETRY);
-                self.ready.insert(name);
-            }
+            Outcome::Failed => self.paused = Some(now + grown(PAUSE, self.failed, PAUSE_MOST)),
+        }
+        let Write { name, revision, .. } = write;
+        let times = self.aside.get(&name).map_or(0, |it| it.times).saturating_add(1);
+        let wait = match outcome {
+            Outcome::Forbidden => SHUT,
+            Outcome::Failed => grown(AGAIN, times, FAILED_MOST),
+            _ => grown(AGAIN, times, AGAIN_MOST),
+        };
+        // What was heard meanwhile is looked at after the others, too.
+        self.ready.remove(&name);
+        self.aside.insert(name.clone(), Aside { revision, at: now, until: now + wait, times });
+        self.look_at(name);
+    }
+
+    /// It is written, and this is its version.
+    fn note(&mut self, write: Write, revision: Arc<str>, now: Instant) {
+        let Write { name, addresses, .. } = write;
+        self.shut.remove(&name.namespace);
+        self.aside.remove(&name);
+        let same = self.written.get(&name).filter(|it| it.addresses == addresses);
+        let lasted = same.is_none_or(|it| now.saturating_duration_since(it.at) > AGAIN_MOST * 2);
+        let times = if lasted { 1 } else { same.map_or(0, |it| it.times) + 1 };
+        let written = Written { addresses: Arc::clone(&addresses), at: now, times };
+        self.written.insert(name.clone(), written);
+        // What was heard meanwhile may be newer: then it is looked at again.
+        if !self.ready.contains(&name) && !self.doubtful.contains(&name) {
+            self.statuses.insert(name, Status { revision, addresses });
         }
     }
 
@@ -222,6 +297,11 @@ impl Ledger {
         let those: Vec<_> = those.map(|(name, _)| name.clone()).collect();
         those.iter().filter_map(|name| self.due(name)).collect()
     }
+}
+
+/// A time that doubles each time but the first.
+fn grown(first: Duration, times: u32, most: Duration) -> Duration {
+    (first * 2_u32.saturating_pow(times.saturating_sub(1))).min(most)
 }
 
 #[cfg(test)]

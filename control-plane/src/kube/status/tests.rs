@@ -15,6 +15,11 @@ fn name() -> ObjectName {
     ObjectName::new("shop", "web")
 }
 
+/// The status of an Ingress without an address.
+fn nothing(revision: &str) -> Status {
+    Status { revision: revision.into(), addresses: Arc::new([]) }
+}
+
 /// A writer under way, and what it looks at.
 struct Running {
     statuses: Statuses,
@@ -25,13 +30,18 @@ struct Running {
 }
 
 fn start(server: &Fake) -> Running {
-    let published = Published::Service(ObjectName::new("edge", "edge"));
+    start_with(server, &[name()], Published::Service(ObjectName::new("edge", "edge")))
+}
+
+fn start_with(server: &Fake, served: &[ObjectName], published: Published) -> Running {
     let lease = ObjectName::new("edge", "leader");
     let options = StatusOptions { published, interval: INTERVAL, lease, ttl: Duration::from_secs(30) };
     let mut places = Places::default();
-    let object = ObjectRef { kind: ObjectKind::Ingress, name: name() };
-    let made = News::Made(Made { is_served: true, ..Made::default() });
-    places.settle(vec![(object, made)], Seq(1), Seq(1), Root::default());
+    let made = |name: &ObjectName| {
+        let object = ObjectRef { kind: ObjectKind::Ingress, name: name.clone() };
+        (object, News::Made(Made { is_served: true, ..Made::default() }))
+    };
+    places.settle(served.iter().map(made).collect(), Seq(1), Seq(1), Root::default());
     let statuses = Statuses::default();
     let ((places, placed), (hold, held)) = (watch::channel(places), watch::channel(None));
     let (farewell, told) = oneshot::channel();
@@ -43,8 +53,7 @@ fn start(server: &Fake) -> Running {
 
 impl Running {
     fn hear(&self, revision: &str) {
-        let status = Status { revision: revision.into(), addresses: Arc::new([]) };
-        self.statuses.hear([(name(), Some(status))].into_iter());
+        self.statuses.hear([(name(), Some(nothing(revision)))].into_iter());
     }
 
     fn may_write_for(&self, seconds: u64) {
@@ -138,6 +147,30 @@ async fn what_cannot_be_read_changes_nothing_and_what_is_not_answered_is_tried_a
     broken.store(false, std::sync::atomic::Ordering::Relaxed);
     pass(30).await;
     assert_eq!(written(&server).last().unwrap().body["metadata"]["resourceVersion"], "999");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_the_server_never_takes_keeps_no_other_waiting() {
+    for (code, tries) in [(422, 6..9), (409, 6..9), (403, 2..3), (500, 12..17)] {
+        let server = Fake::new(move |asked| match &asked.method {
+            &Method::GET => service("192.0.2.1"),
+            _ if asked.path.contains("/bad/") => status(code),
+            _ => done("8"),
+        });
+        let names = ["bad", "good", "later"].map(|name| ObjectName::new("shop", name));
+        let writer = start_with(&server, &names, Published::Service(ObjectName::new("edge", "edge")));
+        writer.may_write_for(3_600);
+        let heard = |name: &ObjectName| (name.clone(), Some(nothing("7")));
+        writer.statuses.hear(names[..2].iter().map(heard));
+        pass(10).await;
+        let of = |name: &str| written(&server).iter().filter(|it| it.path.contains(name)).count();
+        assert_eq!(of("/good/"), 1, "{code}: {:?}", written(&server));
+        pass(700).await;
+        writer.statuses.hear(names[2..].iter().map(heard));
+        pass(5).await;
+        assert_eq!((of("/good/"), of("/later/")), (1, 1), "{code}");
+        assert!(tries.contains(&of("/bad/")), "{code}: {}", of("/bad/"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

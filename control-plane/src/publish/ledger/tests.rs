@@ -102,48 +102,118 @@ fn thousands_are_written_at_a_pace() {
     assert_eq!(seconds, 20);
 }
 
+/// What is written of these by a server that says this of some of them, in order, within so many seconds.
+fn tried(names: &[&str], bad: &[&str], says: &Outcome, seconds: u64) -> Vec<(u64, String)> {
+    let mut ledger = ledger(names, names);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let (begin, mut passed, mut tried) = (Instant::now(), Duration::ZERO, Vec::new());
+    loop {
+        match ledger.next(begin + passed) {
+            Next::Write(write) => {
+                let name = write.name.name.to_string();
+                let outcome = if bad.contains(&&*name) { says.clone() } else { Outcome::Written("9".into()) };
+                ledger.done(write, outcome, begin + passed);
+                tried.push((passed.as_secs(), name));
+            }
+            Next::Wait(wait) => passed += wait,
+            Next::Nothing => return tried,
+        }
+        if passed > Duration::from_secs(seconds) {
+            return tried;
+        }
+    }
+}
+
+fn named(tried: &[(u64, String)], name: &str) -> Vec<u64> {
+    tried.iter().filter(|it| it.1 == name).map(|it| it.0).collect()
+}
+
 #[test]
-fn what_failed_is_tried_again_and_asks_nothing_meanwhile() {
+fn one_that_cannot_be_written_keeps_no_other_waiting() {
+    let (names, good) = (["a", "b", "c", "d", "e", "f"], ["c", "d", "e", "f"]);
+    for (says, expected) in [
+        (Outcome::Failed, [0, 10, 30, 70].as_slice()),
+        (Outcome::Refused, &[0, 10, 30, 70]),
+        (Outcome::Overtaken, &[0, 10, 30, 70]),
+        (Outcome::Forbidden, &[0]),
+    ] {
+        let tried = tried(&names, &["a", "b"], &says, 100);
+        for name in good {
+            let at = named(&tried, name);
+            assert!(matches!(at[..], [..=4]), "{says:?}: {name} at {at:?}");
+        }
+        // To the second, and the pauses that both make.
+        let a = named(&tried, "a");
+        assert_eq!(a.len(), expected.len(), "{says:?}: {a:?}");
+        let is_near = a.iter().zip(expected).all(|(at, expected)| (*expected..=expected + 4).contains(at));
+        assert!(is_near, "{says:?}: {a:?}");
+    }
+    let ever = tried(&names, &["a", "b"], &Outcome::Failed, 3_600);
+    assert!((50..70).contains(&named(&ever, "a").len()), "once a minute");
+    let ever = tried(&names, &["a", "b"], &Outcome::Refused, 36_000);
+    assert!((60..70).contains(&named(&ever, "a").len()), "every ten minutes");
+}
+
+#[test]
+fn what_failed_is_tried_again_and_a_server_that_is_down_is_asked_ever_more_seldom() {
     let now = Instant::now();
     let mut ledger = ledger(&["a", "b"], &["a", "b"]);
     ledger.want(Some(addresses(&["192.0.2.1"])));
     let Next::Write(write) = ledger.next(now) else { panic!() };
     ledger.done(write, Outcome::Failed, now);
-    assert_eq!(ledger.next(now), Next::Wait(RETRY));
-    assert_eq!(writes(&mut ledger, now + RETRY), ["a", "b"]);
+    assert_eq!(ledger.next(now), Next::Wait(PAUSE));
+    assert_eq!(writes(&mut ledger, now + PAUSE), ["b"]);
+    assert_eq!(writes(&mut ledger, now + AGAIN), ["a"]);
+    let names: Vec<String> = (0..1_000).map(|at| format!("i{at:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let down = tried(&names, &names, &Outcome::Failed, 60);
+    assert!((5..12).contains(&down.len()), "{down:?}");
 }
 
 #[test]
-fn what_is_refused_or_overtaken_waits_for_its_next_version() {
+fn what_is_refused_or_overtaken_is_tried_as_soon_as_there_is_another_version() {
     let now = Instant::now();
     for outcome in [Outcome::Overtaken, Outcome::Refused] {
         let mut ledger = ledger(&["a"], &["a"]);
         ledger.want(Some(addresses(&["192.0.2.1"])));
         let Next::Write(write) = ledger.next(now) else { panic!() };
-        ledger.done(write, outcome, now);
-        assert_eq!(ledger.next(now), Next::Nothing);
+        ledger.done(write, outcome.clone(), now);
+        assert_eq!(ledger.next(now), Next::Wait(AGAIN));
         ledger.hear(name("a"), status("2", &[]));
         let Next::Write(write) = ledger.next(now) else { panic!() };
         assert_eq!(&*write.revision, "2");
+        // However many versions there are.
+        ledger.done(write, outcome, now);
+        ledger.hear(name("a"), status("3", &[]));
+        assert_eq!(ledger.next(now), Next::Wait(AGAIN));
     }
 }
 
 #[test]
 fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
     let now = Instant::now();
-    let mut ledger = ledger(&["a", "b"], &["a", "b"]);
+    let names = ["a", "b", "c", "d"];
+    let mut ledger = ledger(&names, &names);
     ledger.want(Some(addresses(&["192.0.2.1"])));
-    let Next::Write(write) = ledger.next(now) else { panic!() };
-    ledger.done(write, Outcome::Forbidden, now);
+    for expected in ["a", "b", "c"] {
+        let Next::Write(write) = ledger.next(now) else { panic!() };
+        assert_eq!(&*write.name.name, expected);
+        ledger.done(write, Outcome::Forbidden, now);
+    }
     assert_eq!(ledger.next(now), Next::Wait(SHUT));
-    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("other", "c") };
-    let mut both = places(&["a", "b"]);
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("other", "e") };
+    let mut both = places(&names);
     let made = News::Made(Made { is_served: true, ..Made::default() });
     both.settle(vec![(object.clone(), made)], Seq(2), Seq(2), Root::default());
     ledger.place(&both);
     ledger.hear(object.name, status("1", &[]));
-    assert_eq!(writes(&mut ledger, now), ["c"]);
-    assert_eq!(writes(&mut ledger, now + SHUT), ["a", "b"]);
+    assert_eq!(writes(&mut ledger, now), ["e"]);
+    // The one that nothing was said of is asked for first: those may be forbidden alone.
+    let Next::Write(write) = ledger.next(now + SHUT) else { panic!() };
+    assert_eq!(&*write.name.name, "d");
+    ledger.done(write, Outcome::Forbidden, now + SHUT);
+    assert_eq!(ledger.next(now + SHUT), Next::Wait(SHUT), "one is enough to know");
+    assert_eq!(writes(&mut ledger, now + SHUT * 2), ["a", "b", "c", "d"]);
 }
 
 #[test]
