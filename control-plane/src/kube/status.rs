@@ -107,6 +107,7 @@ pub(super) async fn run(client: Client, options: StatusOptions, mut seen: Seen) 
         read_at: None,
         warning: Seldom::new(WARNINGS),
         forbidden: false,
+        nowhere: false,
     };
     loop {
         for (name, status) in seen.statuses.take() {
@@ -144,6 +145,8 @@ struct Writer {
     warning: Seldom,
     /// It was said that it may not be written.
     forbidden: bool,
+    /// It was said that no pod is ready.
+    nowhere: bool,
 }
 
 impl Writer {
@@ -174,13 +177,24 @@ impl Writer {
 
     async fn read(&mut self) {
         let read = self.addresses().await;
-        let interval = match self.options.published {
-            Published::Nodes { .. } => self.options.interval.max(NODES),
-            _ => self.options.interval,
-        };
+        let is_of_nodes = matches!(self.options.published, Published::Nodes { .. });
+        let interval = if is_of_nodes { self.options.interval.max(NODES) } else { self.options.interval };
         self.read_at = Some(now() + interval);
         match read {
+            // Pods that are not ready for a moment say nothing of where others are, and their nodes may serve again before an
+            // external-dns has made anything of it. What was read before stays.
+            Ok(addresses) if addresses.is_empty() && is_of_nodes => {
+                if !std::mem::replace(&mut self.nowhere, true) {
+                    let (from, kept) = (&self.options.published, self.ledger.wanted());
+                    warn!(
+                        ?from,
+                        ?kept,
+                        "no pod is ready on a node with an address: the status of Ingresses stays as it is"
+                    );
+                }
+            }
             Ok(addresses) => {
+                self.nowhere = false;
                 if self.ledger.wanted() != Some(&addresses) {
                     info!(?addresses, "the status of Ingresses says that they are to be reached here");
                 }

@@ -150,6 +150,60 @@ async fn what_cannot_be_read_changes_nothing_and_what_is_not_answered_is_tried_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_pod_that_is_ready_is_no_news_of_where_ingresses_are() {
+    let ready = Arc::new(std::sync::Mutex::new(vec!["a"]));
+    let nodes = Arc::clone(&ready);
+    let server = Fake::new(move |asked| match (&asked.method, asked.path.as_str()) {
+        (&Method::GET, path) if path.contains("/pods") => {
+            let pod = |node: &&str| {
+                json!({"spec": {"nodeName": node}, "status": {
+                    "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+            };
+            let pods: Vec<_> = nodes.lock().unwrap().iter().map(pod).collect();
+            Reply::Text(200, json!({"kind": "PodList", "metadata": {}, "items": pods}).to_string())
+        }
+        (&Method::GET, path) => {
+            let ip = if path.ends_with("/a") { "192.0.2.1" } else { "192.0.2.2" };
+            let address = json!({"type": "ExternalIP", "address": ip});
+            Reply::Text(200, json!({"status": {"addresses": [address]}}).to_string())
+        }
+        _ => done("8"),
+    });
+    let selector = "app=proxy".to_owned();
+    let nodes = Published::Nodes { namespace: "edge".to_owned(), selector, internal: false };
+    let names = ["old", "new", "newest"].map(|name| ObjectName::new("shop", name));
+    let writer = start_with(&server, &names, nodes);
+    let hear = |at: usize| writer.statuses.hear([(names[at].clone(), Some(nothing("7")))].into_iter());
+    let told = || {
+        let body = |asked: Asked| asked.body["status"]["loadBalancer"]["ingress"].clone();
+        written(&server).into_iter().map(body).collect::<Vec<_>>()
+    };
+    let [first, second] = ["192.0.2.1", "192.0.2.2"].map(|ip| json!([{"ip": ip}]));
+    writer.may_write_for(3_600);
+    hear(0);
+    pass(1).await;
+    assert_eq!(told(), std::slice::from_ref(&first));
+    ready.lock().unwrap().clear();
+    pass(300).await;
+    assert_eq!(told(), std::slice::from_ref(&first), "it stays");
+    hear(1);
+    pass(1).await;
+    assert_eq!(told(), [first.clone(), first], "one that is new has what the others have");
+    *ready.lock().unwrap() = vec!["b"];
+    pass(61).await;
+    assert_eq!(told()[2..], [second.clone(), second], "another node is news");
+
+    // Who begins then knows of nothing to write.
+    ready.lock().unwrap().clear();
+    writer.may_write_for(0);
+    pass(1).await;
+    writer.may_write_for(3_600);
+    hear(2);
+    pass(300).await;
+    assert_eq!(told().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_the_server_never_takes_keeps_no_other_waiting() {
     for (code, tries) in [(422, 6..9), (409, 6..9), (403, 2..3), (500, 12..17)] {
         let server = Fake::new(move |asked| match &asked.method {
