@@ -66,12 +66,17 @@ class Webhook(unittest.TestCase):
         objects = render("webhook.enabled=true")
         said = flags(objects, "control-plane")
         self.assertEqual(said["--validating-webhook"], "0.0.0.0:8443")
-        mount = container(objects, "control-plane")["volumeMounts"][0]["mountPath"]
-        self.assertEqual(said["--validating-webhook-certificate"], f"{mount}/tls.crt")
-        volume = pod(objects, "control-plane")["volumes"][0]["secret"]["secretName"]
-        secret = objects["Secret", volume]["data"]
+        self.assertEqual(said["--validating-webhook-configuration"], "firth-webhook")
+        self.assertNotIn("--validating-webhook-certificate", said)
+        self.assertNotIn("volumes", pod(objects, "control-plane"))
         hook = objects["ValidatingWebhookConfiguration", "firth-webhook"]["webhooks"][0]
-        self.assertEqual(hook["clientConfig"]["caBundle"], secret["ca.crt"])
+        # Filled in by the control plane, which may change that one and no other.
+        self.assertNotIn("caBundle", hook["clientConfig"])
+        self.assertEqual(objects["ClusterRole", "shore-firth-webhook"]["rules"], [{
+            "apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"],
+            "resourceNames": ["firth-webhook"], "verbs": ["get", "patch"]}])
+        bound = objects["ClusterRoleBinding", "shore-firth-webhook"]
+        self.assertEqual((bound["roleRef"]["name"], bound["subjects"][0]["name"]), ("shore-firth-webhook", "firth-control-plane"))
         self.assertEqual(hook["clientConfig"]["service"], {"name": "firth-webhook", "namespace": "shore", "port": 443, "path": "/networking/v1/ingresses"})
         self.assertEqual((hook["failurePolicy"], hook["sideEffects"]), ("Ignore", "None"))
         service = objects["Service", "firth-webhook"]["spec"]
@@ -80,14 +85,27 @@ class Webhook(unittest.TestCase):
         policy = objects["NetworkPolicy", "firth-control-plane"]["spec"]["ingress"]
         self.assertIn({"ports": [{"port": "webhook", "protocol": "TCP"}]}, policy)
 
+    def test_each_rendering_is_the_same(self):
+        """Who renders without a cluster, as Argo CD does, changes nothing by doing it again."""
+        one, other = (template("webhook.enabled=true").stdout for _ in range(2))
+        self.assertEqual(one, other)
+        self.assertFalse([key for key in render("webhook.enabled=true") if key[0] == "Secret"])
+
     def test_a_certificate_of_one_s_own(self):
         objects = render("webhook.enabled=true", "webhook.certificate.secret=mine", "webhook.failurePolicy=Fail",
                          "webhook.annotations.x=y")
-        self.assertNotIn(("Secret", "firth-webhook"), objects)
+        said = flags(objects, "control-plane")
+        mount = container(objects, "control-plane")["volumeMounts"][0]["mountPath"]
+        self.assertEqual(said["--validating-webhook-certificate"], f"{mount}/tls.crt")
+        self.assertNotIn("--validating-webhook-configuration", said)
+        self.assertNotIn(("ClusterRole", "shore-firth-webhook"), objects)
         self.assertEqual(pod(objects, "control-plane")["volumes"][0]["secret"]["secretName"], "mine")
         hook = objects["ValidatingWebhookConfiguration", "firth-webhook"]
         self.assertEqual((hook["metadata"]["annotations"], hook["webhooks"][0]["failurePolicy"]), ({"x": "y"}, "Fail"))
         self.assertNotIn("caBundle", hook["webhooks"][0]["clientConfig"])
+        hook = render("webhook.enabled=true", "webhook.certificate.secret=mine", "webhook.certificate.caBundle=PEM")
+        hook = hook["ValidatingWebhookConfiguration", "firth-webhook"]["webhooks"][0]
+        self.assertEqual(hook["clientConfig"]["caBundle"], "UEVN")
 
 
 class Status(unittest.TestCase):

@@ -8,7 +8,7 @@ mod status;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,8 +157,9 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         metrics: ref metrics_args,
         pod_namespace: _,
         validating_webhook,
-        ref validating_webhook_certificate,
-        ref validating_webhook_key,
+        validating_webhook_certificate: _,
+        validating_webhook_key: _,
+        ref validating_webhook_configuration,
         log: _,
     } = args;
     if insecure {
@@ -173,7 +174,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
 
     let webhook = match validating_webhook {
         Some(address) => {
-            let pair = webhook_pair(validating_webhook_certificate.clone(), validating_webhook_key.clone())?;
+            let pair = webhook_pair(&args)?;
             Some((bind("--validating-webhook", address).await?, pair))
         }
         None => None,
@@ -227,7 +228,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let (holds, asked) = mpsc::channel(HOLDS);
     let (pins, decided) = mpsc::channel(PINS);
     let (problems, known) = watch::channel(Problems::default());
-    let mut cluster = None;
+    let (mut cluster, mut bundle) = (None, None);
     let mut announcements = None;
     let mut writers = None;
     let (places, placed) = watch::channel(Places::default());
@@ -260,6 +261,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             let source = KubeSource::connect(options).await.context("cannot reach a cluster")?;
             let source = source.refreshed_by(barrier.clone());
             cluster = Some(source.trust(ObjectName::new(args.decisions_namespace(), ca_secret.as_str())));
+            let configuration = webhook.as_ref().and_then(|_| validating_webhook_configuration.clone());
+            bundle = configuration.map(|name| source.bundle(name));
             if !disable_sync_events {
                 let (say, said) = mpsc::channel(ANNOUNCEMENTS);
                 tasks.spawn("events", source.announce(said));
@@ -278,11 +281,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     };
     let (awaited, awaits) = watch::channel(None);
     let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems, places };
-    let questions = webhook.map(|(listener, pair)| {
-        let (asks, questions) = mpsc::channel(QUESTIONS);
-        tasks.spawn("webhook", webhook::serve(listener, pair, asks, Arc::clone(&metrics)));
-        questions
-    });
+    let (asks, questions) = mpsc::channel(QUESTIONS);
+    let questions = webhook.is_some().then_some(questions);
     let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::clone(&metrics));
     let pipeline = pipeline.answering(questions).passing(barrier.clone());
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
@@ -320,6 +320,15 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
             Some(identity::spawn(&mut tasks, opened, group, certificate_life))
         }
     };
+    if let Some((listener, pair)) = webhook {
+        let own = registrar.as_ref().map(|it| webhook::Certificate::Own(it.current()));
+        let files = pair.map(|pair| webhook::Certificate::Files(Arc::new(pair)));
+        let certificate = files.or(own).context("--validating-webhook: there is no certificate to show")?;
+        tasks.spawn("webhook", webhook::serve(listener, certificate, asks, Arc::clone(&metrics)));
+    }
+    if let Some((bundle, registrar)) = bundle.zip(registrar.as_ref()) {
+        tasks.spawn("webhook's authority", webhook::believed::keep(bundle, registrar.current()));
+    }
     let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry)));
     let service = service.among(peers.newest());
@@ -438,11 +447,27 @@ fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn webhook_pair(certificate: Option<PathBuf>, key: Option<PathBuf>) -> anyhow::Result<Pair> {
-    let Some((certificate, key)) = certificate.zip(key) else {
-        bail!("--validating-webhook needs --validating-webhook-certificate and --validating-webhook-key");
-    };
-    Pair::open(certificate, key).context("--validating-webhook")
+/// The files with what API servers are shown; `None`: it is of the authority.
+fn webhook_pair(args: &Args) -> anyhow::Result<Option<Pair>> {
+    let files = args.validating_webhook_certificate.clone().zip(args.validating_webhook_key.clone());
+    match (files, &args.validating_webhook_configuration) {
+        (Some(_), Some(_)) => bail!(
+            "--validating-webhook-configuration and --validating-webhook-certificate: expected one of them"
+        ),
+        (Some((certificate, key)), None) => {
+            Ok(Some(Pair::open(certificate, key).context("--validating-webhook")?))
+        }
+        (None, Some(_)) if args.insecure || args.manifests.is_some() => {
+            bail!(
+                "--validating-webhook-configuration needs a cluster, and the authority that --insecure does without"
+            )
+        }
+        (None, Some(_)) => Ok(None),
+        (None, None) => bail!(
+            "--validating-webhook needs --validating-webhook-certificate and --validating-webhook-key, or \
+             --validating-webhook-configuration"
+        ),
+    }
 }
 
 async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -175,6 +175,13 @@ pub struct Args {
     /// File with its key, PEM; read again when it changes
     #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_KEY", value_name = "FILE")]
     pub validating_webhook_key: Option<PathBuf>,
+    /// In place of both: ValidatingWebhookConfiguration of the webhook, and Service of that name in the namespace of this pod. The certificate is of
+    /// the authority between the planes, and the caBundle of the configuration is kept as its roots
+    #[arg(
+        long, env = "FIRTH_VALIDATING_WEBHOOK_CONFIGURATION", value_name = "NAME",
+        default_value = "", hide_default_value = true, value_parser = label_or_none
+    )]
+    pub validating_webhook_configuration: OrNone<String>,
     /// Folder for decisions about manifests and for the history; both end with the process without it
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
@@ -264,6 +271,19 @@ fn text_or_none(text: &str) -> Result<OrNone<String>, String> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
+/// What a Service can be called (RFC 1035).
+fn label_or_none(text: &str) -> Result<OrNone<String>, String> {
+    let is_inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_label = text.len() <= 63
+        && text.bytes().all(is_inner)
+        && text.starts_with(|it: char| it.is_ascii_lowercase())
+        && !text.ends_with('-');
+    match text_or_none(text)? {
+        Some(_) if !is_label => Err(format!("expected the name of a Service, got {text:?}")),
+        name => Ok(name),
+    }
+}
+
 /// An address; as in ingress-nginx `:8443` is one of all interfaces.
 fn address_or_none(text: &str) -> Result<OrNone<SocketAddr>, String> {
     let bad = |_| format!("expected ADDRESS:PORT or :PORT, got {text:?}");
@@ -346,6 +366,19 @@ mod tests {
         assert_eq!(parse(&["--annotations-prefix=a.test"]).unwrap().annotations_prefix, "a.test");
         for bad in ["", "a.test/", "A.test"] {
             assert!(parse(&["--annotations-prefix", bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_webhook_s_certificate_may_be_the_authority_s() {
+        let name = |text: &str| {
+            let args = parse(&["--validating-webhook-configuration", text]);
+            args.map(|args| args.validating_webhook_configuration)
+        };
+        assert_eq!(name("firth-webhook").unwrap(), Some("firth-webhook".to_owned()));
+        assert_eq!(name("").unwrap(), None);
+        for bad in ["Firth", "a.b", "-a", "a-", "1a", "a b", &"x".repeat(64)] {
+            assert!(name(bad).is_err(), "{bad}");
         }
     }
 

@@ -20,6 +20,7 @@ use shared::tasks::Supervisor;
 use shared::version::{Lineage, Source};
 use tokio::sync::{mpsc, oneshot, watch as channel};
 
+use self::bundle::Bundle;
 use self::collection::Collection;
 use self::decisions::Records;
 use self::demand::{Metadata, Scope};
@@ -40,6 +41,7 @@ use crate::objects::{ObjectKind, ObjectRef};
 use crate::publish::election::Election;
 
 mod ask;
+pub mod bundle;
 mod collection;
 mod decisions;
 mod demand;
@@ -202,6 +204,11 @@ impl KubeSource {
     /// What of the cluster the authority between the planes needs; `name` is that of its Secret.
     pub fn trust(&self, name: ObjectName) -> Trust {
         Trust::new(self.client.clone(), name)
+    }
+
+    /// Whom API servers believe that ask the webhook of this configuration.
+    pub fn bundle(&self, configuration: String) -> Bundle {
+        Bundle::new(self.client.clone(), configuration)
     }
 
     /// A text in a Secret of its own.

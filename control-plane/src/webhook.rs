@@ -7,6 +7,7 @@
 //! **Invariant:** what callers may hold is bounded in number, in bytes and in time (docs/adr/003-budgets.md), and nothing
 //! that they send ends anything but their connection.
 
+pub mod believed;
 mod pair;
 mod review;
 
@@ -25,20 +26,41 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use shared::clock;
 use shared::telemetry::Seldom;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
+use crate::enrol::keeper::Standing;
 use crate::index::Verdict;
 use crate::metrics::Metrics;
 use crate::pipeline::Question;
 
 pub use pair::Pair;
+
+/// What API servers are shown.
+#[derive(Clone, Debug)]
+pub enum Certificate {
+    /// One from files.
+    Files(Arc<Pair>),
+    /// This process' own, of the authority between the planes.
+    Own(watch::Receiver<Standing>),
+}
+
+impl Certificate {
+    /// What handshakes are made with now; nothing before the authority was read.
+    async fn newest(&self) -> Option<Arc<ServerConfig>> {
+        match self {
+            Self::Files(pair) => Some(pair.newest().await),
+            Self::Own(authority) => authority.borrow().as_ref().ok().map(|it| Arc::clone(&it.https)),
+        }
+    }
+}
 
 /// Connections at once; one more takes the place of the oldest on which nothing is asked, else of the oldest.
 const CONNECTIONS: usize = 64;
@@ -76,12 +98,11 @@ struct Desk {
 /// Never; the signature fits [`shared::tasks::Supervisor`].
 pub async fn serve(
     listener: TcpListener,
-    pair: Pair,
+    certificate: Certificate,
     questions: mpsc::Sender<Question>,
     metrics: Arc<Metrics>,
 ) -> Result<(), Infallible> {
     let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
-    let pair = Arc::new(pair);
     let mut open = JoinSet::new();
     let mut oldest_first: VecDeque<(AbortHandle, Arc<Asked>)> = VecDeque::new();
     let mut warning = Seldom::new(WARNINGS);
@@ -109,7 +130,7 @@ pub async fn serve(
             }
         }
         let asked = Arc::new(Asked::default());
-        let task = connection(stream, Arc::clone(&pair), Arc::clone(&desk), Arc::clone(&asked));
+        let task = connection(stream, certificate.clone(), Arc::clone(&desk), Arc::clone(&asked));
         oldest_first.push_back((open.spawn(task), asked));
     }
 }
@@ -135,8 +156,11 @@ impl Asked {
     }
 }
 
-async fn connection(stream: TcpStream, pair: Arc<Pair>, desk: Arc<Desk>, asked: Arc<Asked>) {
-    let acceptor = TlsAcceptor::from(pair.newest().await);
+async fn connection(stream: TcpStream, certificate: Certificate, desk: Arc<Desk>, asked: Arc<Asked>) {
+    let Some(config) = certificate.newest().await else {
+        return debug!("there is no certificate for --validating-webhook yet");
+    };
+    let acceptor = TlsAcceptor::from(config);
     let stream = match timeout(PATIENCE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(%error, "a handshake with --validating-webhook failed"),

@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use integration_tests::api::Api;
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::objects::{self, Edit};
-use integration_tests::{ClusterSite, Source, eventually, ports};
+use integration_tests::{ClusterSite, ControlPlane, Source, eventually, helm, ports};
 use serde_json::{Value, json};
 
 /// A webhook at this URL, whose certificate this is.
@@ -95,4 +95,63 @@ async fn what_would_be_rejected_is_refused_and_nobody_waits_for_who_is_gone() {
     // It fails open.
     site.control.kill();
     assert_eq!(said(&site.api, &bad).await, "");
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_authority_is_shown_and_believed_with_the_chart_s_rights() {
+    let cluster = Cluster::start(Authorization::Rbac).await;
+    let api = cluster.api().await;
+    for namespace in ["firth", "ingress-nginx", "shop"] {
+        api.apply(&objects::namespace(namespace)).await;
+    }
+    api.apply_all(&objects::ballast("shop")).await;
+    let (mut rights, mut hook) = (Vec::new(), Value::Null);
+    for object in helm::render(&["webhook.enabled=true"]) {
+        match object["kind"].as_str().unwrap() {
+            "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => {
+                rights.push(object)
+            }
+            "ValidatingWebhookConfiguration" => hook = object,
+            _ => {}
+        }
+    }
+    api.apply_all(&rights).await;
+    // API servers here reach no Service.
+    let address = ports::free().to_string();
+    hook["webhooks"][0]["clientConfig"] =
+        json!({"url": format!("https://{address}/networking/v1/ingresses")});
+    api.apply(&hook).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let own = hook["metadata"]["name"].as_str().unwrap();
+    let flags = ["--pod-namespace", "firth", "--account", "proxy=firth/firth-data-plane"];
+    let asked = ["--validating-webhook", &address, "--validating-webhook-configuration", own];
+    let mut control = ControlPlane::start_with(&source, &[flags, asked].concat()).await;
+
+    let bad = objects::ingress("shop", "bad", "b.test", &[("/", "one")]).annotated("limit-rps", "ten");
+    let is_asked = async || {
+        eventually("it is asked", || async {
+            match said(&api, &bad).await {
+                why if why.contains("limit-rps") => Ok(()),
+                other => {
+                    api.delete(&bad).await;
+                    Err(format!("{other:?}"))
+                }
+            }
+        })
+        .await;
+    };
+    is_asked().await;
+    let bundle = async || api.read(&hook).await.unwrap()["webhooks"][0]["clientConfig"]["caBundle"].clone();
+    let roots = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "firth", "name": "firth-ca"}});
+    let roots = api.read(&roots).await.unwrap()["data"]["ca.pem"].as_str().unwrap().to_owned();
+    assert_eq!(bundle().await, BASE64_STANDARD.encode(&roots), "what proxies believe, and nobody else's");
+
+    // Somebody installs it again, and replicas start again: it is the same authority.
+    api.delete(&hook).await;
+    api.apply(&hook).await;
+    assert_eq!(bundle().await, Value::Null);
+    control.restart().await;
+    is_asked().await;
+    assert_eq!(bundle().await, BASE64_STANDARD.encode(&roots));
+    assert!(!control.log().contains("orbidden"), "{}", control.log());
 }

@@ -16,7 +16,7 @@ use crate::args::Args;
 use crate::enrol::Registrar;
 use crate::enrol::accounts::Accounts;
 use crate::enrol::folder::Folder;
-use crate::enrol::keeper::Keeper;
+use crate::enrol::keeper::{KeepError, Keeper};
 use crate::enrol::vault::Vault;
 use crate::kube::trust::Trust;
 
@@ -41,7 +41,14 @@ pub(super) struct Opened {
 /// # Errors
 /// Where the folder or what is in it cannot be used.
 pub(super) async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
-    let keeper = |vault| Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()]);
+    let keeper = |vault| {
+        let keeper = Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()])?;
+        // API servers look for the Service's name in what they are shown.
+        Ok::<_, KeepError>(match &args.validating_webhook_configuration {
+            Some(name) => keeper.also_called(format!("{name}.{}.svc", args.decisions_namespace())),
+            None => keeper,
+        })
+    };
     if let Some(trust) = cluster {
         let accounts = Some(Accounts::new(trust.clone(), args.account.clone()));
         return Ok(Opened { keeper: keeper(Vault::Cluster(trust))?, accounts, passing: None });

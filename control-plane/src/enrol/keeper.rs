@@ -39,6 +39,8 @@ pub struct Current {
     pub enrolment: Arc<ServerConfig>,
     /// For calling other replicas.
     pub as_peer: Arc<ClientConfig>,
+    /// For API servers, which ask over HTTP and show nothing.
+    pub https: Arc<ServerConfig>,
     /// When the certificate was made that both show.
     pub made: SystemTime,
     /// How long it is good.
@@ -114,6 +116,13 @@ impl Keeper {
             renew: None,
             current: watch::Sender::new(Err("nobody has looked for it".into())),
         })
+    }
+
+    /// One that is called by this host name, too.
+    #[must_use]
+    pub fn also_called(mut self, host: String) -> Self {
+        self.names.hosts.push(host);
+        self
     }
 
     /// What handshakes are made with; nothing before the record was read.
@@ -262,6 +271,7 @@ impl Keeper {
             calls: Arc::new(tls::server(&own, Some(&roots))?),
             enrolment: Arc::new(tls::server(&own, None)?),
             as_peer: Arc::new(tls::client(&Trust::Roots(roots), Some(&own))?),
+            https: Arc::new(tls::https(&own)?),
             made: now,
             until: now + self.life,
         };

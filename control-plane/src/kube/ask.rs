@@ -98,7 +98,16 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<String, AskError>
 
 /// Changes a part of what is there (RFC 7396); gives what it is then, as JSON.
 pub(super) async fn merge(client: &Client, path: &str, part: &Value) -> Result<String, AskError> {
-    let request = Request::patch(path).header("content-type", "application/merge-patch+json");
+    patch(client, path, "application/merge-patch+json", part).await
+}
+
+/// The same where lists are merged by the names in them (strategic merge).
+pub(super) async fn strategic(client: &Client, path: &str, part: &Value) -> Result<String, AskError> {
+    patch(client, path, "application/strategic-merge-patch+json", part).await
+}
+
+async fn patch(client: &Client, path: &str, way: &str, part: &Value) -> Result<String, AskError> {
+    let request = Request::patch(path).header("content-type", way);
     let request = request.body(part.to_string().into_bytes()).map_err(unsaid)?;
     within(ANSWER, client.request_text(request)).await
 }

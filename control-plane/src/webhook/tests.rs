@@ -16,7 +16,7 @@ async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector
     let (certificate, secret) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
     std::fs::write(&certificate, leaf.pem()).unwrap();
     std::fs::write(&secret, key.serialize_pem()).unwrap();
-    let pair = Pair::open(certificate, secret).unwrap();
+    let pair = Certificate::Files(Arc::new(Pair::open(certificate, secret).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut tasks = JoinSet::new();

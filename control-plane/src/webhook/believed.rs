@@ -1,0 +1,63 @@
+//! Has API servers believe what they are shown, where that is of the authority between the planes.
+//!
+//! **Invariant:** what somebody else made of the configuration, such as an installation that is done again, lasts for a minute. All
+//! replicas do the same: what they write is the roots of one record.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use shared::clock;
+use shared::telemetry::Seldom;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::enrol::keeper::Standing;
+use crate::kube::bundle::Bundle;
+
+/// It is looked at so often.
+const LOOK: Duration = Duration::from_secs(60);
+/// And so soon after it could not be read or written.
+const RETRY: Duration = Duration::from_secs(5);
+/// Warnings are at least so far apart.
+const WARNINGS: Duration = Duration::from_secs(60);
+
+/// Keeps the configuration's `caBundle`, for ever.
+///
+/// # Errors
+/// Never; the signature fits [`shared::tasks::Supervisor`].
+pub async fn keep(bundle: Bundle, mut authority: watch::Receiver<Standing>) -> Result<(), Infallible> {
+    let mut warning = Seldom::new(WARNINGS);
+    loop {
+        let standing = authority.borrow_and_update().clone();
+        let roots = standing.ok().map(|it| it.authority.trusted_pem(clock::wall()));
+        let wait = match roots {
+            // Its certificates are none yet, either.
+            None => LOOK,
+            Some(roots) => match bundle.keep(&roots).await {
+                Ok(is_new) => {
+                    if is_new {
+                        let configuration = bundle.name();
+                        info!(configuration, "API servers believe the webhook by the roots of the authority");
+                    }
+                    LOOK
+                }
+                Err(error) => {
+                    if let Some(before) = warning.now(clock::now()) {
+                        let configuration = bundle.name();
+                        warn!(
+                            configuration,
+                            before,
+                            "API servers may not believe the webhook: its caBundle cannot be kept: {error}"
+                        );
+                    }
+                    RETRY
+                }
+            },
+        };
+        tokio::select! {
+            changed = authority.changed() => if changed.is_err() { return std::future::pending().await },
+            () = sleep(wait) => {}
+        }
+    }
+}
