@@ -44,6 +44,7 @@ pub(crate) mod quota;
 pub(crate) mod relay;
 pub(crate) mod reserve;
 pub(crate) mod session;
+pub(crate) mod shares;
 pub(crate) mod spill;
 pub(crate) mod timer;
 pub(crate) mod turns;

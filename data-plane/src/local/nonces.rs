@@ -2,6 +2,7 @@
 //!
 //! A nonce carries its time and a proof that this process made it. So whoever asks and never answers costs nothing, and
 //! memory is held only of who has shown a right digest. Lifetimes are those of the module that ingress-nginx has built in.
+//! Lists of users share what there is: who is on one of them, and uses up nonces, has no room left for itself alone.
 //!
 //! **Invariant:** no count is taken twice of one nonce, whichever worker is asked.
 
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use subtle::ConstantTimeEq as _;
+
+use super::shares::Shares;
 
 /// A nonce may wait so long for its first use: `auth_digest_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,7 +39,13 @@ pub struct Nonces(Arc<Shared>);
 struct Shared {
     /// Made up at the first use; `None`: there is no randomness, and nobody gets in.
     made: OnceLock<Option<Made>>,
-    used: [Mutex<HashMap<[u8; OWN], Uses>>; SHARDS],
+    used: [Mutex<Part>; SHARDS],
+}
+
+struct Part {
+    used: HashMap<[u8; OWN], Uses>,
+    /// Of the lists of users.
+    shares: Shares,
 }
 
 struct Made {
@@ -48,6 +57,13 @@ struct Uses {
     until: Instant,
     /// A bit for each count.
     counts: u32,
+    list: Arc<str>,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { used: HashMap::new(), shares: Shares::new(IN_USE) }
+    }
 }
 
 impl fmt::Debug for Nonces {
@@ -68,15 +84,16 @@ impl Nonces {
         Some(own.iter().chain(&proof).map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Whether a nonce may be used with this count: it is one of ours, of now, and was not used with it before.
-    pub(crate) fn take(&self, nonce: &str, count: u32, now: Instant) -> bool {
+    /// Whether a nonce may be used with this count: it is one of ours, of now, and was not used with it before. Room for it
+    /// is that of a list of users (`namespace/..`).
+    pub(crate) fn take(&self, list: &Arc<str>, nonce: &str, count: u32, now: Instant) -> bool {
         let Some((own, issued)) = self.0.own(nonce, now) else { return false };
         let Some(bit) = count.checked_sub(1).filter(|bit| *bit < REPLAYS).map(|bit| 1 << bit) else {
             return false;
         };
-        let mut used =
-            self.0.used[usize::from(own[OWN - 1]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(uses) = used.get_mut(&own) {
+        let part = &self.0.used[usize::from(own[OWN - 1]) % SHARDS];
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uses) = part.used.get_mut(&own) {
             let fresh = now < uses.until && uses.counts & bit == 0;
             uses.counts |= bit;
             return fresh;
@@ -84,15 +101,30 @@ impl Nonces {
         if now.saturating_duration_since(issued) >= TIMEOUT {
             return false;
         }
-        if used.len() >= IN_USE {
-            // One that could be used again for the first time is not forgotten.
-            used.retain(|_, uses| now < uses.until + TIMEOUT);
-        }
-        let room = used.len() < IN_USE;
+        let room = part.room(list, now);
         if room {
-            used.insert(own, Uses { until: now + EXPIRES, counts: bit });
+            part.used.insert(own, Uses { until: now + EXPIRES, counts: bit, list: Arc::clone(list) });
         }
         room
+    }
+}
+
+impl Part {
+    /// Takes room for a nonce of a list.
+    fn room(&mut self, list: &str, now: Instant) -> bool {
+        if self.shares.take(list) {
+            return true;
+        }
+        let Self { used, shares } = self;
+        used.retain(|_, uses| {
+            // One that could be used again for the first time is not forgotten.
+            let stays = now < uses.until + TIMEOUT;
+            if !stays {
+                shares.give(&uses.list);
+            }
+            stays
+        });
+        shares.take(list)
     }
 }
 
@@ -136,18 +168,28 @@ impl Made {
 mod tests {
     use super::*;
 
+    fn list() -> Arc<str> {
+        "ns/users/auth-file".into()
+    }
+
     #[test]
     fn a_nonce_serves_for_a_while_and_each_count_once() {
         let (nonces, start) = (Nonces::default(), Instant::now());
         let nonce = nonces.issue(start).unwrap();
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        assert!(nonces.take(&nonce, 1, at(59.0)));
-        assert!(!nonces.take(&nonce, 1, at(59.0)), "a replay");
-        assert!(nonces.take(&nonce, REPLAYS, at(60.0)) && nonces.take(&nonce, 3, at(68.9)), "in any order");
-        assert!(!nonces.take(&nonce, 0, at(60.0)) && !nonces.take(&nonce, REPLAYS + 1, at(60.0)));
-        assert!(!nonces.take(&nonce, 4, at(69.0)), "its time is over");
+        assert!(nonces.take(&list(), &nonce, 1, at(59.0)));
+        assert!(!nonces.take(&list(), &nonce, 1, at(59.0)), "a replay");
+        assert!(
+            nonces.take(&list(), &nonce, REPLAYS, at(60.0)) && nonces.take(&list(), &nonce, 3, at(68.9)),
+            "in any order"
+        );
+        assert!(
+            !nonces.take(&list(), &nonce, 0, at(60.0))
+                && !nonces.take(&list(), &nonce, REPLAYS + 1, at(60.0))
+        );
+        assert!(!nonces.take(&list(), &nonce, 4, at(69.0)), "its time is over");
         let late = nonces.issue(start).unwrap();
-        assert!(!nonces.take(&late, 1, at(60.0)), "it waited too long");
+        assert!(!nonces.take(&list(), &late, 1, at(60.0)), "it waited too long");
     }
 
     #[test]
@@ -155,33 +197,52 @@ mod tests {
         let (nonces, now) = (Nonces::default(), Instant::now());
         let nonce = nonces.issue(now).unwrap();
         assert_ne!(nonce, nonces.issue(now).unwrap());
-        assert!(!Nonces::default().take(&nonce, 1, now), "another process'");
+        assert!(!Nonces::default().take(&list(), &nonce, 1, now), "another process'");
         for at in 0..nonce.len() {
             let mut forged = nonce.clone().into_bytes();
             forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
-            assert!(!nonces.take(str::from_utf8(&forged).unwrap(), 1, now), "{at}");
+            assert!(!nonces.take(&list(), str::from_utf8(&forged).unwrap(), 1, now), "{at}");
         }
         for other in ["", "00", &nonce[1..], &"ä".repeat(LENGTH), &"+1".repeat(LENGTH)] {
-            assert!(!nonces.take(other, 1, now), "{other}");
+            assert!(!nonces.take(&list(), other, 1, now), "{other}");
         }
-        assert!(nonces.take(&nonce, 1, now));
+        assert!(nonces.take(&list(), &nonce, 1, now));
+    }
+
+    /// Takes nonces for a list until there was no room for as many as there are.
+    fn fill(nonces: &Nonces, list: &Arc<str>, now: Instant) -> Vec<String> {
+        let fresh = (0..2 * SHARDS * IN_USE).map(|_| nonces.issue(now).unwrap());
+        fresh.filter(|nonce| nonces.take(list, nonce, 1, now)).collect()
     }
 
     #[test]
     fn a_table_of_nonces_is_bounded_and_forgets_nothing_that_counts() {
         let (nonces, now) = (Nonces::default(), Instant::now());
-        let mut taken = Vec::new();
-        for _ in 0..2 * SHARDS * IN_USE {
-            let nonce = nonces.issue(now).unwrap();
-            if nonces.take(&nonce, 1, now) {
-                taken.push(nonce);
-            }
-        }
-        assert_eq!(taken.len(), SHARDS * IN_USE);
-        assert!(taken.iter().all(|nonce| !nonces.take(nonce, 1, now)));
+        let lists: [Arc<str>; 2] = [list(), "shop/users/auth-file".into()];
+        let taken: Vec<_> = lists.iter().flat_map(|list| fill(&nonces, list, now)).collect();
+        assert!(taken.len() < SHARDS * IN_USE);
+        assert!(lists.iter().all(|list| taken.iter().all(|nonce| !nonces.take(list, nonce, 1, now))));
         let later = now + TIMEOUT + EXPIRES;
         let nonce = nonces.issue(later).unwrap();
-        assert!(nonces.take(&nonce, 1, later), "there is room again");
-        assert!(!nonces.take(&taken[0], 2, later));
+        assert!(nonces.take(&lists[0], &nonce, 1, later), "there is room again");
+        assert!(!nonces.take(&lists[0], &taken[0], 2, later));
+    }
+
+    #[test]
+    fn a_list_that_uses_up_nonces_leaves_room_to_others() {
+        let (nonces, now) = (Nonces::default(), Instant::now());
+        let taken = fill(&nonces, &list(), now);
+        assert!(taken.len() < SHARDS * IN_USE && taken.len() > SHARDS * IN_USE / 2, "{}", taken.len());
+        for other in ["ns/other/auth-file", "shop/users/auth-file"] {
+            for _ in 0..SHARDS {
+                let nonce = nonces.issue(now).unwrap();
+                assert!(nonces.take(&other.into(), &nonce, 1, now), "{other}");
+            }
+        }
+        assert!(nonces.take(&list(), &taken[0], 2, now), "what it has goes on");
+        assert!(
+            !nonces.take(&"shop/users/auth-file".into(), &taken[0], 2, now),
+            "and counts wherever it is shown"
+        );
     }
 }

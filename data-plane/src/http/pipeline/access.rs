@@ -121,7 +121,7 @@ fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm:
     let answer = digest::Answer::of(exchange.head);
     let verdict = match &answer {
         _ if local.tries.keeps_out(client, list, now) => digest::Verdict::Unheard,
-        Some(answer) => answer.check(local, &users, realm, exchange.head),
+        Some(answer) => answer.check(local, (&cell.key, &users), realm, exchange.head),
         None => digest::Verdict::Unsaid,
     };
     exchange.info.user = answer.map(|answer| answer.user.into_bytes());

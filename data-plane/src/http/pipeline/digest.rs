@@ -1,6 +1,8 @@
 //! Digests of passwords in requests (RFC 7616, with MD5 and `qop=auth`, as the module that ingress-nginx has built in), and
 //! whether they are right.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 use subtle::ConstantTimeEq as _;
@@ -75,8 +77,14 @@ impl Answer {
         [head.target(), head.path(), head.raw_target()].contains(&self.uri.as_bytes())
     }
 
-    /// Whether it is right for a request.
-    pub(super) fn check(&self, local: &Local, users: &Users, realm: &str, head: &RequestHead) -> Verdict {
+    /// Whether it is right for a request; `list` is where the users stand.
+    pub(super) fn check(
+        &self,
+        local: &Local,
+        (list, users): (&Arc<str>, &Users),
+        realm: &str,
+        head: &RequestHead,
+    ) -> Verdict {
         let hash = users.hash(&format!("{}:{realm}", self.user)).filter(|hash| is_digest(hash));
         // The digest is of this very request: of another one's it proves nothing.
         let (Some(hash), true) = (hash, self.realm == realm && self.is_of(head)) else {
@@ -88,7 +96,7 @@ impl Answer {
             return Verdict::Wrong;
         }
         let count = (self.count.len() == 8).then(|| u32::from_str_radix(&self.count, 16).ok()).flatten();
-        if !count.is_some_and(|count| local.nonces.take(&self.nonce, count, shared::clock::now())) {
+        if !count.is_some_and(|count| local.nonces.take(list, &self.nonce, count, shared::clock::now())) {
             return Verdict::Stale;
         }
         let Self { count, client_nonce, .. } = self;
