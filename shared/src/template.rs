@@ -5,6 +5,17 @@
 //!
 //! **Invariant:** what a variable gives is data: it is never parsed again.
 
+/// How many variables a template may have: what a request says stands in each, as often as it is named.
+pub const MOST_VARIABLES: usize = 64;
+
+/// A text comes to more than there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("what is filled in comes to more than {most} bytes")]
+pub struct Overlong {
+    /// How much it may come to.
+    pub most: usize,
+}
+
 /// Text, and variables in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Template {
@@ -208,14 +219,34 @@ impl Template {
         })
     }
 
-    /// Appends the text to `out`; `value` appends what a variable stands for.
-    pub fn fill(&self, out: &mut Vec<u8>, mut value: impl FnMut(&Variable, &mut Vec<u8>)) {
+    /// Whether it has no more variables than a template may.
+    pub fn is_moderate(&self) -> bool {
+        self.variables().nth(MOST_VARIABLES).is_none()
+    }
+
+    /// Appends the text to `out`, which then has at most `most` bytes; `value` appends what a variable stands for.
+    ///
+    /// # Errors
+    /// It comes to more. What is in `out` then is more than that by one value at most.
+    pub fn fill(
+        &self,
+        out: &mut Vec<u8>,
+        most: usize,
+        mut value: impl FnMut(&Variable, &mut Vec<u8>),
+    ) -> Result<(), Overlong> {
         for part in &self.parts {
             match part {
+                Part::Text(text) if text.len() > most.saturating_sub(out.len()) => {
+                    return Err(Overlong { most });
+                }
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Part::Variable(variable) => value(variable, out),
             }
+            if out.len() > most {
+                return Err(Overlong { most });
+            }
         }
+        Ok(())
     }
 }
 
@@ -246,9 +277,10 @@ mod tests {
 
     fn filled(text: &str) -> String {
         let mut out = Vec::new();
-        Template::parse(text).fill(&mut out, |variable, out| {
+        let value = |variable: &Variable, out: &mut Vec<u8>| {
             out.extend_from_slice(format!("<{variable:?}>").as_bytes());
-        });
+        };
+        Template::parse(text).fill(&mut out, usize::MAX, value).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -286,6 +318,30 @@ mod tests {
         assert_eq!(Template::literal("a$host").as_literal(), Some("a$host"));
     }
 
+    #[test]
+    fn a_text_comes_to_no_more_than_it_may() {
+        let fill = |text: &str, most: usize| {
+            let (mut out, mut asked) = (b"ab".to_vec(), 0);
+            let value = |_: &Variable, out: &mut Vec<u8>| {
+                asked += 1;
+                out.extend_from_slice(b"1234");
+            };
+            let outcome = Template::parse(text).fill(&mut out, most, value);
+            (outcome.map(|()| out.len()), asked)
+        };
+        assert_eq!(fill("$host/$host", 11), (Ok(11), 2));
+        assert_eq!(fill("$host/$host", 10), (Err(Overlong { most: 10 }), 2));
+        assert_eq!(fill(&"$host".repeat(1_000), 13), (Err(Overlong { most: 13 }), 3), "nobody asks for more");
+        assert_eq!(fill(&"long".repeat(1_000), 13), (Err(Overlong { most: 13 }), 0));
+        assert_eq!(fill("", 2), (Ok(2), 0));
+    }
+
+    #[test]
+    fn so_many_variables_are_moderate() {
+        assert!(Template::parse(&"$host/".repeat(MOST_VARIABLES)).is_moderate());
+        assert!(!Template::parse(&"$host".repeat(MOST_VARIABLES + 1)).is_moderate());
+    }
+
     proptest! {
         #[test]
         fn any_text_is_a_template(text in ".{0,40}") {
@@ -297,10 +353,11 @@ mod tests {
         fn names_put_back_give_the_text(parts in prop::collection::vec(("[a-z/?=.-]{0,6}", "[a-z]{1,6}"), 0..6)) {
             let text: String = parts.iter().map(|(plain, name)| format!("{plain}${{zz{name}}}")).collect();
             let mut out = Vec::new();
-            Template::parse(&text).fill(&mut out, |variable, out| {
+            let value = |variable: &Variable, out: &mut Vec<u8>| {
                 let Variable::Named(name) = variable else { panic!("{variable:?}") };
                 out.extend_from_slice(format!("${{{name}}}").as_bytes());
-            });
+            };
+            Template::parse(&text).fill(&mut out, usize::MAX, value).unwrap();
             prop_assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }

@@ -3,7 +3,7 @@
 use shared::policy::ConnectionHeader;
 
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
-use super::value::{BASIC, PATTERN, one_of};
+use super::value::{BASIC, PATTERN_WITH_VARIABLES, one_of};
 use super::{Severity, shown};
 use crate::reference::Use;
 
@@ -40,7 +40,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "upstream-vhost",
-        value: &Of(PATTERN, Act::Sets(|to, it| to.location.upstream_vhost = Some(it))),
+        value: &Of(PATTERN_WITH_VARIABLES, Act::Sets(|to, it| to.location.upstream_vhost = Some(it))),
         bad: Bad::Reject,
         doc: "Header `Host` of requests to the backend",
         ..Row::NEW

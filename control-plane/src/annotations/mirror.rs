@@ -1,13 +1,13 @@
 //! Copies of requests (annotations.md 6.15).
 
 use super::row::{Act, Of, Risk, Row};
-use super::value::{Grammar, PATTERN, SWITCH};
+use super::value::{Grammar, PATTERN_WITH_VARIABLES, SWITCH};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-host",
         risk: Risk::High,
-        value: &Of(PATTERN, Act::Sets(|to, it| to.location.mirror_host = Some(it))),
+        value: &Of(PATTERN_WITH_VARIABLES, Act::Sets(|to, it| to.location.mirror_host = Some(it))),
         needs: Some("mirror-target"),
         doc: "Header `Host` of copies",
         ..Row::NEW
@@ -31,13 +31,13 @@ pub(super) static ROWS: &[&Row] = &[
 
 /// REGEXCHARS of annotations.md 1.3, of which nginx takes no more than this for a URL.
 const TARGET: Grammar<String> = Grammar {
-    words: "a URL of http or https",
+    words: "a URL of http or https, with at most 64 variables",
     read: |text| {
         let is_url = |text: &String| {
             let rest = ["http://", "https://", "$scheme://"].iter().find_map(|it| text.strip_prefix(it));
             rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         };
-        (PATTERN.read)(text).filter(is_url)
+        (PATTERN_WITH_VARIABLES.read)(text).filter(is_url)
     },
     good: &["https://copy.test$request_uri", "http://10.0.0.1:8080", "$scheme://copy.test/x"],
     bad: &["copy.test", "http:///x", "http://copy.test/a b", "http://copy.test/;", "ftp://copy.test"],

@@ -4,6 +4,7 @@
 //! and all, before anything is trimmed; an empty value never gets here.
 
 use shared::address::AddressSet;
+use shared::template::Template;
 
 /// How the text of a value becomes a `T`.
 pub struct Grammar<T: 'static> {
@@ -99,26 +100,28 @@ pub const URL_SPACED: Grammar<String> = Grammar {
 
 /// URLVAR of annotations.md 1.3; spaces do not count against it.
 pub const URL_WITH_VARIABLES: Grammar<String> = Grammar {
-    words: "a URL of letters, digits, spaces and / - . _ ~ : , ? & = $",
-    read: |text| written(text, |c| c == ' ' || c == '$' || is_url(c)),
+    words: "a URL of letters, digits, spaces and / - . _ ~ : , ? & = $, with at most 64 variables",
+    read: |text| written(text, |c| c == ' ' || c == '$' || is_url(c)).and_then(template),
     good: &["https://auth.test/check?to=$request_uri"],
-    bad: &["http://a.test/{x}", "http://a.test/;", "x\ny"],
+    bad: &["http://a.test/{x}", "http://a.test/;", "x\ny", TOO_MANY],
 };
 
 /// PATHCAP of annotations.md 1.3: spaces do count against it.
 pub const PATH: Grammar<String> = Grammar {
-    words: "a path of letters, digits and / - . _ ~ : $",
-    read: |text| written(text, |c| c == '$' || is_basic(c)),
+    words: "a path of letters, digits and / - . _ ~ : $, with at most 64 variables",
+    read: |text| written(text, |c| c == '$' || is_basic(c)).and_then(template),
     good: &["/$2", "/elsewhere"],
-    bad: &["/x?y=1", "/a b", "/(x)", "x\ny"],
+    bad: &["/x?y=1", "/a b", "/(x)", "x\ny", TOO_MANY],
 };
 
 /// NGXVAR of annotations.md 1.3; spaces do not count against it.
 pub const VARIABLES: Grammar<String> = Grammar {
-    words: "letters, digits, spaces and - _ $ { }",
-    read: |text| written(text, |c| c == ' ' || c.is_ascii_alphanumeric() || "-_${}".contains(c)),
+    words: "letters, digits, spaces and - _ $ { }, with at most 64 variables",
+    read: |text| {
+        written(text, |c| c == ' ' || c.is_ascii_alphanumeric() || "-_${}".contains(c)).and_then(template)
+    },
     good: &["$request_uri", "${remote_addr}-x"],
-    bad: &["$uri;", "a/b"],
+    bad: &["$uri;", "a/b", TOO_MANY],
 };
 
 /// HEADERS of annotations.md 1.3, in order.
@@ -138,6 +141,14 @@ pub const PATTERN: Grammar<String> = Grammar {
     read: |text| written(text, is_pattern),
     good: &["^beta|x", "internal.test"],
     bad: &["a b", "a,b", "a;b"],
+};
+
+/// The same characters, with variables.
+pub const PATTERN_WITH_VARIABLES: Grammar<String> = Grammar {
+    words: "letters, digits and / - . _ ~ : ^ $ [ ] ( ) { } * + ? | & = \\, with at most 64 variables",
+    read: |text| (PATTERN.read)(text).and_then(template),
+    good: &["$host", "internal.test"],
+    bad: &["a b", "a,b", "a;b", TOO_MANY],
 };
 
 /// CIDRS of annotations.md 1.3.
@@ -199,6 +210,15 @@ fn written(text: &str, is_allowed: fn(char) -> bool) -> Option<String> {
     let trimmed = text.trim();
     (text.chars().all(is_allowed) && !trimmed.is_empty()).then(|| trimmed.to_owned())
 }
+
+/// Text with no more variables than one may have: each stands for as much as a client likes.
+fn template(text: String) -> Option<String> {
+    Template::parse(&text).is_moderate().then_some(text)
+}
+
+/// 65 variables.
+const TOO_MANY: &str = "$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1\
+     $1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1";
 
 /// A comma-separated list, items trimmed, empty ones left out.
 pub fn list(text: &str) -> impl Iterator<Item = &str> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::policy::{Header, HeaderList};
+use shared::template::{MOST_VARIABLES, Template};
 
 use crate::problem::shown;
 
@@ -53,6 +54,7 @@ pub fn params(entries: &BTreeMap<String, String>) -> Result<HeaderList, String> 
         if value.chars().any(char::is_control) {
             return Err(format!("expected a value of one line for {name}, got {}", shown(value)));
         }
+        moderate(name, value)?;
         Ok(Header { name: name.to_owned(), value: value.to_owned() })
     });
     Ok(HeaderList { headers: params.collect::<Result<_, _>>()? })
@@ -68,7 +70,16 @@ fn header(name: &str, value: &str) -> Result<Header, String> {
         let value = shown(value);
         return Err(format!("expected a value of one line of printable ASCII for {name}, got {value}"));
     }
+    moderate(name, value)?;
     Ok(Header { name: name.to_owned(), value: value.to_owned() })
+}
+
+/// Each variable stands for as much as a client likes.
+fn moderate(name: &str, value: &str) -> Result<(), String> {
+    match Template::parse(value).is_moderate() {
+        true => Ok(()),
+        false => Err(format!("expected at most {MOST_VARIABLES} variables in the value of {name}, got more")),
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +103,18 @@ mod tests {
         assert_eq!(list.headers, [Header { name: "X-A".into(), value: "two words".into() }]);
         assert_eq!(wrong.len(), 4);
         assert!(wrong.iter().all(|it| !it.contains('\n')));
+    }
+
+    #[test]
+    fn a_value_has_so_many_variables() {
+        let value = "$host".repeat(MOST_VARIABLES);
+        assert_eq!(usable(&entries(&[("X-A", &value)])).0.headers.len(), 1);
+        assert!(params(&entries(&[("A", &value)])).is_ok());
+        let value = value + "$1";
+        let (list, wrong) = usable(&entries(&[("X-A", &value)]));
+        assert_eq!(list.headers, []);
+        assert_eq!(wrong, ["expected at most 64 variables in the value of X-A, got more"]);
+        assert!(params(&entries(&[("A", &value)])).is_err());
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum Kind {
     ClientBody,
     /// The request took longer than any may.
     OutOfTime,
+    /// What is said of its location, filled in for it, comes to more than it may.
+    Overlong,
 }
 
 /// What failed, in nginx' words: the condition under which another endpoint may be asked (balancing.md 7).
@@ -55,7 +57,7 @@ impl Kind {
     pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::BodyTooLarge,
         Self::NoRoom,
         Self::NoEndpoints,
@@ -70,6 +72,7 @@ impl Kind {
         Self::ClientTimeout,
         Self::ClientBody,
         Self::OutOfTime,
+        Self::Overlong,
     ];
 
     /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
@@ -82,6 +85,7 @@ impl Kind {
             Self::ClientGone => 499,
             Self::ClientTimeout => 408,
             Self::ClientBody => 400,
+            Self::Overlong => 500,
         }
     }
 
@@ -98,7 +102,8 @@ impl Kind {
             | Self::ClientGone
             | Self::ClientTimeout
             | Self::ClientBody
-            | Self::OutOfTime => None,
+            | Self::OutOfTime
+            | Self::Overlong => None,
         }
     }
 
@@ -119,6 +124,7 @@ impl Kind {
             Self::ClientTimeout => "client_timeout",
             Self::ClientBody => "client_body",
             Self::OutOfTime => "out_of_time",
+            Self::Overlong => "overlong",
         }
     }
 }

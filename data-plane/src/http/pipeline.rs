@@ -90,7 +90,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
         return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));
     };
     // Not before: a canary is chosen by what the client sent.
-    forwarded::forwarded(exchange);
+    forwarded::forwarded(exchange)?;
     if exchange.stands_in {
         errors::tell(exchange, 503);
     }

@@ -245,7 +245,10 @@ fn is_value(value: &str) -> bool {
                 | Variable::TimeIso8601
         )
     };
-    value.chars().all(|c| (' '..='~').contains(&c)) && Template::parse(value).variables().all(has_value)
+    let template = Template::parse(value);
+    value.chars().all(|c| (' '..='~').contains(&c))
+        && template.is_moderate()
+        && template.variables().all(has_value)
 }
 
 #[cfg(test)]

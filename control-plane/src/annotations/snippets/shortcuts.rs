@@ -289,7 +289,7 @@ fn is_place(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| ('!'..='~').contains(&c))
 }
 
-/// Whether all its variables have a value before anything is asked of a location.
+/// Whether all its variables, and they are not too many, have a value before anything is asked of a location.
 fn has_values(text: &str, has_groups: bool) -> bool {
     let has_value = |variable: &Variable| match variable {
         Variable::Capture(_) => has_groups,
@@ -303,7 +303,8 @@ fn has_values(text: &str, has_groups: bool) -> bool {
         | Variable::UpstreamName => false,
         _ => true,
     };
-    Template::parse(text).variables().all(has_value)
+    let template = Template::parse(text);
+    template.is_moderate() && template.variables().all(has_value)
 }
 
 #[cfg(test)]

@@ -45,8 +45,14 @@ pub(super) async fn write<S: Stream>(
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
     info.replied(head.status, text.len());
-    let mut answer =
-        Answer { out: Outgoing::new(&text), writer, ended: false, read: timeouts.read, untaken: None };
+    let mut answer = Answer {
+        out: Outgoing::new(&text),
+        writer,
+        ended: false,
+        read: timeouts.read,
+        untaken: None,
+        own: text.len(),
+    };
     timer.arm(timeouts.read);
     let outcome = poll_fn(|cx| {
         answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, info, cx)
@@ -72,6 +78,8 @@ struct Answer<'a> {
     read: Duration,
     /// What is in hand while the client does not take it.
     untaken: Option<Share>,
+    /// How much of that is ours and stands in no other buffer: the head, and a page.
+    own: usize,
 }
 
 impl Answer<'_> {
@@ -94,7 +102,7 @@ impl Answer<'_> {
                 let before = self.out.written();
                 match self.out.poll_write(stream, cx) {
                     Poll::Ready(Ok(())) => {
-                        self.untaken = None;
+                        (self.untaken, self.own) = (None, 0);
                         timer.arm(self.read);
                     }
                     Poll::Ready(Err(error)) => {
@@ -105,7 +113,8 @@ impl Answer<'_> {
                     Poll::Pending => {
                         let begins = self.untaken.is_none();
                         if begins {
-                            self.untaken = Some(local.quota.take(body.held()).ok_or(Kind::NoRoom)?);
+                            self.untaken =
+                                Some(local.quota.take(body.held() + self.own).ok_or(Kind::NoRoom)?);
                         }
                         // Until now the clock ran for the backend.
                         if begins || self.out.written() > before {
@@ -143,11 +152,15 @@ impl Answer<'_> {
     fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
         let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
         while !self.ended && !self.out.is_full() {
+            let is_page = matches!(body, ReplyBody::Page(_));
             match body.buffered()? {
                 // What a backend sends behind the head of an answer that has no body goes nowhere.
                 Some(Some(_)) if self.writer.is_bodiless() => {}
                 Some(Some(piece)) => {
                     info.relayed(piece.len());
+                    if is_page {
+                        self.own += piece.len();
+                    }
                     let frame = self.writer.frame(piece.len()).map_err(invalid)?;
                     self.out.push(frame, piece);
                 }

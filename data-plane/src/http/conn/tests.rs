@@ -168,6 +168,21 @@ async fn a_client_takes_nothing_for_60_seconds() {
 }
 
 #[tokio::test]
+async fn a_page_that_nobody_takes_is_counted() {
+    let fixture = Fixture::new();
+    let quota = &fixture.server.local.quota;
+    let (near, mut client) = tokio::io::duplex(REQUEST.len());
+    let session = Session::new(Rc::clone(&fixture.server), near, Fixture::peer(Scheme::Http), false);
+    let mut connection = Box::pin(session.run());
+    assert!(poll!(&mut connection).is_pending());
+    let before = quota.held();
+    client.write_all(REQUEST).await.unwrap();
+    assert!(poll!(&mut connection).is_pending());
+    // Its head and its body.
+    assert!(quota.held() > before + 250, "{} bytes are held", quota.held() - before);
+}
+
+#[tokio::test]
 async fn an_upload_that_nobody_wants_has_30_seconds_and_5_without_a_byte() {
     for dribbles in [false, true] {
         let fixture = Fixture::new();

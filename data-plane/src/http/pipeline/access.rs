@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::basic::{self, Credentials};
-use super::{Exchange, Step, digest, external, variables};
+use super::variables::{self, Allowance};
+use super::{Exchange, Step, digest, external};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
@@ -81,10 +82,10 @@ fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
 fn signin(exchange: &Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
     let signin = location.external().and_then(|external| external.signin.as_ref());
     match signin.filter(|_| reply.head.status == 401) {
-        Some(url) => {
-            let url = variables::filled(url, exchange, |_| &[]);
-            Reply::redirect(&exchange.call.server.local, 302, url)
-        }
+        Some(url) => match variables::filled(url, exchange, &mut Allowance::default(), |_| &[]) {
+            Ok(url) => Reply::redirect(&exchange.call.server.local, 302, url),
+            Err(overlong) => variables::refused(exchange, overlong),
+        },
         None => reply,
     }
 }

@@ -4,6 +4,7 @@
 //! **Invariant:** what answers for an error is passed on whatever it says, so there is no circle; the body of the request
 //! is not sent a second time, and what guards the location guards the way there.
 
+use std::ops::ControlFlow::Break;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -42,8 +43,10 @@ pub(super) async fn replace<B: RequestBody>(
         None => Reply::page(local, 404),
         Some(upstream) if upstream.cell.endpoints().list.is_empty() => Reply::page(local, 503),
         Some(upstream) => {
-            if !exchange.is_forwarded {
-                forwarded::forwarded(exchange);
+            if !exchange.is_forwarded
+                && let Break(reply) = forwarded::forwarded(exchange)
+            {
+                return reply;
             }
             tell(exchange, status);
             exchange.stands_in = true;

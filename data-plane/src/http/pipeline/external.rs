@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use shared::template::Overlong;
 
+use super::Exchange;
 use super::access::Said;
 use super::elsewhere::Url;
-use super::{Exchange, variables};
+use super::variables::{self, Allowance};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
@@ -25,7 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Said {
     let local = &exchange.call.server.local;
     name(exchange);
-    let cached = external.cache.as_ref().map(|cache| (cache, key(exchange, external, cache)));
+    let key = external.cache.as_ref().map(|cache| key(exchange, external, cache)).transpose();
+    let cached = match key {
+        Ok(key) => external.cache.as_ref().zip(key),
+        Err(overlong) => return Said::Fail(variables::refused(exchange, overlong)),
+    };
     let known = cached.as_ref().and_then(|(_, key)| local.verdicts.find(key, shared::clock::now()));
     let verdict = match known {
         Some(verdict) => verdict,
@@ -98,8 +104,11 @@ fn name(exchange: &mut Exchange<'_>) {
 }
 
 /// For all that makes a difference: the host, the location, who is asked, and the location's own key.
-fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Key {
-    let own = variables::filled(&cache.key, exchange, |_| &[]);
+///
+/// # Errors
+/// That comes to more than it may.
+fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Key, Overlong> {
+    let own = variables::filled(&cache.key, exchange, &mut Allowance::default(), |_| &[])?;
     let location = exchange.location.as_deref();
     let (owner, path) = location.map_or(("", ""), |location| (&location.owner, &location.declared));
     let host = exchange.head.host.name();
@@ -108,13 +117,14 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Key {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    *hasher.finalize().as_bytes()
+    Ok(*hasher.finalize().as_bytes())
 }
 
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<Verdict> {
-    let filled = variables::filled(&external.url, exchange, |_| &[]);
+    let filled = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[]);
+    let filled = filled.map_err(std::io::Error::other)?;
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
-    let text = question::text(exchange, external, &url);
+    let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
     let asking = question::ask(exchange.call, &url, &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;

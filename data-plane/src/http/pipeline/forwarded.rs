@@ -1,11 +1,14 @@
 //! What backends are told about the client (controller.md 9), and what they are not to hear from it.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow::{Break, Continue};
 
 use bytes::Bytes;
-use shared::template::Template;
+use shared::template::{Overlong, Template};
 
-use super::{Call, Exchange, certificates, claims, trace, variables};
+use super::variables::{self, Allowance};
+use super::{Call, Exchange, Step, certificates, claims, trace};
+use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Known, RequestHead};
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
@@ -14,16 +17,21 @@ use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 /// A client's own `X-Forwarded-For` and `-Host` are kept aside as `X-Original-Forwarded-*`, which it cannot forge. What
 /// only a proxy may say (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) is removed; `Forwarded` and `Via` pass, as
 /// in ingress-nginx.
-pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
+pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.clone() else {
-        return;
+        return Continue(());
     };
     exchange.is_forwarded = true;
     let forwarding = &location.policy.forwarding;
     // Filled in from what came.
     identify(exchange, forwarding.makes_id);
-    let set: Vec<_> =
-        forwarding.fields.iter().map(|it| (it.name.clone(), filled(&it.value, exchange))).collect();
+    let allowance = &mut Allowance::default();
+    let set =
+        forwarding.fields.iter().map(|it| Ok((it.name.clone(), filled(&it.value, exchange, allowance)?)));
+    let set = match set.collect::<Result<Vec<_>, Overlong>>() {
+        Ok(set) => set,
+        Err(overlong) => return Break(variables::refused(exchange, overlong)),
+    };
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
     certificates::tell(exchange.certificate.as_deref(), fields);
@@ -44,10 +52,15 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) {
     } else if location.policy.kept.says_close() && exchange.head.upgrade.is_none() {
         exchange.head.connection = Some(Connection::Close.as_str());
     }
+    Continue(())
 }
 
-fn filled(template: &Template, exchange: &Exchange<'_>) -> Bytes {
-    variables::filled(template, exchange, |_| b"").into()
+fn filled(
+    template: &Template,
+    exchange: &Exchange<'_>,
+    allowance: &mut Allowance,
+) -> Result<Bytes, Overlong> {
+    variables::filled(template, exchange, allowance, |_| b"").map(Bytes::from)
 }
 
 /// Notes the request's id: the client's, else, where one is to be made, a new one.
@@ -109,13 +122,17 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
 }
 
 /// Host of the request to the backend: what its location says, else the host that is asked for.
-pub(super) fn host(exchange: &Exchange<'_>) -> Bytes {
+///
+/// # Errors
+/// What is said comes to more than a name may.
+pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
     let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
-    let said = said.map(|template| filled(template, exchange));
+    let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
+    let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
     // A variable may stand for anything.
     let said = said.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
-    said.unwrap_or_else(|| exchange.host().raw_bytes())
+    Ok(said.unwrap_or_else(|| exchange.host().raw_bytes()))
 }
 
 /// Takes back fields that nginx drops for their names, but none that a backend could take for one that counts: many make

@@ -2,7 +2,8 @@
 
 use shared::template::Variable;
 
-use super::{Exchange, basic, forwarded, variables};
+use super::variables::{self, Allowance};
+use super::{Exchange, basic, forwarded};
 use crate::codec::path;
 use crate::table::policy::balancing::Hashing;
 use crate::upstream::Turn;
@@ -14,7 +15,8 @@ pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {
     }
     let buffers = &exchange.call.server.local.buffers;
     let mut key = buffers.text();
-    hashing.key.fill(&mut key, |variable, key| append(exchange, variable, key));
+    // What there is no room for makes no difference.
+    let _ = hashing.key.fill(&mut key, Allowance::USUAL, |variable, key| append(exchange, variable, key));
     let hash = crc32fast::hash(&key);
     buffers.give_text(key);
     match hashing.subset {

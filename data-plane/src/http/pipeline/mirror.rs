@@ -11,8 +11,9 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
+use super::Exchange;
 use super::elsewhere::{self, Room, Url};
-use super::{Exchange, variables};
+use super::variables::{self, Allowance};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -79,14 +80,19 @@ fn prepare<B: RequestBody>(
     let location = exchange.location.clone()?;
     let mirror = location.policy.mirror.as_deref()?;
     let local = &exchange.call.server.local;
-    let url = Url::parse(&variables::filled(&mirror.target, exchange, |_| &[]))?;
+    let url =
+        Url::parse(&variables::filled(&mirror.target, exchange, &mut Allowance::default(), |_| &[]).ok()?)?;
     let with_body = mirror.with_body && !framing.is_empty();
     let (memory, disk) = if with_body { payload.held()? } else { (0, 0) };
     let size = exchange.head.size();
     let place = local.copies.take(memory + size, disk)?;
     let share = local.quota.open(memory + size)?;
     let body = if with_body { Some(payload.again(share)?) } else { None };
-    let host = mirror.host.as_ref().map(|host| variables::filled(host, exchange, |_| &[]));
+    let host = mirror
+        .host
+        .as_ref()
+        .map(|host| variables::filled(host, exchange, &mut Allowance::of_host(), |_| &[]));
+    let host = host.transpose().ok()?;
     let host = host.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
     let host = host.unwrap_or_else(|| url.host_field().into());
     let mut target = if url.has_target { url.target.clone() } else { exchange.head.target().to_vec() };

@@ -1,7 +1,10 @@
 //! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
 //! gets the headers that somebody said.
 
-use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned, variables};
+use shared::template::Overlong;
+
+use super::variables::{self, Allowance};
+use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned};
 use crate::codec::head::Known;
 use crate::http::reply::{Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -28,12 +31,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
             finish(&server.local, &location.policy.answers, &mut reply);
             returned::mend(exchange, &location, &mut reply);
             affinity::say(exchange, &mut reply);
-            say(exchange, &location.policy.answers, &mut reply);
+            put(exchange, &location.policy.answers, &mut reply);
         }
         None => server.with_table(|table| {
             let answers = &table.policy().answers;
             finish(&server.local, answers, &mut reply);
-            say(exchange, answers, &mut reply);
+            put(exchange, answers, &mut reply);
         }),
     }
     cors::say(exchange, &mut reply);
@@ -90,8 +93,16 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     }
 }
 
+/// Puts in what somebody said; where that comes to too much, the answer is another one.
+fn put(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
+    if let Err(overlong) = say(exchange, answers, reply) {
+        *reply = variables::refused(exchange, overlong);
+        finish(&exchange.call.server.local, answers, reply);
+    }
+}
+
 /// Puts in what somebody said, in place of the backend's (annotations.md 4, 6.13).
-fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
+fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Result<(), Overlong> {
     let fields = &mut reply.head.fields;
     // The connection decides, whatever is believed of the client's.
     if exchange.call.peer.scheme() == Scheme::Https
@@ -102,16 +113,18 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     if answers.tells_id {
         forwarded::identify(exchange, true);
     }
+    let allowance = &mut Allowance::default();
     for header in &answers.added {
-        let value = variables::filled(&header.value, exchange, |_| b"");
+        let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         fields.replace(&header.name, value);
     }
     let status = reply.head.status;
     for Beside { header, .. } in answers.beside.iter().filter(|it| it.is_on(status)) {
-        let value = variables::filled(&header.value, exchange, |_| b"");
+        let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         // As nginx: none without a value.
         if !value.is_empty() {
             fields.append(&header.name, value);
         }
     }
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::{Exchange, Step, variables};
+use super::variables::{self, Allowance};
+use super::{Exchange, Step};
 use crate::codec::path;
 use crate::http::reply::Reply;
 
@@ -19,7 +20,11 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
         Ok(None) => return Continue(()),
         Err(_) => return Break(Reply::page(local, 500)),
     };
-    let text = variables::filled(&rewritten.target, exchange, |group| found.get(group, exchange.path()));
+    let group = |group| found.get(group, exchange.path());
+    let text = match variables::filled(&rewritten.target, exchange, &mut Allowance::default(), group) {
+        Ok(text) => text,
+        Err(overlong) => return Break(variables::refused(exchange, overlong)),
+    };
     if rewritten.is_redirect {
         let mut url = path::re_encode(&text);
         if let Some(query) = exchange.head.query() {

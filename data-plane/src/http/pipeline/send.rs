@@ -86,7 +86,7 @@ async fn attempt<B: RequestBody>(
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
     let protocol = way.protocol;
-    let host = forwarded::host(exchange);
+    let host = forwarded::host(exchange)?;
     let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
     let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
@@ -95,7 +95,7 @@ async fn attempt<B: RequestBody>(
         mirror::copy(exchange, &payload, framing);
     }
     let writer = match protocol {
-        Protocol::Fcgi => fcgi::write(exchange, &host, framing, text),
+        Protocol::Fcgi => fcgi::write(exchange, &host, framing, text)?,
         _ => {
             let target = target.as_deref().unwrap_or_else(|| exchange.head.target());
             write_request(text, exchange.head, target, &host, framing)

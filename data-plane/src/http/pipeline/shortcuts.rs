@@ -3,9 +3,10 @@
 use std::ops::ControlFlow::{Break, Continue};
 
 use shared::pattern::{Exhausted, Groups};
-use shared::template::Variable;
+use shared::template::{Overlong, Variable};
 
-use super::{Exchange, Step, redirect, variables};
+use super::variables::{self, Allowance};
+use super::{Exchange, Step, redirect};
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
@@ -51,7 +52,10 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
     for shortcut in shortcuts {
         let mut found = found.clone();
         match holds(exchange, shortcut, &mut found) {
-            Ok(true) => return Break(answer(exchange, shortcut, &found)),
+            Ok(true) => {
+                let reply = answer(exchange, shortcut, &found);
+                return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
+            }
             Ok(false) => {}
             // Nobody gets past a rule that way.
             Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
@@ -62,7 +66,9 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
 
 fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Result<bool, Exhausted> {
     for Test { subject, comparison } in &shortcut.tests {
-        let text = variables::filled(subject, exchange, |_| b"");
+        let Ok(text) = variables::filled(subject, exchange, &mut Allowance::default(), |_| b"") else {
+            return Err(Exhausted);
+        };
         let holds = match comparison {
             Comparison::IsSet => !text.is_empty() && text != b"0",
             Comparison::Text { value, same } => (text == value.as_bytes()) == *same,
@@ -88,27 +94,27 @@ fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Res
     Ok(true)
 }
 
-fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Reply {
+fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result<Reply, Overlong> {
     let local = &exchange.call.server.local;
     let Some(text) = &shortcut.text else {
-        return match shortcut.status {
+        return Ok(match shortcut.status {
             // nginx says nothing at all.
             444 => Reply::refusal(local, 444),
             status => Reply::page(local, status),
-        };
+        });
     };
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
     if !matches!(shortcut.status, 301 | 302 | 303 | 307 | 308) {
-        let text = variables::filled(text, exchange, group);
-        return Reply::said(local, shortcut.status, shortcut.media_type.clone(), text);
+        let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
+        return Ok(Reply::said(local, shortcut.status, shortcut.media_type.clone(), text));
     }
     let mut place = Vec::new();
-    text.fill(&mut place, |variable, out| match variable {
+    text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {
         // They are decoded.
         Variable::Capture(number) => out.extend(path::re_encode(group(usize::from(*number)))),
         Variable::Uri => out.extend(path::re_encode(exchange.path())),
         variable => variables::append(exchange, variable, out),
-    });
+    })?;
     let mut place = unbroken(&place);
     if shortcut.pattern.is_some() {
         add_query(&mut place, exchange.head.query());
@@ -118,7 +124,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Reply 
         let said = exchange.location.as_deref().map_or(&usual, |it| &it.policy.redirect);
         place = redirect::on_this_host(exchange.call, said, &exchange.head.host, &place);
     }
-    Reply::redirect(local, shortcut.status, place)
+    Ok(Reply::redirect(local, shortcut.status, place))
 }
 
 /// The query goes on, behind one that the text has; none does where the text ends with `?`.

@@ -6,23 +6,57 @@ use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
 use shared::clock;
-use shared::template::{Template, Variable};
+use shared::template::{Overlong, Template, Variable};
 
 use super::Exchange;
+use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
+use crate::http::reply::Reply;
+
+/// How many bytes the templates may come to that are filled in together. A template may name what a client says many
+/// times, and neither of them pays for what that makes.
+pub(super) struct Allowance(usize);
+
+impl Allowance {
+    /// For what is part of a head, or a page.
+    pub(super) const USUAL: usize = 64 << 10;
+
+    /// For what is looked up by name.
+    pub(super) fn of_host() -> Self {
+        Self(8 << 10)
+    }
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self(Self::USUAL)
+    }
+}
 
 /// The text of a template for a request. `capture` gives the groups of the location's pattern.
+///
+/// # Errors
+/// There is no room for it.
 pub(super) fn filled<'c>(
     template: &Template,
     exchange: &Exchange<'_>,
+    allowance: &mut Allowance,
     capture: impl Fn(usize) -> &'c [u8],
-) -> Vec<u8> {
+) -> Result<Vec<u8>, Overlong> {
     let mut out = Vec::new();
-    template.fill(&mut out, |variable, out| match variable {
+    template.fill(&mut out, allowance.0, |variable, out| match variable {
         Variable::Capture(group) => out.extend_from_slice(capture(usize::from(*group))),
         variable => append(exchange, variable, out),
-    });
-    out
+    })?;
+    allowance.0 -= out.len();
+    Ok(out)
+}
+
+/// The answer to a request that there is no room for.
+pub(super) fn refused(exchange: &Exchange<'_>, overlong: Overlong) -> Reply {
+    let location = exchange.location.as_deref().map_or("", |it| &*it.declared);
+    tracing::debug!(%overlong, location, "what a location says cannot be filled in");
+    Reply::failure(&exchange.call.server.local, &Kind::Overlong.into())
 }
 
 /// Appends the value of a variable; nothing for one that the request gives none.

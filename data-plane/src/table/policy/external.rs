@@ -186,6 +186,7 @@ fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use shared::policy::TextList;
+    use shared::template::Variable;
 
     use super::*;
 
@@ -197,7 +198,10 @@ mod tests {
 
     fn filled(template: &Template) -> String {
         let mut out = Vec::new();
-        template.fill(&mut out, |variable, out| out.extend_from_slice(format!("<{variable:?}>").as_bytes()));
+        let value = |variable: &Variable, out: &mut Vec<u8>| {
+            out.extend_from_slice(format!("<{variable:?}>").as_bytes())
+        };
+        template.fill(&mut out, usize::MAX, value).unwrap();
         String::from_utf8(out).unwrap()
     }
 

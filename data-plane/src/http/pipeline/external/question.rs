@@ -3,21 +3,25 @@
 use std::io;
 
 use bytes::{BufMut, BytesMut};
-use shared::template::Template;
+use shared::template::Overlong;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::guard::Limits;
 use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Room, Url};
-use crate::http::pipeline::{Call, Exchange, certificates, variables};
+use crate::http::pipeline::variables::{self, Allowance};
+use crate::http::pipeline::{Call, Exchange, certificates};
 use crate::table::policy::external::External;
 
 /// Interim answers before the final one.
 const INTERIM: usize = 8;
 
 /// What the one who is asked gets: the client's fields, and those that say what it asked for, which nobody can forge.
-pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> Vec<u8> {
+///
+/// # Errors
+/// What its location says comes to more than it may.
+pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> Result<Vec<u8>, Overlong> {
     let head = &*exchange.head;
     let peer = exchange.call.peer;
     let client = exchange.client_text();
@@ -31,16 +35,15 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> V
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
     fields.add(Known::XRealIp, &client);
     fields.add(Known::XForwardedFor, client);
-    fields.add(Known::XAuthRequestRedirect, variables::filled(&external.request_redirect, exchange, |_| &[]));
+    let allowance = &mut Allowance::default();
+    let redirect = variables::filled(&external.request_redirect, exchange, allowance, |_| &[])?;
+    fields.add(Known::XAuthRequestRedirect, redirect);
     if external.method.is_some() {
         fields.add(Known::XOriginalUri, head.target());
-        fields.add(
-            Known::XScheme,
-            variables::filled(&Template::parse("$pass_access_scheme"), exchange, |_| &[]),
-        );
+        fields.add(Known::XScheme, exchange.scheme());
     }
     for (name, value) in &external.set_headers {
-        let value = variables::filled(value, exchange, |_| &[]);
+        let value = variables::filled(value, exchange, allowance, |_| &[])?;
         fields.remove(&**name);
         // nginx sends no field whose value is empty.
         if !value.is_empty() {
@@ -62,7 +65,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> V
     fields.write(&mut out, Known::is_framing);
     put_field(&mut out, b"Connection", b"close");
     out.put_slice(b"\r\n");
-    out
+    Ok(out)
 }
 
 /// Whether a client's field does not go to the one who is asked: it is replaced, or speaks of a body that is not sent.

@@ -24,9 +24,9 @@ fn sent(said: LocationPolicy, fields: &str) -> Vec<(String, String)> {
     let call = Call { server: &server, timer: &timer, peer: &peer };
     let mut exchange = Exchange::new(call, &mut record).unwrap();
     assert!(locate::locate(&mut exchange).is_continue());
-    forwarded(&mut exchange);
+    assert!(forwarded(&mut exchange).is_continue());
     let mut out = Vec::new();
-    let (head, host) = (&*exchange.head, host(&exchange));
+    let (head, host) = (&*exchange.head, host(&exchange).unwrap());
     let _ = write_request(&mut out, head, head.target(), &host, head.framing);
     let text = String::from_utf8(out).unwrap();
     let lines = text.lines().skip(1).filter_map(|line| line.split_once(": "));

@@ -4,11 +4,13 @@
 use bytes::Bytes;
 use shared::template::Variable;
 
+use crate::codec::error::{Kind, ProxyError};
 use crate::codec::fcgi::{Params, begin};
 use crate::codec::h1::BodyWriter;
 use crate::codec::head::{Framing, Known};
 use crate::codec::path;
-use crate::http::pipeline::{Exchange, variables};
+use crate::http::pipeline::Exchange;
+use crate::http::pipeline::variables::{self, Allowance};
 use crate::listen::Scheme;
 use crate::table::policy::fastcgi::FastCgi;
 
@@ -19,12 +21,15 @@ const DOCUMENT_ROOT: &str = "/usr/local/nginx/html";
 const SOFTWARE: &[u8] = b"nginx";
 
 /// Writes what goes before the body; says how that is framed.
+///
+/// # Errors
+/// What the location says comes to more than it may.
 pub(super) fn write(
     exchange: &Exchange<'_>,
     host: &Bytes,
     framing: Framing,
     out: &mut Vec<u8>,
-) -> BodyWriter {
+) -> Result<BodyWriter, ProxyError> {
     let location = exchange.location.as_deref();
     let said = location.and_then(|location| location.policy.fastcgi.as_deref());
     begin(out);
@@ -32,9 +37,10 @@ pub(super) fn write(
     usual(exchange, said, framing, &mut params);
     headers(exchange, host, &mut params);
     let script = script(exchange, said);
+    let (mut allowance, mut value) = (Allowance::USUAL, Vec::new());
     for param in said.iter().flat_map(|said| &said.params) {
-        let mut value = Vec::new();
-        param.value.fill(&mut value, |variable, out| match variable {
+        value.clear();
+        let filled = param.value.fill(&mut value, allowance, |variable, out| match variable {
             Variable::Named(name) => match &**name {
                 "fastcgi_script_name" => out.extend_from_slice(&script),
                 "document_root" => out.extend_from_slice(DOCUMENT_ROOT.as_bytes()),
@@ -42,10 +48,12 @@ pub(super) fn write(
             },
             variable => variables::append(exchange, variable, out),
         });
+        filled.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
+        allowance -= value.len();
         params.push(&param.name, &value);
     }
     params.write(out);
-    BodyWriter::records()
+    Ok(BodyWriter::records())
 }
 
 /// nginx' own list.

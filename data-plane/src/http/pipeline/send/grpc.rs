@@ -55,7 +55,7 @@ async fn attempt<B: RequestBody>(
     let (local, timer) = (&exchange.call.server.local, exchange.call.timer);
     let (timeouts, sizes) = (exchange.timeouts, exchange.sizes);
     let target = target(exchange);
-    let host = forwarded::host(exchange);
+    let host = forwarded::host(exchange)?;
     let request = request(exchange.head, target.as_deref(), &host, way.protocol)?;
     let ended = exchange.head.framing.is_empty();
     // A client of HTTP/1.1 is read to its end first: what it sends and what it gets are one connection.
