@@ -13,8 +13,10 @@ use bytes::Bytes;
 const SHARDS: usize = 16;
 /// Bytes of one half of a part: 16 MiB in all.
 const BYTES: usize = 512 * 1024;
-/// Bytes that an answer takes beside its fields.
-const ENTRY: usize = 128;
+/// Bytes that an answer takes beside its fields: itself, and two places in a table, half of which may be empty.
+const ENTRY: usize = 256;
+/// Bytes that a field takes beside its name and value: its place, and what the allocator and who shares it note of each.
+const FIELD: usize = size_of::<(Bytes, Option<Bytes>)>() + 2 * 32;
 
 /// What a request is kept by.
 pub(crate) type Key = [u8; 32];
@@ -30,10 +32,12 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// All that it keeps from being freed: nothing in it is a part of something larger.
     fn size(&self) -> usize {
-        let fields =
-            self.fields.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len));
-        ENTRY + fields.sum::<usize>() + self.challenge.as_ref().map_or(0, Bytes::len)
+        let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + length(value));
+        let cookies = self.cookies.iter().map(|cookie| FIELD + cookie.len());
+        ENTRY + fields.chain(cookies).sum::<usize>() + length(&self.challenge)
     }
 }
 
@@ -88,6 +92,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn all_that_is_kept_is_counted() {
+        let value = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
+        let verdict = Verdict {
+            fields: vec![(value(10), Some(value(1_000))), (value(10), None)],
+            challenge: Some(value(100)),
+            cookies: vec![value(500)],
+            ..Verdict::default()
+        };
+        let (own, fields) = (size_of::<Verdict>(), 2 * size_of::<(Bytes, Option<Bytes>)>());
+        assert!(verdict.size() >= 1_620 + own + fields + 2 * size_of::<(Key, (Instant, Arc<Verdict>))>());
+        assert!(verdict.size() < 1_620 + 1_024);
+        assert!(Verdict::default().size() >= own + 2 * size_of::<(Key, (Instant, Arc<Verdict>))>());
+    }
 
     #[test]
     fn answers_are_kept_for_their_time_and_within_bounds() {

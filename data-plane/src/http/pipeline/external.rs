@@ -132,13 +132,53 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     Ok(verdict(&answer, external))
 }
 
+/// What counts of an answer. Copied: a part of its head would keep all of it, for as long as this is kept.
 fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
     let fields = &answer.fields;
-    let wanted = external.told.iter();
+    let copied = |value: Option<Bytes>| value.map(|value| Bytes::copy_from_slice(&value));
     Verdict {
         status: answer.status,
-        fields: wanted.map(|(name, of)| (name.clone(), fields.joined(&**of))).collect(),
-        challenge: fields.joined(Known::WwwAuthenticate),
+        fields: external.told.iter().map(|(name, of)| (name.clone(), copied(fields.joined(&**of)))).collect(),
+        challenge: copied(fields.joined(Known::WwwAuthenticate)),
         cookies: fields.all(Known::SetCookie).map(Bytes::copy_from_slice).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use shared::template::Template;
+
+    use super::*;
+    use crate::codec::guard::Limits;
+    use crate::codec::h1::ResponseReader;
+
+    #[test]
+    fn a_verdict_keeps_nothing_of_the_head() {
+        let text =
+            b"HTTP/1.1 401 No\r\nX-User: alice\r\nX-User: bob\r\nX-Long: yes\r\nWWW-Authenticate: Basic\r\n\
+            Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n";
+        let mut reader = ResponseReader::new(Limits::RESPONSE);
+        let answer = reader.feed(&mut BytesMut::from(&text[..]), false).unwrap().unwrap();
+        let told = ["x-user", "x-long", "x-none"].map(|name| (name.into(), name.into()));
+        let external = External {
+            url: Template::default(),
+            text: "".into(),
+            method: None,
+            signin: None,
+            told: told.into(),
+            request_redirect: Template::default(),
+            always_set_cookie: false,
+            cache: None,
+            set_headers: [].into(),
+        };
+        let verdict = verdict(&answer, &external);
+        let values: Vec<_> = verdict.fields.iter().map(|(_, value)| value.as_deref()).collect();
+        assert_eq!(values, [Some(&b"alice, bob"[..]), Some(b"yes"), None]);
+        let values = verdict.fields.iter().filter_map(|(_, value)| value.as_ref());
+        for kept in values.chain(&verdict.challenge).chain(&verdict.cookies) {
+            assert!(kept.is_unique(), "{kept:?} is a part of something else");
+        }
+        assert_eq!(verdict.challenge.as_deref(), Some(&b"Basic"[..]));
     }
 }
