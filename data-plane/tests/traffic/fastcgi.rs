@@ -6,7 +6,10 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use shared::policy::{BackendProtocol, Header, HeaderList, LocationPolicy, Replacement, StatusList};
+use shared::policy::{
+    BackendProtocol, Header, HeaderList, LocationPolicy, Replacement, StatusList, TextList,
+};
+use shared::resource::{Backend, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -273,5 +276,32 @@ fn a_silent_application_is_504_and_a_refusing_one_is_passed_over() {
     proxy.endpoints("app", &[refusing(), origin.address]);
     for _ in 0..3 {
         assert_eq!(Client::new(proxy.http).get("/app").text(), "hello");
+    }
+}
+
+/// Applications route by `REQUEST_URI`: it must not say what another location keeps.
+#[test]
+fn an_ambiguous_path_is_told_as_it_was_judged() {
+    let (origin, tolds) = application(saying(&["Content-Length: 2\r\n\r\n", "ok"]));
+    let mut proxy = Proxy::start();
+    let list = |text: &str| TextList { values: vec![text.into()] };
+    let admin = LocationPolicy { denylist_source_range: Some(list("127.0.0.1")), ..fcgi() };
+    proxy.host("a.test", false, &[]);
+    for (path, policy) in [("/admin", admin), ("/", fcgi())] {
+        let paths = vec![to(path, PathType::Prefix, "app")];
+        let route = Route { paths, policy, ..Route::default() };
+        proxy.config(vec![(&format!("ingress/ns/i{}/a.test", path.len()), Resource::Route(route))]);
+    }
+    proxy.service("app", Backend::default());
+    proxy.endpoints("app", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (sent, uri, query) in [
+        ("/admin/%2e%2e%2fpublic?x=/admin", "/public?x=/admin", "x=/admin"),
+        ("/public/%2561", "/public/%2561", ""),
+        ("/a%2Fb?", "/a%2Fb?", ""),
+    ] {
+        assert_eq!(client.get(sent).status, 200, "{sent}");
+        let told = tolds.lock().unwrap().last().unwrap().clone();
+        assert_eq!((told.get("REQUEST_URI"), told.get("QUERY_STRING")), (uri, query));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct RequestHead {
     made: Option<Bytes>,
     /// What is shown in place of the target.
     page: Option<Box<[u8]>>,
+    /// The target that backends read as it was judged, where they need not read the one that came so.
+    cured: Option<Box<[u8]>>,
     path_len: usize,
     /// Bytes that it took on the wire.
     size: usize,
@@ -75,6 +77,7 @@ impl Default for RequestHead {
             origin: 0..0,
             made: None,
             page: None,
+            cured: None,
             path_len: 0,
             size: 0,
         }
@@ -227,9 +230,26 @@ impl RequestHead {
         self.page = Some(page);
     }
 
-    /// The target in origin-form: path and query as they were sent, or the page that is shown instead.
-    pub(crate) fn target(&self) -> &[u8] {
+    /// Goes on with this path, already encoded, in place of its own: nobody behind is told of one that can be taken for
+    /// another. The query stays.
+    pub(crate) fn cure(&mut self, path: &[u8]) {
+        let mut target = path.to_vec();
+        if let Some(query) = self.query() {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        self.path_len = path.len();
+        self.cured = Some(target.into());
+    }
+
+    /// The target as it was sent, or the page that is shown instead, whoever may take that for another one.
+    pub(crate) fn uncured_target(&self) -> &[u8] {
         self.page.as_deref().unwrap_or_else(|| self.asked_target())
+    }
+
+    /// The target in origin-form: path and query as they were sent, or what is served in their place.
+    pub(crate) fn target(&self) -> &[u8] {
+        self.cured.as_deref().unwrap_or_else(|| self.uncured_target())
     }
 
     /// The path of the target.

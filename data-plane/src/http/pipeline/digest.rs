@@ -74,7 +74,10 @@ impl Answer {
     /// As in ingress-nginx' module: of an absolute URI the part behind the authority counts, and clients on .NET leave the
     /// query out. The absolute URI itself is what RFC 7616 section 3.4 asks for.
     fn is_of(&self, head: &RequestHead) -> bool {
-        [head.target(), head.path(), head.raw_target()].contains(&self.uri.as_bytes())
+        // What the client asked for, whatever it gets.
+        let asked = head.asked_target();
+        let path = asked.split(|byte| *byte == b'?').next().unwrap_or_default();
+        [asked, path, head.raw_target()].contains(&self.uri.as_bytes())
     }
 
     /// Whether it is right for a request; `list` is where the users stand.

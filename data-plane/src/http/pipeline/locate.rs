@@ -195,7 +195,13 @@ fn show(exchange: &mut Exchange<'_>, page: Box<str>) {
 
 /// From here on the request is treated as this location says.
 fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<u8>>) {
-    exchange.target = target;
+    if let Some(target) = target {
+        // It was routed by the normal form, which is not always what its spelling says.
+        if exchange.normal.is_none() {
+            exchange.normal = Some(exchange.head.path().to_vec());
+        }
+        exchange.head.cure(&target);
+    }
     exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
     exchange.sizes = entry.policy.bodies.over(exchange.sizes);
     *exchange.location = Some(entry);
