@@ -7,6 +7,7 @@
 //! **Invariant:** the fast path gives what the slow one would; only targets with one of `%`, `//`, `/.`, `;` or
 //! `\` take the slow one.
 
+mod climb;
 mod normal;
 mod reading;
 
@@ -14,6 +15,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
+pub(crate) use climb::climbs;
 pub(crate) use normal::normalise;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use reading::readings;
@@ -61,6 +63,18 @@ pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
         }
     }
     target
+}
+
+/// Percent-encodes all that is not unreserved (RFC 3986 2.3), to stand in a query.
+pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
 }
 
 /// Whether an octet may stand in a target's path as it is.

@@ -1,8 +1,8 @@
 //! What is answered at once, for a host and for a location.
 
 use shared::policy::{
-    HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
-    Shortcuts, TextList,
+    ExternalAuth, HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
+    ShortcutTest, Shortcuts, TextList,
 };
 use shared::resource::{Backend, Host, PathType, Resource, Route};
 
@@ -180,4 +180,96 @@ fn what_comes_later_is_served_with_what_was_there_before() {
     assert_eq!(client.get("/x").status, 403);
     proxy.config(vec![("a.test", Resource::Host(Host::default()))]);
     assert_eq!(client.get("/x").status, 200);
+}
+
+/// What a block keeps, a test of the path keeps as well.
+#[test]
+fn no_reading_of_a_path_gets_past_a_test() {
+    use ShortcutComparison::{Equals, Finds, Lacks};
+    let origin = Origin::says("here");
+    let usual = LocationPolicy::default;
+    for (subject, comparison, value) in [
+        ("$uri", Finds, "^/actuator"),
+        ("$request_uri", Finds, "^/actuator"),
+        ("$request_uri", Finds, "/actuator"),
+        ("$uri", Equals, "/actuator/env"),
+        ("$uri", Lacks, "^/(open|$|;)"),
+    ] {
+        let said = plain(vec![only_if(subject, comparison, value, says(403, ""))]);
+        let of_location =
+            serving(None, "/", LocationPolicy { shortcuts: Some(said.clone()), ..usual() }, &origin);
+        for proxy in [serving(Some(said), "/", usual(), &origin), of_location] {
+            let mut client = Client::new(proxy.http);
+            for sent in [
+                "/actuator/env",
+                "/;/actuator/env",
+                "/x/..;/actuator/env",
+                "/a%252f..%252f..%252factuator/env",
+                "/open/%2e%2e/actuator/env",
+                "/%61ctuator/env",
+                "/open\\..\\..\\actuator\\env",
+            ] {
+                let answer = client.get(sent).status;
+                assert!(answer == 403 || answer == 400, "{answer} for {sent}, {subject} {value}");
+                if answer == 400 {
+                    client = Client::new(proxy.http);
+                }
+            }
+            for sent in ["/open", "/open/a%20b?x=/actuatorx", "/open/a;v=1", "/open/%61"] {
+                let is_text = subject == "$request_uri" && value == "/actuator" && sent.contains("/actuator");
+                let status = if is_text { 403 } else { 200 };
+                assert_eq!(client.get(sent).status, status, "{sent}, {subject} {value}");
+            }
+        }
+    }
+    assert!(origin.seen().iter().all(|it| it.line().starts_with("GET /open")));
+}
+
+/// A rewrite that redirects is one, and what is asked of the spelling alone is asked of that.
+#[test]
+fn a_test_of_the_spelling_sees_what_came() {
+    let origin = Origin::says("here");
+    let slashes = rewrites(301, "^/(.*)", "/$1");
+    let said = plain(vec![only_if("$request_uri", ShortcutComparison::Finds, "^[^?]*//", slashes)]);
+    let proxy = serving(Some(said), "/", LocationPolicy::default(), &origin);
+    let mut client = Client::new(proxy.http);
+    let answer = client.get("/a//b?x");
+    assert_eq!((answer.status, place_of(&answer)), (301, Some("http://a.test/a/b?x")));
+    assert_eq!(client.get("/a/b?//").status, 200);
+}
+
+/// Who decides by the path is told the one that the backend gets.
+#[test]
+fn who_is_asked_is_told_no_step_up_in_disguise() {
+    let (origin, auth) = (Origin::says("here"), Origin::says("yes"));
+    let external = ExternalAuth { url: format!("http://{}/", auth.address), ..ExternalAuth::default() };
+    let location = LocationPolicy { external_auth: Some(external), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    for (sent, told) in [
+        ("/public/%2e%2e/admin?x", Some("/admin?x")),
+        ("/public/../admin", Some("/admin")),
+        ("/public/..%2fadmin", Some("/admin")),
+        ("/public/..;/admin", None),
+        ("/public/%252e%252e/admin", None),
+        // These are meant.
+        ("/projects/a%2Fb", Some("/projects/a%2Fb")),
+        ("/a;session=1//b", Some("/a;session=1//b")),
+    ] {
+        let before = (origin.seen().len(), auth.seen().len());
+        let status = Client::new(proxy.http).get(sent).status;
+        assert_eq!(status, if told.is_some() { 200 } else { 400 }, "{sent}");
+        match told {
+            Some(told) => {
+                assert_eq!(origin.seen().last().unwrap().line(), format!("GET {told} HTTP/1.1"));
+                let head = auth.seen().last().unwrap().head.to_ascii_lowercase();
+                assert!(
+                    head.contains(
+                        &format!("\r\nx-original-url: http://a.test{told}\r\n").to_ascii_lowercase()
+                    ),
+                    "{head}"
+                );
+            }
+            None => assert_eq!((origin.seen().len(), auth.seen().len()), before, "{sent}"),
+        }
+    }
 }

@@ -73,6 +73,13 @@ fn a_normal_path_is_written_as_nginx_writes_it() {
 }
 
 #[test]
+fn what_stands_in_a_query_is_escaped() {
+    let mut out = Vec::new();
+    escape(b"/a b?x=1&y=\xff~", &mut out);
+    assert_eq!(out, b"%2Fa%20b%3Fx%3D1%26y%3D%FF~");
+}
+
+#[test]
 fn a_declared_path_that_has_to_be_escaped_is_reached() {
     for (raw, declared) in
         [("/sch%C3%B6n", "/sch\u{f6}n"), ("/a%20b", "/a b"), ("/c%7Cd", "/c|d"), ("/q%22x", "/q\"x")]

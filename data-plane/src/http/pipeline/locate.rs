@@ -63,6 +63,10 @@ struct Place {
     location: Location,
     /// The blocks that take it, of the host and of the location; an error where that takes too long to tell.
     blocks: [Result<Option<*const Block>, Exhausted>; 2],
+    /// What those beside them ask of it.
+    asked: [Result<Box<[bool]>, Exhausted>; 2],
+    /// The path itself, where somebody is asked for it whose rules nobody knows.
+    told: Option<Box<[u8]>>,
 }
 
 #[derive(PartialEq)]
@@ -266,7 +270,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let Some(host) = host else {
         return Found::NoTable;
     };
-    let target = match path::forward(raw, normal, |path| place(host, path, steps)) {
+    let climbs = normal.suspicious && path::climbs(raw);
+    let target = match path::forward(raw, normal, |path| place(host, path, query, climbs, steps)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return Found::Ambiguous,
@@ -311,7 +316,8 @@ fn takes(entry: &PathEntry, own: &[u8]) -> bool {
     entry.declared.as_bytes().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }
 
-fn place(host: &HostEntry, path: &[u8], steps: &Steps) -> Place {
+/// `climbs`: somebody reads a step up into the path as it came.
+fn place(host: &HostEntry, path: &[u8], query: Option<&[u8]>, climbs: bool, steps: &Steps) -> Place {
     let (location, entry) = match host.route(path, steps) {
         Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
         Match::AddSlash(_) => (Location::AddSlash, None),
@@ -325,5 +331,17 @@ fn place(host: &HostEntry, path: &[u8], steps: &Steps) -> Place {
         None => Ok(None),
     };
     let of_location = entry.and_then(|entry| entry.policy.shortcuts.as_deref());
-    Place { location, blocks: [block(host.shortcuts().map(|it| &**it)), block(of_location)] }
+    let of_host = host.shortcuts().map(|it| &**it);
+    let asked = |shortcuts: Option<&Shortcuts>| match shortcuts {
+        Some(shortcuts) => shortcuts.asked(path, query, steps),
+        None => Ok(Box::default()),
+    };
+    // What else has two spellings is often meant, and its reader asks by the one that the backend gets, too.
+    let told = entry.filter(|entry| climbs && entry.external().is_some()).map(|_| path.into());
+    Place {
+        location,
+        blocks: [block(of_host), block(of_location)],
+        asked: [asked(of_host), asked(of_location)],
+        told,
+    }
 }

@@ -10,7 +10,7 @@ use super::{Exchange, Step, redirect};
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
-use crate::table::policy::shortcuts::{Comparison, Shortcut, Shortcuts, Test, found as find};
+use crate::table::policy::shortcuts::{Shortcut, Shortcuts, Test, filled, found as find};
 
 /// What a pattern found last, and where: `$1` to `$9`.
 type Found = Option<(Groups, Vec<u8>)>;
@@ -47,13 +47,21 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     Break(Reply::page(&exchange.call.server.local, 404))
 }
 
-/// The first whose tests all hold.
+/// The first whose tests all hold. Who is kept out by a target is kept out by its normal form as well as by its spelling:
+/// a backend decodes it.
 fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
     for shortcut in shortcuts {
-        let mut found = found.clone();
-        match holds(exchange, shortcut, &mut found) {
+        let asked = exchange.head.uncured_target();
+        let mut said = found.clone();
+        let mut outcome = holds(exchange, shortcut, asked, &mut said);
+        if outcome == Ok(false) && exchange.normal.is_some() && shortcut.keeps_out() && shortcut.asks_target()
+        {
+            said.clone_from(found);
+            outcome = holds(exchange, shortcut, &normal_target(exchange), &mut said);
+        }
+        match outcome {
             Ok(true) => {
-                let reply = answer(exchange, shortcut, &found);
+                let reply = answer(exchange, shortcut, &said);
                 return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
             }
             Ok(false) => {}
@@ -64,25 +72,30 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
     Continue(())
 }
 
-fn holds(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &mut Found) -> Result<bool, Exhausted> {
+/// The target as one who reads it as we do would have sent it.
+fn normal_target(exchange: &Exchange<'_>) -> Vec<u8> {
+    let mut target = path::re_encode(exchange.path());
+    if let Some(query) = exchange.head.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+fn holds(
+    exchange: &Exchange<'_>,
+    shortcut: &Shortcut,
+    target: &[u8],
+    found: &mut Found,
+) -> Result<bool, Exhausted> {
     for Test { subject, comparison } in &shortcut.tests {
-        let Ok(text) = variables::filled(subject, exchange, &mut Allowance::default(), |_| b"") else {
-            return Err(Exhausted);
-        };
-        let holds = match comparison {
-            Comparison::IsSet => !text.is_empty() && text != b"0",
-            Comparison::Text { value, same } => (text == value.as_bytes()) == *same,
-            Comparison::Pattern { pattern, found: false } => find(pattern, &text, &exchange.steps)?.is_none(),
-            Comparison::Pattern { pattern, found: true } => match find(pattern, &text, &exchange.steps)? {
-                Some(groups) => {
-                    *found = Some((groups, text));
-                    true
-                }
-                None => false,
-            },
-        };
+        let text = filled(subject, target, |variable, out| variables::append(exchange, variable, out))?;
+        let (holds, groups) = comparison.holds(&text, &exchange.steps)?;
         if !holds {
             return Ok(false);
+        }
+        if let Some(groups) = groups {
+            *found = Some((groups, text));
         }
     }
     if let Some(pattern) = &shortcut.pattern {
@@ -147,7 +160,7 @@ fn unbroken(text: &[u8]) -> Vec<u8> {
         if (b'!'..=b'~').contains(&byte) {
             out.push(byte);
         } else {
-            variables::escape(&[byte], &mut out);
+            path::escape(&[byte], &mut out);
         }
     }
     out

@@ -11,6 +11,7 @@ use shared::template::{Overlong, Template, Variable};
 use super::Exchange;
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead};
+use crate::codec::path;
 use crate::http::reply::Reply;
 
 /// How many bytes the templates may come to that are filled in together. A template may name what a client says many
@@ -74,7 +75,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),
         Variable::BestHost => out.extend_from_slice(exchange.host().raw()),
         Variable::RequestUri => out.extend_from_slice(head.target()),
-        Variable::EscapedRequestUri => escape(head.target(), out),
+        Variable::EscapedRequestUri => path::escape(head.target(), out),
         Variable::Uri => out.extend_from_slice(exchange.path()),
         Variable::Args => out.extend_from_slice(head.query().unwrap_or_default()),
         Variable::IsArgs => out.extend_from_slice(if head.query().is_some() { b"?" } else { b"" }),
@@ -135,18 +136,6 @@ pub(super) fn hostname() -> &'static str {
     })
 }
 
-/// Percent-encodes all that is not unreserved (RFC 3986 2.3), to stand in a query.
-pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
@@ -163,12 +152,5 @@ mod tests {
         assert_eq!(argument(&head, "id"), Some(&b"first"[..]));
         assert_eq!(argument(&head, "idx"), Some(&b"3"[..]));
         assert_eq!(argument(&head, "y"), None);
-    }
-
-    #[test]
-    fn what_stands_in_a_query_is_escaped() {
-        let mut out = Vec::new();
-        escape(b"/a b?x=1&y=\xff~", &mut out);
-        assert_eq!(out, b"%2Fa%20b%3Fx%3D1%26y%3D%FF~");
     }
 }

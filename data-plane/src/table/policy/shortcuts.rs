@@ -4,9 +4,13 @@
 use bytes::Bytes;
 use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps};
 use shared::policy::{self, ShortcutComparison, ShortcutPath};
-use shared::template::Template;
+use shared::template::{Template, Variable};
 
 use super::Refused;
+use crate::codec::path;
+
+/// Bytes that what is compared may come to.
+const MOST: usize = 64 << 10;
 
 /// Answers, in order, and blocks of them.
 #[derive(Clone, Debug)]
@@ -128,6 +132,88 @@ impl Shortcuts {
             }
         }
         Ok(longest.map(|(block, ..)| (block, Groups::default())))
+    }
+}
+
+impl Shortcuts {
+    /// What those outside of blocks ask of a path: for each that asks anything of it, in order, whether that holds.
+    ///
+    /// # Errors
+    /// Where it takes too long to tell.
+    pub fn asked(&self, path: &[u8], query: Option<&[u8]>, steps: &Steps) -> Result<Box<[bool]>, Exhausted> {
+        let target = [path, if query.is_some() { b"?" } else { b"" }, query.unwrap_or_default()].concat();
+        let holds = self.plain.iter().filter_map(|it| it.holds_of(path, &target, steps).transpose());
+        holds.collect()
+    }
+}
+
+impl Shortcut {
+    /// Whether it keeps somebody out, rather than lead elsewhere.
+    pub fn keeps_out(&self) -> bool {
+        self.status >= 400
+    }
+
+    /// Whether it asks anything of the target as it came, which backends may read in another way.
+    pub fn asks_target(&self) -> bool {
+        self.tests.iter().any(|test| test.subject.variables().any(is_target))
+    }
+
+    /// Whether all that it asks of a path holds of this one; `None`: nothing is asked.
+    fn holds_of(&self, path: &[u8], target: &[u8], steps: &Steps) -> Result<Option<bool>, Exhausted> {
+        let mut all = None;
+        for test in &self.tests {
+            if test.subject.variables().any(|it| *it == Variable::Uri || is_target(it)) {
+                let text = filled(&test.subject, target, |variable, out| {
+                    if *variable == Variable::Uri {
+                        out.extend_from_slice(path);
+                    }
+                })?;
+                all = Some(all.unwrap_or(true) && test.comparison.holds(&text, steps)?.0);
+            }
+        }
+        if let Some(pattern) = &self.pattern {
+            all = Some(all.unwrap_or(true) && found(pattern, path, steps)?.is_some());
+        }
+        Ok(all)
+    }
+}
+
+fn is_target(variable: &Variable) -> bool {
+    matches!(variable, Variable::RequestUri | Variable::EscapedRequestUri)
+}
+
+/// What is compared, for a request of this target; `value` appends what other variables stand for.
+///
+/// # Errors
+/// It comes to too much.
+pub fn filled(
+    subject: &Template,
+    target: &[u8],
+    mut value: impl FnMut(&Variable, &mut Vec<u8>),
+) -> Result<Vec<u8>, Exhausted> {
+    let mut text = Vec::new();
+    let filled = subject.fill(&mut text, MOST, |variable, out| match variable {
+        Variable::RequestUri => out.extend_from_slice(target),
+        Variable::EscapedRequestUri => path::escape(target, out),
+        variable => value(variable, out),
+    });
+    filled.map(|()| text).map_err(|_| Exhausted)
+}
+
+impl Comparison {
+    /// Whether it holds of a text, and what its pattern found there.
+    ///
+    /// # Errors
+    /// Where it takes too long to tell.
+    pub fn holds(&self, text: &[u8], steps: &Steps) -> Result<(bool, Option<Groups>), Exhausted> {
+        Ok(match self {
+            Self::IsSet => (!text.is_empty() && text != b"0", None),
+            Self::Text { value, same } => ((text == value.as_bytes()) == *same, None),
+            Self::Pattern { pattern, found: wanted } => {
+                let groups = found(pattern, text, steps)?;
+                (groups.is_some() == *wanted, groups)
+            }
+        })
     }
 }
 
