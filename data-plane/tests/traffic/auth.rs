@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use shared::policy::{ExternalAuth, Header, LocationPolicy, TextList};
+use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
 use shared::resource::{Resource, Settings};
 
 use super::harness::*;
@@ -190,4 +190,42 @@ fn the_fleets_question_and_the_exempt() {
     assert_eq!(["/on", "/off", "/open"].map(|path| client.get(path).status), [401, 200, 200]);
     status.store(200, Ordering::SeqCst);
     assert_eq!(client.get("/on").status, 200);
+}
+
+/// To most applications all of these are one field, `HTTP_X_USER`.
+#[test]
+fn nobody_names_itself_by_a_look_alike() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("X-User: alice\r\n");
+    let header = |name: &str| Header { name: name.into(), value: "ours".into() };
+    let told = |name: &str| {
+        let mut said = asking(&auth, |it| {
+            it.response_headers = vec![name.into()];
+            it.told_headers = vec![Header { name: "X-Also".into(), value: name.into() }];
+            it.proxy_set_headers = vec![header("X-Asked")];
+        });
+        let headers = vec![header("X-Set"), header("X_Odd")];
+        said.proxy_set_headers = Some(HeaderList { headers });
+        said
+    };
+    let mut proxy = serving(&[("/x", told("X-User"))], &backend);
+    let defaults = LocationPolicy {
+        enable_underscores_in_headers: Some(true),
+        ignore_invalid_headers: Some(false),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let claims =
+        ["X_User", "x_USER", "X-User", "X.User", "X_Also", "X_Set", "X.Set", "X-Odd", "X_Odd", "X_Asked"];
+    let claims: String = claims.map(|name| format!("{name}: admin\r\n")).concat();
+    let mut client = Client::new(proxy.http);
+    client.send(format!("GET /x HTTP/1.1\r\nHost: a.test\r\n{claims}X_Mine: mine\r\n\r\n"));
+    assert_eq!(client.receive(false).unwrap().status, 200);
+    let head = backend.seen().last().unwrap().head.to_ascii_lowercase();
+    for field in ["x-user: alice", "x-also: alice", "x-set: ours", "x_odd: ours", "x_mine: mine"] {
+        assert!(head.contains(&format!("\r\n{field}\r\n")), "{field}: {head}");
+    }
+    assert!(!head.contains("admin"), "{head}");
+    let asked = auth.seen().last().unwrap().head.to_ascii_lowercase();
+    assert!(asked.contains("\r\nx-asked: ours\r\n") && !asked.contains("x_asked"), "{asked}");
 }

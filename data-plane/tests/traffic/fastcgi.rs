@@ -9,6 +9,7 @@ use std::time::Duration;
 use shared::policy::{
     BackendProtocol, Header, HeaderList, LocationPolicy, Replacement, StatusList, TextList,
 };
+use shared::resource::{Backend, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -285,10 +286,14 @@ fn an_ambiguous_path_is_told_as_it_was_judged() {
     let mut proxy = Proxy::start();
     let list = |text: &str| TextList { values: vec![text.into()] };
     let admin = LocationPolicy { denylist_source_range: Some(list("127.0.0.1")), ..fcgi() };
-    proxy.policies(false, &[("/admin", admin), ("/", fcgi())]);
-    for service in ["admin", ""] {
-        proxy.endpoints(service, &[origin.address]);
+    proxy.host("a.test", false, &[]);
+    for (path, policy) in [("/admin", admin), ("/", fcgi())] {
+        let paths = vec![to(path, PathType::Prefix, "app")];
+        let route = Route { paths, policy, ..Route::default() };
+        proxy.config(vec![(&format!("ingress/ns/i{}/a.test", path.len()), Resource::Route(route))]);
     }
+    proxy.service("app", Backend::default());
+    proxy.endpoints("app", &[origin.address]);
     let mut client = Client::new(proxy.http);
     for (sent, uri, query) in [
         ("/admin/%2e%2e%2fpublic?x=/admin", "/public?x=/admin", "x=/admin"),

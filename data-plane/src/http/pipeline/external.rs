@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use shared::template::Overlong;
 
-use super::Exchange;
 use super::access::Said;
 use super::elsewhere::Url;
 use super::variables::{self, Allowance};
+use super::{Exchange, forwarded};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
@@ -73,6 +73,9 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
 pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     let Some(verdict) = exchange.verdict.clone() else { return };
     let fields = &mut exchange.head.fields;
+    for (name, _) in &verdict.fields {
+        forwarded::drop_alikes(fields, name);
+    }
     for (name, value) in &verdict.fields {
         fields.remove(&**name);
         if let Some(value) = value {

@@ -9,7 +9,8 @@ use shared::template::{Overlong, Template};
 use super::variables::{self, Allowance};
 use super::{Call, Exchange, Step, certificates, claims, trace};
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::head::{Known, RequestHead};
+use crate::codec::head::{Fields, Known, RequestHead};
+use crate::table::PathEntry;
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
 /// Tells the backend who asks.
@@ -32,6 +33,9 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         Ok(set) => set,
         Err(overlong) => return Break(variables::refused(exchange, overlong)),
     };
+    for (name, _) in &set {
+        drop_alikes(&mut exchange.head.fields, name);
+    }
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
     certificates::tell(exchange.certificate.as_deref(), fields);
@@ -136,13 +140,45 @@ pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
 }
 
 /// Takes back fields that nginx drops for their names, but none that a backend could take for one that counts: many make
-/// `_` of each character that is no letter or digit.
-pub(super) fn take_back(head: &mut RequestHead, names: Names) {
+/// `_` of each character that is no letter or digit. Those that the location says count, too.
+pub(super) fn take_back(head: &mut RequestHead, names: Names, location: Option<&PathEntry>) {
     head.fields.restore(|name| {
-        let plain: Vec<u8> = name.iter().map(|b| if b.is_ascii_alphanumeric() { *b } else { b'-' }).collect();
+        let plain = plain(name);
         let known = Known::of(&plain);
-        names.takes(name) && known == Known::Other && !is_ours(known, &plain)
+        names.takes(name)
+            && known == Known::Other
+            && !is_ours(known, &plain)
+            && !location.is_some_and(|location| says(location, &plain))
     });
+}
+
+/// A name as those write it who have one character for all that are no letters or digits.
+fn plain(name: &[u8]) -> Vec<u8> {
+    name.iter().map(|b| if b.is_ascii_alphanumeric() { b.to_ascii_lowercase() } else { b'-' }).collect()
+}
+
+/// Drops a client's fields that can be taken for one of this name which is about to be put in.
+///
+/// Of fields whose own names are odd only those got here that are like no other ([`take_back`]): there is something to drop
+/// only for a name that is odd itself.
+pub(super) fn drop_alikes(fields: &mut Fields, name: &[u8]) {
+    if name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-') {
+        return;
+    }
+    let own = plain(name);
+    if Known::of(&own) == Known::Other {
+        fields.retain(|_, other| plain(other) != own);
+    }
+}
+
+/// Whether a location says what stands in a field that can be taken for this one: for its backend, or for who is asked
+/// whether the request gets there.
+fn says(location: &PathEntry, name: &[u8]) -> bool {
+    let external = location.external();
+    let told = external.into_iter().flat_map(|it| it.told.iter().map(|(name, _)| name));
+    let asked = external.into_iter().flat_map(|it| it.set_headers.iter().map(|(name, _)| name));
+    let own = location.policy.forwarding.fields.iter().map(|field| &field.name);
+    own.chain(told).chain(asked).any(|own| plain(own) == name)
 }
 
 /// Whether a client's field of this name is never passed on.

@@ -122,7 +122,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         show(exchange, page);
     }
     if names != Names::Plain {
-        forwarded::take_back(exchange.head, names);
+        let location = match &found {
+            Found::Location { entry, .. } | Found::DefaultBackend { entry: Some(entry), .. } => {
+                Some(&**entry)
+            }
+            _ => None,
+        };
+        forwarded::take_back(exchange.head, names, location);
     }
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
