@@ -7,6 +7,7 @@
 //!
 //! The control plane compiles a pattern to tell its owner what is wrong with it, the proxy to match.
 
+mod quick;
 mod set;
 mod steps;
 
@@ -14,31 +15,36 @@ use std::ops::Range;
 
 use fancy_regex::RegexBuilder as BacktrackingBuilder;
 use regex_automata::meta::{BuildError, Config, Regex as Linear};
+use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
 use smallvec::SmallVec;
 use thiserror::Error;
 
+use quick::Quick;
 pub use set::Set;
 pub use steps::Steps;
 
 /// Longest pattern, in bytes.
 pub const LENGTH: usize = 4096;
 /// Largest program of a pattern, in bytes; it takes up to four times as much with all that makes it fast. Usual ones take
-/// a thousand, and a class that is repeated a thousand times up to a hundred thousand.
-const SIZE: usize = 128 << 10;
+/// a thousand, and four thousand letters in any case two hundred thousand.
+const SIZE: usize = 256 << 10;
 /// Likewise, of the name of a host.
-const HOST_SIZE: usize = 16 << 10;
+const HOST_SIZE: usize = 64 << 10;
 /// Likewise, of each part of a pattern with look-around that is matched in linear time.
 const PART_SIZE: usize = 64 << 10;
-/// What a backtracking program takes for an octet of its text at most, and beside it where something is counted.
+/// What a backtracking program takes for an octet of its text at most, and what a part of it takes where it is counted.
 const FOR_OCTET: usize = 128;
 const FOR_COUNT: usize = 2 * PART_SIZE;
+/// What a group takes for a state while it is matched.
+const FOR_GROUP: usize = 16;
 /// Steps that a backtracking match may take: usual ones end within the few of the first try.
 const STEPS: [usize; 2] = [1_000, 100_000];
-/// Memory for a state of a program, with its part of what makes it fast: twice what states of usual patterns take.
-const STATE: usize = 64;
-/// States that are looked at in the time of a step.
+/// States that are looked at in the time of a step, and pairs of octets that parts of a backtracking match read.
 const STATES_A_STEP: usize = 8;
+const PAIRS_A_STEP: usize = 128;
+/// Above so many states it is asked first whether there is a match at all, by an automaton that is charged what it takes.
+const FEW_STATES: usize = 256;
 /// Groups of a pattern: each is carried along by all states.
 const MOST_GROUPS: usize = 100;
 /// Groups that a template can name: `$1` to `$9`, and the whole.
@@ -127,6 +133,8 @@ enum Engine {
     Linear {
         text: Box<str>,
         regex: Linear,
+        states: usize,
+        quick: Option<Box<Quick>>,
     },
     /// The same with few steps and with all of them: what a match took is not told, so what it may take is charged.
     Backtracking(Box<[fancy_regex::Regex; 2]>),
@@ -193,15 +201,23 @@ impl Pattern {
             Err(refused) => refused,
         };
         let latin = latin(text.as_bytes());
-        let backtracking = STEPS.map(|steps| {
+        let build = |unicode, steps| {
             BacktrackingBuilder::new(&latin)
-                .unicode_mode(!text.is_ascii())
+                .unicode_mode(unicode)
                 .case_insensitive(any_case)
                 .backtrack_limit(steps)
                 .delegate_size_limit(PART_SIZE)
                 .build()
+        };
+        // Without Unicode the crate refuses a dot in a part that it matches in linear time. With it, letters of Latin-1 are
+        // letters of words, too.
+        let modes = [false, true].into_iter().filter(|unicode| *unicode || text.is_ascii());
+        let compiled = modes.map(|unicode| STEPS.map(|steps| build(unicode, steps)));
+        let both = compiled.filter_map(|it| match it {
+            [Ok(quick), Ok(patient)] => Some([quick, patient]),
+            _ => None,
         });
-        let [Ok(quick), Ok(patient)] = backtracking else {
+        let Some([quick, patient]) = { both }.next() else {
             return Err(PatternError::Invalid { reason: reason(&refused) });
         };
         bounded(quick.captures_len())?;
@@ -212,10 +228,15 @@ impl Pattern {
     /// as long as it lasts.
     pub fn bytes(&self) -> usize {
         match &self.engine {
-            Engine::Linear { text, regex } => text.len() + regex.memory_usage(),
+            Engine::Linear { text, regex, states, quick } => {
+                let groups = states * regex.captures_len() * FOR_GROUP;
+                text.len() + regex.memory_usage() + groups + quick.as_ref().map_or(0, |quick| quick.bytes())
+            }
             Engine::Backtracking(regexes) => {
                 let text = regexes[0].as_str();
-                2 * (FOR_OCTET * text.len() + FOR_COUNT * text.bytes().filter(|byte| *byte == b'{').count())
+                let counted = |at: usize| (counted(&text[at..]) * at * FOR_OCTET).min(FOR_COUNT);
+                let counts: usize = text.match_indices('{').map(|(at, _)| counted(at)).sum();
+                2 * (FOR_OCTET * text.len() + counts)
             }
         }
     }
@@ -241,13 +262,14 @@ impl Pattern {
     /// [`Exhausted`]: that is not known.
     pub fn is_match(&self, text: &[u8], steps: &Steps) -> Result<bool, Exhausted> {
         match &self.engine {
-            Engine::Linear { regex, .. } => {
-                steps.take(work(regex, text, 0))?;
+            Engine::Linear { quick: Some(quick), .. } => Ok(quick.first(text, steps)?.is_some()),
+            Engine::Linear { regex, states, .. } => {
+                steps.take(work(*states, text, 0))?;
                 Ok(regex.is_match(text))
             }
             Engine::Backtracking(regexes) => {
                 let latin = latin(text);
-                patiently(regexes, steps, |regex| regex.is_match(&latin))
+                patiently(regexes, text, steps, |regex| regex.is_match(&latin))
             }
         }
     }
@@ -258,8 +280,13 @@ impl Pattern {
     /// [`Exhausted`]: that is not known.
     pub fn groups(&self, text: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
         match &self.engine {
-            Engine::Linear { regex, .. } => {
-                steps.take(work(regex, text, regex.captures_len()))?;
+            Engine::Linear { regex, states, quick, .. } => {
+                if let Some(quick) = quick
+                    && quick.first(text, steps)?.is_none()
+                {
+                    return Ok(None);
+                }
+                steps.take(work(*states, text, regex.captures_len()))?;
                 let mut found = regex.create_captures();
                 regex.captures(text, &mut found);
                 let range = |group: Option<regex_automata::Span>| group.map(|group| group.range());
@@ -267,7 +294,7 @@ impl Pattern {
             }
             Engine::Backtracking(regexes) => {
                 let latin = latin(text);
-                let found = patiently(regexes, steps, |regex| regex.captures(&latin))?;
+                let found = patiently(regexes, text, steps, |regex| regex.captures(&latin))?;
                 let bytes = |at: usize| latin[..at].chars().count();
                 let range = |group: fancy_regex::Match<'_>| bytes(group.start())..bytes(group.end());
                 Ok(found
@@ -282,19 +309,26 @@ fn bounded(groups: usize) -> Result<(), PatternError> {
 }
 
 /// Steps that a match takes at worst: each state is looked at for each octet, and carries its groups.
-fn work(regex: &Linear, text: &[u8], groups: usize) -> usize {
-    let states = regex.memory_usage() / STATE;
+fn work(states: usize, text: &[u8], groups: usize) -> usize {
     1 + states.saturating_mul(text.len() + 1).saturating_mul(2 + groups) / (2 * STATES_A_STEP)
 }
 
-/// With few steps, and only then with all.
+/// How often the most is that `{..}` at the beginning of a text says; 0 where it counts nothing.
+fn counted(text: &str) -> usize {
+    let inner = text[1..].split('}').next().unwrap_or_default();
+    inner.split(',').filter_map(|number| number.trim().parse::<usize>().ok()).max().unwrap_or(0)
+}
+
+/// With few steps, and only then with all. What is matched in linear time within it is no step of it, and may begin again at
+/// each octet.
 fn patiently<'t, T>(
     regexes: &'t [fancy_regex::Regex; 2],
+    text: &[u8],
     steps: &Steps,
     find: impl Fn(&'t fancy_regex::Regex) -> fancy_regex::Result<T>,
 ) -> Result<T, Exhausted> {
     for (regex, most) in regexes.iter().zip(STEPS) {
-        steps.take(most)?;
+        steps.take(most + text.len().saturating_mul(text.len()) / PAIRS_A_STEP)?;
         if let Ok(found) = find(regex) {
             return Ok(found);
         }
@@ -308,7 +342,12 @@ fn linear(text: &str, any_case: bool, size: usize) -> Result<Pattern, Box<BuildE
     let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(any_case);
     let config = Config::new().utf8_empty(false).nfa_size_limit(Some(size));
     let regex = Linear::builder().syntax(syntax).configure(config).build(&text)?;
-    Ok(Pattern { engine: Engine::Linear { text: text.into(), regex } })
+    let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
+    let program = thompson::Compiler::new().syntax(syntax).configure(config).build(&text);
+    // It was built just now, with groups: that cannot fail.
+    let states = program.as_ref().map_or(size, |program| program.states().len());
+    let quick = program.ok().filter(|_| states > FEW_STATES).and_then(Quick::new).map(Box::new);
+    Ok(Pattern { engine: Engine::Linear { text: text.into(), regex, states, quick } })
 }
 
 /// Each byte as the character of its number: what backtracking sees of bytes.
@@ -440,8 +479,48 @@ mod tests {
         let (steps, text) = (Steps::new(), b"/aaaaaaaaaaaaaaaaaa");
         let asked = (0..500).take_while(|_| slow.is_match(text, &steps).is_ok()).count();
         assert!(asked <= 10, "{asked}");
+        // No step of backtracking fails in it; what it delegates reads the text again at each octet.
+        let slow = Pattern::path("/(?>(?:a(?=.*))*)x0001").unwrap();
+        let steps = Steps::new();
+        let asked = (0..500).take_while(|_| slow.is_match(&path, &steps).is_ok()).count();
+        assert!(asked <= 5, "{asked}");
         let (steps, usual) = (Steps::new(), Pattern::path("/((?!admin).*)").unwrap());
         assert!((0..500).all(|_| usual.is_match(b"/public/page", &steps).is_ok()), "usual ones fit");
+    }
+
+    /// A dot in a part that is matched in linear time was no pattern.
+    #[test]
+    fn parts_around_what_looks_ahead_are_patterns() {
+        for (pattern, text, fits) in [
+            ("/(?!api)[a-z]{2}/(.*)", "/de/x", true),
+            ("/(?!api)(.*)", "/apis", false),
+            (r"/(?!internal/)(.+\.css)$", "/a/b.css", true),
+            (r"/(?=.*\d).{3}$", "/ab1", true),
+        ] {
+            let pattern = Pattern::path(pattern).unwrap();
+            assert_eq!(pattern.is_match(text.as_bytes(), &Steps::new()), Ok(fits), "{text}");
+        }
+    }
+
+    #[test]
+    fn usual_long_ones_are_taken_and_answer_long_texts() {
+        let words: Vec<_> = (0..400).map(|i| format!("crawler{i:03}")).collect();
+        let list =
+            Pattern::anywhere_in_any_case(&format!("({})", words.join("|")[..3990].trim_end_matches('|')));
+        let (list, steps) = (list.unwrap(), Steps::new());
+        let referer = [&b"https://www.example.com/callback?state="[..], &b"crawl3".repeat(350)].concat();
+        assert_eq!(list.groups(&referer, &steps), Ok(None));
+        assert!(list.groups(b"CRAWLER123", &steps).unwrap().is_some());
+        let rewritten = Pattern::path("/([a-z0-9-]{1,253})/(.*)").unwrap();
+        let path = [&b"/some-tenant/"[..], &b"deep/".repeat(200)].concat();
+        assert!(rewritten.groups(&path, &Steps::new()).unwrap().is_some());
+        let host = Pattern::host(r"^[a-z0-9.-]{1,253}\.example\.com$").unwrap();
+        assert_eq!(host.is_match(b"a.b.example.com", &Steps::new()), Ok(true));
+        // Few are counted, and a placeholder of an API's description counts nothing.
+        let mut all = Allowance::new(1 << 20);
+        let texts = (0..40).map(|i| format!("/(?!api)[a-z]{{2}}/v{i}/(.*)"));
+        let texts = texts.chain((0..40).map(|i| format!("/users/{{id}}/v{i}")));
+        assert!(texts.map(|text| all.compile(|| Pattern::path(&text))).all(|it| it.is_ok()));
     }
 
     /// The program of each state of the automaton is as large as the set: a path that always asks for new ones is given up.
@@ -464,6 +543,9 @@ mod tests {
         let usual: Vec<_> =
             (0..2000).map(|i| Pattern::path(&format!("/api/v{i}(/|$)(.*)")).unwrap()).collect();
         let set = Set::new(usual.iter(), 4 << 20).unwrap();
+        let matches: Vec<_> = (0..2000).map(|i| Pattern::path(&format!("/(?:.*|x{i})")).unwrap()).collect();
+        let many = Set::new(matches[1..].iter(), 4 << 20).unwrap();
+        assert_eq!(many.first(&path, &Steps::new()), Ok(Some(0)), "the first ends it");
         for (path, found) in [("/API/v7/x", Some(7)), ("/api/v1999", Some(1999)), ("/api/v", None)] {
             assert_eq!(set.first(path.as_bytes(), &Steps::new()), Ok(found), "{path}");
         }
@@ -476,7 +558,7 @@ mod tests {
         assert!(matches!(Pattern::path(&"a".repeat(5000)), Err(PatternError::Long { .. })));
         assert!(Pattern::path("/(a{1000}){1000}").is_err(), "one that grows too large");
         let error = Pattern::path("/(a{1000}){1000}").unwrap_err().to_string();
-        assert_eq!(error, "not a regular expression: compiled it takes more than 131072 bytes");
+        assert_eq!(error, "not a regular expression: compiled it takes more than 262144 bytes");
         for text in ["/*a", "/[", r"/\", "/(?P<", "/a{2,1}", "/**"] {
             let _ = Pattern::path(text);
         }

@@ -123,7 +123,7 @@ impl Aliases {
             return None;
         }
         let hosts = self.patterns.iter().take_while(|(host, _)| end.is_none_or(|end| ***host < *end));
-        // One that takes too long fits nothing: it is linear, so none does.
+        // One that takes too long fits nothing, which only one that repeats what is long does.
         let fits =
             |pattern: &Pattern, steps: &Steps| pattern.is_match(name.as_bytes(), steps).unwrap_or(false);
         // Each host has its own steps: what one says keeps nobody from another.

@@ -19,8 +19,8 @@ use super::host::PathEntry;
 use super::paths::Declared;
 use literals::Literals;
 
-/// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. They keep
-/// it only where they do not fit into one set. The control plane bounds what one Ingress brings far below it.
+/// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. Then
+/// those that are searched for in sets let theirs go. The control plane bounds what one Ingress brings far below it.
 const ALL: usize = 64 << 20;
 
 /// Largest set of patterns that is searched for at once, compiled, in bytes. More are searched for in several.
@@ -112,9 +112,10 @@ impl Order {
                 Compiled::Alone(pattern) => alone.push((place, pattern)),
             }
         }
-        let (linear, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, it)| is_linear(it));
+        let (linear, mut alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(_, it)| is_linear(it));
         let mut sets = Vec::new();
-        together(&linear, &mut sets);
+        together(linear, &mut sets, &mut alone);
+        alone.sort_unstable_by_key(|(place, _)| *place);
         Self {
             declared: order.into(),
             literals: Literals::new(literals),
@@ -168,8 +169,12 @@ fn is_linear(it: &Alone) -> bool {
     matches!(it, Alone::Pattern(pattern) if pattern.linear().is_some())
 }
 
-/// Puts patterns into as many sets as it takes, in order.
-fn together(linear: &[(usize, Alone)], sets: &mut Vec<(Set, Box<[usize]>)>) {
+/// Puts patterns into as many sets as it takes, in order. One that no set takes stays alone.
+fn together(
+    mut linear: Vec<(usize, Alone)>,
+    sets: &mut Vec<(Set, Box<[usize]>)>,
+    alone: &mut Vec<(usize, Alone)>,
+) {
     if linear.is_empty() {
         return;
     }
@@ -179,11 +184,12 @@ fn together(linear: &[(usize, Alone)], sets: &mut Vec<(Set, Box<[usize]>)>) {
     });
     if let Some(set) = Set::new(patterns, SIZE) {
         sets.push((set, linear.iter().map(|(place, _)| *place).collect()));
+    } else if linear.len() == 1 {
+        alone.append(&mut linear);
     } else {
-        // One alone always fits: its program is far smaller than a set.
-        let (first, second) = linear.split_at(linear.len() / 2);
-        together(first, sets);
-        together(second, sets);
+        let second = linear.split_off(linear.len() / 2);
+        together(linear, sets, alone);
+        together(second, sets, alone);
     }
 }
 
@@ -266,6 +272,22 @@ mod tests {
         assert_eq!((order.alone.len(), sets), (0, vec![1]));
     }
 
+    /// Only a slower engine knows Unicode's words: such a path is asked by itself.
+    #[test]
+    fn one_that_no_set_takes_is_asked_alone() {
+        let paths = ["/", r"/(?u:\b)x", r"/(?u)\bfoo[0-9]", "/api/[0-9]+"];
+        assert_eq!(find(&paths, "/foo7"), Some(r"/(?u)\bfoo[0-9]"));
+        assert_eq!(find(&paths, "/x"), Some(r"/(?u:\b)x"));
+        assert_eq!(find(&paths, "/api/1"), Some("/api/[0-9]+"));
+        assert_eq!(find(&paths, "/none"), Some("/"));
+    }
+
+    /// `^/a|/b` has its second part anywhere, as in nginx' file.
+    #[test]
+    fn an_alternative_is_found_where_it_stands() {
+        assert_eq!(find(&["/", "/api|/admin"], "/x/admin"), Some("/api|/admin"));
+    }
+
     /// The slow obvious one.
     fn one_by_one(declared: &[Asked<'_>], path: &[u8]) -> Option<usize> {
         let mut order: Vec<usize> = (0..declared.len()).collect();
@@ -287,7 +309,7 @@ mod tests {
         #[test]
         fn all_at_once_as_one_by_one(
             paths in prop::collection::vec(
-                ("/([abA.]{0,3}|[ab]/[ab]|[ab]\\+|a\\(|\\(\\?!a\\)[ab]\\*)", any::<bool>()), 1..8
+                ("/([abA.]{0,3}|[ab]/[ab]|a\\|/b|[ab]\\+|a\\(|\\(\\?!a\\)[ab]\\*)", any::<bool>()), 1..8
             ),
             path in "/[abAB/(]{0,4}",
         ) {

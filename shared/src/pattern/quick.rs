@@ -1,0 +1,146 @@
+//! Which of some patterns is found in a text, by a lazy DFA.
+//!
+//! The automaton is built while it is used, in a cache of its own for each thread. A client that sends what it has not
+//! seen, again and again, makes it grow: what it grows by is charged, and a search that fills the cache over and over is
+//! given up rather than gone on with by a slower engine.
+
+use std::fmt;
+
+use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::hybrid::{CacheError, LazyStateID};
+use regex_automata::nfa::thompson::NFA;
+use regex_automata::util::pool::Pool;
+use regex_automata::{Input, MatchKind};
+
+use super::{Exhausted, Steps};
+
+/// Memory of the automaton that one thread has built, in bytes. As much as a few of its states take where that is more.
+const CACHE: usize = 2 << 20;
+/// So often may the cache fill before it matters how much of the text that was for.
+const CLEARS: usize = 2;
+/// Octets of the text for a new state: below it the cache is of no use.
+const OCTETS: usize = 10;
+/// Octets of the text for which a step is charged where the automaton has all states, patterns that fit at one of them, and
+/// bytes that it grows by.
+const OCTETS_A_STEP: usize = 8;
+const FITS_A_STEP: usize = 8;
+const GROWTH_A_STEP: usize = 16;
+
+/// Patterns, ready to be looked for.
+pub(super) struct Quick {
+    dfa: DFA,
+    caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,
+}
+
+impl fmt::Debug for Quick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quick").field("patterns", &self.dfa.pattern_len()).finish_non_exhaustive()
+    }
+}
+
+impl Clone for Quick {
+    fn clone(&self) -> Self {
+        Self::of(self.dfa.clone())
+    }
+}
+
+/// Why a search ended before its end.
+enum Ended {
+    /// The cache is of no use.
+    GaveUp,
+    /// The steps are.
+    Exhausted,
+}
+
+impl From<CacheError> for Ended {
+    fn from(_: CacheError) -> Self {
+        Self::GaveUp
+    }
+}
+
+impl Quick {
+    /// Of a program; `None` where it has what no DFA can tell.
+    pub(super) fn new(program: NFA) -> Option<Self> {
+        let config = DFA::config()
+            .match_kind(MatchKind::All)
+            .cache_capacity(CACHE)
+            .skip_cache_capacity_check(true)
+            .minimum_cache_clear_count(Some(CLEARS))
+            .minimum_bytes_per_state(Some(OCTETS));
+        DFA::builder().configure(config).build_from_nfa(program).ok().map(Self::of)
+    }
+
+    fn of(dfa: DFA) -> Self {
+        let for_cache = dfa.clone();
+        let caches: Box<dyn Fn() -> Cache + Send + Sync> = Box::new(move || for_cache.create_cache());
+        Self { dfa, caches: Pool::new(caches) }
+    }
+
+    /// Memory of its program, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.dfa.get_nfa().memory_usage()
+    }
+
+    /// The first of its patterns, in the order of the program, that is found in a text.
+    ///
+    /// # Errors
+    /// [`Exhausted`]: that takes longer than it may.
+    pub(super) fn first(&self, text: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
+        let mut cache = self.caches.get();
+        steps.take(1 + text.len() / OCTETS_A_STEP)?;
+        loop {
+            let (before, clears) = (cache.memory_usage(), cache.clear_count());
+            let searched = self.search(&mut cache, text, steps);
+            let cleared = (cache.clear_count() - clears) * CACHE;
+            let growth = (cache.memory_usage() + cleared).saturating_sub(before);
+            steps.take(growth / GROWTH_A_STEP)?;
+            match searched {
+                Ok(found) => return Ok(found),
+                Err(Ended::Exhausted) => return Err(Exhausted),
+                // It has the cache to itself from now on, and gives up again where that does not help.
+                Err(Ended::GaveUp) => {
+                    cache.reset(&self.dfa);
+                    steps.take(CACHE / GROWTH_A_STEP)?;
+                }
+            }
+        }
+    }
+
+    fn search(&self, cache: &mut Cache, text: &[u8], steps: &Steps) -> Result<Option<usize>, Ended> {
+        let start = self.dfa.start_state_forward(cache, &Input::new(text));
+        let mut state = start.map_err(|_| Ended::GaveUp)?;
+        let mut best = None;
+        cache.search_start(0);
+        for (at, octet) in text.iter().enumerate() {
+            cache.search_update(at);
+            state = self.dfa.next_state(cache, state, *octet)?;
+            if state.is_tagged() {
+                best = self.better(cache, state, best, steps)?;
+                if state.is_dead() || best == Some(0) {
+                    cache.search_finish(at);
+                    return Ok(best);
+                }
+            }
+        }
+        cache.search_finish(text.len());
+        state = self.dfa.next_eoi_state(cache, state)?;
+        self.better(cache, state, best, steps)
+    }
+
+    /// The least pattern of a state of matches and of those before.
+    fn better(
+        &self,
+        cache: &Cache,
+        state: LazyStateID,
+        best: Option<usize>,
+        steps: &Steps,
+    ) -> Result<Option<usize>, Ended> {
+        if !state.is_match() {
+            return Ok(best);
+        }
+        let count = self.dfa.match_len(cache, state);
+        steps.take(count / FITS_A_STEP).map_err(|Exhausted| Ended::Exhausted)?;
+        let found = (0..count).map(|place| self.dfa.match_pattern(cache, state, place).as_usize());
+        Ok(found.chain(best).min())
+    }
+}
