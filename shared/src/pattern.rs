@@ -66,7 +66,7 @@ pub enum PatternError {
         /// What is wrong with it, in one line.
         reason: String,
     },
-    /// More groups than [`MOST_GROUPS`].
+    /// More groups than a pattern may have.
     #[error("{groups} groups are more than {MOST_GROUPS}")]
     Groups {
         /// Its groups.
