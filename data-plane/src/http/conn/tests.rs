@@ -7,7 +7,12 @@ use std::time::{Duration, Instant};
 use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use super::client_body::Unread;
 use super::*;
+use crate::codec::h1::Client;
+use crate::codec::head::Version;
+use crate::http::pipeline::log::RequestRecord;
+use crate::http::reply::Reply;
 use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::Writer;
@@ -170,16 +175,20 @@ async fn a_client_takes_nothing_for_60_seconds() {
 #[tokio::test]
 async fn a_page_that_nobody_takes_is_counted() {
     let fixture = Fixture::new();
-    let quota = &fixture.server.local.quota;
-    let (near, mut client) = tokio::io::duplex(REQUEST.len());
-    let session = Session::new(Rc::clone(&fixture.server), near, Fixture::peer(Scheme::Http), false);
-    let mut connection = Box::pin(session.run());
-    assert!(poll!(&mut connection).is_pending());
-    let before = quota.held();
-    client.write_all(REQUEST).await.unwrap();
-    assert!(poll!(&mut connection).is_pending());
-    // Its head and its body.
-    assert!(quota.held() > before + 250, "{} bytes are held", quota.held() - before);
+    let local = &fixture.server.local;
+    let (mut near, _client) = tokio::io::duplex(REQUEST.len());
+    let (mut input, mut unread, timer) = (BytesMut::new(), Unread::nothing(), local.timers.timer());
+    let mut record = RequestRecord::refused(local, &Fixture::peer(Scheme::Http), &input);
+    let reply = Reply::said(local, 200, None, vec![b'x'; 50_000]);
+    let whom = Client { version: Version::Http11, to_head: false, keep_alive: true };
+    let connection = (&mut near, &mut input, &mut unread);
+    let mut writing = Box::pin(answer::write(local, &timer, connection, reply, whom, &mut record.info));
+    let before = local.quota.held();
+    assert!(poll!(&mut writing).is_pending());
+    let held = local.quota.held() - before;
+    assert!((50_000..51_000).contains(&held), "{held} bytes are held");
+    drop(writing);
+    assert_eq!(local.quota.held(), before);
 }
 
 #[tokio::test]
