@@ -38,7 +38,8 @@ pub use shared::identity::SLACK;
 const SIGNS: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A root is good for so long: it is trusted well beyond what it signs.
 const ROOT: Duration = Duration::from_secs(3 * 365 * 24 * 3600);
-/// A root that was made so long after now was made by a clock that was wrong. What is less passes by itself.
+/// A root that was made so long after now: one's own clock is late, or the one that made it was ahead. What is less passes by
+/// itself.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);
 /// Lives of a certificate that two roots are trusted side by side: one in which everybody renews, and half a one for
 /// those whose clock or network is late.
@@ -164,28 +165,22 @@ impl Authority {
         SystemTime::UNIX_EPOCH + Duration::from_secs(last)
     }
 
-    /// With a new root, which signs when everybody whose certificates live for `life` has heard of it.
+    /// With a new root, which signs when everybody whose certificates live for `life` has heard of it. For who asks for it
+    /// this clock is right: roots of a time to come put off nothing.
     ///
     /// # Errors
     /// Where a rotation is under way already.
     pub fn rotate(&self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
-        let mut next = self.present(now);
-        if let Ok(left) = next.signs_from().duration_since(now)
-            && !left.is_zero()
-        {
-            return Err(IssueError::Rotating(left));
-        }
-        next.roots.push(Root::create(now, now + life.mul_f64(OVERLAP))?);
-        Ok(next)
+        self.present(now).followed(now, life)
     }
 
-    /// Whether the last root is of a time to come, so that some clock is or was far ahead.
+    /// Whether the last root is of a time to come: this clock is late, or some other one was far ahead.
     pub fn is_of_the_future(&self, now: SystemTime) -> bool {
         self.roots.last().is_some_and(|root| root.is_of_the_future(now))
     }
 
     /// Without roots of a time to come, which would put off the next rotation until then. Nobody holds what one of them signed,
-    /// as long as there is another one that signs. One that is alone signs already, whatever it says.
+    /// as long as there is another one that has its key. One that is alone signs already, whatever it says.
     fn present(&self, now: SystemTime) -> Self {
         let mut next = self.clone();
         while let Some((last, before)) = next.roots.split_last()
@@ -202,28 +197,44 @@ impl Authority {
         next
     }
 
+    /// With a new root: never before the last one signs, so that a clock which is a little late does not let the new one
+    /// sign before anybody has heard of it.
+    fn followed(mut self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
+        if let Ok(left) = self.signs_from().duration_since(now)
+            && !left.is_zero()
+        {
+            return Err(IssueError::Rotating(left));
+        }
+        self.roots.push(Root::create(now, now + life.mul_f64(OVERLAP))?);
+        Ok(self)
+    }
+
     /// What the record should say by now, where that is something else: an old root goes, or loses its key; where the last
-    /// one has signed for long enough, or is of a time to come, a new one comes.
+    /// one has signed for long enough, a new one comes.
+    ///
+    /// A clock that is late does only what others did or will do. So nothing is made of a root of a time to come: nothing in the
+    /// record tells a clock that was ahead from one's own that is late, and a new root that signs in the real past would
+    /// end the trust in all others at once.
     ///
     /// # Errors
     /// Where no key can be made.
     pub fn due(&self, now: SystemTime, life: Duration) -> Result<Option<Self>, IssueError> {
         let seconds = unix(now);
         let overlap = overlap(life);
-        let mut next = self.present(now);
+        let mut next = self.clone();
         // Superseded for so long that nothing it signed is good any more.
         let kept =
-            |at: usize| next.roots.get(at + 1).is_none_or(|after| after.signs_from + overlap > seconds);
-        let first = (0..next.roots.len()).find(|at| kept(*at)).unwrap_or_default();
+            |at: usize| self.roots.get(at + 1).is_none_or(|after| after.signs_from + overlap > seconds);
+        let first = (0..self.roots.len()).find(|at| kept(*at)).unwrap_or_default();
         next.roots.drain(..first);
         let signer = next.position(now);
         // Whatever is stolen later signs nothing.
         for root in next.roots.iter_mut().take(signer) {
             root.key = None;
         }
-        let signed_long = now.duration_since(next.signs_from()).is_ok_and(|signed| signed > SIGNS);
-        if signed_long || next.is_of_the_future(now) {
-            next = next.rotate(now, life)?;
+        let signed_long = now.duration_since(self.signs_from()).is_ok_and(|signed| signed > SIGNS);
+        if signed_long && !self.is_of_the_future(now) {
+            next = next.followed(now, life)?;
         }
         Ok((next != *self).then_some(next))
     }

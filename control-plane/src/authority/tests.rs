@@ -165,27 +165,51 @@ fn a_replica_whose_clock_is_behind_signs_with_what_there_is() {
 }
 
 #[test]
-fn a_clock_that_was_far_ahead_puts_off_no_rotation() {
+fn a_clock_that_is_far_behind_takes_nobodys_trust_away() {
+    let (made, real) = (at(0) + DAY * 200, at(0) + DAY * 300);
+    let late = at(0) + DAY * 100;
+    let alone = Authority::create(made).unwrap();
+    // Of two the last one does not sign yet.
+    let rotating = alone.rotate(real, DAY).unwrap();
+    let followed = rotating.due(rotating.signs_from(), DAY).unwrap().unwrap();
+    for (authority, real) in [(&alone, real), (&rotating, real), (&followed, rotating.signs_from())] {
+        let holder = authority.issue(&request(), &identity(Role::Proxy), real, DAY).unwrap();
+        let mut record = authority.clone();
+        for now in [late, real, late, real] {
+            record = record.due(now, DAY).unwrap().unwrap_or(record);
+            assert!(is_client(&record.trusted(), &holder, real), "believed");
+            assert_eq!(record.signs(real), authority.signs(real), "by a root that is known to all");
+        }
+        assert_eq!(record, *authority, "nothing to do");
+        assert!(authority.is_of_the_future(late), "which is said");
+    }
+    // A little behind: no root signs before the newest one was made.
+    let behind = alone.rotate(made - DAY.mul_f64(0.5), Duration::from_secs(1_000));
+    assert!(matches!(behind, Err(IssueError::Rotating(_))), "{behind:?}");
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_puts_off_no_rotation_that_is_asked_for() {
     let first = Authority::create(at(0)).unwrap();
     let ahead = at(1) + SIGNS;
     let wrong = first.due(ahead, DAY).unwrap().unwrap();
     assert_eq!(wrong.trusted().len(), 2, "by that clock it has signed for a year");
     let right = at(60);
     let chain = wrong.issue(&request(), &identity(Role::Proxy), right, DAY).unwrap();
+    assert_eq!(wrong.due(right, DAY).unwrap(), None, "this clock may as well be late");
     let asked = wrong.rotate(right, DAY).unwrap();
     assert_eq!((asked.trusted().len(), asked.signs_from()), (2, right + DAY.mul_f64(1.5)));
     assert!(is_client(&asked.trusted(), &chain, right));
-    // Nobody has to ask.
-    let mended = wrong.due(right, DAY).unwrap().unwrap();
-    assert_eq!(mended, first);
-    assert!(is_client(&mended.trusted(), &chain, right));
+    assert!(!asked.is_of_the_future(right), "and all is well");
+    // Where nobody asks it comes to be true.
+    assert_eq!(wrong.signs(wrong.signs_from()), wrong.trusted()[1]);
     // A little ahead is a rotation that is under way.
     let little = first.rotate(at(3_600), DAY).unwrap();
-    assert_eq!(little.due(at(0), DAY).unwrap(), None);
+    assert!(matches!(little.rotate(at(0), DAY), Err(IssueError::Rotating(_))));
 }
 
 #[test]
-fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now() {
+fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now_when_somebody_asks() {
     let ahead = at(0) + 2 * SIGNS;
     let made = Authority::create(ahead).unwrap();
     // Or the one before it had to go by that clock.
@@ -194,7 +218,8 @@ fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now() {
     assert_eq!(left.to_record().matches("PRIVATE").count(), 2, "one key is left");
     for wrong in [made, left] {
         let chain = wrong.issue(&request(), &identity(Role::Proxy), at(60), DAY).unwrap();
-        let next = wrong.due(at(60), DAY).unwrap().unwrap();
+        assert_eq!(wrong.due(at(60), DAY).unwrap(), None, "this clock may as well be late");
+        let next = wrong.rotate(at(60), DAY).unwrap();
         assert_eq!(Authority::from_record(next.to_record().as_bytes()), Ok(next.clone()));
         assert_eq!(next.signs_from(), at(60) + DAY.mul_f64(1.5));
         assert!(is_client(&next.trusted(), &chain, at(60)), "whoever has a certificate keeps it");

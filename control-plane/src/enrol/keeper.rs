@@ -92,6 +92,8 @@ pub struct Keeper {
     /// When the certificate of this process is to be renewed, and under which root it stands.
     renew: Option<(SystemTime, bytes::Bytes)>,
     current: watch::Sender<Standing>,
+    /// Of the clock here, or of the one that made the newest root.
+    doubts: Seldom,
 }
 
 impl Keeper {
@@ -115,6 +117,7 @@ impl Keeper {
             authority: None,
             renew: None,
             current: watch::Sender::new(Err("nobody has looked for it".into())),
+            doubts: Seldom::new(WARNINGS),
         })
     }
 
@@ -169,16 +172,17 @@ impl Keeper {
     /// # Errors
     /// Where something of it fails; what was good before stays in use.
     pub async fn look(&mut self, now: SystemTime) -> Result<(), KeepError> {
-        let due = |authority: &Authority, life| {
-            if authority.is_of_the_future(now) {
-                warn!(
-                    "the newest root of the authority was made at a time to come, when some clock was far ahead: it goes, and \
-                     a rotation that was asked for then is to be asked for again"
-                );
-            }
-            authority.due(now, life)
-        };
-        let changed = self.change(now, due).await;
+        let changed = self.change(now, |authority, life| authority.due(now, life)).await;
+        if let Some((authority, _)) = &self.authority
+            && authority.is_of_the_future(now)
+            && let Some(before) = self.doubts.now(clock::now())
+        {
+            warn!(
+                before,
+                "the newest root of the authority was made at a time to come: the clock here is late, or one that was far \
+                 ahead made it. Nothing follows it by itself until then; where the clock is right, ask for a rotation"
+            );
+        }
         // Whatever became of the record: without a certificate that is good no handshake succeeds.
         let renewed = self.renew(now);
         let published = self.publish(now, changed.is_ok()).await;
