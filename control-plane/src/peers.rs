@@ -24,7 +24,7 @@ use shared::version::Lineage;
 use tokio::sync::{Semaphore, watch};
 
 use crate::enrol::Registrar;
-use crate::serve::registry::{RETURNS, Registry};
+use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
 use ask::Ways;
 use fleet::Other;
@@ -165,12 +165,14 @@ impl Peers {
         }
     }
 
-    /// Looks for them and asks them, for ever. `registry`: told of the proxies of those that are forgotten.
+    /// Looks for them and asks them, for ever. `registry`: told of the proxies of those that are forgotten, and of those that are
+    /// connected to others.
     ///
     /// # Errors
     /// Never.
     pub async fn keep(self, registry: Arc<Registry>) -> Result<(), Infallible> {
         let Some(it) = self.0.clone() else { return std::future::pending().await };
+        let mut listed = HashSet::new();
         loop {
             if it.published.head().is_ready() {
                 it.ready.get_or_init(clock::now);
@@ -180,6 +182,10 @@ impl Peers {
             let left = it.known().find(looked, clock::now());
             registry.miss(left.into_iter().map(|proxy| (proxy.id.into(), proxy.node.into())));
             self.ask(None).await;
+            for proxy in it.known().listed().filter(|proxy| is_connected(proxy)) {
+                registry.is_elsewhere(&proxy.id, &proxy.node, !listed.contains(&proxy.id));
+            }
+            listed = it.known().listed().map(|proxy| proxy.id.clone()).collect();
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -212,7 +218,8 @@ impl Inner {
 }
 
 impl Known {
-    /// Takes in where replicas are now. Gives the proxies of those that are forgotten by it, as far as they were known.
+    /// Takes in where replicas are now. Gives the proxies of those that are forgotten by it, as far as they were known and are not
+    /// connected to another one.
     fn find(&mut self, looked: Vec<found::Looked>, now: Instant) -> Vec<inspect::Proxy> {
         let mut left = Vec::new();
         self.found.take(looked);
@@ -240,7 +247,17 @@ impl Known {
                 self.replicas.entry(address).or_default();
             }
         }
-        left
+        let is_left = |gone: &inspect::Proxy| {
+            let only = left.iter().filter(|it| is_namesake(it, gone)).count() == 1;
+            let mut others = self.listed().filter(|other| is_connected(other));
+            !others.any(|other| other.id == gone.id || (only && succeeds(other, gone)))
+        };
+        left.iter().filter(|gone| is_left(gone)).cloned().collect()
+    }
+
+    /// The proxies of all of them.
+    fn listed(&self) -> impl Iterator<Item = &inspect::Proxy> {
+        self.replicas.values().flat_map(|replica| &replica.proxies)
     }
 
     fn newest(&self) -> u32 {
@@ -306,6 +323,22 @@ impl Known {
         }
         others
     }
+}
+
+fn is_connected(proxy: &inspect::Proxy) -> bool {
+    proxy.silent.is_none()
+}
+
+/// Processes of one name on one node: in a pod there is one at a time.
+fn is_namesake(one: &inspect::Proxy, other: &inspect::Proxy) -> bool {
+    name_of(&one.id) == name_of(&other.id) && one.node == other.node
+}
+
+/// Whether a process may have come in the place of one that was last heard before.
+fn succeeds(next: &inspect::Proxy, gone: &inspect::Proxy) -> bool {
+    let came = next.connected.as_ref().map(|it| (it.seconds, it.nanos));
+    let heard = gone.heard.as_ref().map(|it| (it.seconds, it.nanos));
+    is_namesake(next, gone) && came >= heard
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_l
     let silent = || vec![(at(2), share(2, &["a", "c"])), (at(3), lost())];
     assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "one of its proxies came to another");
     assert!(find(&mut known, &[2], start).is_empty());
-    assert_eq!(fleet(known.take(silent(), false, OWN)), (2, 1, 1), "its proxies have to come back first");
-    assert_eq!(find(&mut known, &[2], start + RETURNS), ["b", "c"], "nobody else knows of them");
+    assert_eq!(fleet(known.take(silent(), true, OWN)), (2, 1, 1), "its proxies have to come back first");
+    assert_eq!(find(&mut known, &[2], start + RETURNS), ["b"], "nobody else knows of it");
     assert_eq!(known.replicas.len(), 1);
     assert_eq!(fleet(known.take(vec![(at(2), share(2, &["a"]))], true, OWN)), (1, 0, 0));
 }
@@ -91,12 +91,40 @@ fn a_replica_that_said_that_it_ends_is_none_that_does_not_answer() {
         (3, 0, 0),
         "all of its proxies are elsewhere"
     );
-    assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 1, 1), "one has not arrived");
-    assert_eq!(find(&mut known, &[2, 3], start + RETURNS), ["b", "c"]);
+    assert_eq!(fleet(known.take(silent(&["a", "b"]), true, OWN)), (2, 1, 1), "one has not arrived");
+    assert_eq!(find(&mut known, &[2, 3], start + RETURNS), ["c"]);
     assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 0, 0), "it had the time");
     // Another process at its address is a replica like others.
     known.take(vec![(at(2), share(2, &["a"])), (at(3), share(4, &["b"]))], true, OWN);
     assert_eq!(fleet(known.take(silent(&["a"]), false, OWN)), (1, 1, 1));
+}
+
+#[test]
+fn who_left_is_who_is_connected_to_nobody_else() {
+    let start = clock::now();
+    let mut known = known(&[2, 3]);
+    let gone = ["same-1", "new-1", "two-1", "two-2", "old-1", "silent-1", "lost-1"];
+    let mut there = share(2, &["same-1", "new-2", "two-3", "old-2", "silent-1"]);
+    let mut before = share(3, &gone);
+    let of = |answer: &mut ask::Answer, id: &str, set: &dyn Fn(&mut inspect::Proxy)| {
+        let all = &mut answer.as_mut().unwrap().proxies;
+        set(all.iter_mut().find(|it| it.id == id).unwrap().proxy.as_mut().unwrap());
+    };
+    let time = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    of(&mut there, "new-2", &|it| it.connected = time(6));
+    of(&mut before, "new-1", &|it| it.heard = time(5));
+    // They ran side by side.
+    of(&mut there, "old-2", &|it| it.connected = time(4));
+    of(&mut before, "old-1", &|it| it.heard = time(5));
+    of(&mut there, "silent-1", &|it| it.silent = Some(prost_types::Duration::default()));
+    known.take(vec![(at(2), there), (at(3), before)], true, OWN);
+    assert!(find(&mut known, &[2], start).is_empty());
+    let left = find(&mut known, &[2], start + RETURNS);
+    assert_eq!(
+        left,
+        ["two-1", "two-2", "old-1", "silent-1", "lost-1"],
+        "of two nobody knows which one it is"
+    );
 }
 
 #[test]

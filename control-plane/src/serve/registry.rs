@@ -25,7 +25,8 @@ use tokio::sync::{Notify, watch};
 use super::message::{Hello, Refused};
 use super::session::Standing;
 use crate::store::Head;
-use missed::{Missed, name_of};
+use missed::Missed;
+pub(crate) use missed::name_of;
 
 /// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
 pub const RETURNS: Duration = Duration::from_secs(15);
@@ -308,6 +309,18 @@ impl Registry {
                 self.missed().note(id, node);
                 self.has_silent.store(true, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// A proxy is connected to another replica: it is not missed, nor is whose place it took. `is_new`: nobody had it before.
+    pub fn is_elsewhere(&self, id: &str, node: &str, is_new: bool) {
+        if !self.has_silent.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_known = self.proxies.contains_key(id);
+        let mut missed = self.missed();
+        if !missed.is_back(id) && is_new && !is_known {
+            missed.is_replaced(id, node);
         }
     }
 

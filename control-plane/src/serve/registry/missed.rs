@@ -43,6 +43,6 @@ impl Missed {
 }
 
 /// Pod or host name, without what tells processes of one name apart.
-pub(super) fn name_of(id: &str) -> &str {
+pub(crate) fn name_of(id: &str) -> &str {
     id.rsplit_once('-').map_or(id, |(name, _)| name)
 }

@@ -193,6 +193,13 @@ fn proxies_of_a_replica_that_is_gone_have_not_left_unless_they_came_here() {
     registry.sweep(clock::now());
     enter(&registry, "a-2").leave();
     assert!(registry.have_all_left(clock::now()));
+    // They are elsewhere: one came back, of the other a new process is there.
+    registry.miss([of("b-1"), of("c-1")]);
+    registry.is_elsewhere("b-1", "node", false);
+    registry.is_elsewhere("c-2", "node", false);
+    assert!(!registry.have_all_left(clock::now()), "which was there before");
+    registry.is_elsewhere("c-3", "node", true);
+    assert!(registry.have_all_left(clock::now()));
     registry.miss((0..=SILENT_MAX).map(|at| of(&format!("host{at}-1"))));
     (0..=SILENT_MAX).for_each(|at| enter(&registry, &format!("host{at}-1")).leave());
     assert!(!registry.have_all_left(clock::now()), "one was too many to be remembered");
