@@ -4,7 +4,7 @@
 //! In a cluster the record is a Secret, which comes back as any other that is referred to. With a folder it is this
 //! process', which says itself what is in it; the file beside it is for the next start.
 //!
-//! **Invariant:** a record that cannot be read changes nothing; one that was read and is none is made anew. Nobody is cut off by
+//! **Invariant:** a record that cannot be read stays as it is; one that was read and is none is made anew. Nobody is cut off by
 //! that: who comes with an old ticket shakes hands in full.
 
 pub mod record;
@@ -60,13 +60,15 @@ pub enum Vault {
         said: Option<Record>,
         /// That is not in the folder yet.
         is_unwritten: bool,
+        /// There is a file that could not be read: it stays as it is until it can be.
+        is_unread: bool,
     },
 }
 
 impl Vault {
     /// In this process, with a folder for the next one.
     pub fn process(name: ObjectName, folder: Option<PathBuf>, inputs: Inputs) -> Self {
-        Self::Process { name, folder, inputs, said: None, is_unwritten: false }
+        Self::Process { name, folder, inputs, said: None, is_unwritten: false, is_unread: false }
     }
 
     fn object(&self) -> ObjectRef {
@@ -81,13 +83,18 @@ impl Vault {
     async fn look(&mut self, now: SystemTime) -> Result<(), String> {
         match self {
             Self::Cluster(place) => in_cluster(place, now).await,
-            Self::Process { name, folder, inputs, said, is_unwritten } => {
+            Self::Process { name, folder, inputs, said, is_unwritten, is_unread } => {
                 let file = folder.as_ref().map(|folder| folder.join(FILE));
-                let there = match (&*said, &file) {
-                    (Some(said), _) => Some(said.clone()),
-                    (None, Some(file)) => read(file)?,
-                    (None, None) => None,
+                let mut unread = None;
+                let there = match &file {
+                    Some(file) if said.is_none() || *is_unread => read(file).unwrap_or_else(|error| {
+                        unread = Some(format!("{error}: those in use are of this process alone"));
+                        None
+                    }),
+                    _ => None,
                 };
+                *is_unread = unread.is_some();
+                let there = there.or_else(|| said.clone());
                 let due = match &there {
                     Some(there) => there.due(now, random),
                     None => Some(Record::create(now, random)),
@@ -100,6 +107,10 @@ impl Vault {
                     let _ = inputs.objects.send(Input::Events(vec![event])).await;
                 }
                 let newest = said.insert(newest);
+                // It is waited for by all who start, whoever may read the file.
+                if let Some(error) = unread {
+                    return Err(error);
+                }
                 // Behind what is said: a start waits for that, and not for a disk that is full.
                 if let Some(file) = file.filter(|_| *is_unwritten) {
                     private::replace(&file, newest.to_text().as_bytes())

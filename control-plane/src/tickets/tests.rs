@@ -161,6 +161,40 @@ async fn with_a_folder_it_outlives_the_process() {
     told(&mut arrivals).await;
 }
 
+#[tokio::test]
+async fn a_file_that_cannot_be_read_keeps_nobody_waiting_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE);
+    // As a file of somebody else: it cannot be read, and could be replaced. Root reads whatever has no loop.
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    let (inputs, mut arrivals) = Inputs::channel(4);
+    let mut vault = Vault::process(name(), Some(dir.path().to_owned()), inputs);
+    vault.look(at(0)).await.unwrap_err();
+    let own = told(&mut arrivals).await;
+    vault.look(at(5)).await.unwrap_err();
+    assert!(arrivals.objects.try_recv().is_err(), "it is said once");
+    assert!(fs::symlink_metadata(&file).unwrap().is_symlink());
+    vault.look(at(PERIOD.as_secs())).await.unwrap_err();
+    assert_ne!(told(&mut arrivals).await.data, own.data, "and rotated");
+    assert!(fs::symlink_metadata(&file).unwrap().is_symlink());
+    // It can be read.
+    let record = Record::create(at(PERIOD.as_secs()), random);
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, record.to_text().as_bytes()).unwrap();
+    vault.look(at(PERIOD.as_secs() + 5)).await.unwrap();
+    assert_eq!(told(&mut arrivals).await.data, secret_data(&record));
+    vault.look(at(PERIOD.as_secs() + 10)).await.unwrap();
+    assert!(arrivals.objects.try_recv().is_err());
+    assert_eq!(Record::parse(&fs::read(&file).unwrap()), Ok(record));
+}
+
+fn secret_data(record: &Record) -> std::collections::BTreeMap<String, String> {
+    match secret(&name(), record) {
+        Object::Secret(secret) => secret.data.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_made_before_somebody_asks_for_tickets() {
     let server = Server::default();
