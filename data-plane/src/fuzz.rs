@@ -17,8 +17,8 @@ use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
+use crate::dns;
 use crate::journal;
-use crate::resolve;
 pub use crate::staple::fuzz as ocsp;
 pub use crate::subscribe::fuzz::stream;
 use crate::table::Writer;
@@ -279,7 +279,7 @@ pub fn journal(data: &[u8]) {
 
 /// An answer of a DNS server: what is read of it is no more than what it holds.
 pub fn dns(data: &[u8]) {
-    if let Answer::Found { addresses, ttl } = resolve::addresses(data) {
+    if let Answer::Found { addresses, ttl } = dns::addresses(data) {
         assert!(!addresses.is_empty() && addresses.len() * 4 < data.len());
         assert!(ttl <= Duration::from_secs(u32::MAX.into()));
     }

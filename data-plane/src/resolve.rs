@@ -1,47 +1,24 @@
 //! The DNS: asks for the names whose addresses are endpoints, again and again, on the control thread.
 //!
 //! Which name is asked for, and when, is decided in [`names`](crate::table::apply::names); here is what waits. As
-//! ingress-nginx' own resolver (balancing.md 10): the servers, the search list and `ndots` of resolv.conf, and no file of
-//! hosts; for each candidate A, then AAAA; the first with addresses wins.
+//! with ingress-nginx' own resolver (balancing.md 10), no file of hosts counts.
 //!
 //! **Invariant:** no request waits for it, and a name that is slow holds up no other.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
-use std::fs;
-use std::io;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
-use domain::base::iana::Rcode;
-use domain::base::{Message, MessageBuilder, Name, Rtype, ToName as _};
-use domain::net::client::dgram_stream::{Config, Connection};
-use domain::net::client::protocol::{TcpConnect, UdpConnect};
-use domain::net::client::request::{RequestMessage, SendRequest as _};
-use domain::rdata::{A, Aaaa, Cname};
-use domain::resolv::stub::conf::ResolvConf;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use shared::clock;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time;
 use tracing::{info, warn};
 
+use crate::dns::{self, Outcome, Servers};
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
-
-/// All candidates of a name are asked for within this.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// A server that is silent is asked again after this; UDP loses questions.
-const REPEAT: Duration = Duration::from_secs(1);
-/// Aliases on the way to an address. An answer may hold thousands.
-const ALIASES: usize = 16;
-/// Whether resolv.conf was written is looked at so often, at most.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// Keeps the names of a [`Writer`] answered.
 #[derive(Debug)]
@@ -56,7 +33,7 @@ pub(crate) struct Names {
 impl Names {
     /// By the servers of this machine.
     pub(crate) fn of_system() -> Self {
-        Self::by(Servers::of_file("/etc/resolv.conf".into()))
+        Self::by(Servers::of_system())
     }
 
     fn by(servers: Servers) -> Self {
@@ -89,7 +66,7 @@ impl Names {
                 let now = clock::now();
                 while let Some(name) = writer.names().next(now) {
                     let resolver = self.servers.borrow_mut().current(now);
-                    asking.push(ask(resolver, name));
+                    asking.push(async move { (Arc::clone(&name), dns::ask(resolver, &name).await) });
                 }
                 writer.names().wake()
             };
@@ -110,9 +87,6 @@ impl Names {
         }
     }
 }
-
-/// What came of asking: an answer, or why there is none.
-type Outcome = Result<Answer, String>;
 
 fn take_in(writer: &mut Writer, name: &str, outcome: Outcome) {
     let now = clock::now();
@@ -137,194 +111,6 @@ fn take_in(writer: &mut Writer, name: &str, outcome: Outcome) {
                 );
             }
         }
-    }
-}
-
-async fn ask(resolver: Result<Rc<Resolver>, Arc<str>>, name: Arc<str>) -> (Arc<str>, Outcome) {
-    let outcome = match resolver {
-        Err(reason) => Err(reason.to_string()),
-        Ok(resolver) => match time::timeout(DEADLINE, resolver.ask(&name)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {DEADLINE:?}")),
-        },
-    };
-    (name, outcome)
-}
-
-/// The servers that a file names, read again when it is written: laptops move, and a pod may start before its network.
-#[derive(Debug)]
-struct Servers {
-    file: PathBuf,
-    looked: Option<Instant>,
-    written: Option<SystemTime>,
-    resolver: Result<Rc<Resolver>, Arc<str>>,
-}
-
-impl Servers {
-    fn of_file(file: PathBuf) -> Self {
-        let resolver = Err("no server is known".into());
-        Self { file, looked: None, written: None, resolver }
-    }
-
-    fn current(&mut self, now: Instant) -> Result<Rc<Resolver>, Arc<str>> {
-        if self.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK) {
-            self.looked = Some(now);
-            let written = fs::metadata(&self.file).and_then(|it| it.modified()).ok();
-            if written.is_none() || written != self.written {
-                self.written = written;
-                let read = self.read().map(Rc::new);
-                self.resolver = read.map_err(|error| format!("{}: {error}", self.file.display()).into());
-            }
-        }
-        self.resolver.clone()
-    }
-
-    fn read(&self) -> io::Result<Resolver> {
-        let text = match fs::read_to_string(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read?,
-        };
-        let mut conf = ResolvConf::new();
-        for line in text.lines() {
-            // A line that says nothing to us takes nothing from the others.
-            if let Err(error) = conf.parse(&mut line.as_bytes()) {
-                warn!(file = %self.file.display(), line, %error, "a line is not used");
-            }
-        }
-        conf.finalize();
-        Ok(Resolver::new(&conf))
-    }
-}
-
-/// The question and its answer, over UDP, or TCP where the answer does not fit.
-type Server = Connection<UdpConnect, RequestMessage<Vec<u8>>>;
-
-/// The servers of one moment, and how names are completed.
-#[derive(Debug)]
-struct Resolver {
-    servers: Vec<Server>,
-    /// The one that answered last is asked first.
-    first: Cell<usize>,
-    /// How long one of them may be silent.
-    patience: Duration,
-    search: Vec<String>,
-    ndots: usize,
-    /// Their TCP connections.
-    _tasks: JoinSet<()>,
-}
-
-impl Resolver {
-    fn new(conf: &ResolvConf) -> Self {
-        let options = &conf.options;
-        let mut config = Config::new();
-        config.dgram_mut().set_read_timeout(REPEAT.min(options.timeout));
-        // Nothing that a server may not know (EDNS): what does not fit comes over TCP.
-        config.dgram_mut().set_udp_payload_size(None);
-        let mut tasks = JoinSet::new();
-        let servers = conf.servers.iter().map(|server| {
-            let (udp, tcp) = (UdpConnect::new(server.addr), TcpConnect::new(server.addr));
-            let (connection, transport) = Connection::with_config(udp, tcp, config.clone());
-            tasks.spawn(transport.run());
-            connection
-        });
-        let servers = servers.collect();
-        let domains = options.search.as_slice().iter().filter(|domain| !domain.is_root());
-        Self {
-            servers,
-            first: Cell::new(0),
-            patience: options.timeout,
-            search: domains.map(ToString::to_string).collect(),
-            ndots: options.ndots,
-            _tasks: tasks,
-        }
-    }
-
-    async fn ask(&self, name: &str) -> Outcome {
-        let mut failed = None;
-        for candidate in candidates(name, &self.search, self.ndots) {
-            for kind in [Rtype::A, Rtype::AAAA] {
-                match self.question(&candidate, kind).await {
-                    Ok(message) if message.header().rcode() == Rcode::NXDOMAIN => break,
-                    Ok(message) => match addresses(message.as_slice()) {
-                        Answer::Nothing | Answer::Failed => {}
-                        found @ Answer::Found { .. } => return Ok(found),
-                    },
-                    Err(reason) => failed = Some(format!("{candidate} {kind}: {reason}")),
-                }
-            }
-        }
-        // That some say it is not there does not count while others could not be asked.
-        failed.map_or(Ok(Answer::Nothing), Err)
-    }
-
-    /// Asks one server after the other until one knows.
-    async fn question(&self, name: &str, kind: Rtype) -> Result<Message<Bytes>, String> {
-        let name = Name::vec_from_str(name).map_err(|error| error.to_string())?;
-        let mut message = MessageBuilder::new_vec();
-        message.header_mut().set_rd(true);
-        let mut message = message.question();
-        message.push((&name, kind)).map_err(|error| error.to_string())?;
-        let message = message.into_message();
-        let (first, count) = (self.first.get(), self.servers.len());
-        let mut failed = String::new();
-        for place in (first..first + count).map(|place| place % count) {
-            let request = RequestMessage::new(message.clone()).map_err(|error| error.to_string())?;
-            let mut asking = self.servers[place].send_request(request);
-            match time::timeout(self.patience, asking.get_response()).await {
-                Ok(Ok(answer)) if matches!(answer.header().rcode(), Rcode::NOERROR | Rcode::NXDOMAIN) => {
-                    self.first.set(place);
-                    return Ok(answer);
-                }
-                Ok(Ok(answer)) => failed = answer.header().rcode().to_string(),
-                Ok(Err(error)) => failed = error.to_string(),
-                Err(_) => failed = format!("no answer within {:?}", self.patience),
-            }
-        }
-        Err(failed)
-    }
-}
-
-/// The whole names that a name may stand for, in the order in which they are asked for (resolv.conf(5)).
-fn candidates(name: &str, search: &[String], ndots: usize) -> Vec<String> {
-    if name.ends_with('.') {
-        return vec![name.to_owned()];
-    }
-    let mut all: Vec<_> = search.iter().map(|domain| format!("{name}.{domain}.")).collect();
-    let is_first = name.bytes().filter(|byte| *byte == b'.').count() >= ndots;
-    all.insert(if is_first { 0 } else { all.len() }, format!("{name}."));
-    all
-}
-
-/// The addresses of the name at the end of the aliases.
-pub(crate) fn addresses(message: &[u8]) -> Answer {
-    let message = Message::from_slice(message).ok();
-    let parts = message.and_then(|it| it.sole_question().ok().zip(it.answer().ok()));
-    let Some((question, records)) = parts else {
-        return Answer::Nothing;
-    };
-    let mut name = question.into_qname();
-    let (mut addresses, mut shortest) = (Vec::new(), Duration::MAX);
-    for _ in 0..ALIASES {
-        let mut aliases = records.limit_to_in::<Cname<_>>().map_while(Result::ok);
-        let Some(alias) = aliases.find(|alias| alias.owner().name_eq(&name)) else {
-            break;
-        };
-        // It lives no longer than what led there.
-        shortest = shortest.min(alias.ttl().into_duration());
-        name = *alias.data().cname();
-    }
-    // What cannot be read ends the list.
-    for record in records.map_while(Result::ok).filter(|record| record.owner().name_eq(&name)) {
-        let v4 = record.to_record::<A>().ok().flatten().map(|it| IpAddr::V4(it.data().addr()));
-        let v6 = || record.to_record::<Aaaa>().ok().flatten().map(|it| IpAddr::V6(it.data().addr()));
-        if let Some(address) = v4.or_else(v6) {
-            shortest = shortest.min(record.ttl().into_duration());
-            addresses.push(address);
-        }
-    }
-    match addresses.is_empty() {
-        true => Answer::Nothing,
-        false => Answer::Found { addresses, ttl: shortest },
     }
 }
 

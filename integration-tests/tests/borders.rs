@@ -112,7 +112,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/*", &[]),
     // The proxy.
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
-    ("data-plane/src/resolve*", &[Dns, Tokio]),
+    ("data-plane/src/dns*", &[Dns, Tokio]),
+    ("data-plane/src/resolve*", &[Tokio]),
     // Signatures are checked as handshakes check them.
     ("data-plane/src/staple/answer.rs", &[Rustls]),
     ("data-plane/src/staple/fetch.rs", &[Tokio]),
@@ -133,8 +134,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/codec*", &[Http]),
     // Files are written by threads that may block, which the runtime has.
     ("data-plane/src/local/spill.rs", &[Tokio]),
-    // The system's resolver is waited for.
-    ("data-plane/src/local/names.rs", &[Tokio]),
+    // The DNS is waited for.
+    ("data-plane/src/local/names*", &[Tokio]),
     // What hashes are compared on is waited for; what is remembered of them needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local/nonces.rs", &[Rustls]),
@@ -196,6 +197,7 @@ const DATA_PLANE: &[&str] = &[
     "rate",
     "table",
     "tls",
+    "dns",
     // What a worker lends.
     "local",
     // Endpoints.

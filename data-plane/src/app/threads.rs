@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::bail;
-use tokio::runtime;
+use tokio::runtime::{self, LocalOptions};
 use tokio::sync::watch;
 use tokio::time;
 
@@ -30,7 +30,8 @@ impl Threads {
         work: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<()> {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            let mut runtime = runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build_local(LocalOptions::default())?;
             runtime.block_on(async {
                 tokio::select! {
                     _ = work() => {}

@@ -1,8 +1,12 @@
-//! Addresses of names: as whoever runs the proxy knows them, else by the system's resolver, on threads that may wait for it.
+//! Addresses of names: as whoever runs the proxy knows them, as the file of hosts does, else by the DNS.
 //!
-//! **Invariant:** one lookup of a name at a time, and only so many of all names together.
+//! Who writes an Ingress, and by `$host` its clients, says which names are asked for. So places for questions are shared
+//! between Ingresses ([`Shares`]), each question ends, and what is remembered makes room where most of it is.
+//!
+//! **Invariant:** one lookup of a name at a time, and only so many of all names together; it goes on to its end whoever
+//! gives up waiting.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +16,21 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use shared::clock;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
 
-/// Lookups at a time.
-const LOOKUPS: usize = 16;
+use super::shares::Shares;
+use crate::dns::{self, Hosts, Outcome, Servers};
+use crate::table::apply::names::Answer;
+
+/// Lookups at a time. Below what is sent to one server at a time, so that none waits for another one.
+const LOOKUPS: usize = 64;
 /// Names that are remembered.
 const NAMES: usize = 1024;
 /// How long what was found is used.
 const FOUND: Duration = Duration::from_secs(5);
+/// It is used for so long more while it is asked for again, and longer while nobody answers.
+const OLD: Duration = Duration::from_secs(60);
 /// How long nobody asks again for what was not found.
 const MISSING: Duration = Duration::from_secs(1);
 
@@ -48,31 +59,61 @@ impl KnownNames {
     }
 }
 
-/// One worker's.
+/// One thread's own.
 #[derive(Debug)]
 pub(crate) struct Names {
     given: KnownNames,
-    known: RefCell<HashMap<Box<str>, Rc<Name>>>,
-    lookups: Semaphore,
+    hosts: RefCell<Hosts>,
+    servers: RefCell<Servers>,
+    known: RefCell<HashMap<Box<str>, Known>>,
+    shares: Rc<RefCell<Shares>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
+struct Known {
+    /// Whose room it takes.
+    owner: Box<str>,
+    name: Rc<Name>,
+}
+
+#[derive(Debug)]
 struct Name {
-    turn: Mutex<()>,
-    found: RefCell<Option<(Instant, Vec<IpAddr>)>>,
+    asked: Cell<Instant>,
+    found: RefCell<Found>,
+    is_asked: Cell<bool>,
+    answered: Notify,
+}
+
+#[derive(Clone, Debug)]
+struct Found {
+    addresses: Vec<IpAddr>,
+    /// Nobody asks again before.
+    until: Instant,
+    /// They are good enough until then while somebody asks.
+    old: Instant,
 }
 
 impl Names {
     /// That asks nobody for those that are given.
     pub(crate) fn new(given: KnownNames) -> Self {
-        Self { given, known: RefCell::default(), lookups: Semaphore::new(LOOKUPS) }
+        Self::by(given, Hosts::of_system(), Servers::of_system())
     }
 
-    /// The addresses of a host, itself where it is one.
+    fn by(given: KnownNames, hosts: Hosts, servers: Servers) -> Self {
+        Self {
+            given,
+            hosts: RefCell::new(hosts),
+            servers: RefCell::new(servers),
+            known: RefCell::default(),
+            shares: Rc::new(RefCell::new(Shares::new(LOOKUPS))),
+        }
+    }
+
+    /// The addresses of a host, itself where it is one. `owner` (`namespace/..`) is who wants to know.
     ///
     /// # Errors
-    /// Where there are none.
-    pub(crate) async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    /// Where there are none, or too many names are looked up for this owner.
+    pub(crate) async fn resolve(&self, owner: &str, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -80,72 +121,130 @@ impl Names {
         if let Some(given) = self.given.of(host, port) {
             return if given.is_empty() { Err(none()) } else { Ok(given) };
         }
-        let name = self.name(host);
-        if name.fresh().is_none() {
-            let _turn = name.turn.lock().await;
-            if name.fresh().is_none() {
-                let _permit = self.lookups.acquire().await.map_err(io::Error::other)?;
-                let found = tokio::net::lookup_host((host, port)).await;
-                let found: Vec<IpAddr> = found.into_iter().flatten().map(|it| it.ip()).collect();
-                let time = if found.is_empty() { MISSING } else { FOUND };
-                *name.found.borrow_mut() = Some((clock::now() + time, found));
-            }
-        }
-        let addresses = name.fresh().unwrap_or_default();
+        let addresses = match self.hosts.borrow_mut().addresses(host, clock::now()) {
+            Some(addresses) => Ok(addresses),
+            None => Err(self.name(owner, host)),
+        };
+        let addresses = match addresses {
+            Ok(addresses) => addresses,
+            Err(name) => self.look_up(owner, host, &name).await?,
+        };
         if addresses.is_empty() {
             return Err(none());
         }
         Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
-    fn name(&self, host: &str) -> Rc<Name> {
-        let mut known = self.known.borrow_mut();
-        if known.len() >= NAMES {
-            known.clear();
+    async fn look_up(&self, owner: &str, host: &str, name: &Rc<Name>) -> io::Result<Vec<IpAddr>> {
+        let now = clock::now();
+        name.asked.set(now);
+        let found = name.found.borrow().clone();
+        if now < found.until {
+            return Ok(found.addresses);
         }
-        Rc::clone(known.entry(host.into()).or_default())
+        let answered = name.answered.notified();
+        let begun = name.is_asked.get() || self.begin(owner, host, name);
+        if !found.addresses.is_empty() && (now < found.old || !begun) {
+            return Ok(found.addresses);
+        }
+        if !begun {
+            return Err(io::Error::other("too many names are looked up for the same owner"));
+        }
+        answered.await;
+        Ok(name.found.borrow().addresses.clone())
+    }
+
+    /// Begins a lookup, where the owner has a place for one.
+    fn begin(&self, owner: &str, host: &str, name: &Rc<Name>) -> bool {
+        let Some(lookup) = Lookup::begin(&self.shares, owner, name) else { return false };
+        let resolver = self.servers.borrow_mut().current(clock::now());
+        let host = host.to_owned();
+        drop(spawn_local(async move { lookup.end(dns::ask(resolver, &host).await) }));
+        true
+    }
+
+    fn name(&self, owner: &str, host: &str) -> Rc<Name> {
+        let mut known = self.known.borrow_mut();
+        if let Some(known) = known.get(host) {
+            return Rc::clone(&known.name);
+        }
+        if known.len() >= NAMES {
+            make_room(&mut known);
+        }
+        let name = Rc::new(Name::new(clock::now()));
+        known.insert(host.into(), Known { owner: owner.into(), name: Rc::clone(&name) });
+        name
+    }
+}
+
+/// Forgets the name that nobody has asked for the longest, of the owner who has most of them.
+fn make_room(known: &mut HashMap<Box<str>, Known>) {
+    let mut owners: HashMap<&str, usize> = HashMap::new();
+    for known in known.values() {
+        *owners.entry(&known.owner).or_default() += 1;
+    }
+    let most = owners.into_iter().max_by_key(|(_, names)| *names).map(|(owner, _)| owner);
+    let of_most = known.iter().filter(|(_, known)| Some(&*known.owner) == most);
+    let oldest = of_most.min_by_key(|(_, known)| known.name.asked.get()).map(|(host, _)| host.clone());
+    if let Some(host) = oldest {
+        known.remove(&host);
     }
 }
 
 impl Name {
-    fn fresh(&self) -> Option<Vec<IpAddr>> {
-        let found = self.found.borrow();
-        let (until, addresses) = found.as_ref()?;
-        (clock::now() < *until).then(|| addresses.clone())
+    fn new(now: Instant) -> Self {
+        let found = Found { addresses: Vec::new(), until: now, old: now };
+        Self {
+            asked: Cell::new(now),
+            found: RefCell::new(found),
+            is_asked: Cell::new(false),
+            answered: Notify::new(),
+        }
+    }
+}
+
+/// A lookup under way, which has its place until dropped.
+struct Lookup {
+    shares: Rc<RefCell<Shares>>,
+    owner: Box<str>,
+    name: Rc<Name>,
+}
+
+impl Lookup {
+    fn begin(shares: &Rc<RefCell<Shares>>, owner: &str, name: &Rc<Name>) -> Option<Self> {
+        let has_place = shares.borrow_mut().take(owner);
+        has_place.then(|| {
+            name.is_asked.set(true);
+            Self { shares: Rc::clone(shares), owner: owner.into(), name: Rc::clone(name) }
+        })
+    }
+
+    /// Takes in what came of it. A failure is no answer: what was found before stays in use.
+    fn end(self, outcome: Outcome) {
+        let now = clock::now();
+        let mut found = self.name.found.borrow_mut();
+        match outcome {
+            Ok(Answer::Found { addresses, .. }) => {
+                *found = Found { addresses, until: now + FOUND, old: now + FOUND + OLD };
+            }
+            Ok(Answer::Nothing) => {
+                *found = Found { addresses: Vec::new(), until: now + MISSING, old: now };
+            }
+            Ok(Answer::Failed) | Err(_) => {
+                found.until = now + MISSING;
+                found.old = now + OLD;
+            }
+        }
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        self.shares.borrow_mut().give(&self.owner);
+        self.name.is_asked.set(false);
+        self.name.answered.notify_waiters();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn names_and_addresses_are_found() {
-        let names = Names::new(KnownNames::default());
-        assert_eq!(names.resolve("10.0.0.1", 80).await.unwrap(), ["10.0.0.1:80".parse().unwrap()]);
-        assert_eq!(names.resolve("::1", 80).await.unwrap(), ["[::1]:80".parse().unwrap()]);
-        let found = names.resolve("localhost", 8080).await.unwrap();
-        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 8080));
-        assert!(names.name("localhost").fresh().is_some(), "remembered");
-        assert!(names.resolve("no-such-name.invalid", 80).await.is_err());
-        assert_eq!(names.name("no-such-name.invalid").fresh(), Some(Vec::new()), "that, too");
-    }
-    #[tokio::test]
-    async fn what_is_given_is_believed_before_the_dns() {
-        let given = KnownNames::default();
-        let names = Names::new(given.clone());
-        let auth: SocketAddr = "127.0.0.1:4000".parse().unwrap();
-        let ports = HashMap::from([(9000, vec![auth]), (1, vec![])]);
-        given.set(HashMap::from([("localhost".into(), ports)]));
-        for host in ["localhost", "LocalHost."] {
-            assert_eq!(names.resolve(host, 9000).await.unwrap(), [auth], "{host}");
-        }
-        // Nobody is asked for a port that it does not have: whoever answers there is somebody else.
-        for port in [1, 80] {
-            assert!(names.resolve("localhost", port).await.is_err(), "{port}");
-        }
-        assert_eq!(names.resolve("127.0.0.1", 80).await.unwrap(), ["127.0.0.1:80".parse().unwrap()]);
-        given.set(HashMap::new());
-        assert!(names.resolve("localhost", 80).await.unwrap().iter().all(|it| it.ip().is_loopback()));
-    }
-}
+mod tests;

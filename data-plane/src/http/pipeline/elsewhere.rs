@@ -31,13 +31,13 @@ pub(super) enum Room {
     Found,
 }
 
-/// Connects to where a URL leads, over TLS where it says so.
+/// Connects to where a URL leads, over TLS where it says so. `owner` is the Ingress that says it.
 ///
 /// # Errors
 /// Where its host has no address, nobody listens, or there is no descriptor.
-pub(super) async fn connect(server: &Server, url: &Url, room: Room) -> io::Result<Connection> {
+pub(super) async fn connect(server: &Server, owner: &str, url: &Url, room: Room) -> io::Result<Connection> {
     let local = &server.local;
-    let mut addresses = local.names.resolve(&url.host, url.port).await?;
+    let mut addresses = local.names.resolve(owner, &url.host, url.port).await?;
     addresses.truncate(ADDRESSES);
     let descriptor = local.descriptors.take(1).or_else(|| {
         if room == Room::Found {

@@ -129,7 +129,8 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
     let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
-    let asking = question::ask(exchange.call, &url, &text, is_head);
+    let owner = exchange.location.as_deref().map_or("", |location| &location.owner);
+    let asking = question::ask(exchange.call, (owner, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
     Ok(verdict(&answer, external))

@@ -64,6 +64,7 @@ pub(super) fn copy<B: RequestBody>(exchange: &mut Exchange<'_>, payload: &Payloa
 
 /// A request for the mirror.
 struct Copy {
+    owner: Box<str>,
     url: Url,
     head: Vec<u8>,
     body: Option<Box<dyn RequestBody>>,
@@ -111,13 +112,14 @@ fn prepare<B: RequestBody>(
     let _ = write_request(&mut head, text, &target, &host, framing);
     (text.connection, text.upgrade) = (connection, upgrade);
     let to_head = exchange.head.method == Method::Head;
-    Some(Copy { url, head, body, to_head, _place: place })
+    let owner = location.owner.as_ref().into();
+    Some(Copy { owner, url, head, body, to_head, _place: place })
 }
 
 impl Copy {
     async fn deliver(self, server: &Server) -> io::Result<()> {
-        let Self { url, head, body, to_head, _place } = self;
-        let mut connection = elsewhere::connect(server, &url, Room::Found).await?;
+        let Self { owner, url, head, body, to_head, _place } = self;
+        let mut connection = elsewhere::connect(server, &owner, &url, Room::Found).await?;
         let wire = &mut connection.wire;
         wire.write_all(&head).await?;
         if let Some(mut body) = body {

@@ -91,11 +91,11 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
 /// Asks once; nobody is asked again.
 pub(super) async fn ask(
     call: Call<'_>,
-    url: &Url,
+    (owner, url): (&str, &Url),
     text: &[u8],
     to_head: bool,
 ) -> io::Result<Box<ResponseHead>> {
-    let mut connection = elsewhere::connect(call.server, url, Room::Made).await?;
+    let mut connection = elsewhere::connect(call.server, owner, url, Room::Made).await?;
     exchange_heads(&mut connection.wire, text, to_head).await
 }
 
