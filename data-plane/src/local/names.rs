@@ -31,6 +31,10 @@ const NAMES: usize = 1024;
 const FOUND: Duration = Duration::from_secs(5);
 /// It is used for so long more while it is asked for again, and longer while nobody answers.
 const OLD: Duration = Duration::from_secs(60);
+/// An address that could not be reached is tried after others for so long: nginx' `fail_timeout`.
+const UNREACHED: Duration = Duration::from_secs(10);
+/// So many of them are known.
+const MOST_UNREACHED: usize = 256;
 /// How long nobody asks again for what was not found.
 const MISSING: Duration = Duration::from_secs(1);
 
@@ -66,6 +70,8 @@ pub(crate) struct Names {
     hosts: RefCell<Hosts>,
     servers: RefCell<Servers>,
     known: RefCell<HashMap<Box<str>, Known>>,
+    /// Until when.
+    unreached: RefCell<HashMap<SocketAddr, Instant>>,
     shares: Rc<RefCell<Shares>>,
 }
 
@@ -105,6 +111,7 @@ impl Names {
             hosts: RefCell::new(hosts),
             servers: RefCell::new(servers),
             known: RefCell::default(),
+            unreached: RefCell::default(),
             shares: Rc::new(RefCell::new(Shares::new(LOOKUPS))),
         }
     }
@@ -133,6 +140,25 @@ impl Names {
             return Err(none());
         }
         Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+
+    /// Nobody answers there, at this time.
+    pub(crate) fn is_unreached(&self, address: SocketAddr) {
+        let (mut unreached, now) = (self.unreached.borrow_mut(), clock::now());
+        if unreached.len() >= MOST_UNREACHED {
+            unreached.retain(|_, until| now < *until);
+        }
+        if unreached.len() < MOST_UNREACHED {
+            unreached.insert(address, now + UNREACHED);
+        }
+    }
+
+    /// Keeps the order of the others, and of those.
+    pub(crate) fn put_unreached_last(&self, addresses: &mut [SocketAddr]) {
+        let (unreached, now) = (self.unreached.borrow(), clock::now());
+        if !unreached.is_empty() {
+            addresses.sort_by_key(|address| unreached.get(address).is_some_and(|until| now < *until));
+        }
     }
 
     async fn look_up(&self, owner: &str, host: &str, name: &Rc<Name>) -> io::Result<Vec<IpAddr>> {

@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use shared::budget::Held;
 use tokio::net::TcpStream;
+use tokio::time;
 
 use crate::http::server::Server;
 use crate::upstream::dial::dial;
@@ -15,6 +18,8 @@ mod url;
 
 /// Addresses of a name that are tried.
 const ADDRESSES: usize = 3;
+/// Connecting to one of them takes so long at most where there is another one.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// A connection that is closed after one exchange.
 pub(super) struct Connection {
@@ -38,6 +43,7 @@ pub(super) enum Room {
 pub(super) async fn connect(server: &Server, owner: &str, url: &Url, room: Room) -> io::Result<Connection> {
     let local = &server.local;
     let mut addresses = local.names.resolve(owner, &url.host, url.port).await?;
+    local.names.put_unreached_last(&mut addresses);
     addresses.truncate(ADDRESSES);
     let descriptor = local.descriptors.take(1).or_else(|| {
         if room == Room::Found {
@@ -47,18 +53,72 @@ pub(super) async fn connect(server: &Server, owner: &str, url: &Url, room: Room)
         local.descriptors.take(1)
     });
     let descriptor = descriptor.ok_or_else(|| io::Error::other("there are no descriptors left"))?;
-    let stream = match room {
-        Room::Found => TcpStream::connect(&*addresses).await?,
+    let is_out = &Cell::new(false);
+    let connect = async |address| match room {
+        Room::Found => TcpStream::connect(address).await,
         Room::Made => {
             let make_room = || server.upstreams.borrow_mut().shed();
-            let connect = || TcpStream::connect(&*addresses);
-            dial(&local.reserve, &Cell::new(false), connect, make_room).await?
+            dial(&local.reserve, is_out, || TcpStream::connect(address), make_room).await
         }
     };
+    let unreached = |address| {
+        // That we have no descriptors says nothing of it.
+        if !is_out.get() {
+            local.names.is_unreached(address);
+        }
+    };
+    let stream = first(&addresses, connect, unreached).await?;
     stream.set_nodelay(true)?;
     let wire = match url.is_tls {
         true => Wire::Tls(Box::new(server.backends().connect_to(&url.host, stream).await?)),
         false => Wire::Plain(stream),
     };
     Ok(Connection { wire, _descriptor: descriptor })
+}
+
+/// What comes of the first address that can be connected to. The last one has as long as the caller waits.
+async fn first<T>(
+    addresses: &[SocketAddr],
+    connect: impl AsyncFn(SocketAddr) -> io::Result<T>,
+    unreached: impl Fn(SocketAddr),
+) -> io::Result<T> {
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for (place, &address) in addresses.iter().enumerate() {
+        let connecting = connect(address);
+        let connected = match place + 1 == addresses.len() {
+            true => connecting.await,
+            false => time::timeout(CONNECT, connecting).await.unwrap_or_else(|late| Err(late.into())),
+        };
+        match connected {
+            Ok(connected) => return Ok(connected),
+            Err(error) => failed = error,
+        }
+        unreached(address);
+    }
+    Err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_silent_or_refuses_leaves_time_for_the_next() {
+        let at = |last: u8| SocketAddr::from(([10, 0, 0, last], 80));
+        let connect = async |address: SocketAddr| match address {
+            it if it == at(1) => std::future::pending().await,
+            it if it == at(2) => Err(io::ErrorKind::ConnectionRefused.into()),
+            it => Ok(it),
+        };
+        let (begun, dead) = (time::Instant::now(), RefCell::new(Vec::new()));
+        let unreached = |address| dead.borrow_mut().push(address);
+        assert_eq!(first(&[at(1), at(2), at(3), at(4)], connect, unreached).await.unwrap(), at(3));
+        assert_eq!((begun.elapsed(), &*dead.borrow()), (CONNECT, &vec![at(1), at(2)]));
+        let error = first(&[at(2)], connect, unreached).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        // The last one is waited for as long as the caller does.
+        time::timeout(4 * CONNECT, first(&[at(2), at(1)], connect, unreached)).await.unwrap_err();
+    }
 }

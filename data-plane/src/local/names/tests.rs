@@ -151,3 +151,21 @@ fn who_has_most_names_makes_room() {
     assert!(remembers("auth.test") && remembers(&format!("x{}.test", 2 * NAMES - 1)));
     assert!(!remembers("x0.test"));
 }
+
+#[test]
+fn addresses_that_could_not_be_reached_are_tried_last_for_a_while() {
+    let names = Names::new(KnownNames::default());
+    let mut all: Vec<_> = (1..=4).flat_map(at).collect();
+    names.is_unreached(all[0]);
+    names.is_unreached(all[2]);
+    names.put_unreached_last(&mut all);
+    assert_eq!(all, [at(2), at(4), at(1), at(3)].concat());
+    names.unreached.borrow_mut().values_mut().for_each(|until| *until = clock::now());
+    all.sort_unstable();
+    names.put_unreached_last(&mut all);
+    assert_eq!(all, (1..=4).flat_map(at).collect::<Vec<_>>());
+    for port in 1..=1000 {
+        names.is_unreached(([10, 0, 0, 1], port).into());
+    }
+    assert_eq!(names.unreached.borrow().len(), MOST_UNREACHED);
+}
