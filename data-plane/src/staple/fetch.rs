@@ -57,7 +57,7 @@ pub(super) async fn fetch(
     places: &Places,
     question: &Question,
 ) -> Result<Vec<u8>, Unanswered> {
-    let resolving = timeout(LOOKUP, names.resolve(&question.host, &question.host, question.port));
+    let resolving = timeout(LOOKUP, names.resolve(&question.owner, &question.host, question.port));
     let addresses = resolving.await.map_err(|_| Unanswered::Late)?.map_err(|_| Unanswered::Name)?;
     let mut failed = Unanswered::Name;
     for address in addresses.into_iter().take(ADDRESSES) {

@@ -1,5 +1,8 @@
 //! Which certificates have what their authority says of them, which of these is to be asked for next, and when. Without I/O.
 //!
+//! A tenant says which responders there are, and how many certificates: places for questions and what is known are shared
+//! between those whose certificates they are ([`Shares`]).
+//!
 //! **Invariant:** what is over is shown to nobody, whether or not there is anything newer; and no certificate waits for
 //! another one's responder.
 
@@ -9,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::Good;
 use super::question::Question;
+use crate::local::shares::Shares;
 use crate::table::certified::Certified;
 
 /// Certificates that are known.
@@ -17,6 +21,8 @@ const KNOWN: usize = 16_384;
 const BYTES: usize = 16 * 1024 * 1024;
 /// Questions at a time.
 const AT_ONCE: usize = 16;
+/// Those of them to one responder.
+const OF_ONE: usize = 4;
 /// Who finds all of them taken looks again after this.
 const TURN: Duration = Duration::from_secs(1);
 /// Who gave no answer is asked again after this, twice as late each time.
@@ -27,13 +33,16 @@ const LAST: Duration = Duration::from_secs(43_200);
 type Id = [u8; 32];
 
 /// All certificates that were shown to somebody.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
     known: HashMap<Id, Known>,
+    /// Of those, whose they are.
+    room: Shares,
     /// When something is to be done about each: it is asked for, or over.
     due: BTreeSet<(Instant, Id)>,
-    /// Questions under way.
-    asking: usize,
+    /// Questions under way, and whose they are.
+    asked: HashMap<Id, Arc<Question>>,
+    asking: Shares,
     bytes: usize,
 }
 
@@ -45,7 +54,6 @@ struct Known {
     held: Option<Held>,
     due: Instant,
     failures: u32,
-    is_asked: bool,
 }
 
 /// An answer while it is good.
@@ -56,18 +64,32 @@ struct Held {
     bytes: usize,
 }
 
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            room: Shares::new(KNOWN),
+            due: BTreeSet::new(),
+            asked: HashMap::new(),
+            asking: Shares::new(AT_ONCE),
+            bytes: 0,
+        }
+    }
+}
+
 impl Ledger {
     /// A certificate is shown for the first time.
     pub(super) fn shown(&mut self, certified: &Arc<Certified>, now: Instant) {
-        let Some(question) = Question::of(&certified.key().cert) else { return };
+        let Some(mut question) = Question::of(&certified.key().cert) else { return };
+        question.owner = Arc::clone(certified.owner());
         let id = question.id;
         if !self.known.contains_key(&id) {
-            if self.known.len() >= KNOWN {
+            if !self.room.take(&question.owner) {
                 self.forget_unused();
-            }
-            if self.known.len() >= KNOWN {
-                // With the next handshake it is tried again.
-                return certified.unstaple();
+                if !self.room.take(&question.owner) {
+                    // With the next handshake it is tried again.
+                    return certified.unstaple();
+                }
             }
             let known = Known {
                 question: Arc::new(question),
@@ -75,7 +97,6 @@ impl Ledger {
                 held: None,
                 due: now,
                 failures: 0,
-                is_asked: false,
             };
             self.due.insert((now, id));
             self.known.insert(id, known);
@@ -108,20 +129,18 @@ impl Ledger {
                 self.forget(id);
                 continue;
             }
-            if known.is_asked {
+            if self.asked.contains_key(&id) {
                 // Its answer says when the next thing is due.
                 self.due.remove(&(due, id));
                 continue;
             }
-            if self.asking >= AT_ONCE {
+            // What is held may be over before there is an answer.
+            let over = known.held.as_ref().map(|held| held.until);
+            let question = Arc::clone(&known.question);
+            if !self.begin(&question) {
                 self.set(id, Some(now + TURN));
                 continue;
             }
-            known.is_asked = true;
-            self.asking += 1;
-            let question = Arc::clone(&known.question);
-            // What is held may be over before there is an answer.
-            let over = known.held.as_ref().map(|held| held.until);
             self.set(id, over);
             return Some(question);
         }
@@ -130,7 +149,8 @@ impl Ledger {
 
     /// A responder has said something good.
     pub(super) fn answered(&mut self, id: &Id, der: Vec<u8>, good: Good, (now, wall): (Instant, u64)) {
-        let Some(known) = end(&mut self.known, &mut self.asking, id) else { return };
+        self.end(id);
+        let Some(known) = self.known.get_mut(id) else { return };
         let left = Duration::from_secs(good.until.saturating_sub(wall));
         known.failures = 0;
         // Half of its time is a good moment for another one: then there is as much left to try again in.
@@ -150,7 +170,8 @@ impl Ledger {
     /// A responder has said nothing that could be shown. `revoked`: but that what is shown is not good any more. Gives whether that is
     /// the first time.
     pub(super) fn failed(&mut self, id: &Id, revoked: bool, now: Instant) -> bool {
-        let Some(known) = end(&mut self.known, &mut self.asking, id) else { return false };
+        self.end(id);
+        let Some(known) = self.known.get_mut(id) else { return false };
         let again = now + spread(FIRST.saturating_mul(1 << known.failures.min(16)).min(LAST));
         known.failures = known.failures.saturating_add(1);
         let is_first = known.failures == 1;
@@ -173,12 +194,32 @@ impl Ledger {
             known.let_go();
             known.holders().for_each(|it| it.unstaple());
         }
-        *self = Self { asking: self.asking, ..Self::default() };
+        // Questions under way keep their places.
+        let Self { asked, asking, .. } = std::mem::take(self);
+        (self.asked, self.asking) = (asked, asking);
     }
 
     /// Certificates with an answer.
     pub(super) fn stapled(&self) -> usize {
         self.known.values().filter(|known| known.held.is_some()).count()
+    }
+
+    /// Takes a place for a question, where its responder and its owner may have one.
+    fn begin(&mut self, question: &Arc<Question>) -> bool {
+        let is_same = |other: &&Arc<Question>| other.host.eq_ignore_ascii_case(&question.host);
+        let has_place =
+            self.asked.values().filter(is_same).count() < OF_ONE && self.asking.take(&question.owner);
+        if has_place {
+            self.asked.insert(question.id, Arc::clone(question));
+        }
+        has_place
+    }
+
+    /// A question has come to its end.
+    fn end(&mut self, id: &Id) {
+        if let Some(question) = self.asked.remove(id) {
+            self.asking.give(&question.owner);
+        }
     }
 
     fn set(&mut self, id: Id, due: Option<Instant>) {
@@ -194,16 +235,18 @@ impl Ledger {
         if let Some(mut known) = self.known.remove(&id) {
             self.due.remove(&(known.due, id));
             self.bytes -= known.let_go();
+            self.room.give(&known.question.owner);
         }
     }
 
     fn forget_unused(&mut self) {
-        let Self { known, due, bytes, .. } = self;
+        let Self { known, due, bytes, room, .. } = self;
         known.retain(|id, known| {
             let stays = known.holders().next().is_some();
             if !stays {
                 due.remove(&(known.due, *id));
                 *bytes -= known.let_go();
+                room.give(&known.question.owner);
             }
             stays
         });
@@ -226,14 +269,6 @@ impl Known {
 /// What a certificate holds that is shown with an answer: its chain once more.
 fn cost(certified: &Certified, answer: &[u8]) -> usize {
     certified.key().cert.iter().map(|der| der.len()).sum::<usize>() + answer.len()
-}
-
-/// A question has come to its end; whose it was, if that is still known.
-fn end<'a>(known: &'a mut HashMap<Id, Known>, asking: &mut usize, id: &Id) -> Option<&'a mut Known> {
-    *asking -= 1;
-    let known = known.get_mut(id)?;
-    known.is_asked = false;
-    Some(known)
 }
 
 /// A tenth sooner or later, so that a fleet does not ask at once.

@@ -1,6 +1,8 @@
 //! What a responder is asked of a certificate (RFC 6960 section 4.1), and which one that is. A tenant has written the
 //! certificate: nothing in it is more than text until it was read here.
 
+use std::sync::Arc;
+
 use http::Uri;
 use rustls_pki_types::CertificateDer;
 use sha1::{Digest as _, Sha1};
@@ -21,6 +23,8 @@ pub(super) const SHA1: [u8; 5] = [0x2b, 0x0e, 0x03, 0x02, 0x1a];
 pub(super) struct Question {
     /// Of the same certificate of the same authority the same.
     pub(super) id: [u8; 32],
+    /// Whose certificate it is, `namespace/..`.
+    pub(super) owner: Arc<str>,
     /// Without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
@@ -57,7 +61,7 @@ impl Question {
         };
         let (host, port, text) = places(&leaf).find_map(|place| request(place, &certificate.asked()))?;
         let id = *blake3::Hasher::new().update(der).update(issuer).finalize().as_bytes();
-        Some(Self { id, host, port, text, certificate, issuer: issuer.clone() })
+        Some(Self { id, owner: Arc::default(), host, port, text, certificate, issuer: issuer.clone() })
     }
 }
 
@@ -65,7 +69,15 @@ impl Question {
 impl Question {
     /// About any certificate of an authority.
     pub(super) fn about(certificate: Named, issuer: CertificateDer<'static>) -> Self {
-        Self { id: [0; 32], host: String::new(), port: 80, text: Vec::new(), certificate, issuer }
+        Self {
+            id: [0; 32],
+            owner: Arc::default(),
+            host: String::new(),
+            port: 80,
+            text: Vec::new(),
+            certificate,
+            issuer,
+        }
     }
 }
 

@@ -50,6 +50,11 @@ impl Authority {
 
     /// A certificate whose status is known at a place.
     pub(super) fn certified(&self, place: &str) -> Arc<Certified> {
+        self.certified_of("", place)
+    }
+
+    /// One of somebody's.
+    pub(super) fn certified_of(&self, owner: &str, place: &str) -> Arc<Certified> {
         let (mut params, pair) = (params("leaf"), KeyPair::generate().unwrap());
         let ocsp = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
         let said = write(SEQUENCE, &[write(OID, &ocsp), write(0x86, place.as_bytes())].concat());
@@ -58,7 +63,7 @@ impl Authority {
         let leaf = params.signed_by(&pair, &self.issuer).unwrap().der().to_vec().into();
         let certificate = Certificate { leaf, key: pair.serialize_der().into(), chain: None };
         let chain = Chain { certificates: vec![self.der.clone().into()] };
-        Arc::new(Certified::build(&certificate, Some(&chain)).unwrap())
+        Arc::new(Certified::build(&certificate, Some(&chain)).unwrap().of(&owner.into()))
     }
 
     /// The question about one.

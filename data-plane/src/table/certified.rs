@@ -32,6 +32,8 @@ pub enum CertifiedError {
 /// A certificate, its chain, its key, and the names that it covers.
 #[derive(Debug)]
 pub struct Certified {
+    /// Where it stands, `namespace/..`.
+    owner: Arc<str>,
     key: Arc<CertifiedKey>,
     names: Vec<String>,
     /// The same with what its authority says of it, while that is known and good.
@@ -56,11 +58,23 @@ impl Certified {
             _ => CertifiedError::Leaf,
         })?;
         Ok(Self {
+            owner: Arc::default(),
             key: Arc::new(certified),
             names: pem::names(&certificate.leaf),
             stapled: ArcSwapOption::empty(),
             is_told: AtomicBool::new(false),
         })
+    }
+
+    /// Whose it is: a key, `namespace/..`.
+    #[must_use]
+    pub fn of(self, owner: &Arc<str>) -> Self {
+        Self { owner: Arc::clone(owner), ..self }
+    }
+
+    /// Whose it is; empty where nobody says.
+    pub fn owner(&self) -> &Arc<str> {
+        &self.owner
     }
 
     /// For the handshake.

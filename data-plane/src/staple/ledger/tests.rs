@@ -116,7 +116,8 @@ fn the_same_certificate_is_asked_for_once_and_forgotten_with_the_last_who_has_it
 fn so_many_are_asked_at_once_and_so_much_is_held() {
     let start = Instant::now();
     let (authority, mut ledger) = (Authority::new("authority"), Ledger::default());
-    let all: Vec<_> = (0..AT_ONCE + 3).map(|_| authority.certified(PLACE)).collect();
+    let of = |at| authority.certified_of(&format!("ns-{at}/s"), &format!("http://ocsp-{at}.test/"));
+    let all: Vec<_> = (0..AT_ONCE + 3).map(of).collect();
     all.iter().for_each(|it| ledger.shown(it, start));
     let asked: Vec<_> = std::iter::from_fn(|| ledger.next(start)).collect();
     assert_eq!(asked.len(), AT_ONCE);
@@ -131,5 +132,46 @@ fn so_many_are_asked_at_once_and_so_much_is_held() {
     assert!(all.iter().all(|it| stapled(it).is_none()));
     assert!(all.iter().all(|it| it.is_first_shown()), "each is told again");
     ledger.answered(&asked[3].id, b"late".to_vec(), good(10), (start, WALL));
-    assert_eq!(ledger.asking, AT_ONCE - 3);
+    assert_eq!(ledger.asked.len(), AT_ONCE - 3);
+}
+
+/// How many of these are asked about at once.
+fn asked(certified: &[Arc<Certified>]) -> usize {
+    let (start, mut ledger) = (Instant::now(), Ledger::default());
+    certified.iter().for_each(|it| ledger.shown(it, start));
+    std::iter::from_fn(|| ledger.next(start)).count()
+}
+
+#[test]
+fn one_responder_and_one_owner_leave_places_to_others() {
+    let authority = Authority::new("authority");
+    let of_one: Vec<_> = (0..AT_ONCE)
+        .map(|at| {
+            authority.certified_of(&format!("ns-{at}/s"), ["http://ocsp.test/", "http://OCSP.test/"][at % 2])
+        })
+        .collect();
+    assert_eq!(asked(&of_one), OF_ONE);
+    let of_owner = |at| authority.certified_of(&format!("evil/{at}"), &format!("http://ocsp-{at}.test/"));
+    let mut all: Vec<_> = (0..2 * AT_ONCE).map(of_owner).collect();
+    assert_eq!(asked(&all), 13, "four fifths");
+    all.push(authority.certified_of("shop/tls", PLACE));
+    let (start, mut ledger) = (Instant::now(), Ledger::default());
+    all.iter().for_each(|it| ledger.shown(it, start));
+    let asked: Vec<_> = std::iter::from_fn(|| ledger.next(start)).collect();
+    assert!(asked.iter().any(|question| &*question.owner == "shop/tls"));
+    for question in asked {
+        ledger.failed(&question.id, false, start);
+    }
+    assert!(ledger.next(start + TURN).is_some(), "their places are free again");
+}
+
+#[test]
+fn a_question_that_outlives_what_was_known_is_not_asked_twice() {
+    let start = Instant::now();
+    let (mut ledger, certified, id) = told(start);
+    ledger.clear();
+    ledger.shown(&certified, start);
+    assert!(ledger.next(start).is_none());
+    ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
+    assert_eq!((stapled(&certified), ledger.asked.len()), (Some(b"one".to_vec()), 0));
 }

@@ -78,7 +78,7 @@ impl Secrets {
     /// Shows a certificate from now on. Its chain may come later: it is shown without until then.
     pub(super) fn put(&mut self, key: &Arc<str>, certificate: Certificate) -> Result<(), CertifiedError> {
         let chain = certificate.chain.as_deref().and_then(|chain| self.chains.get(chain));
-        let certified = Arc::new(Certified::build(&certificate, chain)?);
+        let certified = Arc::new(Certified::build(&certificate, chain)?.of(key));
         self.lingering.remove(key);
         self.absent.remove(key);
         let chain = certificate.chain.clone();
@@ -99,7 +99,7 @@ impl Secrets {
             };
             // The leaf was good without the chain; a chain that is no X.509 leaves it as it is.
             if let Ok(certified) = Certified::build(&shown.certificate, Some(&chain)) {
-                shown.certified = Arc::new(certified);
+                shown.certified = Arc::new(certified.of(&waiting));
                 self.fill(&waiting);
             }
         }
