@@ -36,6 +36,10 @@ const PART_SIZE: usize = 64 << 10;
 /// What a backtracking program takes for an octet of its text at most, and what a part of it takes where it is counted.
 const FOR_OCTET: usize = 128;
 const FOR_COUNT: usize = 2 * PART_SIZE;
+/// What a class takes at most that has all of Unicode's letters.
+const FOR_CLASS: usize = 32 << 10;
+/// How often a part may be repeated at most, all in each other, in a pattern that backtracks: no turn of such a loop is a step.
+const MOST_TURNS: usize = 1_000;
 /// What a group takes for a state while it is matched.
 const FOR_GROUP: usize = 16;
 /// Steps that a backtracking match may take: usual ones end within the few of the first try.
@@ -137,7 +141,28 @@ enum Engine {
         quick: Option<Box<Quick>>,
     },
     /// The same with few steps and with all of them: what a match took is not told, so what it may take is charged.
-    Backtracking(Box<[fancy_regex::Regex; 2]>),
+    Backtracking(Box<Backtracking>),
+}
+
+/// A pattern that looks around or back.
+#[derive(Clone, Debug)]
+struct Backtracking {
+    /// With few steps, and with all of them.
+    regexes: [fancy_regex::Regex; 2],
+    unicode: bool,
+    /// What its parts may read for a step.
+    reads: Reads,
+}
+
+/// How often a part that is matched in linear time, and is no step, begins anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reads {
+    /// For each step at most.
+    Each,
+    /// For each turn of a group that is repeated, too.
+    Turns,
+    /// And from each octet on, since the steps within it are forgotten: `(?>..)`, `..*+`.
+    All,
 }
 
 /// Where the groups of a match lie; the whole match first.
@@ -209,19 +234,25 @@ impl Pattern {
                 .delegate_size_limit(PART_SIZE)
                 .build()
         };
+        if turns(text) > MOST_TURNS {
+            let reason =
+                format!("parts are repeated more than {MOST_TURNS} times beside what looks around or back");
+            return Err(PatternError::Invalid { reason });
+        }
         // Without Unicode the crate refuses a dot in a part that it matches in linear time. With it, letters of Latin-1 are
         // letters of words, too.
         let modes = [false, true].into_iter().filter(|unicode| *unicode || text.is_ascii());
-        let compiled = modes.map(|unicode| STEPS.map(|steps| build(unicode, steps)));
-        let both = compiled.filter_map(|it| match it {
-            [Ok(quick), Ok(patient)] => Some([quick, patient]),
+        let mut compiled = modes.filter_map(|unicode| match STEPS.map(|steps| build(unicode, steps)) {
+            [Ok(quick), Ok(patient)] => {
+                Some(Backtracking { regexes: [quick, patient], unicode, reads: Reads::of(text) })
+            }
             _ => None,
         });
-        let Some([quick, patient]) = { both }.next() else {
+        let Some(backtracking) = compiled.next() else {
             return Err(PatternError::Invalid { reason: reason(&refused) });
         };
-        bounded(quick.captures_len())?;
-        Ok(Self { engine: Engine::Backtracking(Box::new([quick, patient])) })
+        bounded(backtracking.regexes[0].captures_len())?;
+        Ok(Self { engine: Engine::Backtracking(Box::new(backtracking)) })
     }
 
     /// Memory that it takes, in bytes: measured where it is matched in linear time, else a bound. Matching takes more, for
@@ -232,19 +263,14 @@ impl Pattern {
                 let groups = states * regex.captures_len() * FOR_GROUP;
                 text.len() + regex.memory_usage() + groups + quick.as_ref().map_or(0, |quick| quick.bytes())
             }
-            Engine::Backtracking(regexes) => {
-                let text = regexes[0].as_str();
-                let counted = |at: usize| (counted(&text[at..]) * at * FOR_OCTET).min(FOR_COUNT);
-                let counts: usize = text.match_indices('{').map(|(at, _)| counted(at)).sum();
-                2 * (FOR_OCTET * text.len() + counts)
-            }
+            Engine::Backtracking(it) => 2 * it.bytes(),
         }
     }
 
     fn all_groups(&self) -> usize {
         match &self.engine {
             Engine::Linear { regex, .. } => regex.captures_len(),
-            Engine::Backtracking(regexes) => regexes[0].captures_len(),
+            Engine::Backtracking(it) => it.regexes[0].captures_len(),
         }
     }
 
@@ -267,9 +293,9 @@ impl Pattern {
                 steps.take(work(*states, text, 0))?;
                 Ok(regex.is_match(text))
             }
-            Engine::Backtracking(regexes) => {
+            Engine::Backtracking(it) => {
                 let latin = latin(text);
-                patiently(regexes, text, steps, |regex| regex.is_match(&latin))
+                it.patiently(text, steps, |regex| regex.is_match(&latin))
             }
         }
     }
@@ -292,9 +318,9 @@ impl Pattern {
                 let range = |group: Option<regex_automata::Span>| group.map(|group| group.range());
                 Ok(found.is_match().then(|| Groups(found.iter().take(GROUPS).map(range).collect())))
             }
-            Engine::Backtracking(regexes) => {
+            Engine::Backtracking(it) => {
                 let latin = latin(text);
-                let found = patiently(regexes, text, steps, |regex| regex.captures(&latin))?;
+                let found = it.patiently(text, steps, |regex| regex.captures(&latin))?;
                 let bytes = |at: usize| latin[..at].chars().count();
                 let range = |group: fancy_regex::Match<'_>| bytes(group.start())..bytes(group.end());
                 Ok(found
@@ -313,27 +339,70 @@ fn work(states: usize, text: &[u8], groups: usize) -> usize {
     1 + states.saturating_mul(text.len() + 1).saturating_mul(2 + groups) / (2 * STATES_A_STEP)
 }
 
-/// How often the most is that `{..}` at the beginning of a text says; 0 where it counts nothing.
-fn counted(text: &str) -> usize {
-    let inner = text[1..].split('}').next().unwrap_or_default();
-    inner.split(',').filter_map(|number| number.trim().parse::<usize>().ok()).max().unwrap_or(0)
+/// Each `{..}` of a pattern that is not escaped: where it stands, and the most that it counts; nothing where it counts none.
+fn counts(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    let is_escaped = |at: usize| text[..at].bytes().rev().take_while(|it| *it == b'\\').count() % 2 == 1;
+    text.match_indices('{').filter(move |(at, _)| !is_escaped(*at)).filter_map(|(at, _)| {
+        let inner = text[at + 1..].split('}').next().unwrap_or_default();
+        let digits = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
+        let numbers = inner.split(',').map(str::trim).filter(digits);
+        // One that is too large for a number is too large for all.
+        numbers.map(|number| number.parse().unwrap_or(usize::MAX)).max().map(|most| (at, most))
+    })
 }
 
-/// With few steps, and only then with all. What is matched in linear time within it is no step of it, and may begin again at
-/// each octet.
-fn patiently<'t, T>(
-    regexes: &'t [fancy_regex::Regex; 2],
-    text: &[u8],
-    steps: &Steps,
-    find: impl Fn(&'t fancy_regex::Regex) -> fancy_regex::Result<T>,
-) -> Result<T, Exhausted> {
-    for (regex, most) in regexes.iter().zip(STEPS) {
-        steps.take(most + text.len().saturating_mul(text.len()) / PAIRS_A_STEP)?;
-        if let Ok(found) = find(regex) {
-            return Ok(found);
+/// How often a part is repeated at most: once for each count, and in each other where groups are counted.
+fn turns(text: &str) -> usize {
+    let of_groups = counts(text).filter(|(at, _)| text[..*at].trim_end().ends_with(')'));
+    let together = of_groups.fold(1_usize, |all, (_, most)| all.saturating_mul(most.max(1)));
+    counts(text).map(|(_, most)| most).max().unwrap_or(1).max(together)
+}
+
+impl Reads {
+    fn of(text: &str) -> Self {
+        let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+        if has(&["(?>", "*+", "++", "?+", "}+"]) {
+            Self::All
+        } else if has(&[")*", ")+", "){", ") "]) {
+            Self::Turns
+        } else {
+            Self::Each
         }
     }
-    Err(Exhausted)
+}
+
+impl Backtracking {
+    /// Memory of one of the two, at most.
+    fn bytes(&self) -> usize {
+        let text = self.regexes[0].as_str();
+        let counted = |(at, most): (usize, usize)| most.saturating_mul(at * FOR_OCTET).min(FOR_COUNT);
+        let counted: usize = counts(text).map(counted).sum();
+        let classes = ["\\w", "\\W", "\\b", "\\B", "\\p", "\\P", "\\d", "\\D", "\\s", "\\S"];
+        let classes: usize = classes.iter().map(|it| text.matches(it).count()).sum();
+        FOR_OCTET * text.len() + counted + if self.unicode { classes * FOR_CLASS } else { 0 }
+    }
+
+    /// With few steps, and only then with all.
+    fn patiently<'t, T>(
+        &'t self,
+        text: &[u8],
+        steps: &Steps,
+        find: impl Fn(&'t fancy_regex::Regex) -> fancy_regex::Result<T>,
+    ) -> Result<T, Exhausted> {
+        let length = text.len();
+        for (regex, most) in self.regexes.iter().zip(STEPS) {
+            let begins = match self.reads {
+                Reads::Each => most.min(length),
+                Reads::Turns => most + length,
+                Reads::All => (most + length).saturating_mul(most.min(length)),
+            };
+            steps.take(most + begins.saturating_mul(length) / PAIRS_A_STEP)?;
+            if let Ok(found) = find(regex) {
+                return Ok(found);
+            }
+        }
+        Err(Exhausted)
+    }
 }
 
 /// Bytes matched in linear time, by the configuration that [`regex::bytes`] has without Unicode.
@@ -345,7 +414,7 @@ fn linear(text: &str, any_case: bool, size: usize) -> Result<Pattern, Box<BuildE
     let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
     let program = thompson::Compiler::new().syntax(syntax).configure(config).build(&text);
     // It was built just now, with groups: that cannot fail.
-    let states = program.as_ref().map_or(size, |program| program.states().len());
+    let states = program.as_ref().map_or(size, quick::weight);
     let quick = program.ok().filter(|_| states > FEW_STATES).and_then(Quick::new).map(Box::new);
     Ok(Pattern { engine: Engine::Linear { text: text.into(), regex, states, quick } })
 }
@@ -480,11 +549,26 @@ mod tests {
         let asked = (0..500).take_while(|_| slow.is_match(text, &steps).is_ok()).count();
         assert!(asked <= 10, "{asked}");
         // No step of backtracking fails in it; what it delegates reads the text again at each octet.
-        let slow = Pattern::path("/(?>(?:a(?=.*))*)x0001").unwrap();
-        let steps = Steps::new();
-        let asked = (0..500).take_while(|_| slow.is_match(&path, &steps).is_ok()).count();
-        assert!(asked <= 5, "{asked}");
+        for slow in ["/(?>(?:a(?=.*))*)x0001", "/.*?(?>(?:a(?=.*))*)x0001"] {
+            let (slow, steps) = (Pattern::path(slow).unwrap(), Steps::new());
+            let asked = (0..500).take_while(|_| slow.is_match(&path, &steps).is_ok()).count();
+            assert!(asked <= 5, "{asked}");
+        }
+        // Neither pushed nor failed: no step at all, for ever.
+        for endless in [
+            "/((?=a)){999999999999}",
+            "/((((?=a)){9999}){9999}){9999}",
+            "/(?=a)(?:(?!b)c){0,18446744073709551615}",
+        ] {
+            assert!(matches!(Pattern::path(endless), Err(PatternError::Invalid { .. })), "{endless}");
+        }
+        assert!(Pattern::path("/(?!a)(?:bb){9999999999999999999}").is_err());
+        let literal = Pattern::path(r"/(?=a)\{18446744073709551615}");
+        assert!(literal.is_ok_and(|literal| literal.bytes() < 1 << 20));
         let (steps, usual) = (Steps::new(), Pattern::path("/((?!admin).*)").unwrap());
+        let long = [&b"/public/"[..], &b"a".repeat(8000)].concat();
+        assert!((0..10).all(|_| usual.is_match(&long, &steps).is_ok()), "also with a long path");
+        let steps = Steps::new();
         assert!((0..500).all(|_| usual.is_match(b"/public/page", &steps).is_ok()), "usual ones fit");
     }
 

@@ -50,6 +50,9 @@ impl Names {
     }
 }
 
+/// Steps that the patterns of one host may take for a name: usual ones take a hundred.
+const OF_HOST: u32 = 20_000;
+
 /// The aliases of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
@@ -128,7 +131,7 @@ impl Aliases {
             |pattern: &Pattern, steps: &Steps| pattern.is_match(name.as_bytes(), steps).unwrap_or(false);
         // Each host has its own steps: what one says keeps nobody from another.
         let any = |patterns: &[Pattern], steps: &Steps| patterns.iter().any(|pattern| fits(pattern, steps));
-        let mut found = hosts.filter(|(_, patterns)| any(patterns, &Steps::new()));
+        let mut found = hosts.filter(|(_, patterns)| any(patterns, &Steps::of(OF_HOST)));
         found.next().map(|(host, _)| host)
     }
 

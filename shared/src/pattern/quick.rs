@@ -8,7 +8,7 @@ use std::fmt;
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::hybrid::{CacheError, LazyStateID};
-use regex_automata::nfa::thompson::NFA;
+use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::pool::Pool;
 use regex_automata::{Input, MatchKind};
 
@@ -30,6 +30,19 @@ const GROWTH_A_STEP: usize = 16;
 pub(super) struct Quick {
     dfa: DFA,
     caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,
+    /// What is looked at for each state of the program, at most.
+    breadth: usize,
+}
+
+/// The ways that lead on from all states of a program: what is looked at to find out where it may be.
+pub(super) fn weight(program: &NFA) -> usize {
+    let ways = |state: &State| match state {
+        State::Union { alternates } => alternates.len(),
+        State::BinaryUnion { .. } => 2,
+        State::Sparse(ways) => ways.transitions.len(),
+        _ => 1,
+    };
+    program.states().iter().map(ways).sum()
 }
 
 impl fmt::Debug for Quick {
@@ -73,7 +86,9 @@ impl Quick {
     fn of(dfa: DFA) -> Self {
         let for_cache = dfa.clone();
         let caches: Box<dyn Fn() -> Cache + Send + Sync> = Box::new(move || for_cache.create_cache());
-        Self { dfa, caches: Pool::new(caches) }
+        let program = dfa.get_nfa();
+        let breadth = weight(program).div_ceil(program.states().len().max(1));
+        Self { dfa, caches: Pool::new(caches), breadth }
     }
 
     /// Memory of its program, in bytes.
@@ -93,7 +108,7 @@ impl Quick {
             let searched = self.search(&mut cache, text, steps);
             let cleared = (cache.clear_count() - clears) * CACHE;
             let growth = (cache.memory_usage() + cleared).saturating_sub(before);
-            steps.take(growth / GROWTH_A_STEP)?;
+            steps.take(growth.saturating_mul(self.breadth) / GROWTH_A_STEP)?;
             match searched {
                 Ok(found) => return Ok(found),
                 Err(Ended::Exhausted) => return Err(Exhausted),

@@ -27,6 +27,11 @@ impl Steps {
         Self::default()
     }
 
+    /// So many, where what asks is one of many for the same request.
+    pub fn of(steps: u32) -> Self {
+        Self { left: Cell::new(steps) }
+    }
+
     /// Takes so many.
     ///
     /// # Errors
