@@ -56,6 +56,10 @@ pub(crate) const LISTENER: Listener = Listener {
             &["once_in_a_while_with_what_was_missed"],
         ),
     ],
-    others: &[],
+    others: &[
+        ("webhook::believed::LOOK", "how often the configuration of the API server is looked at"),
+        ("webhook::believed::RETRY", "how often the configuration of the API server is looked at"),
+        ("webhook::believed::WARNINGS", "how often it is said"),
+    ],
     other_flags: &[],
 };
