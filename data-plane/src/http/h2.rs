@@ -29,6 +29,7 @@ mod frames;
 mod send;
 mod stream;
 mod streams;
+mod trailers;
 mod wire;
 
 /// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).

@@ -200,11 +200,13 @@ fn draining_lets_streams_finish() {
 /// A frame: its type, flags, stream and payload.
 type Frame = (u8, u8, u32, Vec<u8>);
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
 
 /// A client of HTTP/2 that sends and sees bytes.
 struct Frames(std::net::TcpStream);
@@ -317,6 +319,38 @@ fn a_drain_says_goodbye_and_ends_what_was_begun() {
     let (_, flags, _, payload) = answer.last().unwrap();
     assert_eq!((flags & 1, payload.as_slice()), (1, &b"done"[..]));
     stopping.join().unwrap();
+}
+
+#[test]
+fn trailers_that_hold_a_target_make_no_request() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Frames::new(proxy.http);
+    // Plain, in Huffman's code, of the static table, and in a second frame.
+    let plain = &b"\x00\x05:path\x05/evil"[..];
+    let huffman = &b"\x00\x84\xb9\x58\xd3\x3f\x05/evil"[..];
+    let blocks = [(plain, &b""[..]), (huffman, b""), (b"\x82", b""), (b"", b"\x04\x05/evil")];
+    let mut status = |stream: u32, trailers: Option<(&[u8], &[u8])>| {
+        client.post(stream);
+        client.send(DATA, u8::from(trailers.is_none()), stream, b"hello");
+        if let Some((first, second)) = trailers {
+            client.send(HEADERS, 1 | if second.is_empty() { 4 } else { 0 }, stream, first);
+            if !second.is_empty() {
+                client.send(CONTINUATION, 4, stream, second);
+            }
+        }
+        let answer = std::iter::from_fn(|| client.next());
+        let (_, _, of, payload) = { answer }.find(|(kind, ..)| *kind == HEADERS).unwrap();
+        assert_eq!(of, stream);
+        payload[0]
+    };
+    // 8 and 12 of the static table are `:status: 200` and `400`.
+    for (place, block) in (0..).zip(blocks) {
+        assert_eq!(status(4 * place + 1, Some(block)), 0x80 | 12, "{block:?}");
+        assert_eq!(status(4 * place + 3, Some((b"\x00\x05x-sum\x011", b""))), 0x80 | 8);
+    }
+    assert_eq!(status(101, None), 0x80 | 8);
+    assert_eq!(origin.seen().len(), blocks.len() + 1);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::trailers::Trailers;
+
 /// So long a count runs; then it begins anew.
 const PERIOD: Duration = Duration::from_secs(10);
 
@@ -32,11 +34,14 @@ pub(super) enum Abuse {
     Resets,
     /// It keeps us busy with nothing.
     Flood,
+    /// Its requests are malformed, one after the other.
+    Malformed,
 }
 
 /// What passed within the present period.
 #[derive(Debug)]
 pub(super) struct Frames {
+    trailers: Trailers,
     read: Cursor,
     written: Cursor,
     since: Instant,
@@ -50,6 +55,7 @@ impl Frames {
     /// Of a connection that begins now.
     pub(super) fn new(now: Instant) -> Self {
         Self {
+            trailers: Trailers::default(),
             read: Cursor { skip: PREFACE, ..Cursor::default() },
             written: Cursor::default(),
             since: now,
@@ -66,24 +72,42 @@ impl Frames {
             self.since = now;
             (self.started, self.reset, self.idle, self.useful) = (0, 0, 0, 0);
         }
-        let Self { read, started, reset, idle, useful, .. } = self;
-        read.pass(bytes, |kind, empty| match kind {
-            Kind::Headers => {
-                *started += 1;
-                *useful += 1;
+        let Self { read, trailers, started, reset, idle, useful, .. } = self;
+        read.pass(bytes, |seen| {
+            let frame = match seen {
+                Seen::Payload(some) => return trailers.payload(some),
+                Seen::Frame(frame) => frame,
+            };
+            match frame.kind {
+                Kind::Headers => trailers.headers(frame.stream, frame.flags, frame.length),
+                Kind::Continuation => trailers.continuation(frame.length),
+                Kind::Data | Kind::Reset | Kind::Other => trailers.other(),
             }
-            Kind::Data if !empty => *useful += 1,
-            Kind::Reset => *reset += 1,
-            Kind::Data | Kind::Other => *idle += 1,
+            match frame.kind {
+                Kind::Headers => {
+                    *started += 1;
+                    *useful += 1;
+                }
+                Kind::Data if !frame.is_empty() => *useful += 1,
+                Kind::Reset => *reset += 1,
+                Kind::Data | Kind::Continuation | Kind::Other => *idle += 1,
+            }
         });
     }
 
     /// The client was sent this.
     pub(super) fn written(&mut self, bytes: &[u8]) {
         let useful = &mut self.useful;
-        self.written.pass(bytes, |kind, empty| {
-            *useful += u64::from(matches!(kind, Kind::Headers | Kind::Data) && !empty);
+        self.written.pass(bytes, |seen| {
+            if let Seen::Frame(frame) = seen {
+                *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
+            }
         });
+    }
+
+    /// Whether what the client sent on a stream so far is no request, though h2 takes it for one.
+    pub(super) fn is_malformed(&self, stream: u32) -> bool {
+        self.trailers.is_malformed(stream)
     }
 
     /// We have reset a stream for something that the client did or did not do.
@@ -98,15 +122,55 @@ impl Frames {
         if streams >= STREAMS && self.reset * 2 > streams {
             return Some(Abuse::Resets);
         }
+        if self.trailers.is_abuse() {
+            return Some(Abuse::Malformed);
+        }
         (self.idle > IDLE_FRAMES + FOR_EACH * self.useful).then_some(Abuse::Flood)
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Data,
     Headers,
+    Continuation,
     Reset,
     Other,
+}
+
+/// The header of a frame (RFC 9113 section 4.1).
+struct Frame {
+    length: u32,
+    kind: Kind,
+    flags: u8,
+    stream: u32,
+}
+
+impl Frame {
+    /// Whether it carries nothing, and does not end its stream either.
+    fn is_empty(&self) -> bool {
+        const END_STREAM: u8 = 1;
+        self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
+    }
+
+    fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
+        let kind = match kind {
+            0 => Kind::Data,
+            1 => Kind::Headers,
+            3 => Kind::Reset,
+            9 => Kind::Continuation,
+            _ => Kind::Other,
+        };
+        let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
+        Self { length: u32::from_be_bytes([0, a, b, c]), kind, flags, stream }
+    }
+}
+
+/// What a cursor passes.
+enum Seen<'a> {
+    Frame(Frame),
+    /// Some of the payload of the frame that was seen last.
+    Payload(&'a [u8]),
 }
 
 /// A place in a stream of frames.
@@ -120,12 +184,13 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Goes past some bytes, and tells of each frame whose header is whole: its kind, and whether it carries nothing.
-    fn pass(&mut self, mut bytes: &[u8], mut frame: impl FnMut(Kind, bool)) {
+    /// Goes past some bytes, and tells of each frame whose header is whole, and of what it carries.
+    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Seen<'_>)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
                 self.skip -= some as u64;
+                seen(Seen::Payload(&bytes[..some]));
                 bytes = &bytes[some..];
                 continue;
             }
@@ -137,16 +202,9 @@ impl Cursor {
                 continue;
             }
             self.have = 0;
-            let [a, b, c, kind, flags, ..] = self.header;
-            self.skip = u64::from(u32::from_be_bytes([0, a, b, c]));
-            const END_STREAM: u8 = 1;
-            let (kind, ends) = match kind {
-                0 => (Kind::Data, flags & END_STREAM != 0),
-                1 => (Kind::Headers, false),
-                3 => (Kind::Reset, false),
-                _ => (Kind::Other, false),
-            };
-            frame(kind, self.skip == 0 && !ends);
+            let frame = Frame::read(self.header);
+            self.skip = u64::from(frame.length);
+            seen(Seen::Frame(frame));
         }
     }
 }

@@ -32,7 +32,7 @@ const MISDIRECTED: u16 = 421;
 
 /// Serves a request to its end. A client that is to get no answer, or none that is whole, sees its stream reset.
 pub(super) async fn serve(
-    (server, peer, wire): (&Rc<Server>, &Peer, &Wire),
+    (server, peer, wire): (&Rc<Server>, &Peer, &Rc<Wire>),
     counted: &Rc<Counted>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
@@ -56,8 +56,16 @@ pub(super) async fn serve(
         Some(error) => pipeline::refusal(local, error.status()),
         None => {
             let call = Call { server, timer: &timer, peer };
+            let received = Received {
+                stream: respond.stream_id().into(),
+                incoming: Some(incoming),
+                received: Rc::default(),
+                counted: Rc::clone(counted),
+                wire: Rc::clone(wire),
+                local: Rc::clone(local),
+            };
             // Pinned where it stands: each move of so large a future into another is a copy of it that stays.
-            let mut answering = pin!(answer(call, &mut record, incoming, counted));
+            let mut answering = pin!(answer(call, &mut record, received));
             let answered = poll_fn(|cx| match answering.as_mut().poll(cx) {
                 Poll::Ready(reply) => Poll::Ready(Some(reply)),
                 // The client resets the stream: what is done for it is dropped.
@@ -103,15 +111,8 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
     RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended)
 }
 
-async fn answer(
-    call: Call<'_>,
-    record: &mut RequestRecord,
-    incoming: RecvStream,
-    counted: &Rc<Counted>,
-) -> Reply {
-    let (received, counted) = (Rc::new(Cell::new(0)), Rc::clone(counted));
-    let local = Rc::clone(&call.server.local);
-    let mut body = Received { incoming: Some(incoming), received: Rc::clone(&received), counted, local };
+async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {
+    let received = Rc::clone(&body.received);
     let reply = match Exchange::new(call, record) {
         Some(exchange) => pipeline::serve(exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
@@ -187,10 +188,12 @@ fn length(head: &ResponseHead) -> Option<u64> {
 
 /// The body of a request as h2 gives it.
 struct Received {
+    stream: u32,
     /// `None` where somebody else reads it.
     incoming: Option<RecvStream>,
     received: Rc<Cell<u64>>,
     counted: Rc<Counted>,
+    wire: Rc<Wire>,
     local: Rc<Local>,
 }
 
@@ -203,6 +206,9 @@ impl RequestBody for Received {
             let piece = match ready!(incoming.poll_data(cx)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
+                None if self.wire.is_malformed(self.stream) => {
+                    return Poll::Ready(Err(Kind::ClientBody.into()));
+                }
                 // Trailers of a request end here, as in nginx.
                 None => return Poll::Ready(Ok(None)),
             };
@@ -228,7 +234,13 @@ impl RequestBody for Received {
         let incoming = self.incoming.take()?;
         // Who takes the body has made its own of the head.
         self.counted.forget_head();
-        let (received, counted) = (Rc::clone(&self.received), Rc::clone(&self.counted));
-        Some(Box::new(Self { incoming: Some(incoming), received, counted, local: Rc::clone(&self.local) }))
+        Some(Box::new(Self {
+            stream: self.stream,
+            incoming: Some(incoming),
+            received: Rc::clone(&self.received),
+            counted: Rc::clone(&self.counted),
+            wire: Rc::clone(&self.wire),
+            local: Rc::clone(&self.local),
+        }))
     }
 }

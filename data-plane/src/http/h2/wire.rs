@@ -40,6 +40,11 @@ impl Wire {
         self.frames.borrow().abuse()
     }
 
+    /// Whether what the client sent on a stream so far is no request, though h2 takes it for one.
+    pub(super) fn is_malformed(&self, stream: u32) -> bool {
+        self.frames.borrow().is_malformed(stream)
+    }
+
     /// We have reset a stream for something that the client did or did not do.
     pub(super) fn reset(&self) {
         self.frames.borrow_mut().reset();
