@@ -321,6 +321,11 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "requests of HTTP/2 whose trailers are malformed",
+        &["http::h2::trailers::MOST"],
+        &["whoever_errs_again_and_again_is_sent_away"],
+    ),
+    Row(
         "requests of a connection",
         &["local::limits::requests"],
         &["a_connection_serves_so_many_requests", "a_connection_lasts_as_long_as_the_fleet_says"],
