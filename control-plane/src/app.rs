@@ -330,7 +330,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
         tasks.spawn("webhook's authority", webhook::believed::keep(bundle, registrar.current()));
     }
     let peers = Peers::new(peers.clone(), registrar.clone(), published.clone(), settle);
-    tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry)));
+    tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
     let service = service.among(peers.newest());
     let last = status::Last {
         is_asked: status_args.update_status_on_shutdown,

@@ -282,6 +282,11 @@ impl Metrics {
         self.fleet.converged(reached, given_up);
     }
 
+    /// So many other replicas answered this one, and so many did not.
+    pub(crate) fn asked_replicas(&self, heard: usize, unreachable: usize) {
+        self.fleet.asked(heard, unreachable);
+    }
+
     pub(crate) fn diverged(&self, lane: Lane) {
         self.divergences.get_or_create(&label(lane)).inc();
     }

@@ -24,6 +24,7 @@ use shared::version::Lineage;
 use tokio::sync::{Semaphore, watch};
 
 use crate::enrol::Registrar;
+use crate::metrics::Metrics;
 use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
 use ask::Ways;
@@ -166,11 +167,11 @@ impl Peers {
     }
 
     /// Looks for them and asks them, for ever. `registry`: told of the proxies of those that are forgotten, and of those that are
-    /// connected to others.
+    /// connected to others. `metrics`: told how many of them answer.
     ///
     /// # Errors
     /// Never.
-    pub async fn keep(self, registry: Arc<Registry>) -> Result<(), Infallible> {
+    pub async fn keep(self, registry: Arc<Registry>, metrics: Arc<Metrics>) -> Result<(), Infallible> {
         let Some(it) = self.0.clone() else { return std::future::pending().await };
         let mut listed = HashSet::new();
         loop {
@@ -181,7 +182,9 @@ impl Peers {
             let looked = found::look(&names).await;
             let left = it.known().find(looked, clock::now());
             registry.miss(left.into_iter().map(|proxy| (proxy.id.into(), proxy.node.into())));
-            self.ask(None).await;
+            let others = self.ask(None).await;
+            let are = |heard| others.iter().filter(|other| other.is_heard() == Some(heard)).count();
+            metrics.asked_replicas(are(true), are(false));
             for proxy in it.known().listed().filter(|proxy| is_connected(proxy)) {
                 registry.is_elsewhere(&proxy.id, &proxy.node, !listed.contains(&proxy.id));
             }

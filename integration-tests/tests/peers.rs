@@ -59,6 +59,17 @@ impl Fleet {
     fn server(&self) -> SocketAddr {
         self.site.control.listen()
     }
+
+    /// Waits until the first counts so many of the others as heard and as unreachable.
+    async fn counts(&self, heard: u32, unreachable: u32) {
+        eventually("replicas are counted", || async {
+            let metrics = self.site.control.metrics().await;
+            let of = |state| metrics.sum_where("firth_control_replicas", "state", state);
+            let counted = (of("heard"), of("unreachable"));
+            if counted == (heard.into(), unreachable.into()) { Ok(()) } else { Err(format!("{counted:?}")) }
+        })
+        .await;
+    }
 }
 
 async fn firth(server: SocketAddr, arguments: &[&str]) -> Output {
@@ -118,8 +129,10 @@ async fn a_replica_that_is_stopped_or_killed_is_never_part_of_all() {
     let waited = firth(server, &["status", "ingress", "default/web", "--wait", "--timeout=30s"]).await;
     assert_eq!(waited.status.code(), Some(0), "{waited:?}");
 
+    fleet.counts(1, 0).await;
     fleet.others[0].process().signal(Signal::Stop);
     is_told(server, "a stopped replica has its share unknown", ("unknown", 1, 2, 1, 3)).await;
+    fleet.counts(0, 1).await;
     fleet.site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/y", "one")]));
     fleet.site.proxy.serves("a.test", "/y", "one").await;
     never_all(server, 10).await;

@@ -88,6 +88,7 @@ pub(super) struct Families {
     behind_most: Seconds,
     convergence: Histogram,
     given_up: Counter,
+    replicas: Family<StateLabel, Gauge>,
 }
 
 impl Families {
@@ -99,6 +100,7 @@ impl Families {
             // From 1 ms to about a minute.
             convergence: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
             given_up: Counter::default(),
+            replicas: Family::default(),
         };
         to.register("proxies", "Proxies by state", it.states.clone());
         let help = "Resources that connected proxies have and cannot serve";
@@ -110,7 +112,16 @@ impl Families {
         let help =
             "Changes that were not everywhere within a minute, and are in no bucket of the convergence";
         to.register("convergence_given_up", help, it.given_up.clone());
+        let help = "Other replicas of the control plane by whether they answer this one";
+        to.register("replicas", help, it.replicas.clone());
         it
+    }
+
+    /// So many other replicas answered, and so many that are there, or should be, did not.
+    pub(super) fn asked(&self, heard: usize, unreachable: usize) {
+        for (state, count) in [("heard", heard), ("unreachable", unreachable)] {
+            self.replicas.get_or_create(&StateLabel { state }).set(count.try_into().unwrap_or(i64::MAX));
+        }
     }
 
     /// Commits that got everywhere after so long, and a number of those that did not.

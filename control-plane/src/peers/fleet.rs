@@ -44,6 +44,15 @@ impl Other {
         Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: true }) }
     }
 
+    /// Whether it answered; `None`: it did not, and had said before that it ends.
+    pub fn is_heard(&self) -> Option<bool> {
+        match &self.heard {
+            Ok(_) => Some(true),
+            Err(lost) if lost.ended => None,
+            Err(_) => Some(false),
+        }
+    }
+
     /// Nobody knows where it is.
     pub fn nowhere((name, why): (String, String)) -> Self {
         Self {
