@@ -169,6 +169,8 @@ class Refusals(unittest.TestCase):
         self.refused("status.publishService=lb", saying="publishService")
         self.refused("disableCatchAll=maybe", saying="disableCatchAll")
         self.refused("disableSvcExternalName=1", saying="disableSvcExternalName")
+        self.refused("dataPlane.authNetworks={localhost}", saying="authNetworks")
+        self.refused("dataPlane.requestTimeoutSeconds=-1", saying="requestTimeoutSeconds")
 
     def test_a_default_backend_that_nobody_watches_is_refused(self):
         elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
@@ -333,6 +335,12 @@ class Planes(unittest.TestCase):
         self.assertEqual((control["--watch-namespace"], control["--default-ssl-certificate"]), ("shop", "shop/wild"))
         self.assertEqual((data["--workers"], data["--http"], data["--group"], data["--log"]), ("3", "[::]:80", "blue", "debug"))
 
+    def test_whom_a_proxy_asks_and_how_long_a_request_takes(self):
+        said = ("--auth-networks", "--ocsp-networks", "--request-timeout")
+        self.assertEqual([flags(render(), "data-plane").get(flag) for flag in said], [None, None, None])
+        objects = render("dataPlane.authNetworks={127.0.0.0/8,::1}", "dataPlane.ocspNetworks={10.0.0.0/8}", "dataPlane.requestTimeoutSeconds=60")
+        self.assertEqual([flags(objects, "data-plane").get(flag) for flag in said], ["127.0.0.0/8,::1", "10.0.0.0/8", "60"])
+
     def test_what_is_left_out_and_who_answers_then(self):
         said = ("--default-backend-service", "--disable-catch-all", "--disable-svc-external-name")
         self.assertEqual([flags(render(), "control-plane").get(flag) for flag in said], [None, None, None])
@@ -350,8 +358,8 @@ class Planes(unittest.TestCase):
 
     def test_flags_are_known_to_the_binaries(self):
         target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3",
-                         "defaultBackendService=shop/pages", "disableCatchAll=true", "disableSvcExternalName=true")
+        objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3", "dataPlane.authNetworks={::1}",
+                         "dataPlane.ocspNetworks={10.0.0.0/8}", "dataPlane.requestTimeoutSeconds=60", "defaultBackendService=shop/pages", "disableCatchAll=true", "disableSvcExternalName=true")
         for plane in PLANES:
             found = [p for p in (target / "debug" / f"firth-{plane}", target / "release" / f"firth-{plane}") if p.exists()]
             if not found:

@@ -351,6 +351,15 @@ pub(crate) struct UpArgs {
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub(crate) watch_ingress_without_class: bool,
+    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, or nobody's: here loopback, where people run what they try; a proxy by itself allows none
+    #[arg(
+        long,
+        env = "FIRTH_AUTH_NETWORKS",
+        value_name = "CIDR",
+        value_delimiter = ',',
+        default_value = "127.0.0.0/8,::1"
+    )]
+    pub(crate) auth_networks: Vec<String>,
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
     pub(crate) access_log: String,

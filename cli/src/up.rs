@@ -185,6 +185,7 @@ fn start_data(
         ("--public-http-port", ports.http.port().to_string()),
         ("--public-https-port", ports.https.port().to_string()),
         ("--access-log", args.access_log.clone()),
+        ("--auth-networks", args.auth_networks.join(",")),
         // No load balancer has to take note, and somebody waits at the terminal.
         ("--drain-grace", "0".to_owned()),
         ("--drain-deadline", "5".to_owned()),

@@ -36,7 +36,7 @@ use crate::args::Args;
 use crate::journal::Stats;
 use crate::listen::ports::Ports;
 use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
-use crate::local::{Budgets, KnownNames, Limits};
+use crate::local::{Budgets, KnownNames, Limits, Reach};
 use crate::metrics::Metrics;
 use crate::staple::{self, Places};
 use crate::subscribe::Subscription;
@@ -129,6 +129,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         group,
         max_connections,
         request_timeout,
+        auth_networks,
         ocsp_networks,
         eject_after,
         retry_budget,
@@ -142,6 +143,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let identity = identity::of_process(node, zone, group);
     let proof = identity::proof(join, token_file.zip(ca));
     let enrolment = identity::enrolment(&identity, proof, state_dir.as_deref(), key_dir.as_deref());
+    let reach = AddressSet::parse(auth_networks.iter().map(String::as_str)).context("--auth-networks")?;
     let places = AddressSet::parse(ocsp_networks.iter().map(String::as_str)).context("--ocsp-networks")?;
     let (subscription, view) =
         Subscription::new(&control_plane, insecure, identity, enrolment).context("--control-plane")?;
@@ -245,6 +247,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
             limits: limits.clone(),
             budgets: budgets.clone(),
             names: names.clone(),
+            reach: Reach::with(reach.clone()),
         });
         threads.adopt(worker.context("cannot start a worker")?);
     }

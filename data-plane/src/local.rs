@@ -16,6 +16,7 @@ use buffers::Buffers;
 use date::HttpDate;
 use ids::Ids;
 use quota::Quota;
+use reach::Refusals;
 use timer::Timers;
 use turns::Turns;
 
@@ -25,6 +26,7 @@ pub use limits::Limits;
 pub use names::{Addresses, KnownNames};
 pub use nonces::Nonces;
 pub use passwords::Passwords;
+pub use reach::Reach;
 pub use reserve::Reserve;
 pub use spill::Spill;
 pub use verdicts::Verdicts;
@@ -41,6 +43,7 @@ pub(crate) mod nonces;
 pub(crate) mod opening;
 pub(crate) mod passwords;
 pub(crate) mod quota;
+pub(crate) mod reach;
 pub(crate) mod relay;
 pub(crate) mod reserve;
 pub(crate) mod session;
@@ -66,6 +69,9 @@ pub(crate) struct Local {
     pub(crate) verdicts: Verdicts,
     pub(crate) copies: Copies,
     pub(crate) names: names::Names,
+    /// Where its tenants may have it connect to.
+    pub(crate) reach: Reach,
+    pub(crate) refusals: Refusals,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) reserve: Reserve,
@@ -84,7 +90,7 @@ impl Local {
     pub(crate) fn new(
         limits: Limits,
         budgets: &Budgets,
-        names: KnownNames,
+        (names, reach): (KnownNames, Reach),
         metrics: Arc<WorkerMetrics>,
         log: access_log::Lines,
     ) -> Self {
@@ -103,6 +109,8 @@ impl Local {
             verdicts: budgets.verdicts.clone(),
             copies: budgets.copies.clone(),
             names: names::Names::new(names),
+            reach,
+            refusals: Refusals::default(),
             descriptors: budgets.descriptors.clone(),
             reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),
@@ -125,6 +133,6 @@ impl Local {
         let metrics: Arc<WorkerMetrics> = Arc::default();
         let (handle, _) = access_log::write_to(std::io::sink()).unwrap();
         let lines = handle.lines(Arc::clone(&metrics));
-        Self::new(Limits::default(), &Budgets::default(), KnownNames::default(), metrics, lines)
+        Self::new(Limits::default(), &Budgets::default(), Default::default(), metrics, lines)
     }
 }

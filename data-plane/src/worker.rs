@@ -30,7 +30,7 @@ use crate::http::server::Server;
 use crate::listen::{self, Listener, PublicPorts, Scheme};
 use crate::local::isolated::isolated;
 use crate::local::timer::TICK;
-use crate::local::{Budgets, KnownNames, Limits, Local};
+use crate::local::{Budgets, KnownNames, Limits, Local, Reach};
 use crate::metrics::WorkerMetrics;
 use crate::table::Tables;
 use crate::table::streams::Service;
@@ -71,6 +71,8 @@ pub struct WorkerConfig {
     pub budgets: Budgets,
     /// Names that nobody is asked for.
     pub names: KnownNames,
+    /// Addresses that it connects to because a tenant says so.
+    pub reach: Reach,
 }
 
 /// Starts a worker's thread, which ends when the drain is over or when it closes and nothing is open.
@@ -202,10 +204,11 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         limits,
         budgets,
         names,
+        reach,
     } = config;
     let lines = access_log.lines(Arc::clone(&metrics));
     let backends = Backends::new().map_err(io::Error::other)?;
-    let local = Local::new(limits, &budgets, names, metrics, lines);
+    let local = Local::new(limits, &budgets, (names, reach), metrics, lines);
     let worker = Rc::new(Worker {
         index,
         server: Rc::new(Server::new(local, &tables, tls, backends, ports)),

@@ -33,3 +33,21 @@ async fn a_timeout_in_a_manifest_ends_a_slow_answer_and_an_edit_lets_it_through(
     })
     .await;
 }
+
+#[tokio::test]
+async fn whoever_runs_the_proxy_is_told_of_an_address_that_is_not_asked() {
+    let site = FolderSite::start(&[]).await;
+    let _one = site.origin("one").await;
+    let auth = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", auth.local_addr().unwrap());
+    site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("auth-url", &url));
+    site.proxy.answers("a.test", "/", 500).await;
+    eventually("the log says so", || async {
+        let log = site.proxy.log();
+        let said = ["/web", "auth-url", "127.0.0.1", "loopback", "--auth-networks"];
+        if log.lines().any(|line| said.iter().all(|said| line.contains(said))) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let asked = tokio::time::timeout(Duration::ZERO, auth.accept()).await;
+    assert!(asked.is_err(), "nobody was connected to");
+}

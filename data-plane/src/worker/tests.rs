@@ -42,6 +42,7 @@ fn proxy() -> Proxy {
         budgets: Budgets::default(),
         ports: PublicPorts::default(),
         names: KnownNames::default(),
+        reach: Reach::default(),
         listeners,
     };
     Proxy {

@@ -1,6 +1,9 @@
+use std::collections::HashMap;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use data_plane::local::KnownNames;
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
 use shared::resource::{Resource, Settings};
 
@@ -190,6 +193,63 @@ fn the_fleets_question_and_the_exempt() {
     assert_eq!(["/on", "/off", "/open"].map(|path| client.get(path).status), [401, 200, 200]);
     status.store(200, Ordering::SeqCst);
     assert_eq!(client.get("/on").status, 200);
+}
+
+/// What a tenant writes leads to no place of the proxy's own machine, by whatever name.
+#[test]
+fn nobody_of_the_proxys_own_machine_is_asked() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let port = auth.address.port();
+    let names = KnownNames::default();
+    names.set(HashMap::from([("auth.test".into(), HashMap::from([(80, vec![auth.address])]))]));
+    let places = [
+        ("/literal", format!("127.0.0.1:{port}")),
+        ("/mapped", format!("[::ffff:127.0.0.1]:{port}")),
+        ("/nobody", format!("0.0.0.0:{port}")),
+        ("/localhost", format!("localhost:{port}")),
+        ("/name", "auth.test".to_owned()),
+        ("/client", "$http_x_place".to_owned()),
+    ];
+    let said = places.map(|(path, place)| (path, asking(&auth, |it| it.url = format!("http://{place}/"))));
+    for (networks, expected) in [(&[][..], 500), (&["127.0.0.0/8", "0.0.0.0"], 200)] {
+        let mut proxy = Proxy::reaching(names.clone(), networks);
+        proxy.policies(false, &said);
+        let mut client = Client::new(proxy.http);
+        for (path, _) in &said {
+            proxy.endpoints(path.trim_start_matches('/'), &[backend.address]);
+            let asks = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-Place: 127.0.0.1:{port}\r\n\r\n");
+            assert_eq!(client.ask(&asks).status, expected, "{path} {networks:?}");
+        }
+        if expected == 500 {
+            assert!(auth.seen().is_empty() && backend.seen().is_empty());
+        }
+    }
+    assert_eq!(auth.seen().len(), said.len());
+}
+
+/// The address counts that is connected to, whatever the name led to before.
+#[test]
+fn a_name_that_leads_elsewhere_later_is_judged_again() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let page = Origin::listening(TcpListener::bind("127.0.0.2:0").unwrap(), |_| (ok("secret"), true));
+    let names = KnownNames::default();
+    let lead = |to: &[&Origin]| {
+        let addresses = to.iter().map(|origin| origin.address).collect();
+        names.set(HashMap::from([("auth.test".into(), HashMap::from([(80, addresses)]))]));
+    };
+    lead(&[&auth]);
+    let mut proxy = Proxy::reaching(names.clone(), &["127.0.0.1"]);
+    proxy.policies(false, &[("/x", asking(&auth, |it| it.url = "http://auth.test/".into()))]);
+    proxy.endpoints("x", &[backend.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/x").status, 200);
+    lead(&[&page]);
+    assert_eq!(client.get("/x").status, 500);
+    lead(&[&page, &auth]);
+    assert_eq!(client.get("/x").status, 200, "another address is asked");
+    assert_eq!((auth.seen().len(), page.seen().len()), (2, 0));
 }
 
 /// To most applications all of these are one field, `HTTP_X_USER`.

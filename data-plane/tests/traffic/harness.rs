@@ -9,11 +9,12 @@ use std::time::Duration;
 use data_plane::access_log;
 use data_plane::listen::ports::Ports;
 use data_plane::listen::{self, ListenerSet, PublicPorts};
-use data_plane::local::{Budgets, KnownNames, Limits};
+use data_plane::local::{Budgets, KnownNames, Limits, Reach};
 use data_plane::metrics::Metrics;
 use data_plane::table::Writer;
 use data_plane::tls;
 use data_plane::worker::{self, WorkerConfig};
+use shared::address::AddressSet;
 use shared::drain::Drain;
 use shared::entry::Entry;
 use shared::policy::{BackendPolicy, Canary, LocationPolicy};
@@ -86,12 +87,29 @@ impl Proxy {
         proxy
     }
 
-    /// Whose lines go elsewhere.
+    /// Whose lines go elsewhere. Like that of `firth up`, it connects to loopback where a policy says so: origins are there.
     pub(crate) fn logging(
-        (handle, log_writer): (access_log::Handle, access_log::Writer),
+        log: (access_log::Handle, access_log::Writer),
         ports: PublicPorts,
         limits: Limits,
         budgets: Budgets,
+    ) -> Self {
+        let loopback = AddressSet::parse(["127.0.0.0/8", "::1"]).unwrap();
+        Self::knowing(log, ports, (limits, budgets), (KnownNames::default(), Reach::with(loopback)))
+    }
+
+    /// Which nobody says anything but this of names and of where it may connect to.
+    pub(crate) fn reaching(names: KnownNames, networks: &[&str]) -> Self {
+        let reach = Reach::with(AddressSet::parse(networks.iter().copied()).unwrap());
+        let log = access_log::write_to(io::sink()).unwrap();
+        Self::knowing(log, PublicPorts::default(), Default::default(), (names, reach))
+    }
+
+    fn knowing(
+        (handle, log_writer): (access_log::Handle, access_log::Writer),
+        ports: PublicPorts,
+        (limits, budgets): (Limits, Budgets),
+        (names, reach): (KnownNames, Reach),
     ) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut sets = listen::bind(&[any], &[any], 1).unwrap();
@@ -108,7 +126,8 @@ impl Proxy {
             index: 0,
             listeners,
             ports,
-            names: KnownNames::default(),
+            names,
+            reach,
             tls: Arc::new(tls::server_config(Arc::clone(&tables)).unwrap()),
             tables,
             drain: watcher,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use data_plane::local::{Budgets, Copies, Limits};
+use data_plane::local::{Budgets, Copies, KnownNames, Limits};
 use shared::policy::{LocationPolicy, TextList};
 
 use super::harness::*;
@@ -185,4 +185,16 @@ fn what_reaches_no_endpoint_is_not_copied() {
     let proxy = serving(&origin, said, Budgets::default());
     assert_eq!(Client::new(proxy.http).get("/echo").status, 403);
     assert_eq!((copied(&proxy) + lost(&proxy), mirror.seen().len()), (0, 0));
+}
+
+#[test]
+fn a_place_of_the_proxys_own_machine_gets_no_copy() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let mut proxy = Proxy::reaching(KnownNames::default(), &[]);
+    proxy.policies(false, &[("/echo", mirrored(at(mirror.address, "/")))]);
+    proxy.endpoints("echo", &[origin.address]);
+    let answer = Client::new(proxy.http).ask(&post("hello"));
+    assert_eq!((answer.status, answer.text()), (200, "backend"));
+    eventually("it is lost", || lost(&proxy) == 1);
+    assert!(mirror.seen().is_empty() && copied(&proxy) == 0);
 }

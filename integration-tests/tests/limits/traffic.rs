@@ -434,6 +434,11 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "lines of the log about addresses that are not asked, or get no copy",
+        &["local::reach::AGAIN", "local::reach::TOLD"],
+        &["the_log_is_told_of_each_ingress_once_a_while"],
+    ),
+    Row(
         "certificates of which is asked what their authority says",
         &["staple::ledger::KNOWN", "app::SHOWN", "staple::ledger::BYTES"],
         &["so_many_are_asked_at_once_and_so_much_is_held"],

@@ -6,10 +6,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use shared::budget::Held;
+use shared::clock;
 use tokio::net::TcpStream;
 use tokio::time;
+use tracing::warn;
 
 use crate::http::server::Server;
+use crate::local::Local;
 use crate::upstream::dial::dial;
 use crate::upstream::wire::Wire;
 pub(super) use url::Url;
@@ -27,6 +30,16 @@ pub(super) struct Connection {
     _descriptor: Held,
 }
 
+/// On whose word a connection is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word<'w> {
+    /// The Ingress, as `namespace/name`.
+    pub(super) owner: &'w str,
+    /// What says it: an annotation, or a key of the ConfigMap.
+    pub(super) field: &'static str,
+    pub(super) room: Room,
+}
+
 /// Whether idle connections to endpoints make room, where descriptors are short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
@@ -36,13 +49,14 @@ pub(super) enum Room {
     Found,
 }
 
-/// Connects to where a URL leads, over TLS where it says so. `owner` is the Ingress that says it.
+/// Connects to where a URL leads, over TLS where it says so.
 ///
 /// # Errors
-/// Where its host has no address, nobody listens, or there is no descriptor.
-pub(super) async fn connect(server: &Server, owner: &str, url: &Url, room: Room) -> io::Result<Connection> {
-    let local = &server.local;
-    let mut addresses = local.names.resolve(owner, &url.host, url.port).await?;
+/// Where its host has no address, or none that may be connected to, nobody listens, or there is no descriptor.
+pub(super) async fn connect(server: &Server, word: Word<'_>, url: &Url) -> io::Result<Connection> {
+    let (local, room) = (&server.local, word.room);
+    let mut addresses = local.names.resolve(word.owner, &url.host, url.port).await?;
+    keep_reachable(local, word, &mut addresses)?;
     local.names.put_unreached_last(&mut addresses);
     addresses.truncate(ADDRESSES);
     let descriptor = local.descriptors.take(1).or_else(|| {
@@ -74,6 +88,28 @@ pub(super) async fn connect(server: &Server, owner: &str, url: &Url, room: Room)
         false => Wire::Plain(stream),
     };
     Ok(Connection { wire, _descriptor: descriptor })
+}
+
+/// Leaves those that a tenant may have this proxy connect to, and tells the log of others.
+///
+/// # Errors
+/// Where none are left.
+fn keep_reachable(local: &Local, word: Word<'_>, addresses: &mut Vec<SocketAddr>) -> io::Result<()> {
+    let mut refused = None;
+    addresses.retain(|address| {
+        let why = local.reach.refuses(address.ip());
+        refused = why.map(|why| (*address, why)).or(refused);
+        why.is_none()
+    });
+    let Some((address, what)) = refused else { return Ok(()) };
+    if local.refusals.is_news(word.owner, clock::now()) {
+        let Word { owner: ingress, field, .. } = word;
+        warn!(ingress, field, %address, "a {what} address is not connected to unless --auth-networks allows it");
+    }
+    match addresses.is_empty() {
+        true => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{address} is {what}"))),
+        false => Ok(()),
+    }
 }
 
 /// What comes of the first address that can be connected to. The last one has as long as the caller waits.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use shared::template::Overlong;
 
 use super::access::Said;
-use super::elsewhere::Url;
+use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
 use super::{Exchange, forwarded};
 use crate::codec::head::{Known, ResponseHead};
@@ -130,7 +130,8 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
     let owner = exchange.location.as_deref().map_or("", |location| &location.owner);
-    let asking = question::ask(exchange.call, (owner, &url), &text, is_head);
+    let word = Word { owner, field: external.said, room: Room::Made };
+    let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
     Ok(verdict(&answer, external))
@@ -167,6 +168,7 @@ mod tests {
         let told = ["x-user", "x-long", "x-none"].map(|name| (name.into(), name.into()));
         let external = External {
             url: Template::default(),
+            said: "auth-url",
             text: "".into(),
             method: None,
             signin: None,

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 use super::Exchange;
-use super::elsewhere::{self, Room, Url};
+use super::elsewhere::{self, Room, Url, Word};
 use super::variables::{self, Allowance};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
@@ -119,7 +119,8 @@ fn prepare<B: RequestBody>(
 impl Copy {
     async fn deliver(self, server: &Server) -> io::Result<()> {
         let Self { owner, url, head, body, to_head, _place } = self;
-        let mut connection = elsewhere::connect(server, &owner, &url, Room::Found).await?;
+        let word = Word { owner: &owner, field: "mirror-target", room: Room::Found };
+        let mut connection = elsewhere::connect(server, word, &url).await?;
         let wire = &mut connection.wire;
         wire.write_all(&head).await?;
         if let Some(mut body) = body {

@@ -16,7 +16,7 @@ use crate::codec::h1::RequestReader;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::listen::{PublicPorts, Scheme};
-use crate::local::{Budgets, KnownNames, Limits, Local};
+use crate::local::{Budgets, Limits, Local};
 use crate::metrics::Metrics;
 use crate::table::Writer;
 use crate::table::world::{backend, host, route, slice};
@@ -50,7 +50,7 @@ pub(super) fn server(said: LocationPolicy) -> Rc<Server> {
     let metrics = Metrics::new(1).worker(0);
     let (log, _written) = access_log::start(&access_log::Target::Off).unwrap();
     let (budgets, lines) = (Budgets::default(), log.lines(metrics.clone()));
-    let local = Local::new(Limits::default(), &budgets, KnownNames::default(), metrics, lines);
+    let local = Local::new(Limits::default(), &budgets, Default::default(), metrics, lines);
     let tables = writer.tables();
     let config = tls::server_config(tables.clone()).unwrap();
     let backends = tls::backends::Backends::new().unwrap();

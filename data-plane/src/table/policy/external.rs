@@ -18,6 +18,8 @@ const KEPT: &str = "200 202 401 5m";
 pub struct External {
     /// Where; a URL once it is filled in.
     pub url: Template,
+    /// The annotation or the key of the ConfigMap that says it.
+    pub said: &'static str,
     /// As it is written, for the cache.
     pub text: Box<str>,
     /// By which method, where somebody says so; else GET.
@@ -55,14 +57,14 @@ impl Cache {
 impl External {
     /// What the location says, else what the fleet says of every location.
     pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
-        let own = said.external_auth.as_ref().map(Self::of).transpose()?;
+        let own = said.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
         // Judged in any case: whether a policy can be served depends on no other field.
-        let global = global(said).as_ref().map(Self::of).transpose()?;
+        let global = global(said).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
         let global = global.filter(|_| said.enable_global_auth != Some(false));
         Ok(own.or(global).map(Box::new))
     }
 
-    fn of(said: &ExternalAuth) -> Result<Self, Refused> {
+    fn of(said: &ExternalAuth, source: &'static str) -> Result<Self, Refused> {
         let ExternalAuth {
             url,
             method,
@@ -106,6 +108,7 @@ impl External {
         let back = if request_redirect.is_empty() { "$request_uri" } else { request_redirect };
         Ok(Self {
             url: Template::parse(url),
+            said: source,
             text: url.as_str().into(),
             method: (!method.is_empty()).then(|| method.as_str().into()),
             signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::access_log;
-use crate::local::{Budgets, KnownNames, Limits};
+use crate::local::{Budgets, Limits};
 use crate::metrics::WorkerMetrics;
 use crate::table::world::{backend, entry, host, route};
 
@@ -34,7 +34,7 @@ async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     let metrics: Arc<WorkerMetrics> = Arc::default();
     let (log, _) = access_log::write_to(io::sink()).unwrap();
     let lines = log.lines(Arc::clone(&metrics));
-    let local = Local::new(limits, &Budgets::default(), KnownNames::default(), metrics, lines);
+    let local = Local::new(limits, &Budgets::default(), Default::default(), metrics, lines);
     let start = local.timers.now();
     let backends = Backends::new().unwrap();
     let server = Rc::new(Server::new(local, &tables, tls, backends, PublicPorts::default()));

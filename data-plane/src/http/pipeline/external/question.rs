@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::codec::guard::Limits;
 use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
-use crate::http::pipeline::elsewhere::{self, Room, Url};
+use crate::http::pipeline::elsewhere::{self, Url, Word};
 use crate::http::pipeline::variables::{self, Allowance};
 use crate::http::pipeline::{Call, Exchange, certificates};
 use crate::table::policy::external::External;
@@ -91,11 +91,11 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
 /// Asks once; nobody is asked again.
 pub(super) async fn ask(
     call: Call<'_>,
-    (owner, url): (&str, &Url),
+    (word, url): (Word<'_>, &Url),
     text: &[u8],
     to_head: bool,
 ) -> io::Result<Box<ResponseHead>> {
-    let mut connection = elsewhere::connect(call.server, owner, url, Room::Made).await?;
+    let mut connection = elsewhere::connect(call.server, word, url).await?;
     exchange_heads(&mut connection.wire, text, to_head).await
 }
 
