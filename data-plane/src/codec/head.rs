@@ -17,7 +17,7 @@ mod start;
 pub(crate) use fields::Fields;
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;
-pub(crate) use name::Known;
+pub(crate) use name::{FieldName, Known, OfVariable};
 pub(crate) use request::RequestHead;
 pub(crate) use request::RequestParts;
 pub(crate) use response::ResponseParts;

@@ -297,6 +297,18 @@ impl FieldName for Known {
     }
 }
 
+/// What nginx' variable `$http_...` stands for: fields of this name, and of those that have an underscore for a dash. In lower
+/// case and with dashes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfVariable<'n>(pub(crate) &'n str);
+
+impl FieldName for OfVariable<'_> {
+    fn is(self, _: Known, name: &[u8]) -> bool {
+        let dashed = |b: &u8| if *b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+        name.len() == self.0.len() && name.iter().map(dashed).eq(self.0.bytes())
+    }
+}
+
 impl FieldName for &str {
     fn is(self, _: Known, name: &[u8]) -> bool {
         is_same(name, self.as_bytes())

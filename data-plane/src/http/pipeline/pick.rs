@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::affinity::Session;
 use super::{Exchange, Step, hash};
-use crate::codec::head::{Known, RequestHead};
+use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::http::reply::Reply;
 use crate::table::policy::balancing::Balancing;
 use crate::table::{Action, Alternative, BackendCell};
@@ -70,7 +70,11 @@ fn taken<'a>(
     let session = alternative.sticky.as_ref().map(|sticky| Session::of(sticky, head));
     let takes = session.as_ref().is_some_and(Session::is_known)
         || alternative.canary.as_ref().is_some_and(|canary| {
-            canary.decide(|name| head.fields.joined(name), |name| cookie(head, name), fastrand::u64(..))
+            canary.decide(
+                |name| head.fields.joined(OfVariable(name)),
+                |name| cookie(head, name),
+                fastrand::u64(..),
+            )
         });
     takes.then_some((alternative, session))
 }

@@ -10,7 +10,7 @@ use shared::template::{Overlong, Template, Variable};
 
 use super::Exchange;
 use crate::codec::error::Kind;
-use crate::codec::head::{Known, RequestHead};
+use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::codec::path;
 use crate::http::reply::Reply;
 
@@ -69,7 +69,9 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     let field = |name| head.fields.joined(name).unwrap_or_default();
     match variable {
         Variable::Capture(_) | Variable::Named(_) | Variable::User => {}
-        Variable::Header(name) => out.extend_from_slice(&head.fields.joined(&**name).unwrap_or_default()),
+        Variable::Header(name) => {
+            out.extend_from_slice(&head.fields.joined(OfVariable(name)).unwrap_or_default());
+        }
         Variable::Argument(name) => out.extend_from_slice(argument(head, name).unwrap_or_default()),
         Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),
         Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),

@@ -228,3 +228,24 @@ async fn odd_names_pass_where_that_is_said_but_for_those_of_ours() {
     let all = LocationPolicy { ignore_invalid_headers: Some(false), ..said() };
     assert_eq!(passed(all), ["x_mine", "x.dotted"]);
 }
+
+/// nginx spells every field with underscores and in lower case where it looks for one by `$http_...`.
+#[tokio::test]
+async fn variables_stand_for_fields_with_underscores_where_these_pass() {
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let headers = vec![header("X-Key", "$http_api_key"), header("X-Id", "$http_x_id")];
+    let headers = Some(HeaderList { headers });
+    let said = |underscores| LocationPolicy {
+        proxy_set_headers: headers.clone(),
+        enable_underscores_in_headers: Some(underscores),
+        ..LocationPolicy::default()
+    };
+    let came = "api_key: one\r\nAPI-Key: two\r\nX.Id: dot\r\n";
+    let fields = sent(said(true), came);
+    assert_eq!(values(&fields, "x-key"), ["one, two"]);
+    assert_eq!((values(&fields, "api_key"), values(&fields, "api-key")), (vec!["one"], vec!["two"]));
+    assert!(values(&fields, "x-id").is_empty(), "a dot is no dash");
+    let fields = sent(said(false), came);
+    assert_eq!(values(&fields, "x-key"), ["two"]);
+    assert!(values(&fields, "api_key").is_empty());
+}

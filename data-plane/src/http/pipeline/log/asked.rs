@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shared::template::Variable;
 
 use crate::access_log::{Ask, Format};
-use crate::codec::head::{Fields, Known};
+use crate::codec::head::{FieldName, Fields, Known, OfVariable};
 use crate::http::pipeline::{Exchange, pick, variables};
 use crate::http::reply::{Reply, ReplyBody};
 
@@ -25,7 +25,7 @@ pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: 
     let fields = &reply.head.fields;
     let came = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     keep(exchange, |_, ask, out| match ask {
-        Ask::Came(name) => Some(came && field(fields, name, out)),
+        Ask::Came(name) => Some(came && field(fields, OfVariable(name), out)),
         // There was no location: what the head says is not known any more.
         Ask::OfHead(_) => Some(false),
         _ => None,
@@ -38,7 +38,7 @@ pub(in crate::http::pipeline) fn of_answer(exchange: &mut Exchange<'_>, reply: &
     keep(exchange, |exchange, ask, out| match ask {
         Ask::Sent(name) => Some(match Known::of(name.as_bytes()) {
             Known::ContentLength => length(reply, out),
-            _ => field(fields, name, out),
+            _ => field(fields, OfVariable(name), out),
         }),
         Ask::OfAnswer(variable) => {
             variables::append(exchange, variable, out);
@@ -81,7 +81,7 @@ fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool
             out.extend_from_slice(exchange.head.host.raw());
             true
         }
-        Variable::Header(name) => field(fields, name, out),
+        Variable::Header(name) => field(fields, OfVariable(name), out),
         Variable::ContentType => field(fields, "content-type", out),
         Variable::ContentLength => field(fields, "content-length", out),
         Variable::Cookie(name) => {
@@ -98,7 +98,7 @@ fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool
     }
 }
 
-fn field(fields: &Fields, name: &str, out: &mut Vec<u8>) -> bool {
+fn field(fields: &Fields, name: impl FieldName, out: &mut Vec<u8>) -> bool {
     let Some(value) = fields.joined(name) else {
         return false;
     };
