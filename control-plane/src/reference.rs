@@ -117,9 +117,13 @@ impl Use {
     /// Whether it keeps somebody out, or says which script is run, or whom a backend must be: what is to be guarded answers
     /// 503 while what is used is not there.
     pub fn guards(self) -> bool {
-        let is_of_users =
-            matches!(self, Self::UsersFile | Self::UsersMap | Self::DigestsFile | Self::DigestsMap);
-        is_of_users || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)
+        self.is_of_users()
+            || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)
+    }
+
+    /// Whether what is used are users and their passwords.
+    pub fn is_of_users(self) -> bool {
+        matches!(self, Self::UsersFile | Self::UsersMap | Self::DigestsFile | Self::DigestsMap)
     }
 
     /// Whether what is used is a certificate with its key.

@@ -131,7 +131,9 @@ impl Referred {
     /// # Errors
     /// Why the policy cannot be served without it.
     fn fill(&self, policy: &mut LocationPolicy, reference: &Reference, field: &str) -> Result<(), String> {
-        if let (Self::Material(key), Some(basic)) = (self, &mut policy.basic_auth) {
+        if let (Self::Material(key), Some(basic)) = (self, &mut policy.basic_auth)
+            && reference.what.is_of_users()
+        {
             basic.users.clone_from(key);
         }
         if let (Self::Entries(entries), Some(external), Use::AuthProxySetHeaders) =

@@ -7,6 +7,7 @@ use shared::resource::{Material, Resource};
 
 use super::super::Options;
 use super::fixture::*;
+use super::restrictions::authorities;
 use crate::compile::referred::Referred;
 use crate::event::Event;
 use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
@@ -232,6 +233,19 @@ fn one_secret_of_two_uses_is_judged_twice() {
     pair.data.insert("auth".into(), STANDARD.encode("ann:x"));
     world.apply(Object::Secret(pair.into()));
     assert_eq!((world.keys(Kind::Certificate).len(), world.keys(Kind::Material).len()), (1, 1));
+}
+
+/// Each Material goes where it is asked for, whatever else the same Ingress asks for.
+#[test]
+fn passwords_are_those_of_their_secret_beside_client_certificates() {
+    let mut world = World::default();
+    let web = guarded("users").annotation("auth-tls-secret", "default/ca");
+    world.events([applied(web), applied(htpasswd("users", "ann:x")), applied(authorities("ca"))]);
+    assert_eq!(world.keys(Kind::Material), ["default/ca/auth-tls", "default/users/auth-file"]);
+    let Some(Resource::Route(route)) = world.get(Kind::Route, "ingress/default/web/a.test") else {
+        panic!("no route");
+    };
+    assert_eq!(route.policy.basic_auth.unwrap().users, "default/users/auth-file");
 }
 
 #[test]

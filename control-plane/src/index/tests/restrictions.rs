@@ -110,7 +110,7 @@ fn backends_of_a_host_are_verified_as_its_first_ingress_says() {
 }
 
 /// A Secret with the certificate of a root.
-fn authorities(name: &str) -> Object {
+pub(super) fn authorities(name: &str) -> Object {
     let key = rcgen::KeyPair::generate().unwrap();
     let root = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
     let mut secret = Secret::default();
