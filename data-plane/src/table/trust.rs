@@ -1,7 +1,8 @@
 //! Whose signature counts: the authorities of a Secret, and what a certificate must be to be of one of them.
 //!
 //! As OpenSSL does it for nginx: only a certificate that signed itself ends a chain, the other ones of the Secret help to
-//! get there; where there are lists of revoked certificates, each certificate of the chain needs one.
+//! get there; where there are lists of revoked certificates, each certificate of the chain needs one. webpki is asked of those
+//! that it reads, [`lists`] knows the others.
 
 use std::time::Duration;
 
@@ -11,10 +12,14 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use shared::resource::Authorities;
 use thiserror::Error;
 use webpki::{
-    BorrowedCertRevocationList, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
-    RevocationOptionsBuilder, VerifiedPath, anchor_from_trusted_cert,
+    BorrowedCertRevocationList, Cert, CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage,
+    RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath, anchor_from_trusted_cert,
 };
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+
+use self::lists::PlainList;
+
+mod lists;
 
 /// Why authorities cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -101,6 +106,8 @@ pub struct Trust {
     /// The identifiers of their keys.
     keys: Vec<Box<[u8]>>,
     revocations: Vec<CertRevocationList<'static>>,
+    /// Lists that webpki does not read.
+    plain: Vec<PlainList>,
     subjects: Vec<DistinguishedName>,
 }
 
@@ -117,6 +124,7 @@ impl Trust {
             helpers: Vec::new(),
             keys: Vec::new(),
             revocations: Vec::new(),
+            plain: Vec::new(),
             subjects: Vec::new(),
         };
         for (index, der) in authorities.certificates.iter().enumerate() {
@@ -135,8 +143,10 @@ impl Trust {
         }
         for (index, der) in authorities.revocations.iter().enumerate() {
             let list = BorrowedCertRevocationList::from_der(der).and_then(|list| list.to_owned());
-            let list = list.map_err(|_| TrustError::Revocations(index))?;
-            trust.revocations.push(CertRevocationList::Owned(list));
+            match list {
+                Ok(list) => trust.revocations.push(CertRevocationList::Owned(list)),
+                Err(_) => trust.plain.push(PlainList::read(der).ok_or(TrustError::Revocations(index))?),
+            }
         }
         if trust.anchors.is_empty() { Err(TrustError::NoRoot) } else { Ok(trust) }
     }
@@ -159,7 +169,8 @@ impl Trust {
         purpose: Purpose,
         now: UnixTime,
     ) -> Result<(), Untrusted> {
-        if self.revocations.is_empty() && self.roots.iter().any(|root| **root == **leaf) {
+        let has_lists = !self.revocations.is_empty() || !self.plain.is_empty();
+        if !has_lists && self.roots.iter().any(|root| **root == **leaf) {
             return itself(leaf, purpose, now);
         }
         let others: Vec<_> = rest.iter().chain(&self.helpers).cloned().collect();
@@ -167,9 +178,11 @@ impl Trust {
             EndEntityCert::try_from(leaf).map_err(|error| self.untrusted(&error, leaf, rest))?;
         let lists: Vec<_> = self.revocations.iter().collect();
         // Absent where there is no list at all.
-        let revocation = RevocationOptionsBuilder::new(&lists)
-            .ok()
-            .map(|it| it.with_expiration_policy(ExpirationPolicy::Enforce).build());
+        let unknown =
+            if self.plain.is_empty() { UnknownStatusPolicy::Deny } else { UnknownStatusPolicy::Allow };
+        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|it| {
+            it.with_expiration_policy(ExpirationPolicy::Enforce).with_status_policy(unknown).build()
+        });
         let usage = match purpose {
             Purpose::Server => KeyUsage::server_auth(),
             Purpose::Client => KeyUsage::client_auth(),
@@ -178,7 +191,8 @@ impl Trust {
             if path.intermediate_certificates().count() > depth {
                 return Err(webpki::Error::MaximumPathDepthExceeded);
             }
-            self.is_alive(path.anchor(), now)
+            self.is_alive(path.anchor(), now)?;
+            self.is_listed(path, now)
         };
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
         let verified = certificate.verify_for_usage(
@@ -205,6 +219,33 @@ impl Trust {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether each certificate of a chain has a list that clears it, where there are some that webpki does not read. It
+    /// has asked the others.
+    fn is_listed(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), webpki::Error> {
+        if self.plain.is_empty() {
+            return Ok(());
+        }
+        let root = self.anchors.iter().position(|it| it == path.anchor());
+        let root = root.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)?;
+        let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        let between: Vec<&Cert<'_>> = path.intermediate_certificates().collect();
+        let chain = std::iter::once::<&Cert<'_>>(path.end_entity()).chain(between.iter().copied());
+        let signers = between.iter().map(|it| it.der()).chain([root.clone()]);
+        for (certificate, signer) in chain.zip(signers) {
+            let of_certificate = certificate.der();
+            let (_, own) = X509Certificate::from_der(&of_certificate).map_err(|_| webpki::Error::BadDer)?;
+            let (_, of_signer) = X509Certificate::from_der(&signer).map_err(|_| webpki::Error::BadDer)?;
+            let is_asked = |list: &CertRevocationList<'_>| {
+                list.issuing_distribution_point().is_none() && list.issuer() == certificate.issuer()
+            };
+            let is_clear = lists::clear(&self.plain, &own, &of_signer, now, known)?;
+            if !is_clear && !self.revocations.iter().any(is_asked) {
+                return Err(webpki::Error::UnknownRevocationStatus);
+            }
+        }
+        Ok(())
     }
 
     /// What OpenSSL would call it.

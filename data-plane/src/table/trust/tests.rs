@@ -1,7 +1,8 @@
 use bytes::Bytes;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, SigningKey,
+    date_time_ymd,
 };
 
 use super::*;
@@ -64,6 +65,29 @@ impl Authority {
         };
         Bytes::copy_from_slice(list.signed_by(&self.issuer).unwrap().der())
     }
+}
+
+/// A list as `openssl ca -gencrl` makes it: of version 1, without extensions. `until`: when the next one comes.
+fn plain(of: &Authority, numbers: &[u8], until: Option<&str>) -> Bytes {
+    let der = |tag: u8, parts: &[&[u8]]| {
+        let content = parts.concat();
+        let length = u8::try_from(content.len()).unwrap();
+        let head = if length < 0x80 { vec![tag, length] } else { vec![tag, 0x81, length] };
+        [head, content].concat()
+    };
+    let time = |text: &str| der(0x17, &[text.as_bytes()]);
+    let ecdsa_with_sha256: &[u8] = &[0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    let algorithm = der(0x30, &[ecdsa_with_sha256]);
+    let (_, signer) = X509Certificate::from_der(&of.der).unwrap();
+    let revoked = numbers.iter().map(|it| der(0x30, &[&[2, 1, *it], &time("200101000000Z")]));
+    let revoked = match numbers {
+        [] => vec![],
+        _ => der(0x30, &[&revoked.collect::<Vec<_>>().concat()]),
+    };
+    let until = until.map(time).unwrap_or_default();
+    let body = der(0x30, &[&algorithm, signer.subject().as_raw(), &time("200101000000Z"), &until, &revoked]);
+    let signature = of.issuer.key().sign(&body).unwrap();
+    der(0x30, &[&body, &algorithm, &der(3, &[&[0], &signature])]).into()
 }
 
 fn trust(certificates: &[&Bytes], revocations: &[Bytes]) -> Result<Trust, TrustError> {
@@ -183,4 +207,62 @@ fn each_certificate_of_a_chain_needs_a_list_where_there_is_one() {
         trust(&[&root.der], &[Bytes::from_static(b"no list")]).unwrap_err(),
         TrustError::Revocations(0)
     );
+}
+
+/// Those that webpki does not read count as the others do, beside them too.
+#[test]
+fn lists_without_extensions_are_lists() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let (good, bad) = (root.leaf(numbered(1)), root.leaf(numbered(2)));
+    let (far, lost) = (one.leaf(numbered(3)), one.leaf(numbered(4)));
+    let lists = |lists: &[Bytes]| trust(&[&root.der], lists).unwrap();
+    let later = Some("490101000000Z");
+    let of_root = plain(&root, &[2], later);
+    for list in [of_root.clone(), plain(&root, &[7, 2], None)] {
+        let alone = lists(&[list]);
+        assert_eq!(verify(&alone, &good, &[], 1), Ok(()));
+        assert_eq!(verify(&alone, &bad, &[], 1), Err(Untrusted::Revoked));
+        assert_eq!(verify(&alone, &far, &[&one.der], 1), Err(Untrusted::NoRevocations));
+    }
+    for both in [
+        [of_root.clone(), plain(&one, &[4], later)],
+        [of_root.clone(), one.revoking(&[4], 2099)],
+        [root.revoking(&[2], 2099), plain(&one, &[4], None)],
+    ] {
+        let both = lists(&both);
+        assert_eq!(verify(&both, &far, &[&one.der], 1), Ok(()));
+        assert_eq!(verify(&both, &lost, &[&one.der], 1), Err(Untrusted::Revoked));
+        assert_eq!(verify(&both, &bad, &[], 1), Err(Untrusted::Revoked));
+    }
+    let mixed = lists(&[of_root, root.revoking(&[1], 2099)]);
+    assert_eq!(verify(&mixed, &good, &[], 1), Err(Untrusted::Revoked), "both are asked");
+    assert_eq!(verify(&mixed, &bad, &[], 1), Err(Untrusted::Revoked));
+    assert_eq!(verify(&lists(&[plain(&root, &[], later)]), &bad, &[], 1), Ok(()));
+    let old = lists(&[plain(&root, &[2], Some("210101000000Z"))]);
+    assert_eq!(verify(&old, &good, &[], 1), Err(Untrusted::OldRevocations));
+}
+
+#[test]
+fn a_list_of_somebody_else_clears_nobody() {
+    let root = Authority::new("root");
+    let good = root.leaf(numbered(1));
+    let forged = lists_of(&root, &[plain(&Authority::new("root"), &[], None)]);
+    assert_eq!(verify(&forged, &good, &[], 1), Err(Untrusted::NoRevocations), "the name alone is the same");
+    let other = lists_of(&root, &[plain(&Authority::new("other"), &[], None)]);
+    assert_eq!(verify(&other, &good, &[], 1), Err(Untrusted::NoRevocations));
+    let mut params = of_authority("signs no lists");
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let mute = Authority::of(params);
+    let none = lists_of(&mute, &[plain(&mute, &[], None)]);
+    assert_eq!(verify(&none, &mute.leaf(numbered(1)), &[], 1), Err(Untrusted::NoRevocations));
+    let mut broken = plain(&root, &[2], None).to_vec();
+    let place = broken.windows(3).position(|it| it == [2, 1, 2]).unwrap();
+    broken[place + 2] = 3;
+    let broken = lists_of(&root, &[broken.into()]);
+    assert_eq!(verify(&broken, &good, &[], 1), Err(Untrusted::NoRevocations));
+}
+
+fn lists_of(authority: &Authority, lists: &[Bytes]) -> Trust {
+    trust(&[&authority.der], lists).unwrap()
 }

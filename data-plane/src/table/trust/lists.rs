@@ -1,0 +1,104 @@
+//! Lists of revoked certificates that webpki does not read: those without extensions, which is what `openssl ca -gencrl`
+//! makes unless it is told more, and those that do not say when the next one comes. OpenSSL, and so nginx, takes both.
+//!
+//! **Invariant:** a list is read only where it is about all certificates of its issuer, and says all of them itself.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rustls_pki_types::{SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime};
+use webpki::RawPublicKeyEntity;
+use x509_parser::oid_registry::{OID_X509_EXT_DELTA_CRL_INDICATOR, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Extension};
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct PlainList {
+    issuer: Box<[u8]>,
+    revoked: BTreeSet<Box<[u8]>>,
+    /// When the next one comes, where it says so.
+    until: Option<UnixTime>,
+    signed: Box<[u8]>,
+    /// The object identifier of how it is signed.
+    algorithm: Box<[u8]>,
+    signature: Box<[u8]>,
+}
+
+impl PlainList {
+    /// Reads one; `None` where it is none that is understood.
+    pub(super) fn read(der: &[u8]) -> Option<Self> {
+        let (rest, list) = CertificateRevocationList::from_der(der).ok()?;
+        let body = &list.tbs_cert_list;
+        let is_partial = |it: &X509Extension<'_>| {
+            it.critical
+                || it.oid == OID_X509_EXT_DELTA_CRL_INDICATOR
+                || it.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT
+        };
+        // What is critical of an entry says that it is of another issuer.
+        let is_foreign =
+            body.revoked_certificates.iter().any(|it| it.extensions().iter().any(|it| it.critical));
+        let is_whole = rest.is_empty() && !body.extensions().iter().any(is_partial) && !is_foreign;
+        (is_whole && body.signature == list.signature_algorithm).then(|| Self {
+            issuer: body.issuer.as_raw().into(),
+            revoked: body.revoked_certificates.iter().map(|it| number(it.raw_serial())).collect(),
+            until: body.next_update.map(|it| {
+                UnixTime::since_unix_epoch(Duration::from_secs(
+                    u64::try_from(it.timestamp()).unwrap_or_default(),
+                ))
+            }),
+            signed: body.as_ref().into(),
+            algorithm: list.signature_algorithm.algorithm.as_bytes().into(),
+            signature: list.signature_value.data.as_ref().into(),
+        })
+    }
+
+    /// Whether it is of this authority, and signed in one of the ways that are known.
+    fn is_of(&self, signer: &X509Certificate<'_>, known: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+        let may_sign = signer.key_usage().is_ok_and(|usage| usage.is_none_or(|usage| usage.value.crl_sign()));
+        let key = SubjectPublicKeyInfoDer::from(signer.public_key().raw);
+        let Ok(key) = RawPublicKeyEntity::try_from(&key) else { return false };
+        // What identifies an algorithm begins with its object identifier: tag, length, octets.
+        let begins = |id: &[u8]| id.get(2..).is_some_and(|it| it.starts_with(&self.algorithm));
+        let mut known = known.iter().filter(|it| begins(it.signature_alg_id().as_ref()));
+        may_sign
+            && *self.issuer == *signer.subject().as_raw()
+            && known.any(|it| key.verify_signature(*it, &self.signed, &self.signature).is_ok())
+    }
+}
+
+/// Whether one of the lists says that a certificate, which `signer` has signed, is good still; false where none of them is
+/// of that one.
+///
+/// # Errors
+/// It is revoked, or what says that it is not is too old.
+pub(super) fn clear(
+    lists: &[PlainList],
+    certificate: &X509Certificate<'_>,
+    signer: &X509Certificate<'_>,
+    now: UnixTime,
+    known: &[&dyn SignatureVerificationAlgorithm],
+) -> Result<bool, webpki::Error> {
+    let (mut is_clear, mut old) = (false, None);
+    let own = number(certificate.raw_serial());
+    for list in lists.iter().filter(|it| it.is_of(signer, known)) {
+        if list.revoked.contains(&own) {
+            return Err(webpki::Error::CertRevoked);
+        }
+        match list.until {
+            Some(next_update) if now >= next_update => {
+                old = Some(webpki::Error::CrlExpired { time: now, next_update });
+            }
+            _ => is_clear = true,
+        }
+    }
+    match old {
+        Some(old) if !is_clear => Err(old),
+        _ => Ok(is_clear),
+    }
+}
+
+/// A serial number without the zeros before it.
+fn number(octets: &[u8]) -> Box<[u8]> {
+    let zeros = octets.iter().take_while(|it| **it == 0).count();
+    octets[zeros..].into()
+}
