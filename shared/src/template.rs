@@ -105,8 +105,8 @@ pub enum Variable {
     TimeIso8601,
     /// `$msec`.
     Msec,
-    /// A name that nobody gives a value to: empty, as a variable of nginx that is not set; or a group of the host's
-    /// pattern, where a location has one of that name.
+    /// A name that nobody gives a value to: empty, as a variable of nginx that is not set. `$subdomain` is what stands for
+    /// the star of a location's host.
     Named(Box<str>),
 }
 

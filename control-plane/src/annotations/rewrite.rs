@@ -2,7 +2,7 @@
 
 use super::Severity;
 use super::row::{Act, Bad, Of, Risk, Row};
-use super::value::{BOOL, PATH, URL_SPACED};
+use super::value::{BOOL, PATH, PATH_SPACED};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -24,7 +24,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         // Looked at without a rewrite, too.
         value: &Of(
-            URL_SPACED,
+            PATH_SPACED,
             Act::Sets(|to, it| {
                 if !to.is_on("rewrite-target") {
                     to.fault(Severity::Warning, "has no effect without the annotation rewrite-target");
@@ -33,7 +33,7 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         bad: Bad::Reject,
-        doc: "Header `X-Forwarded-Prefix` of rewritten requests",
+        doc: "Header `X-Forwarded-Prefix` of rewritten requests; `$1` to `$9` are captures of the path",
         ..Row::NEW
     },
 ];

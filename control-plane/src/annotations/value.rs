@@ -114,6 +114,14 @@ pub const PATH: Grammar<String> = Grammar {
     bad: &["/x?y=1", "/a b", "/(x)", "x\ny", TOO_MANY],
 };
 
+/// PATHCAP of annotations.md 1.3; spaces do not count against it.
+pub const PATH_SPACED: Grammar<String> = Grammar {
+    words: "a path of letters, digits, spaces and / - . _ ~ : $, with at most 64 variables",
+    read: |text| written(text, |c| c == ' ' || c == '$' || is_basic(c)).and_then(template),
+    good: &["/api", "/$1", "api"],
+    bad: &["/x?y=1", "/a,b", "x\ny", TOO_MANY],
+};
+
 /// NGXVAR of annotations.md 1.3; spaces do not count against it.
 pub const VARIABLES: Grammar<String> = Grammar {
     words: "letters, digits, spaces and - _ $ { }, with at most 64 variables",

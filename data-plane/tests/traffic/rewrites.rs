@@ -106,6 +106,42 @@ fn rewritten_requests_carry_the_prefix() {
     assert_eq!(origin.seen()[0].all("x-forwarded-prefix"), ["/api"]);
 }
 
+#[test]
+fn a_prefix_may_have_captures_of_the_path() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let policy = LocationPolicy { x_forwarded_prefix: Some("/$1/$host".into()), ..rewriting("/$2") };
+    let empty = LocationPolicy { x_forwarded_prefix: Some("$2".into()), ..rewriting("/x") };
+    regex_host(
+        &mut proxy,
+        &[("/(api|web)/(.*)", PathType::Prefix, "echo", policy), ("/none", PathType::Prefix, "echo", empty)],
+    );
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/api/x").status, 200);
+    assert_eq!(client.get("/none").status, 200);
+    let seen = origin.seen();
+    assert_eq!((seen[0].line(), seen[0].all("x-forwarded-prefix")), ("GET /x HTTP/1.1", vec!["/api/a.test"]));
+    assert!(seen[1].all("x-forwarded-prefix").is_empty());
+}
+
+#[test]
+fn what_stands_for_the_star_of_a_host_may_stand_in_the_target() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let host = Host { policy: HostPolicy { regex: Some(true), ..HostPolicy::default() }, ..Host::default() };
+    let policy = rewriting("/$subdomain/$1");
+    let route = Route { paths: vec![to("/(.*)", PathType::Prefix, "echo")], policy, ..Route::default() };
+    proxy.config(vec![("*.a.test", Resource::Host(host))]);
+    proxy.config(vec![("ingress/ns/web/*.a.test", Resource::Route(route))]);
+    proxy.service("echo", Backend::default());
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let asked = client.ask("GET /x?y HTTP/1.1\r\nHost: Alice.a.test:80\r\n\r\n");
+    assert_eq!(asked.status, 200);
+    assert_eq!(origin.seen()[0].line(), "GET /alice/x?y HTTP/1.1");
+}
+
 /// A path of 7,000 octets took a worker for eight seconds, and one of eighteen for half a minute.
 #[test]
 fn what_patterns_cost_a_request_is_bounded() {

@@ -6,10 +6,12 @@ use std::ops::ControlFlow::{Break, Continue};
 use bytes::Bytes;
 use shared::template::{Overlong, Template};
 
+use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, Step, certificates, claims, trace};
+use super::{Call, Exchange, Step, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
+use crate::http::peer::Peer;
 use crate::table::PathEntry;
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
@@ -33,15 +35,15 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         Ok(set) => set,
         Err(overlong) => return Break(variables::refused(exchange, overlong)),
     };
+    let prefix = rewrite::prefix(exchange, allowance)?;
     for (name, _) in &set {
         drop_alikes(&mut exchange.head.fields, name);
     }
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
     certificates::tell(exchange.certificate.as_deref(), fields);
-    if location.rewritten.is_some()
-        && let Some(prefix) = &location.policy.rewrite.prefix
-    {
+    // nginx sends no field whose value is empty.
+    if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
         fields.add(Known::XForwardedPrefix, prefix);
     }
     if let Some(tracing) = &location.policy.tracing {
@@ -85,14 +87,7 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
         Some(claims) => Cow::Owned(claims.address.to_string().into_bytes()),
         None => Cow::Borrowed(peer.address_bytes()),
     };
-    let came = head.fields.joined(Known::XForwardedFor);
-    // Of a peer that is not believed the list is not continued, but begun.
-    let is_believed = claims.is_some_and(|claims| claims.is_believed);
-    let list = match came.filter(|list| is_believed && !list.is_empty()).filter(|_| forwarding.whole_list) {
-        Some(list) => [&list[..], b", ", peer.address_bytes()].concat().into(),
-        None if forwarding.whole_list => Cow::Borrowed(peer.address_bytes()),
-        None => Cow::Borrowed(&*client),
-    };
+    let list = addresses(head, claims, peer, &client, forwarding.whole_list);
     let original_list = claims::list(head, forwarding);
     let original_host = match &forwarding.host_field {
         None => head.fields.joined(Known::XForwardedHost),
@@ -122,6 +117,27 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
         if !value.is_empty() {
             fields.add(name, value);
         }
+    }
+}
+
+/// The addresses by which a request came, as those behind us are told: the client's, or, where the `whole` list is asked
+/// for, what came with that of the connection.
+pub(super) fn addresses<'a>(
+    head: &RequestHead,
+    claims: Option<&Claims>,
+    peer: &'a Peer,
+    client: &'a [u8],
+    whole: bool,
+) -> Cow<'a, [u8]> {
+    if !whole {
+        return Cow::Borrowed(client);
+    }
+    // Of a peer that is not believed the list is not continued, but begun.
+    let is_believed = claims.is_some_and(|claims| claims.is_believed);
+    let came = head.fields.joined(Known::XForwardedFor).filter(|list| is_believed && !list.is_empty());
+    match came {
+        Some(list) => Cow::Owned([&list[..], b", ", peer.address_bytes()].concat()),
+        None => Cow::Borrowed(peer.address_bytes()),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use shared::template::Template;
+
 use super::variables::{self, Allowance};
 use super::{Exchange, Step};
 use crate::codec::path;
 use crate::http::reply::Reply;
+use crate::table::policy::rewrite::Rewritten;
 
 /// Replaces the path that the backend is sent: all of it, by the target, whose captures are groups of the declared path in
 /// the normal path of the request. The query stays. A target that is a URL is answered by a redirect.
@@ -15,15 +18,8 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
         return Continue(());
     };
     let local = &exchange.call.server.local;
-    let found = match rewritten.pattern.groups(exchange.path(), &exchange.steps) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Continue(()),
-        Err(_) => return Break(Reply::page(local, 500)),
-    };
-    let group = |group| found.get(group, exchange.path());
-    let text = match variables::filled(&rewritten.target, exchange, &mut Allowance::default(), group) {
-        Ok(text) => text,
-        Err(overlong) => return Break(variables::refused(exchange, overlong)),
+    let Some(text) = filled(exchange, rewritten, &rewritten.target, &mut Allowance::default())? else {
+        return Continue(());
     };
     if rewritten.is_redirect {
         let mut url = path::re_encode(&text);
@@ -39,4 +35,37 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     }
     exchange.target = Some(target);
     Continue(())
+}
+
+/// `X-Forwarded-Prefix` of a request that is rewritten, where its location says one. Its captures are those of the rewrite.
+pub(super) fn prefix(exchange: &Exchange<'_>, allowance: &mut Allowance) -> Step<Option<Vec<u8>>> {
+    let location = exchange.location.as_deref();
+    let Some((rewritten, prefix)) = location
+        .and_then(|location| Some((location.rewritten.as_ref()?, location.policy.rewrite.prefix.as_ref()?)))
+    else {
+        return Continue(None);
+    };
+    // Most have nothing to be looked for.
+    match prefix.as_literal() {
+        Some(text) => Continue(Some(text.into())),
+        None => filled(exchange, rewritten, prefix, allowance),
+    }
+}
+
+/// A template with the groups of a rewrite's pattern; `None` where the path is none of it.
+fn filled(
+    exchange: &Exchange<'_>,
+    rewritten: &Rewritten,
+    template: &Template,
+    allowance: &mut Allowance,
+) -> Step<Option<Vec<u8>>> {
+    let found = match rewritten.pattern.groups(exchange.path(), &exchange.steps) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Continue(None),
+        Err(_) => return Break(Reply::page(&exchange.call.server.local, 500)),
+    };
+    match variables::filled(template, exchange, allowance, |group| found.get(group, exchange.path())) {
+        Ok(text) => Continue(Some(text)),
+        Err(overlong) => Break(variables::refused(exchange, overlong)),
+    }
 }

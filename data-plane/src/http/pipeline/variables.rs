@@ -68,6 +68,11 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     let owner = location.map(|it| &*it.owner).and_then(|owner| owner.split_once('/')).unwrap_or_default();
     let field = |name| head.fields.joined(name).unwrap_or_default();
     match variable {
+        Variable::Named(name) if **name == *"subdomain" => {
+            out.extend_from_slice(
+                location.map_or("", |it| label(it.place.host(), head.host.name())).as_bytes(),
+            );
+        }
         Variable::Capture(_) | Variable::Named(_) | Variable::User => {}
         Variable::Header(name) => {
             out.extend_from_slice(&head.fields.joined(OfVariable(name)).unwrap_or_default());
@@ -120,6 +125,12 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     }
 }
 
+/// What stands for the star of a host: the group that ingress-nginx gives the name of such a host.
+fn label<'n>(host: &str, name: &'n str) -> &'n str {
+    let label = host.strip_prefix('*').and_then(|rest| name.strip_suffix(rest));
+    label.filter(|label| !label.contains('.')).unwrap_or_default()
+}
+
 /// The first parameter of that name, as it came. As nginx' `$arg_`: the name in any case.
 pub(super) fn argument<'h>(head: &'h RequestHead, name: &str) -> Option<&'h [u8]> {
     let mut pairs = head.query().unwrap_or_default().split(|byte| *byte == b'&');
@@ -145,6 +156,16 @@ mod tests {
     use super::*;
     use crate::codec::guard::Limits;
     use crate::codec::h1::RequestReader;
+
+    #[test]
+    fn a_star_stands_for_one_label() {
+        assert_eq!(label("*.a.test", "b.a.test"), "b");
+        for (host, name) in
+            [("*.a.test", "c.b.a.test"), ("*.a.test", "a.test"), ("a.test", "a.test"), ("_", "x")]
+        {
+            assert_eq!(label(host, name), "", "{host} {name}");
+        }
+    }
 
     #[test]
     fn arguments_are_found_as_nginx_finds_them() {

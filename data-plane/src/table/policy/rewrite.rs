@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shared::pattern::{Pattern, PatternError};
 use shared::policy::LocationPolicy;
 use shared::template::Template;
@@ -13,7 +12,7 @@ pub struct Rewrite {
     /// The target as it was said, and parsed; `None`: paths stay as they are.
     target: Option<(Box<str>, Arc<Template>)>,
     /// `X-Forwarded-Prefix` of requests that are rewritten.
-    pub prefix: Option<Bytes>,
+    pub prefix: Option<Template>,
     /// The declared path is a regular expression as it stands.
     uses_regex: bool,
 }
@@ -35,7 +34,7 @@ impl Rewrite {
         let target = said.rewrite_target.as_deref().filter(|target| !target.is_empty());
         Self {
             target: target.map(parsed),
-            prefix: said.x_forwarded_prefix.clone().map(Bytes::from),
+            prefix: said.x_forwarded_prefix.as_deref().map(Template::parse),
             uses_regex: said.use_regex == Some(true),
         }
     }
