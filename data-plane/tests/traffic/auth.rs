@@ -252,6 +252,26 @@ fn a_name_that_leads_elsewhere_later_is_judged_again() {
     assert_eq!((auth.seen().len(), page.seen().len()), (2, 0));
 }
 
+#[test]
+fn who_is_asked_is_told_the_whole_list_where_backends_are() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let mut proxy = serving(&[("/x", asking(&auth, |_| {}))], &backend);
+    let defaults = LocationPolicy {
+        use_forwarded_headers: Some(true),
+        compute_full_forwarded_for: Some(true),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut client = Client::new(proxy.http);
+    let came = "GET /x HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\n\r\n";
+    assert_eq!(client.ask(came).status, 200);
+    for seen in [auth.seen().remove(0), backend.seen().remove(0)] {
+        assert_eq!(seen.all("x-forwarded-for"), ["1.1.1.1, 2.2.2.2, 127.0.0.1"]);
+        assert_eq!(seen.all("x-real-ip"), ["1.1.1.1"]);
+    }
+}
+
 /// To most applications all of these are one field, `HTTP_X_USER`.
 #[test]
 fn nobody_names_itself_by_a_look_alike() {

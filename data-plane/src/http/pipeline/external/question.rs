@@ -11,7 +11,7 @@ use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Url, Word};
 use crate::http::pipeline::variables::{self, Allowance};
-use crate::http::pipeline::{Call, Exchange, certificates};
+use crate::http::pipeline::{Call, Exchange, certificates, forwarded};
 use crate::table::policy::external::External;
 
 /// Interim answers before the final one.
@@ -34,7 +34,9 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     certificates::tell(exchange.certificate.as_deref(), &mut fields);
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
     fields.add(Known::XRealIp, &client);
-    fields.add(Known::XForwardedFor, client);
+    let whole = exchange.location.as_deref().is_some_and(|it| it.policy.forwarding.whole_list);
+    let list = forwarded::addresses(head, exchange.claims.as_deref(), peer, &client, whole);
+    fields.add(Known::XForwardedFor, list);
     let allowance = &mut Allowance::default();
     let redirect = variables::filled(&external.request_redirect, exchange, allowance, |_| &[])?;
     fields.add(Known::XAuthRequestRedirect, redirect);
