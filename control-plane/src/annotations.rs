@@ -180,6 +180,8 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
             draft.fault(Severity::Warning, "has no effect on a canary: the main Ingress decides");
         } else if let Some(needed) = row.needs.filter(|needed| !draft.is_on(needed)) {
             draft.fault(Severity::Warning, format!("has no effect without the annotation {needed}"));
+        } else if text.is_empty() && !is_alias && row.alias.is_some_and(|alias| draft.is_written(alias)) {
+            // The other name is read in its place.
         } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
         } else if let Some(saying) = row.value.read(text).filter(|_| !is_empty) {
             sayings.push((*it, Some(saying)));

@@ -271,6 +271,10 @@ fn a_name_comes_before_its_alias() {
     assert_eq!(parsed.serving.location.allowlist_source_range.as_ref().unwrap().values, ["10.1.0.0/16"]);
     assert_eq!(severities(&parsed), [Severity::Warning]);
     assert!(denies(&all(&[("allowlist-source-range", " "), ("whitelist-source-range", "10.0.0.0/8")])));
+    let empty = all(&[("allowlist-source-range", ""), ("whitelist-source-range", "10.0.0.0/8")]);
+    assert_eq!((denies(&empty), &*empty.faults), (false, &[][..]));
+    assert_eq!(empty.serving.location.allowlist_source_range.unwrap().values, ["10.0.0.0/8"]);
+    assert!(denies(&all(&[("allowlist-source-range", ""), ("whitelist-source-range", "")])));
 }
 
 #[test]
