@@ -60,14 +60,56 @@ pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Loc
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(said);
+    // nginx looks for pages of errors in one place: where clients are sent to sign in, there (pitfalls.md 2.9).
+    if said.custom_http_errors.is_none() && signs_in(&policy) {
+        policy.custom_http_errors = None;
+    }
     policy
+}
+
+/// Whether clients are sent somewhere to sign in.
+fn signs_in(policy: &LocationPolicy) -> bool {
+    match &policy.external_auth {
+        Some(own) => !own.signin.is_empty(),
+        None => {
+            policy.enable_global_auth != Some(false)
+                && policy.global_auth_url.is_some()
+                && policy.global_auth_signin.as_ref().is_some_and(|url| !url.is_empty())
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::TextList;
+    use shared::policy::{ExternalAuth, StatusList, TextList};
 
     use super::*;
+
+    #[test]
+    fn who_sends_clients_to_sign_in_has_no_pages_of_the_fleet() {
+        let pages = |statuses: &[u32]| Some(StatusList { values: statuses.to_vec() });
+        let fleet = LocationPolicy { custom_http_errors: pages(&[404]), ..LocationPolicy::default() };
+        let auth = |signin: &str| {
+            let (url, signin) = ("http://auth.test/".into(), signin.into());
+            Some(ExternalAuth { url, signin, ..ExternalAuth::default() })
+        };
+        let statuses = |fleet: &LocationPolicy, said: &LocationPolicy| {
+            effective(fleet, said).custom_http_errors.map(|list| list.values).unwrap_or_default()
+        };
+        let own = |signin| LocationPolicy { external_auth: auth(signin), ..LocationPolicy::default() };
+        assert_eq!(statuses(&fleet, &own("")), [404]);
+        assert_eq!(statuses(&fleet, &own("http://in.test/")), [0; 0]);
+        let listed = LocationPolicy { custom_http_errors: pages(&[503]), ..own("http://in.test/") };
+        assert_eq!(statuses(&fleet, &listed), [503], "its own are in the same place");
+        let asking = LocationPolicy {
+            global_auth_url: Some("http://auth.test/".into()),
+            global_auth_signin: Some("http://in.test/".into()),
+            ..fleet
+        };
+        let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
+        assert_eq!(statuses(&asking, &LocationPolicy::default()), [0; 0]);
+        assert_eq!(statuses(&asking, &off), [404]);
+    }
 
     #[test]
     fn what_blocks_is_the_fleet_s_alone() {
