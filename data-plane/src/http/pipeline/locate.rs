@@ -307,7 +307,12 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         _ => {
             let (log, asked) = (&table.policy().log, head.asked_target());
             let logged = if catch_all { log.takes_unclaimed(asked) } else { log.takes(asked) };
-            Found::DefaultBackend { silent: !logged, entry: table.unclaimed().cloned(), target }
+            let entry = table.unclaimed().cloned();
+            // Where there is a location, it is behind the list itself.
+            if entry.is_none() && table.policy().addresses.blocks(client) {
+                return Found::Blocked;
+            }
+            Found::DefaultBackend { silent: !logged, entry, target }
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct Addresses {
     /// Nobody else gets in.
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
+    /// Whether the deny list is that of the fleet's `block-cidrs`.
+    is_block: bool,
 }
 
 impl Addresses {
@@ -33,10 +35,16 @@ impl Addresses {
         // Judged in any case: whether a policy can be served depends on no other field.
         let block = set("block_cidrs", said.block_cidrs.as_ref())?;
         // nginx' access rules of a location take the place of those around it (pitfalls.md 2.8).
-        if allow.is_none() && deny.is_none() {
+        let is_block = allow.is_none() && deny.is_none();
+        if is_block {
             deny = block;
         }
-        Ok(Self { allow, deny })
+        Ok(Self { allow, deny, is_block })
+    }
+
+    /// Whether a client is of those that get nothing, whatever they ask for. To be asked of the fleet's own policy.
+    pub fn blocks(&self, client: IpAddr) -> bool {
+        self.is_block && self.deny.as_ref().is_some_and(|deny| deny.contains(client))
     }
 
     /// Whether there is any list.
@@ -104,6 +112,10 @@ mod tests {
         assert_eq!(say("", "", "10.0.0.0/8", "11.0.0.1"), Listed::Unsaid);
         assert_eq!(say("10.0.0.1", "", "10.0.0.0/8", "10.0.0.1"), Listed::Allowed);
         assert_eq!(say("", "11.0.0.1", "10.0.0.0/8", "10.0.0.1"), Listed::Unsaid);
+        let blocks = |deny, block| {
+            Addresses::compile(&policy("", deny, block)).unwrap().blocks("10.0.0.1".parse().unwrap())
+        };
+        assert!(blocks("", "10.0.0.0/8") && !blocks("", "11.0.0.0/8") && !blocks("10.0.0.1", "10.0.0.0/8"));
     }
 
     #[test]
