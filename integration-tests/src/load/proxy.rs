@@ -305,10 +305,17 @@ impl Proxy {
         let mut starts = Vec::new();
         let world = Arc::clone(&self.world);
         let mut board = world.board();
+        if !self.is_in_sync {
+            board.caught_up.bytes += message.encoded_len() as u64;
+        }
         match &message.message {
             Some(control_message::Message::Batch(batch)) => {
+                let changes = (batch.up.len() + batch.removed.len()) as u64;
                 board.batches += u64::from(!batch.more);
-                board.changes += (batch.up.len() + batch.removed.len()) as u64;
+                board.changes += changes;
+                if !self.is_in_sync {
+                    board.caught_up.changes += changes;
+                }
                 if !board.edits.is_idle() {
                     came = endpoints(batch);
                 }

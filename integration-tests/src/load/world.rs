@@ -41,6 +41,8 @@ pub struct Board {
     pub batches: u64,
     /// Resources that came or went in them.
     pub changes: u64,
+    /// Those of them, and the bytes of all messages, that came on a stream before its proxy was in sync.
+    pub caught_up: CaughtUp,
     /// Edits under way.
     pub edits: Edits,
     /// Proxies that are connected, by control plane.
@@ -59,7 +61,16 @@ pub struct Tally {
     pub outages: Figures,
     pub starts: BTreeMap<String, u64>,
     pub ends: BTreeMap<String, u64>,
+    pub caught_up: CaughtUp,
+}
+
+/// What brings proxies to where others are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CaughtUp {
+    /// Resources that came or went.
     pub changes: u64,
+    /// Bytes of messages.
+    pub bytes: u64,
 }
 
 impl Board {
@@ -87,7 +98,7 @@ impl Board {
             outages: std::mem::take(&mut self.outages),
             starts: std::mem::take(&mut self.starts),
             ends: std::mem::take(&mut self.ends),
-            changes: std::mem::take(&mut self.changes),
+            caught_up: std::mem::take(&mut self.caught_up),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn storm(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     let spent = stage.since(&mark)?;
     let mut phase = Phase::new(6, "all streams cut at once");
     phase.one("until the last is in sync", "ms", millis(at - mark.at), goal(&stage.scale, 500.0, 2_000.0));
-    told(&mut phase, world.board().take(), None);
+    told(&mut phase, &world.board().take(), None);
     phase.one("to a proxy", "bytes", spent.bytes.0 as f64 / proxies as f64, None);
     phase.one("from a proxy", "bytes", spent.bytes.1 as f64 / proxies as f64, None);
     phase.one("processor time", "ms", millis(spent.control), Goal::most(1_000.0));
@@ -47,7 +47,7 @@ pub(super) async fn restart(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     let mut phase = Phase::new(7, "the control plane killed and started again");
     phase.one("exec to ready", "ms", millis(ready), goal(&stage.scale, 1_000.0, 3_000.0));
     phase.one("until the last is in sync", "ms", millis(at - begun), None);
-    told(&mut phase, world.board().take(), None);
+    told(&mut phase, &world.board().take(), None);
     phase.one("to a proxy", "bytes", now.received_since(&mark) as f64 / proxies as f64, None);
     phase.one("processor time, its start included", "ms", millis(after.cpu), None);
     Ok(phase)
@@ -66,7 +66,7 @@ pub(super) async fn failover(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     let moved = kill(&world, &mut other, proxies).await?;
     let spent = stage.since(&mark)?;
     phase.one("its proxies", "", moved as f64, None);
-    told(&mut phase, world.board().take(), Goal::most(20.0));
+    told(&mut phase, &world.board().take(), Goal::most(20.0));
     let bytes = (moved > 0).then(|| spent.bytes.0 as f64 / moved as f64);
     phase.one("to one of them", "bytes", bytes, Goal::most(10_240.0));
 
@@ -83,7 +83,18 @@ pub(super) async fn failover(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     })
     .await?;
     phase.one("its proxies, at 200 edits a second", "", moved as f64, None);
-    told(&mut phase, world.board().take(), Goal::most(50.0));
+    let tally = world.board().take();
+    told(&mut phase, &tally, Goal::most(50.0));
+    // At most what was changed while the longest one lasted.
+    let missed = tally.outages.part(1.0).map_or(0.0, |longest| RATE * longest.as_secs_f64());
+    let each = |all: u64| (moved > 0).then(|| all as f64 / moved as f64);
+    phase.one(
+        "resources to one of them until in sync",
+        "",
+        each(tally.caught_up.changes),
+        Goal::most(2.0 * missed),
+    );
+    phase.one("bytes of that, with a Welcome", "", each(tally.caught_up.bytes), Goal::most(65_536.0));
     phase.times("edits, until the last proxy has it", &outcome.last, None);
     phase.one("edits not everywhere", "", outcome.lost as f64, Goal::most(0.0));
     // What follows knows the first one alone.
@@ -123,9 +134,9 @@ async fn back(world: &World, lost: usize, proxies: usize) -> anyhow::Result<Inst
     .await
 }
 
-fn told(phase: &mut Phase, tally: Tally, resync: Option<Goal>) {
+fn told(phase: &mut Phase, tally: &Tally, resync: Option<Goal>) {
     phase.times("from the end of a stream to in sync", &tally.outages, None);
     phase.times("from the connection to in sync", &tally.syncs, resync);
-    phase.counts("lanes began", tally.starts);
-    phase.one("resources sent", "", tally.changes as f64, None);
+    phase.counts("lanes began", tally.starts.clone());
+    phase.one("resources sent until they are", "", tally.caught_up.changes as f64, None);
 }
