@@ -5,20 +5,33 @@
 //! round: all objects are listed anew, by lists that were begun after it came, and what they show is offered. A root that is
 //! in this replica's own history proves nothing: states recur.
 //!
-//! A round is shared by all who wait when it begins; who comes later waits for the next one, and there is one at a time.
+//! A round is shared by all who wait when it begins; who comes later waits for the next one, and there is one at a time. Who
+//! has the same as one of those, from the same place in the log of the same process, needs no round of its own: a replica that
+//! ends leaves its proxies at a few places, and they come one after the other.
 //!
 //! **Invariant:** a round passes when what its lists showed is offered, never by time and never by an error.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shared::clock;
+use shared::version::{Lineage, Root, Seq};
 use tokio::sync::watch;
 
-/// The least time between the end of a round and the next one.
+/// Lists are work for an API server: one more round a second.
 const GAP: Duration = Duration::from_secs(1);
-/// Lists of a large cluster are work for its API server: rounds take one part in so many of the time at most.
+/// So many may follow one another at once, where there were none before.
+const BURST: u32 = 8;
+/// Those of a large cluster are much work: rounds take one part in so many of the time at most.
 const SHARE: u32 = 4;
+/// So much of the time that they are to leave free may be left later.
+const OWED: Duration = Duration::from_secs(1);
+/// Places that are remembered, the newest. A replica that is killed amid changes leaves its proxies at three or four.
+const PLACES: usize = 64;
+
+/// Where in the logs of which processes a proxy is that comes, and what it has: CONFIG, then LIVE.
+pub type Whence = [(Lineage, Seq, Root); 2];
 
 /// Rounds of one replica. A clone is the same.
 #[derive(Clone, Debug, Default)]
@@ -27,14 +40,37 @@ pub struct Barrier(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     rounds: watch::Sender<Rounds>,
-    /// When the round under way began, or the next one may.
-    times: Mutex<Times>,
+    /// When the round under way began, and the next one may.
+    pace: Mutex<Pace>,
+    /// Where proxies came from, and the round that each of them was to wait for; the newest last.
+    places: Mutex<VecDeque<(Whence, u64)>>,
 }
 
+/// When rounds may begin.
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
+struct Pace {
     began: Option<Instant>,
-    next: Option<Instant>,
+    /// Until when a round a second makes up for those that there were.
+    by_number: Option<Instant>,
+    /// Until when their share of the time does.
+    by_time: Option<Instant>,
+}
+
+impl Pace {
+    /// A round is over.
+    fn over(&mut self, now: Instant) {
+        let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        let further = |until: Option<Instant>, more| Some(until.map_or(now, |until| until.max(now)) + more);
+        self.by_number = further(self.by_number, GAP);
+        self.by_time = further(self.by_time, SHARE * took);
+    }
+
+    /// When the next one may begin; `None`: it may.
+    fn next(&self) -> Option<Instant> {
+        let by_number = self.by_number.and_then(|until| until.checked_sub((BURST - 1) * GAP));
+        let by_time = self.by_time.and_then(|until| until.checked_sub(OWED));
+        by_number.max(by_time)
+    }
 }
 
 /// The newest that somebody waits for, that was begun, and that has passed.
@@ -53,13 +89,25 @@ impl Rounds {
 }
 
 impl Barrier {
-    /// The round to wait for: the next one that begins.
-    pub fn ask(&self) -> u64 {
+    /// The round to wait for: the next one that begins, or that which somebody waited for who had the same. What this
+    /// proxy has was there before that one's lists were begun: the other one had it by then.
+    pub fn ask(&self, whence: Option<Whence>) -> u64 {
+        let mut places = unpoisoned(&self.0.places);
+        let known = places.iter().find(|(place, _)| Some(*place) == whence);
+        if let Some((_, round)) = known {
+            return *round;
+        }
         let mut round = 0;
         self.0.rounds.send_modify(|rounds| {
             rounds.asked = rounds.begun + 1;
             round = rounds.asked;
         });
+        if let Some(whence) = whence {
+            places.push_back((whence, round));
+            if places.len() > PLACES {
+                places.pop_front();
+            }
+        }
         round
     }
 
@@ -81,7 +129,7 @@ impl Barrier {
     pub async fn begin(&self) -> u64 {
         let mut rounds = self.0.rounds.subscribe();
         let _ = rounds.wait_for(Rounds::is_due).await;
-        let next = self.times().next;
+        let next = self.pace().next();
         if let Some(next) = next {
             tokio::time::sleep_until(next.into()).await;
         }
@@ -99,18 +147,14 @@ impl Barrier {
             round.is_some()
         });
         if round.is_some() {
-            self.times().began = Some(clock::now());
+            self.pace().began = Some(clock::now());
         }
         round
     }
 
     /// What the lists of a round showed is offered.
     pub fn pass(&self, round: u64) {
-        let now = clock::now();
-        let mut times = self.times();
-        let took = times.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        times.next = Some(now + GAP.max(SHARE * took));
-        drop(times);
+        self.pace().over(clock::now());
         self.0.rounds.send_if_modified(|rounds| {
             let is_news = round > rounds.passed;
             rounds.passed = rounds.passed.max(round);
@@ -118,9 +162,13 @@ impl Barrier {
         });
     }
 
-    fn times(&self) -> MutexGuard<'_, Times> {
-        self.0.times.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        unpoisoned(&self.0.pace)
     }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -136,10 +184,10 @@ mod tests {
         let barrier = Barrier::default();
         let mut source = Box::pin(barrier.begin());
         assert!(poll!(&mut source).is_pending(), "nobody waits");
-        let (first, second) = (barrier.ask(), barrier.ask());
+        let (first, second) = (barrier.ask(None), barrier.ask(None));
         assert_eq!(first, second);
         assert_eq!(source.await, first);
-        let late = barrier.ask();
+        let late = barrier.ask(None);
         assert_ne!(late, first, "its lists were begun before");
         let mut waits = pin!(barrier.passed(first));
         assert!(poll!(&mut waits).is_pending());
@@ -150,14 +198,85 @@ mod tests {
         assert_eq!(barrier.begin().await, late);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn between_rounds_there_is_time() {
+    fn whence(seq: u64) -> Option<Whence> {
+        Some([(Lineage([1; 16]), Seq(1), Root([2; 16])), (Lineage([1; 16]), Seq(seq), Root([seq as u8; 16]))])
+    }
+
+    /// The proxies of a replica that was killed amid changes come one after the other, from a few places.
+    #[test]
+    fn who_comes_from_where_others_came_from_waits_for_their_round() {
         let barrier = Barrier::default();
-        barrier.ask();
+        let first = barrier.ask(whence(7));
+        assert_eq!(barrier.begin_now(), Some(first));
+        assert_eq!(barrier.ask(whence(7)), first, "it was there when the lists were begun");
+        let other = barrier.ask(whence(8));
+        assert_eq!((other, barrier.ask(None)), (first + 1, first + 1), "of those nobody knows that");
+        barrier.pass(first);
+        assert!(barrier.has_passed(barrier.ask(whence(7))), "nothing is listed for it again");
+        assert_eq!(barrier.begin_now(), Some(other));
+        barrier.pass(other);
+        for seq in [7, 8, 7, 8] {
+            assert!(barrier.has_passed(barrier.ask(whence(seq))));
+        }
+        assert_eq!(barrier.begin_now(), None);
+        for change in 0..2 {
+            let mut place = whence(7).unwrap();
+            match change {
+                0 => place[0].0 = Lineage([9; 16]),
+                _ => place[1].2 = Root([9; 16]),
+            }
+            assert!(!barrier.has_passed(barrier.ask(Some(place))), "states recur, places do not");
+        }
+        for seq in 100..100 + PLACES as u64 {
+            barrier.ask(whence(seq));
+        }
+        assert!(!barrier.has_passed(barrier.ask(whence(7))), "it is forgotten");
+        assert_eq!(unpoisoned(&barrier.0.places).len(), PLACES);
+    }
+
+    /// Rounds that take so long, one after the other as soon as they may: when each begins, since the first one did.
+    fn begins(took: Duration, rounds: usize) -> Vec<Duration> {
+        let begun = clock::now();
+        let (mut now, mut pace) = (begun, Pace::default());
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            now = pace.next().map_or(now, |next| next.max(now));
+            times.push(now - begun);
+            pace.began = Some(now);
+            now += took;
+            pace.over(now);
+        }
+        times
+    }
+
+    #[test]
+    fn a_few_rounds_follow_one_another_and_many_leave_time() {
+        let millis = Duration::from_millis;
+        let quick = begins(millis(10), 30);
+        for (number, at) in quick[..BURST as usize].iter().enumerate() {
+            assert_eq!(*at, millis(10) * number as u32, "at once");
+        }
+        for pair in quick[BURST as usize..].windows(2) {
+            assert_eq!(pair[1] - pair[0], GAP);
+        }
+        // A second of lists each time.
+        let long = begins(millis(1_000), 10);
+        assert_eq!(long[1], millis(4_000), "a second of what is to be free is left later");
+        for pair in long[1..].windows(2) {
+            assert_eq!(pair[1] - pair[0], millis(4_000));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_waits_for_its_time() {
+        let barrier = Barrier::default();
         let begun = tokio::time::Instant::now();
-        barrier.pass(barrier.begin().await);
-        assert_eq!(begun.elapsed(), Duration::ZERO, "the first one is not delayed");
-        barrier.ask();
+        for _ in 0..BURST {
+            barrier.ask(None);
+            barrier.pass(barrier.begin().await);
+        }
+        assert!(begun.elapsed() < GAP / 2, "the first ones are not delayed");
+        barrier.ask(None);
         barrier.begin().await;
         assert!(begun.elapsed() >= GAP / 2, "{:?}", begun.elapsed());
     }

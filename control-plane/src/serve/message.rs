@@ -10,6 +10,7 @@ use shared::snapshot::Digest;
 use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 
 use super::refusals::Refusals;
+use crate::barrier::Whence;
 
 /// Bytes of a proxy's id, node, zone or group at most.
 pub const NAME_MAX: usize = 253;
@@ -66,6 +67,11 @@ impl Hello {
             Lane::Live => &mut self.live,
         })
     }
+
+    /// Where it is on both lanes; `None` where that is no place in a log on one of them.
+    pub fn whence(&self) -> Option<Whence> {
+        Some([self.config.place()?, self.live.place()?])
+    }
 }
 
 /// What a proxy has on one lane when it connects.
@@ -77,10 +83,18 @@ pub struct Resume {
     pub seq: Seq,
     /// Over everything it has; `None`: it has nothing.
     pub root: Option<Root>,
+    /// It has exactly what there was at that place.
+    pub whole: bool,
     /// What it could not serve.
     pub refused: Refusals,
     /// How many there are in all.
     pub refused_total: u32,
+}
+
+impl Resume {
+    fn place(&self) -> Option<(Lineage, Seq, Root)> {
+        self.whole.then_some((self.lineage?, self.seq, self.root?))
+    }
 }
 
 /// The answer to a chunk.

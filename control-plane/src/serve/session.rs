@@ -22,6 +22,7 @@ use shared::schema::COMPILE_REVISION;
 use shared::version::{Claim, Root, Source};
 
 use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
+use crate::barrier::Whence;
 use crate::store::{Frame, Head};
 pub use flight::Mode;
 pub use lane::Standing;
@@ -138,6 +139,13 @@ pub enum Slot {
     Release,
 }
 
+/// What the proxy has may be newer than what is offered here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// Where it comes from with that; `None`: from no place in the log of a process.
+    pub whence: Option<Whence>,
+}
+
 /// What is to be done, in this order: send, then end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Actions {
@@ -148,7 +156,7 @@ pub struct Actions {
     /// About the slot.
     pub slot: Slot,
     /// This replica may be behind what the proxy has: find out, then say [`Event::Fresh`].
-    pub doubts: bool,
+    pub doubts: Option<Doubt>,
     /// The stream ends.
     pub end: Option<End>,
 }
@@ -333,6 +341,7 @@ impl Session {
         }
         let head = Arc::clone(&self.head);
         let mut lanes = Vec::new();
+        let whence = hello.whence();
         for lane in Lane::ALL {
             let proxy = (self.has_slot, hello.inventory);
             let (resume, has_barrier) = (hello.take(lane), self.has_barrier);
@@ -341,7 +350,7 @@ impl Session {
             let start = cursor.resume(resume, head.lineage, head.lane(lane), proxy, now);
             if has_barrier && has_something && !matches!(start, Start::InSync | Start::Cursor) {
                 cursor.hold();
-                actions.doubts = true;
+                actions.doubts = Some(Doubt { whence });
             }
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));

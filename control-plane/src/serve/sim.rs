@@ -9,7 +9,7 @@ use shared::proto::config::ProxyMessage;
 use shared::version::Claim;
 
 pub use super::session::Revisions;
-use super::session::{Actions, Event, Report, Session, Slot};
+use super::session::{Actions, Doubt, Event, Report, Session, Slot};
 use super::wire;
 use crate::barrier::Barrier;
 use crate::store::Head;
@@ -112,8 +112,8 @@ impl Stream {
 
     fn act(&mut self, actions: Actions) -> Sent {
         let Actions { out, reports, slot, doubts, end } = actions;
-        if doubts {
-            self.round = Some(self.barrier.ask());
+        if let Some(Doubt { whence }) = doubts {
+            self.round = Some(self.barrier.ask(whence));
         }
         match slot {
             Slot::Keep => {}

@@ -18,7 +18,7 @@ use super::StreamPlace;
 use super::door::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::{Parting, Seat};
-use super::session::{Actions, Event, Out, Report, Revisions, Session, Slot};
+use super::session::{Actions, Doubt, Event, Out, Report, Revisions, Session, Slot};
 use super::wire;
 use crate::barrier::Barrier;
 use crate::store::{Frame, Head};
@@ -263,8 +263,8 @@ impl Stream {
 
     fn act(&mut self, actions: Actions) -> Option<End> {
         let Actions { out, reports, slot, doubts, end } = actions;
-        if doubts {
-            self.round = self.service.barrier.as_ref().map(Barrier::ask);
+        if let Some(Doubt { whence }) = doubts {
+            self.round = self.service.barrier.as_ref().map(|barrier| barrier.ask(whence));
         }
         self.outbox.extend(out);
         match slot {

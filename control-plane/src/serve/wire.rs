@@ -92,6 +92,7 @@ fn read_resume(resume: config::Resume, budget: &Budget) -> Result<Resume, WireEr
         lineage: sixteen("lineage", &resume.lineage)?.map(Lineage),
         seq: Seq(resume.seq),
         root: sixteen("root", &resume.root)?.map(Root),
+        whole: resume.whole,
         refused_total: told(&resume.refused, 0),
         refused: read_refused(resume.refused, budget),
     })

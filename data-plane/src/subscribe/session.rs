@@ -93,6 +93,8 @@ struct LaneState {
     complete: bool,
     /// That was on disk, and no control plane has said yet that it still holds.
     kept: bool,
+    /// Something is applied of a batch that went on from there and did not come to its end.
+    torn: bool,
     /// Where the control plane's log was at the beginning of this stream, until that is reached.
     target: Option<Seq>,
     /// A batch whose last chunk has not come.
@@ -188,6 +190,7 @@ impl Session {
                 seq: seq.unwrap_or_default().0,
                 root: writer.root(lane).to_bytes(),
                 refused: wire::refusals(writer, lane, &[], wire::HELLO_TEXT).0,
+                whole: !self.lane(lane).torn,
             });
         }
         let Identity { proxy_id, node, zone, group } = self.identity.clone();
@@ -321,7 +324,7 @@ impl Session {
             match Mode::try_from(start.mode).unwrap_or_default() {
                 Mode::InSync => {
                     state.position = Some((lineage, seq));
-                    (state.complete, state.kept) = (true, false);
+                    (state.complete, state.kept, state.torn) = (true, false, false);
                 }
                 Mode::Cursor => {
                     let resumed = state.position.filter(|(ours, _)| *ours == lineage);

@@ -8,6 +8,7 @@ pub(crate) const LISTENER: Listener = Listener {
     tested_in: &["control-plane", "shared", "integration-tests"],
     places: &[
         "app.rs",
+        "barrier.rs",
         "serve.rs",
         "serve",
         "inspect.rs",
@@ -200,6 +201,14 @@ const ROWS: &[Row] = &[
         "a stream on the way out",
         &["serve::stream::PATIENCE", "serve::stream::LEAVE"],
         &["a_process_that_ends_sends_its_proxies_away"],
+    ),
+    Row(
+        "lists for proxies that may have more than is offered",
+        &["barrier::GAP", "barrier::BURST", "barrier::SHARE", "barrier::OWED", "barrier::PLACES"],
+        &[
+            "a_few_rounds_follow_one_another_and_many_leave_time",
+            "who_comes_from_where_others_came_from_waits_for_their_round",
+        ],
     ),
     Row("a stream, busy or idle", &["serve::session::HEARTBEAT"], &["silence_is_told_from_slowness"]),
     Row(

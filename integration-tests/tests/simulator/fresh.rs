@@ -81,3 +81,84 @@ fn a_replica_that_is_behind_takes_no_proxy_back() {
     }
     assert!(waited > 100, "{waited}: nobody came to a replica that might be behind");
 }
+
+/// Services of which each has an endpoint, and some of which change.
+const MANY: u8 = 40;
+
+impl World {
+    fn change(&mut self, number: u8, last: u8) {
+        let name = format!("many-{number}");
+        self.cluster.put(ObjectKind::EndpointSlice, &name, slice(&name, last));
+    }
+
+    /// One replica hears of everything, and so do its proxies, but for those that hear nothing more.
+    fn pass_at(&mut self, at: usize, deaf: &[usize]) {
+        let Self { nodes, cluster, rng, now, .. } = self;
+        nodes[at].catch_up(cluster, rng, *now);
+        self.note();
+        for who in (0..PROXIES).filter(|who| !deaf.contains(who)) {
+            let Self { nodes, members, offered, now, .. } = self;
+            let member = &mut members[who];
+            member.serve(nodes, *now);
+            while member.down(nodes, offered, *now) | member.up(nodes, *now) {
+                member.serve(nodes, *now);
+            }
+        }
+    }
+}
+
+/// A replica ends amid changes. Its proxies come to another one, each a little later than the one before, while that one lists
+/// everything for the first of them.
+#[test]
+fn the_proxies_of_a_replica_that_is_gone_share_a_round_and_are_sent_what_differs() {
+    let [gone, other] = [0, 1];
+    // How many changes the last of them had heard of that the others had not.
+    for ahead in 0..3 {
+        let mut world = World::connected(5);
+        for number in 0..MANY {
+            let name = format!("many-{number}");
+            world.cluster.put(ObjectKind::Service, &name, service());
+            world.change(number, 1);
+            world.cluster.put(ObjectKind::Ingress, &name, ingress(&format!("{name}.test"), &name, 3, true));
+        }
+        world.settle();
+        for who in 0..PROXIES {
+            world.members[who].part(world.now, Duration::ZERO, Some(&mut world.nodes));
+            assert!(world.members[who].connect(gone, &mut world.nodes, world.now));
+        }
+        world.pass_at(gone, &[]);
+        for number in 0..10 {
+            world.change(number, 2);
+            world.pass_at(gone, &[]);
+        }
+        for number in 0..ahead {
+            world.change(10 + number, 2);
+            world.pass_at(gone, &[0, 1]);
+        }
+        let (missed, sent) = (5, world.members.iter().map(|member| member.chunks.len()).collect::<Vec<_>>());
+        (0..missed).for_each(|number| world.change(20 + number, 2));
+        world.restart(gone);
+
+        let rounds = world.nodes[other].rounds;
+        for who in 0..PROXIES {
+            let World { nodes, members, now, .. } = &mut world;
+            assert!(members[who].connect(other, nodes, *now) && members[who].up(nodes, *now));
+            assert!(members[who].is_held(), "it may be ahead");
+            nodes[other].refresh(*now);
+        }
+        for _ in 0..3 {
+            world.pass_at(other, &[]);
+        }
+        for (who, lane) in (0..PROXIES).flat_map(|who| Lane::ALL.map(|lane| (who, lane))) {
+            let offered = world.nodes[other].replica.offers(lane).1;
+            assert_eq!(world.members[who].root(lane), offered.root(), "proxy {who}, {lane:?}");
+        }
+        let places = if ahead == 0 { 1 } else { 2 };
+        assert_eq!(world.nodes[other].rounds - rounds, places, "{ahead} ahead: a round for each place");
+        for (who, sent) in sent.into_iter().enumerate() {
+            let had = if who == PROXIES - 1 { usize::from(ahead) } else { 0 };
+            let keys = world.members[who].chunks[sent..].iter().map(|(keys, _)| keys.len()).sum::<usize>();
+            assert_eq!(keys, usize::from(missed + ahead) - had, "proxy {who}, {ahead} ahead");
+        }
+    }
+}

@@ -35,6 +35,8 @@ pub(super) struct Node {
     pub(super) slots: usize,
     /// It is about to end: proxies go elsewhere, and no more come.
     pub(super) moving: bool,
+    /// How often it listed everything anew.
+    pub(super) rounds: usize,
 }
 
 impl Node {
@@ -54,6 +56,7 @@ impl Node {
             decisions: VecDeque::new(),
             slots: SLOTS,
             moving: false,
+            rounds: 0,
         }
     }
 
@@ -65,6 +68,7 @@ impl Node {
     /// Lists everything anew, where a proxy waits for that. What was on its way was begun before.
     pub(super) fn refresh(&mut self, now: Instant) {
         if self.replica.refresh(now) {
+            self.rounds += 1;
             self.feeds.values_mut().for_each(|feed| *feed = Feed::default());
         }
     }

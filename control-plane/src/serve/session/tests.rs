@@ -48,6 +48,7 @@ impl Proxy {
                 lineage: has.lineage,
                 seq: has.seq,
                 root: Some(has.snapshot.root()),
+                whole: has.staged.is_none(),
                 ..Resume::default()
             })
         };

@@ -98,6 +98,7 @@ impl Session {
                 // Each was hashed by itself, and an addition takes nothing from anybody.
                 let change = writer.live_after(std::mem::take(&mut staged.up), &[]);
                 writer.apply(change);
+                self.live.torn = true;
             }
             let seq = self.seq(lane);
             let took = (self.clock)().saturating_duration_since(began);
@@ -221,7 +222,7 @@ impl Session {
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
-        (state.complete, state.kept, state.astray) = (true, false, false);
+        (state.complete, state.kept, state.astray, state.torn) = (true, false, false, false);
         state.target = state.target.filter(|target| *target > to);
         self.settle(writer);
         Ok(())
@@ -235,7 +236,7 @@ impl Session {
         let lineage = self.lineage;
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, staged.to));
-        state.astray = false;
+        (state.astray, state.torn) = (false, false);
     }
 
     /// This proxy is at no place in the log: what it has is something else.

@@ -423,6 +423,38 @@ fn resumes_in_sync_and_by_cursor() {
     proxy.check(&model);
 }
 
+/// A place in a log says what a proxy has only where nothing of what came after it was applied.
+#[test]
+fn who_was_cut_in_the_middle_of_a_batch_says_so_until_it_is_at_a_place_again() {
+    let (mut model, mut proxy) = in_sync();
+    let is_whole = |proxy: &mut Proxy| {
+        let hello = proxy.session.hello(&proxy.writer);
+        let Some(FromProxy::Hello(hello)) = hello.message else { panic!("no hello: {hello:?}") };
+        hello.resume.iter().map(|resume| (resume.lane, resume.whole)).collect::<Vec<_>>()
+    };
+    let (live, config) = (Lane::Live.to_wire(), Lane::Config.to_wire());
+    assert_eq!(is_whole(&mut proxy), [(live, true), (config, true)]);
+    for (number, service) in (2..8).map(|number| (number, format!("ns/e{number}"))) {
+        model.world.live.extend([slice(&service, "ns/s", &[number])]);
+    }
+    let delta = Delta { up: model.world.live.iter().cloned().collect(), removed: Vec::new() };
+    model.live.deltas.push(delta);
+    proxy.connect(&mut model);
+    let welcome = model.next(3).unwrap();
+    assert!(matches!(welcome, Control::Welcome(_)));
+    proxy.hear(welcome);
+    let first = model.next(3).unwrap();
+    assert!(matches!(&first, Control::Batch(batch) if batch.more && batch.from > 0));
+    proxy.hear(first);
+    for _ in 0..2 {
+        assert_eq!(is_whole(&mut proxy), [(live, false), (config, true)], "however often it is asked");
+    }
+    proxy.connect(&mut model);
+    proxy.catch_up(&mut model);
+    assert_eq!(is_whole(&mut proxy), [(live, true), (config, true)]);
+    proxy.check(&model);
+}
+
 #[test]
 fn corrupt_bytes_are_told_of_and_healed_by_a_full_sync() {
     let (mut model, mut proxy) = in_sync();

@@ -78,14 +78,21 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
     let session = |head| Session::new("default".into(), head, Claim([7; 16]), now).behind_barrier();
     let mut same = session(plane.published.head());
     assert!(
-        !same.on(hello(&plane.published.head().live.snapshot), now).doubts,
+        same.on(hello(&plane.published.head().live.snapshot), now).doubts.is_none(),
         "equal roots wait for nothing"
     );
 
     let mut session = session(plane.published.head());
     session.on(Event::Slot, now);
     let actions = session.on(hello(&has), now);
-    assert!(actions.doubts);
+    let doubt = actions.doubts.expect("it may be ahead");
+    let place = |root| (Lineage([9; 16]), Seq(7), root);
+    let config = plane.published.head().config.root;
+    assert_eq!(
+        doubt.whence,
+        Some([place(config), place(has.root())]),
+        "both lanes: CONFIG may be what is newer"
+    );
     assert!(matches!(&actions.out[..], [Out::Welcome(_)]), "{:?}", actions.out);
     let late = now + HEARTBEAT;
     assert!(matches!(&session.on(Event::Tick, late).out[..], [Out::Heartbeat(_)]), "and no question");
