@@ -79,7 +79,7 @@ def kept(opened, requests, count, connections=16, status=200):
 
 
 def plain_h1(http, _):
-    paths = ["/some/page?x=1"] * 8 + ["/items", "/page", "/chunked", "/moving"]
+    paths = ["/some/page?x=1"] * 8 + ["/items", "/page", "/chunked", "/moving", "/weighted"]
     kept(lambda: connect(http), [request("plain.test", path) for path in paths], 24_000)
     kept(lambda: connect(http), [request("plain.test", "/gone")], 500, status=404)
     kept(lambda: connect(http), [request("plain.test", "/same")], 500, status=304)

@@ -6,6 +6,8 @@ import os
 
 MANY = 400
 NAMESPACE = "train"
+# Those whose endpoints stay. Affinity and canaries are a Service's, wherever it is asked, so that each has its own.
+SERVICES = ("web", "calls", "kept", "weighted")
 
 
 def meta(name, **rest):
@@ -46,8 +48,8 @@ def objects():
     digest = base64.b64encode(hashlib.sha1(b"secret").digest()).decode()
     yield {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta("users"),
            "data": {"auth": base64.b64encode(f"user:{{SHA}}{digest}".encode()).decode()}}
-    yield from (service(name) for name in ("web", "moving", "calls"))
-    yield ingress("plain", ["plain.test"], [("/", "web"), ("/moving", "moving")])
+    yield from (service(name) for name in (*SERVICES, "moving"))
+    yield ingress("plain", ["plain.test"], [("/", "web"), ("/moving", "moving"), ("/weighted", "weighted")])
     yield ingress("tls", ["tls.test"], [("/", "web"), ("/api", "web"), ("/moving", "moving")], tls=True)
     yield ingress("calls", ["calls.test"], [("/", "calls")], tls=True, backend_protocol="GRPC")
     yield ingress("streamed", ["streamed.test"], [("/", "web")], tls=True, proxy_request_buffering="off",
@@ -56,9 +58,9 @@ def objects():
                   ssl_redirect="false", use_regex="true", rewrite_target="/$2", enable_cors="true",
                   proxy_connect_timeout="3", proxy_read_timeout="20", proxy_send_timeout="20",
                   limit_rps="100000", whitelist_source_range="127.0.0.0/8,10.0.0.0/8")
-    yield ingress("kept", ["kept.test"], [("/", "web")], affinity="cookie", session_cookie_name="kept",
+    yield ingress("kept", ["kept.test"], [("/", "kept")], affinity="cookie", session_cookie_name="kept",
                   auth_type="basic", auth_secret="users", proxy_body_size="8m")
-    yield ingress("canary", ["plain.test"], [("/", "moving")], canary="true", canary_weight="10")
+    yield ingress("canary", ["plain.test"], [("/weighted", "moving")], canary="true", canary_weight="10")
     for number in range(MANY):
         yield ingress(f"many-{number}", [f"h{number}.many.test"],
                       [("/", "web"), ("/static", "moving"), (f"/api/v{number % 3}", "web")], tls=number % 2 == 0,
@@ -76,7 +78,7 @@ def write(folder, ports):
     """All of it."""
     os.makedirs(folder)
     save(folder, "objects.yaml", objects())
-    save(folder, "endpoints.yaml", [endpoint_slice(name, port) for name in ("web", "calls") for port in ports])
+    save(folder, "endpoints.yaml", [endpoint_slice(name, port) for name in SERVICES for port in ports])
     write_slice(folder, ports)
 
 
