@@ -1,7 +1,7 @@
 //! One request over HTTP/2.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::io::Write as _;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -59,7 +59,6 @@ pub(super) async fn serve(
             let received = Received {
                 stream: respond.stream_id().into(),
                 incoming: Some(incoming),
-                received: Rc::default(),
                 counted: Rc::clone(counted),
                 wire: Rc::clone(wire),
                 local: Rc::clone(local),
@@ -112,12 +111,11 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
 }
 
 async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {
-    let received = Rc::clone(&body.received);
     let reply = match Exchange::new(call, record) {
         Some(exchange) => pipeline::serve(exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
     };
-    record.info.received = received.get();
+    record.info.received = body.counted.received();
     reply
 }
 
@@ -162,19 +160,31 @@ fn response(head: &ResponseHead) -> Response<()> {
     // The codec passes 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
+    // Once: the map grows from six fields on, and each time all of it is moved.
+    headers.reserve(head.fields.entries().count());
     for (known, name, value) in head.fields.entries() {
         // Framing is ours to say; and names that HTTP/2 cannot spell stay behind.
         if known == Known::ContentLength {
             continue;
         }
+        // Each value in a block of its own: the connection's table of fields keeps some long after this head.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }
     }
     if let Some(length) = length(head) {
-        headers.insert(http::header::CONTENT_LENGTH, length.into());
+        headers.insert(http::header::CONTENT_LENGTH, digits(length));
     }
     response
+}
+
+/// A number as a value: in one block of its length, where the type's own way from numbers takes two.
+fn digits(number: u64) -> HeaderValue {
+    let mut text = [0; 20];
+    let mut rest = &mut text[..];
+    let _ = write!(rest, "{number}");
+    let unused = rest.len();
+    HeaderValue::from_bytes(&text[..text.len() - unused]).unwrap_or_else(|_| number.into())
 }
 
 /// The length that the client is told.
@@ -191,7 +201,6 @@ struct Received {
     stream: u32,
     /// `None` where somebody else reads it.
     incoming: Option<RecvStream>,
-    received: Rc<Cell<u64>>,
     counted: Rc<Counted>,
     wire: Rc<Wire>,
     local: Rc<Local>,
@@ -215,7 +224,7 @@ impl RequestBody for Received {
             // The client may send more, for this was asked for: until then it stands in its window.
             let _ = incoming.flow_control().release_capacity(piece.len());
             if !piece.is_empty() {
-                self.received.set(self.received.get() + piece.len() as u64);
+                self.counted.receive(piece.len());
                 return Poll::Ready(Ok(Some(piece)));
             }
         }
@@ -237,7 +246,6 @@ impl RequestBody for Received {
         Some(Box::new(Self {
             stream: self.stream,
             incoming: Some(incoming),
-            received: Rc::clone(&self.received),
             counted: Rc::clone(&self.counted),
             wire: Rc::clone(&self.wire),
             local: Rc::clone(&self.local),

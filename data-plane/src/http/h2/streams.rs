@@ -74,7 +74,8 @@ impl Streams {
         let share = quota.open(2 * usize::try_from(size).unwrap_or(usize::MAX / 4) + REQUEST)?;
         self.count.set(self.count.get() + 1);
         self.heads.set(self.heads.get() + weight(size));
-        Some(Counted { streams: Rc::clone(self), weight: Cell::new(weight(size)), _share: share })
+        let (weight, received) = (Cell::new(weight(size)), Cell::new(0));
+        Some(Counted { streams: Rc::clone(self), weight, received, _share: share })
     }
 
     /// What a request takes that waits beside others with heads of so many bytes, if it may.
@@ -146,6 +147,8 @@ fn weight(size: u64) -> u64 {
 pub(super) struct Counted {
     streams: Rc<Streams>,
     weight: Cell<u64>,
+    /// Bytes of its request's body so far.
+    received: Cell<u64>,
     _share: Share,
 }
 
@@ -153,6 +156,16 @@ impl Counted {
     /// Those of its connection.
     pub(super) fn streams(&self) -> &Rc<Streams> {
         &self.streams
+    }
+
+    /// A part of its request's body is here.
+    pub(super) fn receive(&self, bytes: usize) {
+        self.received.set(self.received.get() + bytes as u64);
+    }
+
+    /// Bytes of its request's body so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
     }
 
     /// Its head is no longer held.
