@@ -12,6 +12,7 @@ mod set;
 mod steps;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use fancy_regex::RegexBuilder as BacktrackingBuilder;
 use regex_automata::meta::{BuildError, Config, Regex as Linear};
@@ -53,6 +54,14 @@ const FEW_STATES: usize = 256;
 const MOST_GROUPS: usize = 100;
 /// Groups that a template can name: `$1` to `$9`, and the whole.
 const GROUPS: usize = 10;
+
+/// What has a meaning in a regular expression that is not in a class or a group.
+const SIGNS: &[u8] = br"\.+*?()|[]{}^$";
+
+/// Whether a text as a regular expression stands for itself.
+pub fn is_literal(text: &str) -> bool {
+    !text.bytes().any(|byte| SIGNS.contains(&byte))
+}
 
 /// Why a text is no pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -141,7 +150,7 @@ enum Engine {
         quick: Option<Box<Quick>>,
     },
     /// The same with few steps and with all of them: what a match took is not told, so what it may take is charged.
-    Backtracking(Box<Backtracking>),
+    Backtracking(Arc<Backtracking>),
 }
 
 /// A pattern that looks around or back.
@@ -170,6 +179,11 @@ enum Reads {
 pub struct Groups(SmallVec<[Option<Range<usize>>; GROUPS]>);
 
 impl Groups {
+    /// Of a match that has no groups: so many bytes from the beginning.
+    pub fn of_beginning(length: usize) -> Self {
+        Self(SmallVec::from_iter([Some(0..length)]))
+    }
+
     /// What a group took of the text that was matched; empty where it took no part.
     pub fn get<'t>(&self, group: usize, text: &'t [u8]) -> &'t [u8] {
         let range = self.0.get(group).cloned().flatten().unwrap_or_default();
@@ -252,7 +266,7 @@ impl Pattern {
             return Err(PatternError::Invalid { reason: reason(&refused) });
         };
         bounded(backtracking.regexes[0].captures_len())?;
-        Ok(Self { engine: Engine::Backtracking(Box::new(backtracking)) })
+        Ok(Self { engine: Engine::Backtracking(Arc::new(backtracking)) })
     }
 
     /// Memory that it takes, in bytes: measured where it is matched in linear time, else a bound. Matching takes more, for

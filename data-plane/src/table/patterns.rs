@@ -5,35 +5,39 @@
 //! that need backtracking are asked one by one where they stand before the best so far.
 //!
 //! **Invariant:** what all patterns of a host take is bounded, whoever wrote them. One beyond is not compiled; nobody knows
-//! then whether a path fits it, and nobody gets to what stands behind it.
+//! then whether a path fits it, and nobody gets to what stands behind it. One that rewrites is its Route's, compiled once for
+//! both, and counts here all the same.
 
 mod literals;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use shared::pattern::{Allowance, Exhausted, Pattern, PatternError, Set, Steps};
+use shared::pattern::{Allowance, Exhausted, Pattern, PatternError, Set, Steps, is_literal};
 use shared::resource::PathType;
 
 use super::host::PathEntry;
 use super::paths::Declared;
+use super::policy::rewrite::Rewritten;
 use literals::Literals;
 
 /// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. Then
-/// those that are searched for in sets let theirs go. The control plane bounds what one Ingress brings far below it.
+/// those that are searched for in sets let theirs go, but for what their Routes rewrite by. The control plane bounds what one Ingress brings far below it.
 const ALL: usize = 64 << 20;
 
 /// Largest set of patterns that is searched for at once, compiled, in bytes. More are searched for in several.
 const SIZE: usize = 1 << 20;
 
 /// A path as it is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     /// Its text.
     path: &'a str,
     /// Whether it stands in front of what lies below it only: a Prefix path of an Ingress that neither rewrites nor says
     /// `use-regex`, on a host where an Exact path of the same text stands for the path itself.
     only_below: bool,
+    /// Itself, where its Route has compiled it.
+    pattern: Option<&'a Pattern>,
 }
 
 /// Declared paths, ready to be asked. Immutable.
@@ -53,8 +57,12 @@ impl Patterns {
                 it.kind == PathType::Prefix && !it.entry.policy.rewrite.is_pattern(&it.entry.declared);
             is_split && exact.contains(&*it.entry.declared)
         };
-        let asked: Vec<_> =
-            declared.iter().map(|it| Asked { path: &it.entry.declared, only_below: ask(it) }).collect();
+        let asked = declared.iter().map(|it| Asked {
+            path: &it.entry.declared,
+            only_below: ask(it),
+            pattern: it.entry.rewritten.as_ref().and_then(Rewritten::pattern),
+        });
+        let asked: Vec<_> = asked.collect();
         let order = Order::new(&asked, ALL);
         Self { declared, order }
     }
@@ -154,10 +162,11 @@ impl Asked<'_> {
     fn compile(self, all: &mut Allowance) -> Compiled {
         let slash = if self.only_below && !self.path.ends_with('/') { "/" } else { "" };
         let text = format!("{}{slash}", self.path);
-        if literals::is_literal(&text) {
+        if is_literal(&text) {
             return Compiled::Literal(text.into());
         }
-        match all.compile(|| Pattern::path(&text)) {
+        let compiled = self.pattern.filter(|_| !self.only_below);
+        match all.compile(|| compiled.cloned().map_or_else(|| Pattern::path(&text), Ok)) {
             Ok(pattern) => Compiled::Alone(Alone::Pattern(pattern)),
             Err(PatternError::TooMuch { .. }) => Compiled::Alone(Alone::Unknown),
             Err(_) => Compiled::Literal(text.into()),
@@ -199,8 +208,12 @@ mod tests {
 
     use super::*;
 
+    fn asked(path: &str, only_below: bool) -> Asked<'_> {
+        Asked { path, only_below, pattern: None }
+    }
+
     fn patterns(paths: &[&str]) -> Order {
-        let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
+        let declared: Vec<_> = paths.iter().map(|path| asked(path, false)).collect();
         Order::new(&declared, ALL)
     }
 
@@ -234,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_prefix_beside_its_exact_twin_stands_for_what_lies_below() {
-        let declared = [Asked { path: "/foo", only_below: true }, Asked { path: "/foo", only_below: false }];
+        let declared = [asked("/foo", true), asked("/foo", false)];
         let patterns = Order::new(&declared, ALL);
         let place = |path: &str| patterns.find(path.as_bytes(), &Steps::new()).unwrap();
         assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
@@ -250,7 +263,7 @@ mod tests {
     #[test]
     fn nobody_gets_past_what_was_not_compiled() {
         let paths = ["/", "/admin/[a-z]+", "/public/assets/icons", "/[ab]{1,4}"];
-        let declared: Vec<_> = paths.iter().map(|path| Asked { path, only_below: false }).collect();
+        let declared: Vec<_> = paths.iter().map(|path| asked(path, false)).collect();
         let order = Order::new(&declared, 1);
         assert_eq!(
             order.find(b"/public/assets/icons/x", &Steps::new()),
@@ -270,6 +283,20 @@ mod tests {
         let order = patterns(&texts);
         let sets: Vec<_> = order.together.iter().map(|(set, _)| set.len()).collect();
         assert_eq!((order.alone.len(), sets), (0, vec![1]));
+    }
+
+    /// What a Route has compiled in order to rewrite is used, and counts as what others have.
+    #[test]
+    fn what_rewrites_is_compiled_once_and_counts() {
+        let (linear, looking) = (Pattern::path("/x[0-9]").unwrap(), Pattern::path("/y(?!z)").unwrap());
+        let of = |path, pattern| Asked { path, only_below: false, pattern: Some(pattern) };
+        let declared = [of("/a[0-9]", &linear), of("/b(?!c)", &looking), asked("/", false)];
+        let find = |all, path: &[u8]| Order::new(&declared, all).find(path, &Steps::new());
+        // Others than the paths say, so that it shows which is asked. Sets are made of what was compiled, too.
+        assert_eq!((find(ALL, b"/x1"), find(ALL, b"/a1")), (Ok(Some(0)), Ok(Some(2))));
+        assert_eq!((find(ALL, b"/y"), find(ALL, b"/b")), (Ok(Some(1)), Ok(Some(2))));
+        assert_eq!(find(linear.bytes(), b"/"), Err(Exhausted), "there is no room for the second");
+        assert_eq!(find(linear.bytes() + looking.bytes(), b"/"), Ok(Some(2)));
     }
 
     /// Only a slower engine knows Unicode's words: such a path is asked by itself.
@@ -296,7 +323,7 @@ mod tests {
             std::cmp::Reverse((it.path.len(), it.path, it.only_below))
         });
         order.into_iter().find(|place| {
-            let Asked { path: text, only_below } = declared[*place];
+            let Asked { path: text, only_below, .. } = declared[*place];
             let slash = if only_below && !text.ends_with('/') { "/" } else { "" };
             let pattern = Pattern::path(&format!("{text}{slash}"));
             let pattern = pattern.or_else(|_| Pattern::path(&format!("{}{slash}", regex::escape(text))));
@@ -314,10 +341,11 @@ mod tests {
             path in "/[abAB/(]{0,4}",
         ) {
             let declared: Vec<_> =
-                paths.iter().map(|(path, only_below)| Asked { path, only_below: *only_below }).collect();
+                paths.iter().map(|(path, only_below)| asked(path, *only_below)).collect();
             let found = Order::new(&declared, ALL).find(path.as_bytes(), &Steps::new()).unwrap();
             let expected = one_by_one(&declared, path.as_bytes());
-            prop_assert_eq!(found.map(|it| declared[it]), expected.map(|it| declared[it]));
+            let said = |it: usize| (declared[it].path, declared[it].only_below);
+            prop_assert_eq!(found.map(said), expected.map(said));
         }
     }
 }

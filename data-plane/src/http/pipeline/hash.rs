@@ -34,8 +34,7 @@ fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
         },
         Variable::Capture(group) => {
             let rewritten = exchange.location.as_deref().and_then(|location| location.rewritten.as_ref());
-            let found =
-                rewritten.and_then(|it| it.pattern.groups(exchange.path(), &exchange.steps).ok().flatten());
+            let found = rewritten.and_then(|it| it.groups(exchange.path(), &exchange.steps).ok().flatten());
             if let Some(found) = found {
                 key.extend_from_slice(found.get(usize::from(*group), exchange.path()));
             }

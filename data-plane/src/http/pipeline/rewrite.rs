@@ -59,7 +59,7 @@ fn filled(
     template: &Template,
     allowance: &mut Allowance,
 ) -> Step<Option<Vec<u8>>> {
-    let found = match rewritten.pattern.groups(exchange.path(), &exchange.steps) {
+    let found = match rewritten.groups(exchange.path(), &exchange.steps) {
         Ok(Some(found)) => found,
         Ok(None) => return Continue(None),
         Err(_) => return Break(Reply::page(&exchange.call.server.local, 500)),

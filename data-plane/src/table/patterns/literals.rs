@@ -4,14 +4,6 @@
 //! in turn; each knows the next shorter of these. So a lookup is one binary search, however many texts there are, and a few
 //! comparisons of lengths, however deep they lie in each other.
 
-/// What has a meaning in a regular expression that is not in a class or a group.
-const SIGNS: &[u8] = br"\.+*?()|[]{}^$";
-
-/// Whether a text as a regular expression stands for itself.
-pub(super) fn is_literal(text: &str) -> bool {
-    !text.bytes().any(|byte| SIGNS.contains(&byte))
-}
-
 /// Texts with the place of each in the order in which paths are asked. Immutable.
 #[derive(Debug, Default)]
 pub(super) struct Literals {
