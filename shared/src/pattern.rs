@@ -45,6 +45,9 @@ const MOST_TURNS: usize = 1_000;
 const FOR_GROUP: usize = 16;
 /// Steps that a backtracking match may take: usual ones end within the few of the first try.
 const STEPS: [usize; 2] = [1_000, 100_000];
+/// Ways that lead where another one of the same alternatives does, as those of `(|||)`: each is looked at for each octet, and
+/// what an automaton grows by says nothing of them.
+const MOST_REPEATED: usize = 256;
 /// States that are looked at in the time of a step, and pairs of octets that parts of a backtracking match read.
 const STATES_A_STEP: usize = 8;
 const PAIRS_A_STEP: usize = 128;
@@ -225,7 +228,8 @@ impl Pattern {
         if text.len() > LENGTH {
             return Err(PatternError::Long { length: text.len() });
         }
-        linear(text, true, HOST_SIZE).map_err(|refused| PatternError::Invalid { reason: reason(&refused) })
+        let linear = linear(text, true, HOST_SIZE);
+        few(linear.map_err(|refused| PatternError::Invalid { reason: reason(&refused) })?)
     }
 
     fn new(text: &str, any_case: bool) -> Result<Self, PatternError> {
@@ -234,6 +238,7 @@ impl Pattern {
         }
         let refused = match linear(text, any_case, SIZE) {
             Ok(linear) => {
+                let linear = few(linear)?;
                 bounded(linear.all_groups())?;
                 return Ok(linear);
             }
@@ -348,6 +353,12 @@ fn bounded(groups: usize) -> Result<(), PatternError> {
     if groups > MOST_GROUPS { Err(PatternError::Groups { groups }) } else { Ok(()) }
 }
 
+/// A pattern with so many ways that say nothing.
+fn few((pattern, repeated): (Pattern, usize)) -> Result<Pattern, PatternError> {
+    let reason = || format!("{repeated} alternatives that say nothing are more than {MOST_REPEATED}");
+    if repeated > MOST_REPEATED { Err(PatternError::Invalid { reason: reason() }) } else { Ok(pattern) }
+}
+
 /// Steps that a match takes at worst: each state is looked at for each octet, and carries its groups.
 fn work(states: usize, text: &[u8], groups: usize) -> usize {
     1 + states.saturating_mul(text.len() + 1).saturating_mul(2 + groups) / (2 * STATES_A_STEP)
@@ -419,8 +430,9 @@ impl Backtracking {
     }
 }
 
-/// Bytes matched in linear time, by the configuration that [`regex::bytes`] has without Unicode.
-fn linear(text: &str, any_case: bool, size: usize) -> Result<Pattern, Box<BuildError>> {
+/// Bytes matched in linear time, by the configuration that [`regex::bytes`] has without Unicode; and how many of its ways say
+/// nothing.
+fn linear(text: &str, any_case: bool, size: usize) -> Result<(Pattern, usize), Box<BuildError>> {
     let text = escaped(text);
     let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(any_case);
     let config = Config::new().utf8_empty(false).nfa_size_limit(Some(size));
@@ -429,8 +441,9 @@ fn linear(text: &str, any_case: bool, size: usize) -> Result<Pattern, Box<BuildE
     let program = thompson::Compiler::new().syntax(syntax).configure(config).build(&text);
     // It was built just now, with groups: that cannot fail.
     let states = program.as_ref().map_or(size, quick::weight);
+    let repeated = program.as_ref().map_or(0, quick::repeated);
     let quick = program.ok().filter(|_| states > FEW_STATES).and_then(Quick::new).map(Box::new);
-    Ok(Pattern { engine: Engine::Linear { text: text.into(), regex, states, quick } })
+    Ok((Pattern { engine: Engine::Linear { text: text.into(), regex, states, quick } }, repeated))
 }
 
 /// Each byte as the character of its number: what backtracking sees of bytes.
@@ -584,6 +597,36 @@ mod tests {
         assert!((0..10).all(|_| usual.is_match(&long, &steps).is_ok()), "also with a long path");
         let steps = Steps::new();
         assert!((0..500).all(|_| usual.is_match(b"/public/page", &steps).is_ok()), "usual ones fit");
+    }
+
+    /// Thousands of them took a worker most of a second for a path, beside states that nothing leads to: these made the
+    /// automaton's growth look cheap.
+    #[test]
+    fn alternatives_that_say_nothing_are_few() {
+        let of = |empty: usize, rest: &str| {
+            Pattern::path(&format!("/(?:[ab](?:{}))*a[ab]{{14}}x{rest}", "|".repeat(empty)))
+        };
+        for (empty, rest) in [(4_000, ""), (3_500, "|c{2000}x"), (MOST_REPEATED + 1, "")] {
+            let error = of(empty, rest).unwrap_err().to_string();
+            assert!(error.contains("alternatives that say nothing"), "{error}");
+        }
+        assert!(
+            Pattern::path(&format!("/(?:[ab](?:{})){{40}}", "|".repeat(100))).is_err(),
+            "each turn has its own"
+        );
+        assert!(Pattern::host(&format!("a(?:{})", "|".repeat(MOST_REPEATED + 1))).is_err());
+        let most = of(MOST_REPEATED, "|c{2000}x").unwrap();
+        assert!(most.bytes() < 1 << 20, "{}", most.bytes());
+        // Each path is new to the automaton.
+        let (steps, mut random) = (Steps::new(), 1_u32);
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b"ab"[(random >> 31) as usize]
+        };
+        let mut path = || std::iter::once(b'/').chain((0..7000).map(|_| next())).collect::<Vec<_>>();
+        let asked = (0..500).take_while(|_| most.is_match(&path(), &steps).is_ok()).count();
+        assert!(asked <= 20, "{asked}");
+        assert!(Pattern::path("/(a|)(/|$)(|b)(?:c||d|)(.*)").is_ok(), "usual ones are taken");
     }
 
     /// A dot in a part that is matched in linear time was no pattern.

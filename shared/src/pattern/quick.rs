@@ -4,6 +4,7 @@
 //! seen, again and again, makes it grow: what it grows by is charged, and a search that fills the cache over and over is
 //! given up rather than gone on with by a slower engine.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -43,6 +44,16 @@ pub(super) fn weight(program: &NFA) -> usize {
         _ => 1,
     };
     program.states().iter().map(ways).sum()
+}
+
+/// The ways of all alternatives that lead where another one of the same does.
+pub(super) fn repeated(program: &NFA) -> usize {
+    let repeated = |state: &State| match state {
+        State::Union { alternates } => alternates.len() - alternates.iter().collect::<HashSet<_>>().len(),
+        State::BinaryUnion { alt1, alt2 } => usize::from(alt1 == alt2),
+        _ => 0,
+    };
+    program.states().iter().map(repeated).sum()
 }
 
 impl fmt::Debug for Quick {
