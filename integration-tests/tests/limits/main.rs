@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod objects;
 mod page;
 mod pages;
 mod source;
@@ -39,8 +40,14 @@ struct Listener {
     other_flags: &'static [&'static str],
 }
 
-const LISTENERS: [&Listener; 4] =
-    [&stream::LISTENER, &traffic::LISTENER, &webhook::LISTENER, &pages::LISTENER];
+const LISTENERS: [&Listener; 6] = [
+    &stream::LISTENER,
+    &traffic::LISTENER,
+    &webhook::LISTENER,
+    &pages::LISTENER,
+    &objects::LISTENER,
+    &objects::PATTERNS,
+];
 
 impl Listener {
     /// What is wrong with it.

@@ -18,6 +18,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "rate/requests.rs",
         "rate/tries.rs",
         "staple",
+        "table/patterns.rs",
         "table/policy/clients.rs",
         "table/proxy_protocol.rs",
         "table/sizes.rs",
@@ -447,6 +448,15 @@ const ROWS: &[Row] = &[
         "what templates fill in for a request",
         &["http::pipeline::variables::USUAL"],
         &["a_location_says_no_more_than_fits", "a_page_says_no_more_than_fits"],
+    ),
+    Row(
+        "regular expressions of the paths of one host",
+        &["table::patterns::ALL", "table::patterns::SIZE"],
+        &[
+            "nobody_gets_past_what_was_not_compiled",
+            "what_rewrites_is_compiled_once_and_counts",
+            "texts_and_what_fits_into_a_set_keep_no_pattern_of_their_own",
+        ],
     ),
     Row(
         "names of `auth-url` and `mirror-target` that are looked up",

@@ -1,0 +1,112 @@
+//! What objects of tenants may bring, and what their regular expressions cost.
+
+use super::{Listener, Row};
+
+pub(crate) const LISTENER: Listener = Listener {
+    heading: "Objects (control plane)",
+    krate: "control-plane",
+    tested_in: &["control-plane"],
+    places: &[
+        "annotations.rs",
+        "annotations/hosts.rs",
+        "annotations/snippets",
+        "compile/claim/tls.rs",
+        "compile/rejection.rs",
+        "index/backends.rs",
+    ],
+    rows: &[
+        Row(
+            "bytes of text in one Ingress",
+            &["compile::rejection::MAX_BYTES"],
+            &["what_an_api_server_takes_is_not_too_much", "too_much_is_rejected"],
+        ),
+        Row(
+            "regular expressions of one Ingress, compiled",
+            &["compile::rejection::MAX_PATTERNS"],
+            &["patterns_of_one_ingress_are_bounded_together"],
+        ),
+        Row(
+            "Secrets in `spec.tls` of one Ingress",
+            &["compile::claim::tls::MOST"],
+            &["so_many_secrets_count_and_hosts_of_others_have_none"],
+        ),
+        Row(
+            "regular expressions in `server-alias` of one Ingress",
+            &["annotations::hosts::MOST_PATTERNS"],
+            &["a_few_patterns_are_enough"],
+        ),
+        Row(
+            "directives that are taken of a snippet",
+            &[
+                "annotations::snippets::headers::MOST",
+                "annotations::snippets::headers::MOST_BYTES",
+                "annotations::snippets::shortcuts::MOST",
+                "annotations::snippets::shortcuts::MOST_BYTES",
+                "annotations::snippets::shortcuts::MOST_OF_PATTERNS",
+            ],
+            &["a_snippet_is_taken_up_to_a_size", "there_is_an_end_to_it"],
+        ),
+        Row(
+            "what is said of one Ingress' annotations",
+            &["annotations::MOST_FAULTS"],
+            &["what_tenants_write_is_shown_short"],
+        ),
+        Row(
+            "alternatives that a Backend names",
+            &["index::backends::ALTERNATIVES"],
+            &["canaries_cannot_make_the_backend_that_they_stand_beside_large"],
+        ),
+    ],
+    others: &[
+        ("annotations::hosts::LONGEST", "what a name of a host is (RFC 1035)"),
+        ("compile::rejection::MAX_LABEL", "what a name of a host is (RFC 1035)"),
+        ("compile::rejection::MAX_NAME", "what a name of a host is (RFC 1035)"),
+    ],
+    other_flags: &[],
+};
+
+pub(crate) const PATTERNS: Listener = Listener {
+    heading: "Regular expressions (both planes)",
+    krate: "shared",
+    tested_in: &["shared"],
+    places: &["pattern.rs", "pattern"],
+    rows: &[
+        Row("bytes of a pattern", &["pattern::LENGTH"], &["what_is_no_pattern_is_said"]),
+        Row(
+            "bytes of its program",
+            &["pattern::SIZE", "pattern::HOST_SIZE", "pattern::PART_SIZE"],
+            &["what_is_no_pattern_is_said", "usual_long_ones_are_taken_and_answer_long_texts"],
+        ),
+        Row(
+            "groups, alternatives that say nothing, and turns of a part beside what looks around or back",
+            &["pattern::MOST_GROUPS", "pattern::MOST_REPEATED", "pattern::MOST_TURNS"],
+            &["what_one_request_may_cost_is_bounded", "alternatives_that_say_nothing_are_few"],
+        ),
+        Row(
+            "what all that are asked about one request may cost",
+            &["pattern::steps::ALL"],
+            &["what_one_request_may_cost_is_bounded", "a_match_that_takes_too_long_is_not_a_mismatch"],
+        ),
+        Row(
+            "automatons that a thread has built of patterns that are searched for together",
+            &["pattern::quick::CACHE"],
+            &["a_set_gives_up_rather_than_thrash"],
+        ),
+    ],
+    others: &[
+        ("pattern::FEW_STATES", "when an automaton is worth its memory"),
+        ("pattern::FOR_CLASS", "what is charged"),
+        ("pattern::FOR_COUNT", "what is charged"),
+        ("pattern::FOR_GROUP", "what is charged"),
+        ("pattern::FOR_OCTET", "what is charged"),
+        ("pattern::GROUPS", "how many a template can name"),
+        ("pattern::PAIRS_A_STEP", "what is charged"),
+        ("pattern::STATES_A_STEP", "what is charged"),
+        ("pattern::quick::CLEARS", "when a search gives up"),
+        ("pattern::quick::FITS_A_STEP", "what is charged"),
+        ("pattern::quick::GROWTH_A_STEP", "what is charged"),
+        ("pattern::quick::OCTETS", "when a search gives up"),
+        ("pattern::quick::OCTETS_A_STEP", "what is charged"),
+    ],
+    other_flags: &[],
+};
