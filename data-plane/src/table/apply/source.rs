@@ -58,12 +58,14 @@ pub(super) fn reachable(name: &ExternalName, addresses: &[IpAddr]) -> Vec<Socket
 }
 
 /// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
-/// all for a Service port without name, else the targetPort where it is a number.
+/// all for a Service port without name, else the targetPort where it is a number. A slice whose ports are all of the
+/// other protocol has none.
 fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
-    let ports = endpoints.ports.iter().filter(|port| port.udp == rule.udp);
-    let named = ports.filter(|port| rule.name.is_empty() || port.name == rule.name);
+    let ports = || endpoints.ports.iter().filter(|port| port.udp == rule.udp);
+    let named = ports().filter(|port| rule.name.is_empty() || port.name == rule.name);
     let named: Vec<u16> = named.map(|port| port.port).collect();
-    match named.is_empty() {
+    let is_other_protocols = !endpoints.ports.is_empty() && ports().next().is_none();
+    match named.is_empty() && !is_other_protocols {
         true => rule.target_port.into_iter().collect(),
         false => named,
     }
@@ -102,6 +104,11 @@ mod tests {
         for name in ["dns", ""] {
             let of_udp = PortRule { udp: true, ..rule(name, Some(1)) };
             assert_eq!(ports(&of_udp, &both), [5353], "{name}");
+        }
+        let mut of_udp = slice(&[("http", 8080)]);
+        of_udp.ports[0].udp = true;
+        for name in ["http", "other", ""] {
+            assert_eq!(ports(&rule(name, Some(7)), &of_udp), [0_u16; 0], "{name}");
         }
     }
 }
