@@ -58,13 +58,17 @@ struct Record<'t> {
     locations: BTreeMap<&'t str, Vec<&'t str>>,
     /// Whether anybody but a main upstream leads here.
     is_main: bool,
+    /// The main upstream whose affinity it has, as its canary.
+    heir_of: Option<&'t str>,
 }
 
 /// All upstreams, by name.
 fn backends(table: &HostTable) -> Vec<Value> {
     let mut records: BTreeMap<&str, Record<'_>> = BTreeMap::new();
-    let entries: Vec<_> = table.iter().map(|host| (host.name(), host.paths())).collect();
+    let mut stands_in: BTreeMap<String, (&str, &BackendCell)> = BTreeMap::new();
+    let entries: Vec<_> = table.iter().map(|host| (host, host.paths())).collect();
     for (host, declared) in &entries {
+        let aliases = || host.names().into_iter().flat_map(|names| names.said());
         for entry in declared.iter().map(|declared| &declared.entry) {
             let (name, upstream): (&str, Option<&Upstream>) = match &entry.action {
                 Action::Backend(upstream) => (&upstream.name, Some(upstream)),
@@ -74,21 +78,48 @@ fn backends(table: &HostTable) -> Vec<Value> {
             let record = records.entry(name).or_default();
             record.is_main = true;
             record.port.get_or_insert(&entry.port);
+            if let Some(errors) = entry.errors.as_ref().filter(|it| !it.cell.endpoints().list.is_empty()) {
+                stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
+            }
             if entry.policy.issues_cookie {
-                record.locations.entry(host).or_default().push(&entry.declared);
+                for name in std::iter::once(host.name()).chain(aliases()) {
+                    record.locations.entry(name).or_default().push(&entry.declared);
+                }
             }
             let Some(upstream) = upstream else { continue };
             (record.cell, record.balancing) = (Some(&*upstream.cell), Some(&upstream.balancing));
             if let Some(other) = &upstream.alternative {
                 let record = records.entry(&other.name).or_default();
                 (record.cell, record.balancing) = (Some(&*other.cell), Some(&other.balancing));
+                record.heir_of = other.sticky.as_ref().map(|_| name);
             }
         }
     }
-    let mut listed: BTreeMap<&str, Value> =
-        records.iter().map(|(name, record)| (*name, described(name, record))).collect();
-    listed.insert(DEFAULT_UPSTREAM, fallback(table));
+    let sticky = |record: &Record<'_>| {
+        // Who is main somewhere has what it says itself.
+        let main = record.heir_of.filter(|_| !record.is_main).and_then(|name| records.get(name));
+        main.map_or_else(|| record.affinity(), Record::affinity)
+    };
+    let mut listed: BTreeMap<String, Value> = records
+        .iter()
+        .map(|(name, record)| ((*name).to_owned(), described(name, record, sticky(record))))
+        .collect();
+    for (name, (of, cell)) in stands_in {
+        // As in the original a copy of what it stands in for.
+        let Some(Value::Object(mut record)) = listed.get(of).cloned() else { continue };
+        record.insert("name".into(), name.as_str().into());
+        record.insert("endpoints".into(), endpoints(cell).into());
+        listed.insert(name, record.into());
+    }
+    listed.insert(DEFAULT_UPSTREAM.into(), fallback(table));
     listed.into_values().collect()
+}
+
+impl Record<'_> {
+    fn affinity(&self) -> Value {
+        let said = self.cell.and_then(BackendCell::said);
+        affinity(said.as_ref().and_then(|said| said.policy.affinity.as_ref()), &self.locations)
+    }
 }
 
 /// The fleet's default backend; the proxy's own 404 has the address that it has in the original.
@@ -103,7 +134,7 @@ fn fallback(table: &HostTable) -> Value {
     record.into()
 }
 
-fn described(name: &str, record: &Record<'_>) -> Value {
+fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     let said = record.cell.and_then(BackendCell::said);
     let policy = said.as_ref().map(|said| said.policy.clone()).unwrap_or_default();
     let port = record.port.map(str::to_owned).or_else(|| {
@@ -116,12 +147,17 @@ fn described(name: &str, record: &Record<'_>) -> Value {
     });
     let mut json = basic(name, port, &policy);
     json.insert("service".into(), service(said.as_deref()));
-    let endpoints = record.cell.map(endpoints).unwrap_or_default();
+    // A name is told, not what it stands for at the moment.
+    let external = said.as_ref().and_then(|said| said.external.as_ref());
+    let endpoints = match external {
+        Some(it) => vec![json!({ "address": it.name.as_str(), "port": it.port.to_string() })],
+        None => record.cell.map(endpoints).unwrap_or_default(),
+    };
     if !endpoints.is_empty() {
         json.insert("endpoints".into(), endpoints.into());
     }
     json.insert("noServer".into(), (policy.canary.is_some() && !record.is_main).into());
-    json.insert("sessionAffinityConfig".into(), affinity(policy.affinity.as_ref(), &record.locations));
+    json.insert("sessionAffinityConfig".into(), affinity);
     let is_ewma = matches!(record.balancing, Some(Balancing::Ewma));
     json.insert("load-balance".into(), if is_ewma { "ewma" } else { "round_robin" }.into());
     let alternatives = said.iter().flat_map(|said| &said.alternatives);

@@ -42,6 +42,13 @@ impl BackendCell {
         self.endpoints.load()
     }
 
+    /// What the original calls its Service where that answers for another one's errors (annotations.md 6.14).
+    pub fn name_in_place(&self) -> String {
+        let mut parts = self.key.splitn(3, '/');
+        let (namespace, service) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        format!("custom-default-backend-{namespace}-{service}")
+    }
+
     /// What is said of the Backend.
     pub fn said(&self) -> Option<Arc<Backend>> {
         self.said.load_full()

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use shared::policy::{Canary, LocationPolicy};
+use shared::entry::Entry;
+use shared::policy::{Canary, HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Host, Resource, Tls};
 
 use super::*;
@@ -87,6 +88,91 @@ fn upstreams_are_told_as_the_original_does() {
     let moved = Backend { service: Some("10.96.0.10:80".parse().unwrap()), ..Backend::default() };
     writer.apply_config(vec![entry("ns/plain/http", Resource::Backend(moved))], &[]);
     assert_eq!(self::records(&writer)["ns-plain-http"]["service"]["spec"]["clusterIP"], "10.96.0.10");
+}
+
+/// Paths of one Ingress, and what it says of them.
+fn with_policy(paths: &[(&str, &str)], policy: LocationPolicy) -> Arc<Entry> {
+    let path = |(path, backend): &(&str, &str)| shared::resource::Path {
+        path: (*path).into(),
+        kind: shared::resource::PathType::Prefix,
+        backend: Some((*backend).into()),
+    };
+    let paths = paths.iter().map(path).collect();
+    let route = shared::resource::Route { paths, policy, ..shared::resource::Route::default() };
+    entry("ingress/ns/web/a.test", Resource::Route(route))
+}
+
+/// A canary has the affinity of its main upstream, unless it says that it has none; and aliases have what their host has.
+#[test]
+fn a_canary_is_told_with_the_affinity_that_it_has() {
+    let mut writer = Writer::new();
+    let main = |next: &str| {
+        let affinity = Affinity { name: "S".into(), ..Affinity::default() };
+        Resource::Backend(Backend {
+            alternatives: vec![next.into()],
+            policy: BackendPolicy { affinity: Some(affinity), ..BackendPolicy::default() },
+            ..Backend::default()
+        })
+    };
+    let next = |legacy| {
+        let canary = Some(Canary { weight: 5, ..Canary::default() });
+        let policy = BackendPolicy { canary, no_affinity_as_canary: legacy, ..BackendPolicy::default() };
+        Resource::Backend(Backend { policy, ..Backend::default() })
+    };
+    let sticky = LocationPolicy { issues_cookie: Some(true), ..LocationPolicy::default() };
+    let aliases = Some(TextList { values: vec!["b.test".into(), "~^c[.]test$".into()] });
+    let with_aliases = Host { policy: HostPolicy { aliases, ..HostPolicy::default() }, ..Host::default() };
+    writer.replace_config(vec![
+        entry("a.test", Resource::Host(with_aliases)),
+        with_policy(&[("/a", "ns/a/80"), ("/b", "ns/b/80")], sticky),
+        entry("ns/a/80", main("ns/next/80")),
+        entry("ns/next/80", next(None)),
+        entry("ns/b/80", main("ns/legacy/80")),
+        entry("ns/legacy/80", next(Some(true))),
+    ]);
+    let records = records(&writer);
+    let of = |name: &str| records[name]["sessionAffinityConfig"].clone();
+    assert_eq!(
+        of("ns-next-80"),
+        json!({ "name": "cookie", "mode": "balanced", "cookieSessionAffinity":
+            { "name": "S", "locations": { "a.test": ["/a"], "b.test": ["/a"], "~^c[.]test$": ["/a"] } } })
+    );
+    assert_eq!(of("ns-next-80"), of("ns-a-80"));
+    assert_eq!(of("ns-legacy-80")["name"], "");
+}
+
+/// As the original's controller has it: what it resolves to is each proxy's own affair.
+#[test]
+fn a_name_is_told_as_the_endpoint() {
+    let mut writer = Writer::new();
+    let external = shared::resource::ExternalName { name: "far.test".into(), port: 8443, local: false };
+    let named = Backend { external: Some(external), ..Backend::default() };
+    writer.replace_config(vec![
+        host("a.test", None),
+        route("ingress/ns/web/a.test", &[("/", "ns/far/443")]),
+        entry("ns/far/443", Resource::Backend(named)),
+    ]);
+    let record = &records(&writer)["ns-far-443"];
+    assert_eq!(record["endpoints"], json!([{ "address": "far.test", "port": "8443" }]));
+}
+
+/// Once it has endpoints, a record of its own with all else of what it stands in for.
+#[test]
+fn who_answers_for_errors_is_told() {
+    let mut writer = Writer::new();
+    let policy = LocationPolicy { default_backend: Some("ns/errors/80".into()), ..LocationPolicy::default() };
+    writer.replace_config(vec![
+        host("a.test", None),
+        with_policy(&[("/", "ns/main/80")], policy),
+        backend("ns/main/80"),
+        backend("ns/errors/80"),
+    ]);
+    let name = "custom-default-backend-ns-errors";
+    assert_eq!(records(&writer).get(name), None);
+    writer.apply_live(vec![slice("ns/errors-1", "ns/errors", &[7])], &[]);
+    let records = records(&writer);
+    assert_eq!(records[name]["endpoints"], json!([{ "address": "10.0.0.7", "port": "8080" }]));
+    assert_eq!((&records[name]["port"], records["ns-main-80"].get("endpoints")), (&json!(80), None));
 }
 
 #[test]
