@@ -1,5 +1,7 @@
 //! Answers that another backend makes.
 
+use std::time::Duration;
+
 use data_plane::local::Limits;
 use shared::policy::{BackendProtocol, LocationPolicy, StatusList};
 use shared::resource::{Path, PathType, Resource, Route, Settings};
@@ -104,6 +106,25 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!((seen.line(), seen.all("x-code")), ("GET /nobody/x?y HTTP/1.1", vec!["503"]));
     proxy.remove_endpoint("errors", 0);
     assert_eq!(client.get("/nobody").status, 503);
+}
+
+#[test]
+fn the_log_names_the_upstream_that_answered() {
+    let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
+    let named = proxy(&origin, &errors, listing(&[404]));
+    let bare = proxy(&origin, &errors, LocationPolicy { default_backend: None, ..listing(&[404]) });
+    let passing = proxy(&origin, &errors, listing(&[503]));
+    let own = "custom-default-backend-ns-errors";
+    for (proxy, target, upstream) in [
+        (named, "/replaced", own),
+        (bare, "/default", "upstream-default-backend"),
+        (passing, "/passes", "ns-echo-80"),
+        (proxy(&origin, &errors, listing(&[])), "/nobody", own),
+    ] {
+        Client::new(proxy.http).get(target);
+        let log = proxy.stop(Duration::ZERO, PATIENCE);
+        assert!(log.contains(&format!(" [{upstream}] [] ")), "{target}: {log}");
+    }
 }
 
 /// What was asked of an endpoint that speaks HTTP/2 is let go of early; not while somebody else may have to be asked.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::log::InPlace;
 use super::{Exchange, forwarded, send};
 use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
@@ -38,6 +39,10 @@ pub(super) async fn replace<B: RequestBody>(
     }
     let close = reply.close;
     drop(reply);
+    exchange.info.in_place = match &location.errors {
+        Some(_) => InPlace::Errors,
+        None => InPlace::DefaultBackend,
+    };
     let local = &exchange.call.server.local;
     let mut reply = match location.errors.clone().or_else(|| exchange.fallback.clone()) {
         None => Reply::page(local, 404),

@@ -46,6 +46,18 @@ pub(crate) struct RequestRecord {
     pub(super) permit: Option<Permit>,
 }
 
+/// Who answers a request of a location (annotations.md 6.14).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum InPlace {
+    /// Its own backend.
+    #[default]
+    Nobody,
+    /// The Service that it names for errors.
+    Errors,
+    /// The fleet's default backend.
+    DefaultBackend,
+}
+
 /// What is known of a request so far.
 #[derive(Debug)]
 pub(crate) struct RequestInfo {
@@ -62,6 +74,8 @@ pub(crate) struct RequestInfo {
     pub(super) unclaimed: Option<Arc<Place>>,
     /// Name of the canary, when it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
+    /// Who has answered for the location's own backend.
+    pub(super) in_place: InPlace,
     /// The client, where the peer is believed to stand for one.
     pub(crate) client: Option<IpAddr>,
     /// The user that a password was asked for, whom the backend is not told.
@@ -112,6 +126,7 @@ impl RequestRecord {
                 default_backend: false,
                 unclaimed: None,
                 alternative: None,
+                in_place: InPlace::default(),
                 client: None,
                 user: None,
                 id: Bytes::new(),

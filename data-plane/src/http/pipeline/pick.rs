@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::affinity::Session;
+use super::log::InPlace;
 use super::{Exchange, Step, hash};
 use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::http::reply::Reply;
@@ -31,6 +32,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
             return Break(Reply::page(local, 503));
         };
         exchange.stands_in = true;
+        exchange.info.in_place = InPlace::Errors;
         return Continue(Some(Arc::clone(&errors.cell)));
     }
     let head = &*exchange.head;

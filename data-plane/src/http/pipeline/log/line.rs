@@ -8,7 +8,7 @@ use shared::log_format::Value;
 use shared::telemetry::VERSION;
 
 use super::attempts::Attempt;
-use super::{RequestRecord, basic};
+use super::{InPlace, RequestRecord, basic};
 use crate::access_log::{Kept, Source, seconds};
 use crate::codec::head::Known;
 use crate::http::pipeline::variables;
@@ -110,9 +110,13 @@ impl Ended<'_> {
         let (namespace, name) = location.and_then(|it| it.owner.split_once('/')).unwrap_or_default();
         let of = |which: fn(&PathEntry) -> &str| location.map_or("", which).as_bytes();
         match value {
-            Value::Upstream => match location {
-                Some(location) => text(location.upstream_name.as_bytes(), out),
-                None => record.info.default_backend && text(DEFAULT_UPSTREAM.as_bytes(), out),
+            Value::Upstream => match (location, record.info.in_place) {
+                (Some(location), InPlace::Nobody) => text(location.upstream_name.as_bytes(), out),
+                (Some(PathEntry { errors: Some(errors), .. }), InPlace::Errors) => {
+                    written(&errors.cell.name_in_place(), out)
+                }
+                (Some(_), _) => text(DEFAULT_UPSTREAM.as_bytes(), out),
+                (None, _) => record.info.default_backend && text(DEFAULT_UPSTREAM.as_bytes(), out),
             },
             Value::Alternative => {
                 text(record.info.alternative.as_deref().unwrap_or_default().as_bytes(), out)
