@@ -191,6 +191,8 @@ pub struct Backend {
     pub alternatives: Vec<String>,
     /// What annotations say of it, whoever refers to it.
     pub policy: BackendPolicy,
+    /// The Service does not exist.
+    pub without_service: bool,
 }
 
 /// A name outside of the cluster, or inside of it, that proxies look up.

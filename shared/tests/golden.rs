@@ -131,6 +131,7 @@ fn samples() -> Vec<(&'static str, Resource)> {
                 ..Backend::default()
             }),
         ),
+        ("default/gone/80", Resource::Backend(Backend { without_service: true, ..Backend::default() })),
         (
             "default/far/443",
             Resource::Backend(Backend {

@@ -118,10 +118,10 @@ fn backend() -> impl Strategy<Value = Resource> {
         name.prop_map(|external| (None, Some(external))),
     ];
     let address = (any::<std::net::IpAddr>(), 1..=u16::MAX).prop_map(Into::into);
-    (place, option::of(address), collection::vec(text(), 0..3), option::of(canary)).prop_map(
-        |((port, external), service, alternatives, canary)| {
+    (place, option::of(address), collection::vec(text(), 0..3), option::of(canary), any::<bool>()).prop_map(
+        |((port, external), service, alternatives, canary, without_service)| {
             let policy = BackendPolicy { canary, ..BackendPolicy::default() };
-            Resource::Backend(Backend { port, external, service, alternatives, policy })
+            Resource::Backend(Backend { port, external, service, alternatives, policy, without_service })
         },
     )
 }

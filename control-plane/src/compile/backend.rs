@@ -205,12 +205,13 @@ impl Port {
 
 /// The Backend of a Service port.
 pub fn compile(port: &Port, alternatives: Vec<String>, policy: BackendPolicy) -> Backend {
+    let without_service = *port == Port::NoService;
     let (port, external, service) = match port.clone() {
         Port::Found(rule, service) => (Some(rule), None, service),
         Port::Named(name) => (None, Some(name), None),
         Port::NoService | Port::Missing | Port::Refused(_) => (None, None, None),
     };
-    Backend { port, external, service, alternatives, policy }
+    Backend { port, external, service, alternatives, policy, without_service }
 }
 
 #[cfg(test)]

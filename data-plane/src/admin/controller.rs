@@ -72,30 +72,46 @@ fn algorithm(leaf: &X509Certificate<'_>) -> &'static str {
     }
 }
 
-/// Ingresses of which a Service has no endpoints. What has no Service has none either: a proxy cannot tell.
+/// What an Ingress lacks of its Services.
+#[derive(Clone, Copy, Default)]
+struct Lacks {
+    service: bool,
+    endpoints: bool,
+}
+
+/// Ingresses of which a Service has no endpoints, or does not exist: what has none is not told to have no endpoints, too.
 fn orphans(table: &HostTable, constant: &str, out: &mut String) {
-    let mut orphans: BTreeMap<Box<str>, bool> = BTreeMap::new();
+    let mut orphans: BTreeMap<Box<str>, Lacks> = BTreeMap::new();
     for host in table.iter() {
         for declared in host.paths() {
             let entry = &declared.entry;
-            let lacks = match &entry.action {
-                Action::Backend(upstream) => upstream.cell.endpoints().list.is_empty(),
-                Action::Unavailable => true,
+            let (service, endpoints) = match &entry.action {
+                Action::Backend(upstream) => {
+                    let service = upstream.cell.said().is_some_and(|said| said.without_service);
+                    (service, !service && upstream.cell.endpoints().list.is_empty())
+                }
+                Action::Unavailable => (false, true),
                 Action::DefaultBackend | Action::Denied(_) => continue,
             };
-            *orphans.entry((&*entry.owner).into()).or_default() |= lacks;
+            let lacks = orphans.entry((&*entry.owner).into()).or_default();
+            lacks.service |= service;
+            lacks.endpoints |= endpoints;
         }
     }
-    let sample = |owner: &str, lacks: bool| {
+    let sample = |owner: &str, kind: &str, lacks: bool| {
         let (namespace, ingress) = owner.split_once('/').unwrap_or_default();
         let mut text = constant.to_owned();
         label(&mut text, "ingress", ingress);
         label(&mut text, "namespace", namespace);
-        label(&mut text, "type", "no-endpoint");
+        label(&mut text, "type", kind);
         (text, f64::from(lacks))
     };
-    let samples: Vec<_> = orphans.iter().map(|(owner, lacks)| sample(owner, *lacks)).collect();
-    one(out, "orphan_ingress", "gauge", "Whether an Ingress has a Service without endpoints", &samples);
+    let samples = orphans.iter().flat_map(|(owner, lacks)| {
+        [sample(owner, "no-endpoint", lacks.endpoints), sample(owner, "no-service", lacks.service)]
+    });
+    let samples: Vec<_> = samples.collect();
+    let help = "Whether a Service of an Ingress does not exist, or has no endpoints";
+    one(out, "orphan_ingress", "gauge", help, &samples);
 }
 
 fn one(out: &mut String, name: &str, kind: &str, help: &str, samples: &[(String, f64)]) {
@@ -103,5 +119,43 @@ fn one(out: &mut String, name: &str, kind: &str, help: &str, samples: &[(String,
     for (labels, value) in samples {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "{PREFIX}{name}{{{labels}}} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::resource::{Backend, Resource};
+
+    use super::*;
+    use crate::table::Writer;
+    use crate::table::world::{backend, entry, host, route, slice};
+
+    #[test]
+    fn what_an_ingress_lacks_is_told() {
+        let mut writer = Writer::new();
+        let gone = Backend { without_service: true, ..Backend::default() };
+        writer.replace_config(vec![
+            host("a.test", None),
+            route("ingress/ns/fine/a.test", &[("/fine", "ns/fine/80")]),
+            route("ingress/ns/empty/a.test", &[("/empty", "ns/empty/80"), ("/too", "ns/fine/80")]),
+            route("ingress/ns/gone/a.test", &[("/gone", "ns/gone/80")]),
+            backend("ns/fine/80"),
+            backend("ns/empty/80"),
+            entry("ns/gone/80", Resource::Backend(gone)),
+        ]);
+        writer.apply_live(vec![slice("ns/fine-1", "ns/fine", &[1])], &[]);
+        let lacking = |writer: &Writer| -> Vec<String> {
+            let mut page = String::new();
+            orphans(&writer.tables().current(), "", &mut page);
+            let samples = page.lines().filter(|line| line.ends_with(" 1"));
+            let of = |line: &str, name: &str| {
+                let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap();
+                rest.split('"').next().unwrap().to_owned()
+            };
+            samples.map(|line| format!("{} {}", of(line, "ingress"), of(line, "type"))).collect()
+        };
+        assert_eq!(lacking(&writer), ["empty no-endpoint", "gone no-service"]);
+        writer.apply_config(vec![backend("ns/gone/80")], &[]);
+        assert_eq!(lacking(&writer), ["empty no-endpoint", "gone no-endpoint"]);
     }
 }

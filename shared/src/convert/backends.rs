@@ -10,7 +10,7 @@ use crate::resource::{Backend, EndpointPort, Endpoints, ExternalName, PortRule};
 
 impl From<&Backend> for config::Backend {
     fn from(it: &Backend) -> Self {
-        let Backend { port, external, service, alternatives, policy } = it.clone();
+        let Backend { port, external, service, alternatives, policy, without_service } = it.clone();
         let external_name = external.map(|ExternalName { name, port, local }| config::ExternalName {
             name,
             port: port.into(),
@@ -27,6 +27,7 @@ impl From<&Backend> for config::Backend {
             policy: said(policy),
             external_name,
             service: service.map(Into::into),
+            without_service,
         }
     }
 }
@@ -51,6 +52,7 @@ impl TryFrom<config::Backend> for Backend {
             service: it.service.map(|address| socket_address("service", &address)).transpose()?,
             alternatives: it.alternatives,
             policy: understood(it.policy, BackendPolicy::unknown_value)?,
+            without_service: it.without_service,
         })
     }
 }

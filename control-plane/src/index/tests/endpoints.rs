@@ -150,7 +150,7 @@ fn a_name_is_sent_followed_and_let_go_of() {
     let commit = world.apply(external("two.test."));
     assert_eq!((echo(&world).external, commit.config.len()), (name("two.test."), 1));
     world.delete(ObjectKind::Service, "echo");
-    assert_eq!(echo(&world), Backend::default());
+    assert_eq!(echo(&world), without_service());
     world.apply(external("two.test"));
     assert_eq!(echo(&world).external, name("two.test"));
     world.apply(service("echo"));

@@ -20,7 +20,7 @@ fn the_service_for_errors_is_followed_like_any_other() {
     let mut world = World::default();
     let web = || ingress("web").rule("a.test", &[("/", "echo")]).annotation("default-backend", "errors");
     world.apply(web());
-    assert_eq!(errors(&world), Some(Backend::default()), "it does not exist");
+    assert_eq!(errors(&world), Some(without_service()), "it does not exist");
     let told = world.problems(ObjectKind::Ingress, "web");
     assert!(told.iter().any(|it| it.contains("default-backend")), "{told:?}");
     let ports = json!([{"name": "udp", "port": 53, "protocol": "UDP"}, {"name": "web", "port": 8080}]);
@@ -45,7 +45,7 @@ fn the_fleets_default_backend_is_there_whatever_happens() {
     let key = "default/fallback/default";
     let Some(Resource::Settings(settings)) = world.get(Kind::Settings, "default") else { panic!() };
     assert_eq!(settings.default_backend, key);
-    assert_eq!(world.get(Kind::Backend, key), Some(Resource::Backend(Backend::default())));
+    assert_eq!(world.get(Kind::Backend, key), Some(Resource::Backend(without_service())));
     let told = |world: &World| world.problems(ObjectKind::Service, "fallback");
     assert_eq!(told(&world), ["warning "], "nobody made it");
     world.apply(service("fallback"));

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use shared::kind::Kind;
 use shared::policy::RequestMetrics;
-use shared::resource::{PathType, Resource};
+use shared::resource::{Backend, PathType, Resource};
 use shared::snapshot::Snapshot;
 
 use super::super::*;
@@ -127,6 +127,11 @@ impl From<Ing> for Object {
     fn from(ingress: Ing) -> Self {
         Self::Ingress(serde_json::from_value(ingress.0).unwrap())
     }
+}
+
+/// The Backend of a Service that does not exist.
+pub(super) fn without_service() -> Backend {
+    Backend { without_service: true, ..Backend::default() }
 }
 
 /// A Service with the port 80 called `http` that leads to 8080.

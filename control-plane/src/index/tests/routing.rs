@@ -217,8 +217,9 @@ fn backends_follow_their_service() {
         }))
     };
     let none = Some(Resource::Backend(Backend::default()));
+    let without_service = Some(Resource::Backend(without_service()));
     world.apply(ingress("web").rule("a.test", &[("/", "echo"), ("/n", "echo:web")]));
-    assert_eq!(world.get(Kind::Backend, "default/echo/80"), none);
+    assert_eq!(world.get(Kind::Backend, "default/echo/80"), without_service);
     let field = "spec.rules[0].http.paths[0].backend.service";
     assert_eq!(world.problems(ObjectKind::Ingress, "web")[0], format!("warning {field}.name"));
 
@@ -235,7 +236,7 @@ fn backends_follow_their_service() {
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), rule("web", None));
     let commit = world.delete(ObjectKind::Service, "echo");
     assert_eq!(commit.cause, "Service default/echo: deleted");
-    assert_eq!(world.get(Kind::Backend, "default/echo/web"), none);
+    assert_eq!(world.get(Kind::Backend, "default/echo/web"), without_service);
 }
 
 #[test]

@@ -321,7 +321,8 @@ impl Config {
         // Where endpoints come from lives in the cell. All else, and whether it exists, is compiled into hosts.
         let compiled_in = match (old, &backend) {
             (Some(old), Some(new)) => {
-                let Backend { port: _, external: _, service: _, alternatives, policy } = &**new;
+                let Backend { port: _, external: _, service: _, without_service: _, alternatives, policy } =
+                    &**new;
                 *alternatives != old.alternatives || *policy != old.policy
             }
             _ => true,
