@@ -42,6 +42,6 @@ deny:
 chart:
     charts/test.sh
 
-# The binaries as they are released, with a profile: `just release out`.
+# Release binaries with a profile: `just release out`.
 release *folder:
     images/release {{folder}}
