@@ -2,7 +2,7 @@
 //!
 //! As OpenSSL does it for nginx: only a certificate that signed itself ends a chain, the other ones of the Secret help to
 //! get there; where there are lists of revoked certificates, each certificate of the chain needs one. webpki is asked of those
-//! that it reads, [`lists`] knows the others.
+//! that it reads, `lists` knows the others.
 
 use std::time::Duration;
 
