@@ -599,14 +599,14 @@ mod tests {
         assert!((0..500).all(|_| usual.is_match(b"/public/page", &steps).is_ok()), "usual ones fit");
     }
 
-    /// Thousands of them took a worker most of a second for a path, beside states that nothing leads to: these made the
-    /// automaton's growth look cheap.
+    /// Beside a thousand states that nothing leads to, 3,500 of them took ten times as long as none, and were charged three
+    /// times as much: a second of a worker for one request.
     #[test]
     fn alternatives_that_say_nothing_are_few() {
         let of = |empty: usize, rest: &str| {
             Pattern::path(&format!("/(?:[ab](?:{}))*a[ab]{{14}}x{rest}", "|".repeat(empty)))
         };
-        for (empty, rest) in [(4_000, ""), (3_500, "|c{2000}x"), (MOST_REPEATED + 1, "")] {
+        for (empty, rest) in [(4_000, ""), (3_500, "|c{1000}x"), (MOST_REPEATED + 1, "")] {
             let error = of(empty, rest).unwrap_err().to_string();
             assert!(error.contains("alternatives that say nothing"), "{error}");
         }
@@ -615,7 +615,7 @@ mod tests {
             "each turn has its own"
         );
         assert!(Pattern::host(&format!("a(?:{})", "|".repeat(MOST_REPEATED + 1))).is_err());
-        let most = of(MOST_REPEATED, "|c{2000}x").unwrap();
+        let most = of(MOST_REPEATED, "|c{1000}x").unwrap();
         assert!(most.bytes() < 1 << 20, "{}", most.bytes());
         // Each path is new to the automaton.
         let (steps, mut random) = (Steps::new(), 1_u32);
