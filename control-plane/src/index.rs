@@ -163,12 +163,9 @@ pub struct Index {
 impl Index {
     /// One that knows no objects yet. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
-        let of_fleet = OfFleet {
-            allows_snippets: options.folder,
-            shares_backend_tls: true,
-            passes_tls: options.passes_tls,
-        };
-        let allowed = Allowed::of(None, options.folder);
+        let of_fleet =
+            OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls: options.passes_tls };
+        let allowed = Allowed::of(None);
         let mut index = Self {
             options,
             objects: Objects::default(),

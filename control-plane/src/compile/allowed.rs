@@ -1,8 +1,8 @@
 //! What the fleet's ConfigMap allows annotations to be (annotations.md 1.5, configmap.md 1.1). An Ingress with others is
 //! rejected: its last good version stays.
 //!
-//! Where nobody says a level it is High, as in ingress-nginx: snippets are above it. A folder without a ConfigMap is
-//! somebody's manifests alone, tried as where they came from, and allows everything.
+//! Where nobody says a level it is High, as in ingress-nginx: snippets are above it. That there is no ConfigMap, or none in a
+//! folder of manifests, says no level either.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +33,9 @@ impl Default for Allowed {
 }
 
 impl Allowed {
-    /// What a ConfigMap says, in any case of its keys; `folder`: where the objects come from one.
-    pub fn of(configmap: Option<&ConfigMap>, folder: bool) -> Self {
+    /// What a ConfigMap says, in any case of its keys.
+    pub fn of(configmap: Option<&ConfigMap>) -> Self {
         let mut allowed = Self::default();
-        if configmap.is_none() && folder {
-            allowed.risk = Risk::Critical;
-        }
         for (key, text) in configmap.iter().flat_map(|map| &map.data) {
             let text = text.trim();
             if key.eq_ignore_ascii_case(RISK_LEVEL) && !text.is_empty() {
@@ -101,7 +98,7 @@ mod tests {
 
     fn fields(data: &[(&str, &str)], annotations: &[(&str, &str)]) -> Vec<String> {
         let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
-        let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }), true);
+        let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }));
         let annotations: BTreeMap<_, _> =
             annotations.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         allowed.faults(&annotations).into_iter().map(|fault| fault.field).collect()
@@ -117,8 +114,7 @@ mod tests {
         let snippet = [annotations::field("configuration-snippet")];
         assert_eq!(fields(&[], &annotations), snippet);
         assert_eq!(fields(&[(RISK_LEVEL, ""), (WORDS, " , ")], &annotations), snippet);
-        let critical = Allowed::of(None, true);
-        assert!(critical.risk == Risk::Critical && Allowed::of(None, false) == Allowed::default());
+        assert_eq!(Allowed::of(None), Allowed::of(Some(&ConfigMap::default())));
     }
 
     #[test]

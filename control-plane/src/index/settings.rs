@@ -34,8 +34,7 @@ impl Index {
     /// Takes in what the fleet's ConfigMap allows annotations to be. As soon as it is heard of: what comes after it is
     /// judged by it.
     pub(super) fn judge_annotations(&mut self) {
-        let allowed =
-            Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it), self.options.folder);
+        let allowed = Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it));
         if allowed != self.allowed {
             self.allowed = allowed;
             self.dirty.objects.extend(self.objects.judge_again(&self.allowed));
@@ -47,8 +46,7 @@ impl Index {
         let configmap = self.objects.configmap(&self.options.configmap).map(|it| &**it);
         let default_certificate = self.options.default_certificate.as_ref();
         let crosses = settings::crosses_namespaces(configmap);
-        // A folder without a ConfigMap is somebody's manifests alone, tried as where they came from.
-        let allows = configmap.map_or(self.options.folder, |map| settings::allows_snippets(Some(map)));
+        let allows = settings::allows_snippets(configmap);
         let shares = !settings::is_location_only(configmap);
         let mut compiled = settings::compile(configmap, default_certificate);
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {

@@ -67,12 +67,17 @@ fn headers_act_where_the_fleet_allows_snippets() {
 }
 
 #[test]
-fn a_folder_of_manifests_alone_allows_them() {
-    let mut world = World::with(Options { folder: true, ..options() });
-    world.apply(web());
-    assert_ne!(names(&route(&world, "web").policy), NOTHING);
-    world.apply(configmap(json!({})));
-    assert!(world.routes().is_empty(), "it has a ConfigMap, which says nothing of it");
+fn a_folder_without_a_configmap_is_judged_as_one_whose_configmap_says_nothing_of_them() {
+    let of = |data: Option<serde_json::Value>| {
+        let mut world = World::with(Options { folder: true, ..options() });
+        world.events(data.map(|data| applied(configmap(data))).into_iter().chain([applied(web())]));
+        (world.routes().len(), world.reasons("web"))
+    };
+    let said = [of(None), of(Some(json!({}))), of(Some(json!({"ssl-redirect": "false"})))];
+    assert!(said[0].0 == 0 && said[0].1[0].contains("annotations-risk-level"), "{said:?}");
+    assert!(said[1] == said[0] && said[2] == said[0], "{said:?}");
+    let open = json!({"allow-snippet-annotations": "true", "annotations-risk-level": "Critical"});
+    assert_eq!(of(Some(open)).0, 1);
 }
 
 #[test]
