@@ -259,7 +259,8 @@ impl Session {
     /// Where both lanes are, at moments when what the proxy has is a state that it can start from: nothing is half
     /// applied, and the lanes belong together.
     pub(crate) fn places(&self) -> Option<Places> {
-        let is_between = self.config.staged.is_some() || self.live.staged.is_some() || self.unsettled;
+        let staged = self.config.staged.is_some() || self.live.staged.is_some();
+        let is_between = staged || self.live.torn || self.unsettled;
         if is_between || !self.is_complete() {
             return None;
         }

@@ -445,8 +445,10 @@ fn who_was_cut_in_the_middle_of_a_batch_says_so_until_it_is_at_a_place_again() {
     proxy.hear(welcome);
     let first = model.next(3).unwrap();
     assert!(matches!(&first, Control::Batch(batch) if batch.more && batch.from > 0));
+    assert!(proxy.session.places().is_some());
     proxy.hear(first);
     for _ in 0..2 {
+        assert_eq!(proxy.session.places(), None, "not for the disk");
         assert_eq!(is_whole(&mut proxy), [(live, false), (config, true)], "however often it is asked");
     }
     proxy.connect(&mut model);
