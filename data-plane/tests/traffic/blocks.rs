@@ -59,13 +59,19 @@ fn who_is_blocked_by_address_gets_403_of_unknown_hosts_too() {
     let mut proxy = Proxy::start();
     proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
     let mut client = Client::new(proxy.http);
-    for (block_cidrs, denylist_source_range, status) in
-        [("127.0.0.0/8", None, 403), ("10.0.0.0/8", None, 404), ("10.0.0.0/8", list(&["127.0.0.1"]), 404)]
-    {
+    // Other lists of the fleet are defaults of annotations, which nobody has here.
+    for (block_cidrs, denylist_source_range, status) in [
+        ("127.0.0.0/8", None, 403),
+        ("10.0.0.0/8", None, 404),
+        ("10.0.0.0/8", list(&["127.0.0.1"]), 404),
+        ("127.0.0.0/8", list(&["10.0.0.1"]), 403),
+    ] {
         let block_cidrs = list(&[block_cidrs]);
         let defaults = LocationPolicy { block_cidrs, denylist_source_range, ..LocationPolicy::default() };
         proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
         let asked = client.ask("GET /x HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
         assert_eq!(asked.status, status);
     }
+    drop(client);
+    assert_eq!(proxy.stop(std::time::Duration::ZERO, PATIENCE), "", "as what is not found there");
 }

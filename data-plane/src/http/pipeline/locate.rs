@@ -42,7 +42,13 @@ enum Found {
     /// A location whose path has a slash more: this is its URL.
     AddSlash(Vec<u8>),
     /// None: the default backend. The log is spared the catch-all's (controller.md 8).
-    DefaultBackend { silent: bool, entry: Option<Arc<PathEntry>>, target: Option<Vec<u8>> },
+    DefaultBackend {
+        silent: bool,
+        entry: Option<Arc<PathEntry>>,
+        target: Option<Vec<u8>>,
+        /// There is none, and the client is to get nothing.
+        blocked: bool,
+    },
     /// Two of them, for two readers of the path.
     Ambiguous,
     /// Some, which takes too long to find out: nobody gets past a rule that way.
@@ -156,14 +162,14 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             }
             Break(Reply::redirect(local, 301, location))
         }
-        Found::DefaultBackend { silent, entry, target } => {
+        Found::DefaultBackend { silent, entry, target, blocked } => {
             exchange.info.silent = silent;
             exchange.info.default_backend = true;
             if let Some(answers) = answers {
                 shortcuts::of_host(exchange, &answers)?;
             }
             let Some(entry) = entry else {
-                return Break(Reply::page(local, 404));
+                return Break(Reply::page(local, if blocked { 403 } else { 404 }));
             };
             enter(exchange, entry, target);
             Continue(())
@@ -309,10 +315,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             let logged = if catch_all { log.takes_unclaimed(asked) } else { log.takes(asked) };
             let entry = table.unclaimed().cloned();
             // Where there is a location, it is behind the list itself.
-            if entry.is_none() && table.policy().addresses.blocks(client) {
-                return Found::Blocked;
-            }
-            Found::DefaultBackend { silent: !logged, entry, target }
+            let blocked = entry.is_none() && table.policy().addresses.blocks(client, catch_all);
+            Found::DefaultBackend { silent: !logged, entry, target, blocked }
         }
     }
 }

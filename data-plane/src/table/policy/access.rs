@@ -24,37 +24,38 @@ pub struct Addresses {
     /// Nobody else gets in.
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
-    /// Whether the deny list is that of the fleet's `block-cidrs`.
-    is_block: bool,
+    /// The fleet's `block-cidrs`.
+    block: Option<AddressSet>,
 }
 
 impl Addresses {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let allow = set("allowlist_source_range", said.allowlist_source_range.as_ref())?;
-        let mut deny = set("denylist_source_range", said.denylist_source_range.as_ref())?;
-        // Judged in any case: whether a policy can be served depends on no other field.
+        let deny = set("denylist_source_range", said.denylist_source_range.as_ref())?;
         let block = set("block_cidrs", said.block_cidrs.as_ref())?;
-        // nginx' access rules of a location take the place of those around it (pitfalls.md 2.8).
-        let is_block = allow.is_none() && deny.is_none();
-        if is_block {
-            deny = block;
-        }
-        Ok(Self { allow, deny, is_block })
+        Ok(Self { allow, deny, block })
     }
 
-    /// Whether a client is of those that get nothing, whatever they ask for. To be asked of the fleet's own policy.
-    pub fn blocks(&self, client: IpAddr) -> bool {
-        self.is_block && self.deny.as_ref().is_some_and(|deny| deny.contains(client))
+    /// Whether a client is of those that get nothing, where there is no location. To be asked of the fleet's own policy.
+    /// `catch_all`: the other lists of it, which are defaults of annotations, say nothing there.
+    pub fn blocks(&self, client: IpAddr, catch_all: bool) -> bool {
+        let block = if catch_all { self.block.as_ref() } else { self.blocked() };
+        block.is_some_and(|block| block.contains(client))
+    }
+
+    /// nginx' access rules of a location take the place of those around it (pitfalls.md 2.8).
+    fn blocked(&self) -> Option<&AddressSet> {
+        self.block.as_ref().filter(|_| self.allow.is_none() && self.deny.is_none())
     }
 
     /// Whether there is any list.
     pub fn are_listed(&self) -> bool {
-        self.allow.is_some() || self.deny.is_some()
+        self.allow.is_some() || self.deny.is_some() || self.block.is_some()
     }
 
     /// What the lists say of a client: the deny list first, and who is on no allow list is denied.
     pub fn say(&self, client: IpAddr) -> Listed {
-        if self.deny.as_ref().is_some_and(|deny| deny.contains(client)) {
+        if self.deny.as_ref().or_else(|| self.blocked()).is_some_and(|deny| deny.contains(client)) {
             return Listed::Denied;
         }
         match &self.allow {
@@ -112,10 +113,14 @@ mod tests {
         assert_eq!(say("", "", "10.0.0.0/8", "11.0.0.1"), Listed::Unsaid);
         assert_eq!(say("10.0.0.1", "", "10.0.0.0/8", "10.0.0.1"), Listed::Allowed);
         assert_eq!(say("", "11.0.0.1", "10.0.0.0/8", "10.0.0.1"), Listed::Unsaid);
-        let blocks = |deny, block| {
-            Addresses::compile(&policy("", deny, block)).unwrap().blocks("10.0.0.1".parse().unwrap())
+        let blocks = |deny, block, catch_all| {
+            let addresses = Addresses::compile(&policy("", deny, block)).unwrap();
+            addresses.blocks("10.0.0.1".parse().unwrap(), catch_all)
         };
-        assert!(blocks("", "10.0.0.0/8") && !blocks("", "11.0.0.0/8") && !blocks("10.0.0.1", "10.0.0.0/8"));
+        for catch_all in [true, false] {
+            assert!(blocks("", "10.0.0.0/8", catch_all) && !blocks("", "11.0.0.0/8", catch_all));
+            assert_eq!(blocks("11.0.0.1", "10.0.0.0/8", catch_all), catch_all);
+        }
     }
 
     #[test]
