@@ -2,7 +2,7 @@
 //!
 //! Persistent in so far as it must be: few nodes are one map, which a change copies; many are shards of some 64 nodes that
 //! are shared with the maps before and after, and a change copies one of them. A persistent tree would cost lookups a step
-//! for each of its levels, and hosts of one path a kilobyte.
+//! for each of its levels, and hosts of one path a kilobyte. Those that most hosts have, a few, stand in a row.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use crate::table::host::{Match, PathEntry};
 
 /// Nodes that a shard should have.
 const SHARD: usize = 64;
+
+/// Nodes that are compared one by one, without a hash.
+const ROW: usize = 4;
 
 /// One of the four things that may be declared of a node.
 #[derive(Clone, Copy)]
@@ -52,6 +55,12 @@ pub(super) struct Node {
 }
 
 impl Node {
+    fn new(bare: &[u8], slot: Slot, entry: Arc<PathEntry>) -> Self {
+        let mut said = [const { None }; 4];
+        said[slot.0] = Some(entry);
+        Self { bare: bare.into(), said }
+    }
+
     /// What is declared in a slot.
     pub(super) fn get(&self, slot: Slot) -> Option<&Arc<PathEntry>> {
         self.said[slot.0].as_ref()
@@ -105,6 +114,8 @@ pub(super) struct Nodes {
 
 #[derive(Clone, Debug)]
 enum Shards {
+    /// At most [`ROW`].
+    Row(Vec<Node>),
     /// Without a step more for lookups.
     One(HashTable<Node>),
     /// A power of two, by the lower bits of the upper half of the hash: the map has the others.
@@ -113,7 +124,7 @@ enum Shards {
 
 impl Default for Shards {
     fn default() -> Self {
-        Self::One(HashTable::new())
+        Self::Row(Vec::new())
     }
 }
 
@@ -122,58 +133,71 @@ impl Nodes {
     // In line: a call costs a lookup 2 of its 15 ns.
     #[inline(always)]
     pub(super) fn find(&self, bare: &[u8]) -> Option<&Node> {
-        let hash = self.hasher.hash_one(bare);
-        let shard = match &self.shards {
-            Shards::One(shard) => shard,
-            Shards::Many(shards) => &shards[place(hash, shards.len())],
+        let hash = || self.hasher.hash_one(bare);
+        let (hash, shard) = match &self.shards {
+            Shards::Row(row) => return row.iter().find(|node| *node.bare == *bare),
+            Shards::One(shard) => (hash(), shard),
+            Shards::Many(shards) => {
+                let hash = hash();
+                (hash, &*shards[place(hash, shards.len())])
+            }
         };
         shard.find(hash, |node| *node.bare == *bare)
     }
 
     /// Says something else of a text, or nothing.
     pub(super) fn set(&mut self, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
-        let hash = self.hasher.hash_one(bare);
+        self.spill(bare);
         let hasher = &self.hasher;
-        let shard = match &mut self.shards {
-            Shards::One(shard) => shard,
+        match &mut self.shards {
+            Shards::Row(row) => {
+                set_in_row(row, bare, slot, entry);
+                self.len = row.len();
+            }
+            Shards::One(table) => {
+                set_in_table(table, hasher, bare, slot, entry);
+                self.len = table.len();
+            }
             Shards::Many(shards) => {
-                let place = place(hash, shards.len());
-                Arc::make_mut(&mut Arc::make_mut(shards)[place])
-            }
-        };
-        match (shard.find_entry(hash, |node| *node.bare == *bare), entry) {
-            (Ok(mut found), entry) => {
-                found.get_mut().said[slot.0] = entry;
-                if found.get().is_empty() {
-                    found.remove();
-                    self.len -= 1;
-                }
-            }
-            (Err(_), None) => {}
-            (Err(_), Some(entry)) => {
-                let mut node = Node { bare: bare.into(), said: [const { None }; 4] };
-                node.said[slot.0] = Some(entry);
-                shard.insert_unique(hash, node, |node| hasher.hash_one(&*node.bare));
-                self.len += 1;
+                let place = place(hasher.hash_one(bare), shards.len());
+                let table = Arc::make_mut(&mut Arc::make_mut(shards)[place]);
+                let before = table.len();
+                set_in_table(table, hasher, bare, slot, entry);
+                self.len = self.len - before + table.len();
             }
         }
         self.fit();
     }
 
+    /// Makes a map of a row that is full, where this text would be one more.
+    fn spill(&mut self, bare: &[u8]) {
+        let Shards::Row(row) = &mut self.shards else { return };
+        if row.len() < ROW || row.iter().any(|node| *node.bare == *bare) {
+            return;
+        }
+        let hash = |node: &Node| self.hasher.hash_one(&*node.bare);
+        let mut table = HashTable::with_capacity(ROW + 1);
+        for node in row.drain(..) {
+            table.insert_unique(hash(&node), node, hash);
+        }
+        self.shards = Shards::One(table);
+    }
+
     /// All of them, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        let (one, many) = match &self.shards {
-            Shards::One(shard) => (Some(shard), None),
-            Shards::Many(shards) => (None, Some(shards.iter().map(|shard| &**shard))),
+        let (row, one, many) = match &self.shards {
+            Shards::Row(row) => (&**row, None, None),
+            Shards::One(table) => (&[][..], Some(table), None),
+            Shards::Many(shards) => (&[][..], None, Some(shards.iter().map(|shard| &**shard))),
         };
-        one.into_iter().chain(many.into_iter().flatten()).flatten()
+        row.iter().chain(one.into_iter().chain(many.into_iter().flatten()).flatten())
     }
 
     /// Has as many shards as nodes ask for, within a factor of four, so that each of them pays for their being dealt out
     /// again.
     fn fit(&mut self) {
         let now = match &self.shards {
-            Shards::One(_) => 1,
+            Shards::Row(_) | Shards::One(_) => 1,
             Shards::Many(shards) => shards.len(),
         };
         if self.len <= now * SHARD * 2 && (now == 1 || self.len * 4 >= now * SHARD) {
@@ -197,11 +221,55 @@ impl Nodes {
     pub(super) fn own(&self, other: &Self) -> usize {
         let shards = |nodes: &Self| match &nodes.shards {
             Shards::Many(shards) => shards.to_vec(),
-            Shards::One(shard) => vec![Arc::new(shard.clone())],
+            Shards::Row(_) | Shards::One(_) => Vec::new(),
         };
         let theirs = shards(other);
-        let own = shards(self).into_iter().filter(|mine| !theirs.iter().any(|it| Arc::ptr_eq(mine, it)));
-        own.map(|shard| shard.len()).sum()
+        match &self.shards {
+            Shards::Row(_) | Shards::One(_) => self.len,
+            Shards::Many(shards) => {
+                let own = shards.iter().filter(|mine| !theirs.iter().any(|it| Arc::ptr_eq(mine, it)));
+                own.map(|shard| shard.len()).sum()
+            }
+        }
+    }
+}
+
+fn set_in_row(row: &mut Vec<Node>, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
+    match (row.iter().position(|node| *node.bare == *bare), entry) {
+        (Some(at), entry) => {
+            row[at].said[slot.0] = entry;
+            if row[at].is_empty() {
+                row.remove(at);
+            }
+        }
+        (None, None) => {}
+        (None, Some(entry)) => {
+            row.reserve_exact(1);
+            row.push(Node::new(bare, slot, entry));
+        }
+    }
+}
+
+fn set_in_table(
+    table: &mut HashTable<Node>,
+    hasher: &RandomState,
+    bare: &[u8],
+    slot: Slot,
+    entry: Option<Arc<PathEntry>>,
+) {
+    let hash = hasher.hash_one(bare);
+    match (table.find_entry(hash, |node| *node.bare == *bare), entry) {
+        (Ok(mut found), entry) => {
+            found.get_mut().said[slot.0] = entry;
+            if found.get().is_empty() {
+                found.remove();
+            }
+        }
+        (Err(_), None) => {}
+        (Err(_), Some(entry)) => {
+            let node = Node::new(bare, slot, entry);
+            table.insert_unique(hash, node, |node| hasher.hash_one(&*node.bare));
+        }
     }
 }
 
