@@ -123,7 +123,7 @@ impl Transport {
 }
 
 /// A virtual host.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Host {
     /// Its certificates, where an Ingress has a TLS section for it.
     pub tls: Option<Tls>,
@@ -134,14 +134,14 @@ pub struct Host {
 }
 
 /// The certificates of a host; having them also turns on the redirect to https.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tls {
     /// Secrets `namespace/name` in order; the first that exists and covers the host's name is shown.
     pub certificates: Vec<String>,
 }
 
 /// Why something answers 503 instead of being served.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Denial {
     /// For people: names the object and the field.
     pub reason: String,

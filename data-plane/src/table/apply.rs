@@ -13,6 +13,7 @@ mod cells;
 mod compiled;
 mod config;
 mod counts;
+mod few;
 mod kept;
 mod large;
 mod materials;

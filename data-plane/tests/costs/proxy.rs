@@ -200,6 +200,8 @@ pub(crate) fn serve() {
     line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
     counted::stand_aside();
     while line.read_exact(&mut [0]).is_ok() {
+        // As the control thread does on its tick: what no worker looks at any more goes.
+        proxy.writer.collect();
         line.write_all(counted::so_far().to_bytes().as_flattened()).unwrap();
     }
     // It goes as it is: there is nothing that it owes anybody.

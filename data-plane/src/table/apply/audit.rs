@@ -17,6 +17,7 @@ use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Version;
 
 use super::Writer;
+use super::few::Few;
 use super::refusal::route_parts;
 use crate::table::host::{HostEntry, PathEntry};
 
@@ -96,7 +97,10 @@ impl Writer {
         };
         let is_read = match &resource {
             Resource::Settings(settings) => self.config.settings() == settings,
-            Resource::Host(host) => self.config.hosts.get(&key.key) == Some(&Some(host.clone())),
+            Resource::Host(host) => {
+                let kept = self.config.hosts.get(&key.key).and_then(Option::as_ref);
+                kept.is_some_and(|kept| **kept == *host)
+            }
             Resource::Backend(said) => self.config.backends.get(&key.key).is_some_and(|it| **it == *said),
             Resource::Route(route) => self.config.says(&key.key, route),
             Resource::Endpoints(slice) => self.cells.says(&key.key, slice),
@@ -123,7 +127,7 @@ impl Writer {
         let known = self.config.routes.get(name);
         let Some(compiled) = self.compiled.get(name) else { return false };
         let made_of = compiled.sources().map(|(key, source)| (key, Arc::as_ptr(source)));
-        let said = known.into_iter().flatten().map(|(key, source)| (key, Arc::as_ptr(source)));
+        let said = known.into_iter().flat_map(Few::iter).map(|(key, source)| (key, Arc::as_ptr(source)));
         if !made_of.eq(said) {
             return false;
         }

@@ -9,6 +9,7 @@ use shared::resource::{Guard, Host, Path, PathType, Settings};
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
+use super::few::Few;
 use super::kept::KeptRoute;
 use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::Place;
@@ -52,20 +53,22 @@ impl Writer {
         let Some(host) = self.config.hosts.get(name).cloned() else {
             return self.demolish(name, before.as_deref());
         };
-        let is_regex = host.as_ref().is_some_and(|host| host.policy.regex == Some(true));
+        let is_regex = host.as_deref().is_some_and(|host| host.policy.regex == Some(true));
         let mut compiled = self.compiled.remove(name).unwrap_or_default();
         let mut router = match before.as_ref().map(|before| before.routing()) {
             Some(Routing::Texts(router)) if !is_regex => Some(router.clone()),
             _ => None,
         };
-        let known = self.config.routes.get(name).into_iter().flat_map(|routes| routes.keys());
         let routes = match whole || before.is_none() {
-            true => known.chain(compiled.keys()).cloned().collect(),
+            true => {
+                let known = self.config.routes.get(name).into_iter().flat_map(Few::keys);
+                known.chain(compiled.keys()).cloned().collect()
+            }
             false => routes,
         };
         for key in &routes {
             let now = self.config.routes.get(name).and_then(|routes| routes.get(key)).cloned();
-            let built = now.map(|now| self.build(key, now, host.as_ref(), compiled.route(key)));
+            let built = now.map(|now| self.build(key, now, host.as_deref(), compiled.route(key)));
             let (now, uses) = built.map_or_else(Default::default, |it| (Some(it.route), it.uses));
             compiled.set(key, now, router.as_mut());
             self.cells.release(self.config.set_uses(key, uses));
@@ -78,7 +81,7 @@ impl Writer {
             }
             (_, None) => compiled.patterns(),
         };
-        let entry = self.frame(name, host.as_ref(), routing, before.as_deref().filter(|_| !frame));
+        let entry = self.frame(name, host.as_deref(), routing, before.as_deref().filter(|_| !frame));
         self.counters.hosts_rebuilt.fetch_add(1, Ordering::Relaxed);
         let first = compiled.keys().min().cloned();
         let entry = entry.with_place(before.as_deref(), first.as_ref()).with_app_root(compiled.app_root());

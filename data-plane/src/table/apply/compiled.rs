@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::few::Few;
 use super::kept::KeptRoute;
 use crate::table::host::{PathEntry, Routing};
 use crate::table::paths::{Declared, Router};
@@ -43,7 +44,7 @@ impl CompiledRoute {
 #[derive(Debug, Default)]
 pub(super) struct CompiledHost {
     /// By key.
-    routes: BTreeMap<Arc<str>, CompiledRoute>,
+    routes: Few<Arc<str>, CompiledRoute>,
     /// By the length and text of the longest path of a Route that says where requests for "/" are sent, and its key: the
     /// last one is the first of nginx' list of locations (annotations.md 2.4, 3.1).
     app_roots: BTreeMap<(usize, Box<str>, Arc<str>), Box<str>>,

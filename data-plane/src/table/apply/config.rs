@@ -8,6 +8,7 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
+use super::few::Few;
 use super::kept::{KeptRoute, Sayings};
 use super::policies::effective;
 use super::refusal::route_parts;
@@ -21,18 +22,20 @@ pub(super) struct Config {
     /// Settings are there and no version of them can be read: restrictions may stand in them.
     settings_unreadable: bool,
     /// `None`: there, and no version of it can be served.
-    pub(super) hosts: HashMap<Arc<str>, Option<Host>>,
+    pub(super) hosts: HashMap<Arc<str>, Option<Arc<Host>>>,
     /// By host, then by key.
-    pub(super) routes: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<KeptRoute>>>,
-    sayings: Sayings,
+    pub(super) routes: HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
+    /// What Hosts and Routes say.
+    of_hosts: Sayings<Host>,
+    of_routes: Sayings<LocationPolicy>,
     /// One is another pointer when anything of it changes.
     pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
     /// Not had any more, and named by the last good version of something that is: see [`Self::backend`].
     kept: HashMap<Arc<str>, Arc<Backend>>,
     /// Routes by the Backends that they name, whether these exist or not; canaries included.
     users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The other way round.
-    uses: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The other way round, sorted.
+    uses: HashMap<Arc<str>, Box<[Arc<str>]>>,
     /// TCP and UDP services by the key of their Listener, with their ports.
     pub(super) services: BTreeMap<Arc<str>, (Arc<StreamService>, Arc<Port>)>,
     touched: Touched,
@@ -115,9 +118,12 @@ impl Config {
                 self.settings_known = true;
                 self.set_settings(settings, false);
             }
-            Resource::Host(host) => self.set_host(key, Some(Some(host))),
+            Resource::Host(host) => {
+                let host = self.of_hosts.one(host);
+                self.set_host(key, Some(Some(host)));
+            }
             Resource::Route(route) => {
-                let route = self.sayings.keep(route);
+                let route = KeptRoute::new(route, &mut self.of_routes);
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
@@ -230,15 +236,15 @@ impl Config {
     pub(super) fn set_uses(&mut self, route: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         let before = match now.is_empty() {
             true => self.uses.remove(route),
-            false => self.uses.insert(Arc::clone(route), now.clone()),
+            false => self.uses.insert(Arc::clone(route), now.iter().cloned().collect()),
         }
         .unwrap_or_default();
-        for backend in now.difference(&before) {
+        for backend in now.iter().filter(|it| before.binary_search(it).is_err()) {
             let users = self.users.entry(Arc::clone(backend)).or_default();
             users.insert(Arc::clone(route));
         }
         let mut unused = Vec::new();
-        for backend in before.difference(&now) {
+        for backend in before.iter().filter(|it| !now.contains(*it)) {
             let Some(users) = self.users.get_mut(backend) else {
                 continue;
             };
@@ -278,7 +284,7 @@ impl Config {
         self.settings_unreadable = unreadable;
     }
 
-    fn set_host(&mut self, name: &Arc<str>, host: Option<Option<Host>>) {
+    fn set_host(&mut self, name: &Arc<str>, host: Option<Option<Arc<Host>>>) {
         let before = self.hosts.get(name);
         if before == host.as_ref() {
             return;
@@ -366,14 +372,14 @@ fn of_paths(host: &Host) -> Host {
 fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
-    routes: &'a HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<KeptRoute>>>,
+    routes: &'a HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
     // Few things are said, by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();
     let mut differs = move |policy| {
         *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy))
     };
-    let routes = routes.values().flatten().filter(move |(_, route)| differs(&*route.policy));
+    let routes = routes.values().flat_map(Few::iter).filter(move |(_, route)| differs(&*route.policy));
     routes.map(|(key, _)| key)
 }
 

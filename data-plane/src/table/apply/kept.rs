@@ -1,8 +1,9 @@
-//! Routes as they are kept, for as long as they are served: what many of them say is there once.
+//! Hosts and Routes as they are kept, for as long as they are served: what many of them say is there once.
 //!
 //! Most say nothing of how their requests are treated, and that takes as much room as saying everything.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use shared::policy::LocationPolicy;
@@ -16,33 +17,41 @@ pub(super) struct KeptRoute {
     pub(super) policy: Arc<LocationPolicy>,
 }
 
-/// What Routes say.
-#[derive(Debug, Default)]
-pub(super) struct Sayings {
-    said: HashSet<Arc<LocationPolicy>>,
-    /// Those that no Route says any more are looked for when there are this many.
+impl KeptRoute {
+    /// A Route, to be kept.
+    pub(super) fn new(route: Route, sayings: &mut Sayings<LocationPolicy>) -> Arc<Self> {
+        let Route { paths, denied, policy } = route;
+        Arc::new(Self { paths: paths.into(), denied, policy: sayings.one(policy) })
+    }
+}
+
+/// What many say.
+#[derive(Debug)]
+pub(super) struct Sayings<T> {
+    said: HashSet<Arc<T>>,
+    /// Those that nobody says any more are looked for when there are this many.
     sweep_at: usize,
 }
 
-impl Sayings {
-    /// A Route, to be kept.
-    pub(super) fn keep(&mut self, route: Route) -> Arc<KeptRoute> {
-        let Route { paths, denied, policy } = route;
-        Arc::new(KeptRoute { paths: paths.into(), denied, policy: self.one(policy) })
+impl<T> Default for Sayings<T> {
+    fn default() -> Self {
+        Self { said: HashSet::new(), sweep_at: 0 }
     }
+}
 
+impl<T: Eq + Hash> Sayings<T> {
     /// The one of which the same is said.
-    fn one(&mut self, policy: LocationPolicy) -> Arc<LocationPolicy> {
-        if let Some(said) = self.said.get(&policy) {
-            return Arc::clone(said);
+    pub(super) fn one(&mut self, said: T) -> Arc<T> {
+        if let Some(known) = self.said.get(&said) {
+            return Arc::clone(known);
         }
         if self.said.len() >= self.sweep_at.max(64) {
-            self.said.retain(|policy| Arc::strong_count(policy) > 1);
+            self.said.retain(|said| Arc::strong_count(said) > 1);
             self.sweep_at = self.said.len() * 2;
         }
-        let policy = Arc::new(policy);
-        self.said.insert(Arc::clone(&policy));
-        policy
+        let said = Arc::new(said);
+        self.said.insert(Arc::clone(&said));
+        said
     }
 }
 
@@ -50,25 +59,24 @@ impl Sayings {
 mod tests {
     use super::*;
 
-    fn saying(tries: u32) -> Route {
-        let policy = LocationPolicy { proxy_next_upstream_tries: Some(tries), ..LocationPolicy::default() };
-        Route { policy, ..Route::default() }
+    fn saying(tries: u32) -> LocationPolicy {
+        LocationPolicy { proxy_next_upstream_tries: Some(tries), ..LocationPolicy::default() }
     }
 
     #[test]
     fn what_two_say_is_there_once() {
         let mut sayings = Sayings::default();
-        let [one, same, other] = [saying(1), saying(1), saying(2)].map(|route| sayings.keep(route));
-        assert!(Arc::ptr_eq(&one.policy, &same.policy) && !Arc::ptr_eq(&one.policy, &other.policy));
-        assert_eq!(*other.policy, saying(2).policy);
+        let [one, same, other] = [saying(1), saying(1), saying(2)].map(|it| sayings.one(it));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        assert_eq!(*other, saying(2));
     }
 
     #[test]
     fn what_nobody_says_any_more_goes() {
         let mut sayings = Sayings::default();
-        let kept = sayings.keep(saying(0));
-        (1..1_000).for_each(|tries| drop(sayings.keep(saying(tries))));
+        let kept = sayings.one(saying(0));
+        (1..1_000).for_each(|tries| drop(sayings.one(saying(tries))));
         assert!(sayings.said.len() <= 128, "{}", sayings.said.len());
-        assert!(Arc::ptr_eq(&kept.policy, &sayings.keep(saying(0)).policy));
+        assert!(Arc::ptr_eq(&kept, &sayings.one(saying(0))));
     }
 }

@@ -95,7 +95,7 @@ fn what_was_read_otherwise_than_it_is_said_is_read_again() {
         writer
             .config
             .hosts
-            .insert("a.test".into(), Some(Host { tls: Some(Default::default()), ..Host::default() }));
+            .insert("a.test".into(), Some(Host { tls: Some(Default::default()), ..Host::default() }.into()));
     });
     mends("a backend that is missing", &["ns/s1/80"], Fault::Read, |writer| {
         writer.config.backends.remove("ns/s1/80");
