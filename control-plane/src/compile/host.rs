@@ -118,6 +118,8 @@ struct Firsts {
     forbids: Option<Age>,
     /// Which it is, is the Host's matter.
     backend_tls: Option<Result<(), Denial>>,
+    /// The canaries that stand beside every backend.
+    everywhere: BTreeSet<Age>,
 }
 
 impl Claims {
@@ -314,7 +316,8 @@ impl Claims {
         let guard = self.guard().map(|(claim, why)| (claim.age.clone(), why.clone()));
         let forbids = self.forbids().map(|claim| claim.age.clone());
         let backend_tls = self.shared_backend_tls().map(|shared| shared.map(|_| ()));
-        Firsts { root, guard, headers: self.headers().cloned(), forbids, backend_tls }
+        let everywhere = self.wishes.everywhere().cloned().collect();
+        Firsts { root, guard, headers: self.headers().cloned(), forbids, backend_tls, everywhere }
     }
 
     /// Tells those who are told who comes first.
@@ -323,8 +326,9 @@ impl Claims {
         if now.root != before.root {
             self.touch(self.deciders.roots.iter().cloned(), touched);
         }
+        self.touch(now.everywhere.symmetric_difference(&before.everywhere).cloned(), touched);
         let is_of_all = |it: &Firsts| {
-            let Firsts { root: _, guard, headers, forbids, backend_tls } = it;
+            let Firsts { root: _, guard, headers, forbids, backend_tls, everywhere: _ } = it;
             (guard.clone(), headers.clone(), forbids.clone(), backend_tls.clone())
         };
         if is_of_all(&now) != is_of_all(before) {

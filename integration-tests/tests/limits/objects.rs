@@ -11,6 +11,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "annotations/hosts.rs",
         "annotations/snippets",
         "compile/claim/tls.rs",
+        "compile/host",
         "compile/rejection.rs",
         "index/backends.rs",
     ],
@@ -50,6 +51,11 @@ pub(crate) const LISTENER: Listener = Listener {
             "what is said of one Ingress' annotations",
             &["annotations::MOST_FAULTS"],
             &["what_tenants_write_is_shown_short"],
+        ),
+        Row(
+            "canaries that stand beside all backends of a host, by `spec.defaultBackend`",
+            &["compile::host::canaries::EVERYWHERE"],
+            &["canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each"],
         ),
         Row(
             "alternatives that a Backend names",

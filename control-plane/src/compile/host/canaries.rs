@@ -13,12 +13,16 @@ use crate::compile::claim::difference::Numbered;
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::problem::Severity;
 
+/// Canaries that stand beside every backend of a host. Each is compared with all of them, and of those that a backend has
+/// the first acts: more would say nothing, and tenants may make any number of them.
+const EVERYWHERE: usize = 16;
+
 /// What canaries look at on a host: by what of it touches them.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     paths: BTreeSet<Claimed>,
     backends: BTreeSet<(BackendKey, Option<(Age, usize)>)>,
-    /// Those that stand beside every backend of the host.
+    /// Those that ask to stand beside every backend of the host.
     everywhere: BTreeSet<Age>,
 }
 
@@ -37,7 +41,12 @@ impl Wishes {
         let backend = backend.clone();
         let same = rest.take_while(move |(found, _)| *found == backend);
         let ages = same.filter_map(|(_, who)| who.as_ref().map(|(age, _)| age));
-        ages.chain(&self.everywhere)
+        ages.chain(self.everywhere())
+    }
+
+    /// Those that stand beside every backend of the host: the first of all that ask for it.
+    pub(super) fn everywhere(&self) -> impl Iterator<Item = &Age> {
+        self.everywhere.iter().take(EVERYWHERE)
     }
 
     pub(super) fn take_out(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {
@@ -90,6 +99,18 @@ impl Claims {
 
     /// It stands beside every backend of the catch-all, up to the location that it serves itself.
     fn attach_everywhere(&self, claim: &Claim, alternative: &BackendKey, part: &mut Part) {
+        if !self.wishes.everywhere().any(|age| *age == claim.age) {
+            let reason = format!(
+                "{EVERYWHERE} canaries that come first stand beside all backends of host {}: this one has no effect",
+                self.host
+            );
+            part.faults.push(PartFault {
+                spot: Spot::DefaultBackend,
+                severity: Severity::Overridden,
+                reason,
+            });
+            return;
+        }
         let end = self.locations.first(alternative);
         for (primary, position) in self.locations.backends() {
             part.looked_at += 1;

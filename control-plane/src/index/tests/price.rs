@@ -202,3 +202,36 @@ fn one_slice_of_a_service_of_a_hundred_thousand() {
     assert_eq!(commit.cause, "endpoints of default/echo: 99999 -> 99997");
     assert!(commit.looked_at <= 3 * 100 + FEW, "{} of 100,000", commit.looked_at);
 }
+
+/// Each of 300 looked at each of 300 whenever one more came: 13 million looks, and as many places in Backends.
+#[test]
+fn canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each() {
+    const BACKENDS: usize = 300;
+    let paths: Vec<_> = (0..BACKENDS).map(|i| (format!("/{i}"), format!("echo-{i}"))).collect();
+    let paths: Vec<_> = paths.iter().map(|(path, service)| (path.as_str(), service.as_str())).collect();
+    let mut world = World::default();
+    world.apply(ingress("web").rule("", &paths));
+    // At the same second the greater name comes first.
+    let of = |i: usize| format!("c-{:03}", 999 - i);
+    let canary = |i: usize| ingress(&of(i)).canary().default_backend(&format!("next-{i:03}"));
+    for i in 0..BACKENDS {
+        let commit = world.apply(canary(i));
+        assert!(commit.looked_at <= BACKENDS * 3 + FEW, "{i}: {} looked at", commit.looked_at);
+    }
+    for line in world.alternatives() {
+        assert_eq!(line.matches("next-").count(), 16, "{line}");
+    }
+    assert_eq!(world.told(&of(299)), ["overridden spec.defaultBackend"]);
+    assert!(world.reasons(&of(299))[0].starts_with("16 canaries that come first stand"));
+
+    let more: Vec<_> = paths.iter().copied().chain([("/new", "new")]).collect();
+    let commit = world.apply(ingress("web").rule("", &more));
+    assert!(commit.looked_at <= 20 * BACKENDS + FEW, "{} looked at", commit.looked_at);
+
+    let seventeenth = |world: &World| world.alternatives().iter().all(|it| it.contains("next-016"));
+    assert!(!seventeenth(&world));
+    world.delete(ObjectKind::Ingress, &of(0));
+    assert!(seventeenth(&world), "the next one takes its place: {:?}", world.alternatives()[0]);
+    world.apply(canary(0));
+    assert!(!seventeenth(&world));
+}
