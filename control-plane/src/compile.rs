@@ -10,6 +10,7 @@ pub mod allowed;
 pub mod backend;
 pub mod certificate;
 pub mod claim;
+mod copies;
 pub mod endpoints;
 pub mod headers;
 pub mod host;

@@ -12,6 +12,7 @@ use shared::entry::{Entry, MAX_BODY};
 use shared::resource::{CATCH_ALL, Path, PathType, Resource, Route};
 
 use super::claim::{Claim, ClaimedPath, OfFleet};
+use super::copies;
 use crate::annotations::Parsed;
 use crate::objects::{EndpointSlice, Ingress, Service};
 use crate::problem::{Fault, Severity};
@@ -30,6 +31,9 @@ pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
     let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
     if names > MAX_BODY {
         return Some(too_large("spec.tls", "the Secrets of a host", names));
+    }
+    if let Some(fault) = copies::of_ingress(&claim) {
+        return Some(fault);
     }
     if claim.is_canary() {
         return None;

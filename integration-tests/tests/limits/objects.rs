@@ -11,6 +11,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "annotations/hosts.rs",
         "annotations/snippets",
         "compile/claim/tls.rs",
+        "compile/copies.rs",
         "compile/host",
         "compile/rejection.rs",
         "index/backends.rs",
@@ -20,6 +21,17 @@ pub(crate) const LISTENER: Listener = Listener {
             "bytes of text in one Ingress",
             &["compile::rejection::MAX_BYTES"],
             &["what_an_api_server_takes_is_not_too_much", "too_much_is_rejected"],
+        ),
+        Row(
+            "bytes that what one Ingress says comes to in all Routes, Hosts and Backends that have it",
+            &["compile::copies::MOST"],
+            &[
+                "usual_ones_are_far_from_it",
+                "what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each",
+                "what_is_said_counts_for_each_backend",
+                "what_is_said_counts_on_each_host",
+                "secrets_count_on_each_host_that_none_lists",
+            ],
         ),
         Row(
             "regular expressions of one Ingress, compiled",
@@ -65,6 +77,7 @@ pub(crate) const LISTENER: Listener = Listener {
     ],
     others: &[
         ("annotations::hosts::LONGEST", "what a name of a host is (RFC 1035)"),
+        ("compile::copies::NAME_HEAD", "what is charged"),
         ("compile::rejection::MAX_LABEL", "what a name of a host is (RFC 1035)"),
         ("compile::rejection::MAX_NAME", "what a name of a host is (RFC 1035)"),
     ],

@@ -66,3 +66,24 @@ fn canaries_cannot_make_the_backend_that_they_stand_beside_large() {
     assert_eq!(alternatives[0].matches("canary-").count(), 100);
     assert!(alternatives[0].starts_with("default/echo/80: default/canary-0/80, default/canary-1/80,"));
 }
+
+/// 400 kB of an Ingress were hundreds of megabytes in each proxy.
+#[test]
+fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
+    let mut world = World::default();
+    let web = |hosts: usize, addresses: usize| {
+        let list: Vec<_> = (0..addresses).map(|i| format!("10.{}.{}.0/24", i / 256, i % 256)).collect();
+        let web = ingress("web").annotation("whitelist-source-range", &list.join(","));
+        (0..hosts).fold(web, |it, i| it.rule(&format!("h{i}.test"), &[("/", "echo")]))
+    };
+    world.apply(web(1_000, 10));
+    let before = world.routes();
+    assert_eq!(before.len(), 1_000);
+    world.apply(web(1_000, 10_000));
+    assert!(world.routes() == before, "its last good version stays");
+    assert_eq!(world.told("web"), ["rejected metadata.annotations"]);
+    let commit = world.apply(ingress("later").rule("b.test", &[("/", "echo")]));
+    assert_eq!(commit.config.len(), 2);
+    world.apply(web(10, 10_000));
+    assert_eq!((world.routes().len(), world.told("web")), (11, Vec::new()));
+}

@@ -1,0 +1,171 @@
+//! What one Ingress says is copied: into the Route and the Host of each of its hosts, and into the Backend of each Service
+//! port that it names. Counted as it is copied, so that a little text never becomes a lot of configuration.
+//!
+//! **Invariant:** only the Ingress itself is looked at, so that its last good version stays as for any other fault.
+
+use std::collections::HashSet;
+
+use shared::name::ObjectName;
+use shared::resource::{Backend, Host, Resource, Route};
+
+use super::claim::Claim;
+use super::snippets;
+use crate::problem::{Fault, Severity};
+
+/// Bytes that the copies of what one Ingress says come to at most: ten times what may be said in its text.
+const MOST: usize = 32 << 20;
+
+/// What the name of a Secret takes in a list beside its text: tag, length and the slash.
+const NAME_HEAD: usize = 4;
+
+/// Whether what an Ingress says comes to too much, once it is in all resources that have it.
+///
+/// What another Ingress decides for the same host is counted too: what that one does must not decide whether this one is
+/// served.
+pub fn of_ingress(claim: &Claim) -> Option<Fault> {
+    let hosts = claim.hosts().count();
+    let backends = claim.references().map(|(key, _)| key).collect::<HashSet<_>>().len();
+    let said = hosts * of_each_host(claim) + backends * of_each_backend(claim);
+    if said > MOST {
+        let reason = format!(
+            "the annotations come to {said} bytes on {hosts} hosts and {backends} Service ports, and those of one Ingress \
+             may come to {MOST}: divide the hosts over several Ingresses"
+        );
+        return Some(Fault::new(Severity::Rejected, "metadata.annotations", reason));
+    }
+    let names = names_of_secrets(claim);
+    (names > MOST).then(|| {
+        let reason = format!(
+            "the Secrets of hosts that no entry lists come to {names} bytes on {hosts} hosts, and those of one Ingress may \
+             come to {MOST}: list the hosts of each Secret"
+        );
+        Fault::new(Severity::Rejected, "spec.tls", reason)
+    })
+}
+
+/// Bytes of what it says that are in one Route and one Host. A canary has neither.
+fn of_each_host(claim: &Claim) -> usize {
+    if claim.is_canary() {
+        return 0;
+    }
+    let serving = &claim.parsed.serving;
+    let policy = snippets::put(serving.location.clone(), claim, serving.of_hosts.as_ref());
+    let route = Route { denied: serving.denied.clone(), policy, ..Route::default() };
+    let host = Host { denied: serving.hosts_denied.clone(), policy: serving.host.clone(), ..Host::default() };
+    Resource::Route(route).encode().len() + Resource::Host(host).encode().len()
+}
+
+/// Bytes of what it says that are in one Backend.
+fn of_each_backend(claim: &Claim) -> usize {
+    let backend = Backend { policy: claim.parsed.backend.clone(), ..Backend::default() };
+    Resource::Backend(backend).encode().len()
+}
+
+/// Bytes of the names of Secrets in all its Hosts: one that no entry of `spec.tls` lists has all of them.
+fn names_of_secrets(claim: &Claim) -> usize {
+    let of = |secrets: &[ObjectName]| -> usize {
+        secrets.iter().map(|it| it.namespace.len() + it.name.len() + NAME_HEAD).sum()
+    };
+    let all = claim.tls.secrets();
+    let of_all = of(all);
+    let hosts = claim.hosts.keys().map(|host| claim.tls.secrets_of(host));
+    // Of a host that is listed there is one at most: none goes through a list of a thousand again.
+    hosts.map(|secrets| if secrets.len() == all.len() { of_all } else { of(secrets) }).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::annotations;
+    use crate::compile::claim::OfFleet;
+    use crate::objects::{
+        Ingress, IngressBackend, IngressHttp, IngressPath, IngressRule, IngressTls, ServiceRef,
+    };
+
+    fn with(hosts: usize, service: impl Fn(usize) -> String, said: &[(&str, String)]) -> Ingress {
+        let mut ingress = Ingress::default();
+        ingress.metadata.namespace = "default".into();
+        ingress.metadata.name = "web".into();
+        let rule = |i| {
+            let service = Some(ServiceRef { name: service(i), ..ServiceRef::default() });
+            let path = IngressPath { backend: IngressBackend { service }, ..IngressPath::default() };
+            IngressRule { host: format!("h{i}.test"), http: Some(IngressHttp { paths: vec![path] }) }
+        };
+        ingress.spec.rules = (0..hosts).map(rule).collect();
+        let said = said.iter().map(|(name, text)| (format!("{}{name}", annotations::PREFIX), text.clone()));
+        ingress.metadata.annotations = said.collect();
+        ingress
+    }
+
+    fn fault(ingress: &Ingress) -> Option<Fault> {
+        let name = ingress.metadata.object_name();
+        let parsed = annotations::read(&name, &ingress.metadata.annotations);
+        let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
+        of_ingress(&Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet))
+    }
+
+    fn to_one(_: usize) -> String {
+        "echo".into()
+    }
+
+    /// 200 kB of addresses on 4,000 hosts were 800 MB in each proxy.
+    #[test]
+    fn what_is_said_counts_on_each_host() {
+        let list = |addresses: usize| (0..addresses).map(|i| format!("10.{}.{}.0/24", i / 256, i % 256));
+        for (name, hosts, few, many) in
+            [("whitelist-source-range", 4_000, 100, 10_000), ("server-alias", 4_000, 100, 10_000)]
+        {
+            let said = |count| {
+                let texts: Vec<_> = match name {
+                    "server-alias" => (0..count).map(|i| format!("alias-{i}.test")).collect(),
+                    _ => list(count).collect(),
+                };
+                texts.join(",")
+            };
+            assert_eq!(fault(&with(hosts, to_one, &[(name, said(few))])), None, "{name}");
+            assert_eq!(fault(&with(10, to_one, &[(name, said(many))])), None, "{name}");
+            let found = fault(&with(hosts, to_one, &[(name, said(many))])).expect(name);
+            assert_eq!((found.severity, found.field.as_str()), (Severity::Rejected, "metadata.annotations"));
+            assert!(found.reason.contains("on 4000 hosts and 1 Service ports"), "{}", found.reason);
+        }
+    }
+
+    #[test]
+    fn what_is_said_counts_for_each_backend() {
+        let hashed = [("upstream-hash-by", format!("$host{}", "x".repeat(20_000)))];
+        let each = |i| format!("echo-{i}");
+        assert_eq!(fault(&with(4_000, to_one, &hashed)), None);
+        assert!(fault(&with(4_000, each, &hashed)).is_some());
+        let canary = [("canary", "true".to_owned()), ("canary-by-header-value", "x".repeat(20_000))];
+        let canary = canary.into_iter().chain([("canary-by-header", "X-Canary".to_owned())]);
+        let canary: Vec<_> = canary.collect();
+        assert_eq!(fault(&with(4_000, to_one, &canary)), None);
+        assert!(fault(&with(4_000, each, &canary)).is_some());
+    }
+
+    #[test]
+    fn secrets_count_on_each_host_that_none_lists() {
+        let mut ingress = with(4_000, to_one, &[]);
+        let tls = |i, hosts| IngressTls { hosts, secret_name: format!("certificate-number-{i}") };
+        ingress.spec.tls = (0..900).map(|i| tls(i, vec![format!("h{i}.test")])).collect();
+        assert_eq!(fault(&ingress).expect("3,100 hosts with 900 each").field, "spec.tls");
+        ingress.spec.tls = (0..4_000).map(|i| tls(i % 900, vec![format!("h{i}.test")])).collect();
+        assert_eq!(fault(&ingress), None);
+    }
+
+    /// As many hosts as an API server takes, with what people say of theirs.
+    #[test]
+    fn usual_ones_are_far_from_it() {
+        let said = [
+            ("ssl-redirect", "true".to_owned()),
+            ("proxy-body-size", "8m".to_owned()),
+            ("enable-cors", "true".to_owned()),
+            ("whitelist-source-range", "10.0.0.0/8,192.168.0.0/16".to_owned()),
+            ("configuration-snippet", "more_set_headers \"X-Frame-Options: DENY\";\n".repeat(10)),
+        ];
+        assert_eq!(fault(&with(20_000, to_one, &said)), None);
+    }
+}
