@@ -7,7 +7,7 @@ mod passthrough;
 pub mod tls;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,8 @@ use shared::policy::LocationPolicy;
 use shared::resource::{CATCH_ALL, Denial, PathType};
 
 use self::tls::ClaimedTls;
-use super::referred::{self, AllReferred};
+use super::copies;
+use super::referred::{self, AllReferred, Referred};
 use crate::annotations::{Parsed, field};
 use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Severity};
@@ -133,9 +134,16 @@ pub struct Claim {
 
 impl Claim {
     /// Reads an Ingress that is not rejected.
-    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, referred: AllReferred, fleet: OfFleet) -> Self {
+    pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, mut referred: AllReferred, fleet: OfFleet) -> Self {
         let name = ingress.metadata.object_name();
         let spec = &ingress.spec;
+        let rules: HashSet<_> = spec.rules.iter().map(|rule| rule.host.as_str()).collect();
+        for found in referred.values_mut() {
+            // An Ingress without rules may have the catch-all.
+            if let Some(why) = copies::of_referred(found, rules.len().max(1)) {
+                *found = Referred::Faulty(why);
+            }
+        }
         let told = parsed.refs.iter();
         let mut faults: Vec<_> = told
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))

@@ -9,11 +9,15 @@ use shared::name::ObjectName;
 use shared::resource::{Backend, Host, Resource, Route};
 
 use super::claim::Claim;
+use super::referred::Referred;
 use super::snippets;
 use crate::problem::{Fault, Severity};
 
 /// Bytes that the copies of what one Ingress says come to at most: ten times what may be said in its text.
 const MOST: usize = 32 << 20;
+
+/// Bytes that a ConfigMap brings into one Route at most: no head, and no record of FastCGI, has room for more.
+const MOST_OF_A_MAP: usize = 64 << 10;
 
 /// What the name of a Secret takes in a list beside its text: tag, length and the slash.
 const NAME_HEAD: usize = 4;
@@ -40,6 +44,29 @@ pub fn of_ingress(claim: &Claim) -> Option<Fault> {
              come to {MOST}: list the hosts of each Secret"
         );
         Fault::new(Severity::Rejected, "spec.tls", reason)
+    })
+}
+
+/// Why a ConfigMap that an Ingress names is of no use to it: what it says is in the Route of each of the Ingress' hosts.
+///
+/// Not a question of the last good version: what is too much for one Ingress is not for another one.
+pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
+    let bytes = match referred {
+        Referred::Headers(list) => {
+            list.headers.iter().map(|it| it.name.len() + it.value.len()).sum::<usize>()
+        }
+        Referred::Entries(entries) => entries.iter().map(|(name, text)| name.len() + text.len()).sum(),
+        _ => return None,
+    };
+    if bytes > MOST_OF_A_MAP {
+        return Some(format!("its entries come to {bytes} bytes, and may come to {MOST_OF_A_MAP}"));
+    }
+    let on_all = bytes * hosts;
+    (on_all > MOST).then(|| {
+        format!(
+            "its entries come to {on_all} bytes on {hosts} hosts, and those of one Ingress may come to {MOST}: divide the \
+             hosts over several Ingresses"
+        )
     })
 }
 
@@ -154,6 +181,22 @@ mod tests {
         assert_eq!(fault(&ingress).expect("3,100 hosts with 900 each").field, "spec.tls");
         ingress.spec.tls = (0..4_000).map(|i| tls(i % 900, vec![format!("h{i}.test")])).collect();
         assert_eq!(fault(&ingress), None);
+    }
+
+    #[test]
+    fn a_configmap_counts_on_each_host() {
+        let entries =
+            |bytes| Referred::Entries(Arc::new(BTreeMap::from([("A".into(), "x".repeat(bytes - 1))])));
+        for (bytes, hosts, is_fine) in [
+            (MOST_OF_A_MAP, 1, true),
+            (MOST_OF_A_MAP + 1, 1, false),
+            (MOST_OF_A_MAP, MOST / MOST_OF_A_MAP, true),
+            (MOST_OF_A_MAP, MOST / MOST_OF_A_MAP + 1, false),
+            (200, 20_000, true),
+        ] {
+            let found = of_referred(&entries(bytes), hosts);
+            assert_eq!(found.is_none(), is_fine, "{bytes} on {hosts}: {found:?}");
+        }
     }
 
     /// As many hosts as an API server takes, with what people say of theirs.

@@ -34,6 +34,11 @@ pub(crate) const LISTENER: Listener = Listener {
             ],
         ),
         Row(
+            "bytes of the entries of a ConfigMap that an Ingress names",
+            &["compile::copies::MOST_OF_A_MAP", "compile::copies::MOST"],
+            &["a_configmap_counts_on_each_host", "a_configmap_that_comes_to_too_much_is_of_no_use"],
+        ),
+        Row(
             "regular expressions of one Ingress, compiled",
             &["compile::rejection::MAX_PATTERNS"],
             &["patterns_of_one_ingress_are_bounded_together"],
