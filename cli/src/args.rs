@@ -351,7 +351,7 @@ pub(crate) struct UpArgs {
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub(crate) watch_ingress_without_class: bool,
-    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, or nobody's: here loopback, where people run what they try; a proxy by itself allows none
+    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, of a metadata service, or nobody's: here loopback, where people run what they try; a proxy by itself allows none
     #[arg(
         long,
         env = "FIRTH_AUTH_NETWORKS",

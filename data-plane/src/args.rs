@@ -104,7 +104,7 @@ pub struct Args {
         long, env = "FIRTH_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "0", value_parser = seconds
     )]
     pub request_timeout: Duration,
-    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, or nobody's: `127.0.0.0/8`; other addresses are asked anyway
+    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, of a metadata service, or nobody's: `127.0.0.0/8`; other addresses are asked anyway
     #[arg(long, env = "FIRTH_AUTH_NETWORKS", value_name = "CIDR", value_delimiter = ',')]
     pub auth_networks: Vec<String>,
     /// Networks, beside public addresses, where OCSP responders may be that certificates name: `10.0.0.0/8`

@@ -1,6 +1,6 @@
 //! Sets of IP addresses, as lists of addresses and CIDR blocks say them (annotations.md 1.3 CIDRS, 6.9).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use thiserror::Error;
@@ -56,10 +56,26 @@ impl AddressSet {
     }
 }
 
-/// What an address is that leads into the machine of whoever asks it, to its link, or to nobody: `loopback`. `None` for
-/// one that a pod or a server elsewhere can have.
+/// Where machines of clouds ask who they are, and get credentials, at addresses that are not link-local: AWS, Google Cloud,
+/// Alibaba Cloud, and Azure's WireServer. They answer the node, whoever on it asks.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+];
+
+/// What an address is that is not connected to because somebody else than the operator names it: [`no_endpoint`], or a
+/// metadata service.
 pub fn astray(address: IpAddr) -> Option<&'static str> {
-    match address.to_canonical() {
+    let address = embedded(address);
+    no_endpoint(address).or_else(|| METADATA.contains(&address).then_some("metadata"))
+}
+
+/// What an address is that leads into the machine of whoever asks it, to its link, or to nobody: `loopback`. `None` for
+/// one that a pod or a server elsewhere can have, as Kubernetes validates those of EndpointSlices.
+pub fn no_endpoint(address: IpAddr) -> Option<&'static str> {
+    match embedded(address) {
         it if it.is_loopback() => Some("loopback"),
         it if it.is_unspecified() => Some("unspecified"),
         it if it.is_multicast() => Some("multicast"),
@@ -67,6 +83,18 @@ pub fn astray(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(it) if it.is_unicast_link_local() => Some("link-local"),
         IpAddr::V4(it) if it.is_broadcast() => Some("broadcast"),
         _ => None,
+    }
+}
+
+/// The address of IPv4 that is written as one of IPv6: mapped, or as the well-known prefix of translators has it (RFC 6052
+/// section 2.1), behind which the translator connects to it.
+fn embedded(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(it) if it.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = it.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        it => it,
     }
 }
 
@@ -162,6 +190,38 @@ mod tests {
         assert_eq!(set("0.0.0.0/1,128.0.0.0/1,::/0").is_everything(), (true, true));
         assert!(set("").is_empty() && set(" , ").is_empty());
         assert!(!has(&set(""), "127.0.0.1"));
+    }
+
+    #[test]
+    fn metadata_services_are_astray_and_may_be_endpoints() {
+        let of = |address: &str| {
+            let address = address.parse().unwrap();
+            (astray(address), no_endpoint(address))
+        };
+        for address in
+            ["fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "64:ff9b::a83f:8110"]
+        {
+            assert_eq!(of(address), (Some("metadata"), None), "{address}");
+        }
+        for (address, what) in [
+            ("169.254.169.254", "link-local"),
+            ("64:ff9b::a9fe:a9fe", "link-local"),
+            ("64:ff9b::7f00:1", "loopback"),
+            ("64:ff9b::", "unspecified"),
+            ("64:ff9b::ffff:ffff", "broadcast"),
+        ] {
+            assert_eq!(of(address), (Some(what), Some(what)), "{address}");
+        }
+        for address in [
+            "fd00:ec2::253",
+            "fd20:ce::1",
+            "100.100.100.100",
+            "168.63.129.17",
+            "64:ff9b::a00:1",
+            "64:ff9b:0:0:0:1:7f00:1",
+        ] {
+            assert_eq!(of(address), (None, None), "{address}");
+        }
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::High,
         value: &Of(URL_WITH_VARIABLES, Act::Sets(url)),
         bad: Bad::Reject,
-        doc: "Each request is asked for at this URL first; at no address of the proxy's own machine or link, but those of `--auth-networks`",
+        doc: "Each request is asked for at this URL first; at no address of the proxy's own machine or link or of a metadata service, but those of `--auth-networks`",
         ..Row::NEW
     },
     &Row {

@@ -24,7 +24,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "mirror-target",
         risk: Risk::High,
         value: &Of(TARGET, Act::Sets(|to, it| to.location.mirror_target = Some(it))),
-        doc: "URL that gets a copy of each request but those over gRPC; without a path, the request's own counts; at no address of the proxy's own machine or link, but those of `--auth-networks`",
+        doc: "URL that gets a copy of each request but those over gRPC; without a path, the request's own counts; at no address of the proxy's own machine or link or of a metadata service, but those of `--auth-networks`",
         ..Row::NEW
     },
 ];

@@ -64,7 +64,7 @@ fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>() else {
         return Err(format!("expected an IP address, got {text:?}: not used"));
     };
-    match shared::address::astray(address).filter(|_| !folder) {
+    match shared::address::no_endpoint(address).filter(|_| !folder) {
         None => Ok(address),
         Some(kind) => Err(format!("{address} is a {kind} address, which no pod can have: not used")),
     }

@@ -76,6 +76,9 @@ mod tests {
             ("224.0.0.1", "multicast"),
             ("ff02::1", "multicast"),
             ("255.255.255.255", "broadcast"),
+            ("fd00:ec2::254", "metadata"),
+            ("100.100.100.200", "metadata"),
+            ("64:ff9b::a9fe:a9fe", "link-local"),
         ] {
             assert_eq!(refused(&none, address), Some(what), "{address}");
         }

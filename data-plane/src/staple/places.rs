@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use shared::address::AddressSet;
+use shared::address::{self, AddressSet};
 
 /// Networks beside the public ones.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +29,8 @@ impl Places {
 /// What is nobody's own network (IANA's registry of special-purpose addresses).
 fn is_public(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    !(address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_broadcast()
+    !(address::astray(address.into()).is_some()
+        || address.is_private()
         || address.is_documentation()
         || a == 0
         || a >= 240
@@ -81,6 +78,7 @@ mod tests {
             "240.0.0.1",
             "192.0.0.8",
             "203.0.113.1",
+            "168.63.129.16",
             "::1",
             "::",
             "fe80::1",

@@ -103,8 +103,17 @@ fn a_name_that_no_table_names_is_asked_for_no_longer() {
 
 #[test]
 fn a_name_does_not_lead_into_the_proxys_own_machine() {
-    let astray =
-        ["127.0.0.1", "0.0.0.0", "169.254.169.254", "224.0.0.1", "::1", "fe80::1", "::ffff:127.0.0.1"];
+    let astray = [
+        "127.0.0.1",
+        "0.0.0.0",
+        "169.254.169.254",
+        "fd00:ec2::254",
+        "224.0.0.1",
+        "::1",
+        "fe80::1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1",
+    ];
     let hostile = found(&[&astray[..], &["10.0.0.1"]].concat());
     let mut writer = writer_of(named("one.test"));
     answer(&mut writer, &hostile);
