@@ -92,9 +92,9 @@ pub struct IngressSpec {
     pub ingress_class_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_backend: Option<IngressBackend>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty_list")]
     pub rules: Vec<IngressRule>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty_list")]
     pub tls: Vec<IngressTls>,
 }
 
@@ -112,7 +112,7 @@ pub struct IngressRule {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IngressHttp {
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty_list")]
     pub paths: Vec<IngressPath>,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for ServicePortRef {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressTls {
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty_list")]
     pub hosts: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub secret_name: String,
@@ -227,7 +227,7 @@ pub struct ServiceSpec {
     pub cluster_ip: String,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub external_name: String,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty_list")]
     pub ports: Vec<ServicePort>,
 }
 
@@ -266,9 +266,9 @@ pub struct EndpointSlice {
     /// IPv4, IPv6 or FQDN.
     #[serde(deserialize_with = "null_is_empty")]
     pub address_type: String,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty_list")]
     pub endpoints: Vec<SliceEndpoint>,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty_list")]
     pub ports: Vec<SlicePort>,
 }
 
@@ -290,7 +290,7 @@ impl EndpointSlice {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SliceEndpoint {
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty_list")]
     pub addresses: Vec<String>,
     #[serde(deserialize_with = "null_is_empty")]
     pub conditions: SliceConditions,
@@ -360,6 +360,17 @@ where
     T: Deserialize<'de> + Default,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// As [`null_is_empty`]. With room for what it has: most lists have one entry, and serde makes room for four.
+fn null_is_empty_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let mut list: Vec<T> = null_is_empty(deserializer)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 /// As [`null_is_empty`], for each value too: Go reads `null` into a map of text as the empty text.
