@@ -5,7 +5,7 @@
 //! replicas agreed on, so it is taken over.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use shared::policy::LocationPolicy;
 
@@ -15,6 +15,9 @@ use crate::compile::{certificate, rejection, size};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
 use crate::problem::{Fault, Problem, Severity};
+
+/// What the annotations of most Ingresses come to. It takes 3 kB, and is there once.
+static NOTHING: LazyLock<Arc<Parsed>> = LazyLock::new(Arc::default);
 
 /// A version of an object, and what was read of it when it arrived.
 #[derive(Clone, Debug)]
@@ -30,7 +33,8 @@ impl Version {
         let parsed = match &object {
             Object::Ingress(ingress) => {
                 let metadata = &ingress.metadata;
-                Some(Arc::new(annotations::read(&metadata.object_name(), &metadata.annotations)))
+                let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
+                Some(if parsed == **NOTHING { Arc::clone(&NOTHING) } else { Arc::new(parsed) })
             }
             _ => None,
         };
