@@ -18,6 +18,7 @@ pub mod delta;
 pub mod drain;
 pub mod duration;
 pub mod entry;
+pub mod few;
 pub mod identity;
 pub mod kind;
 pub mod log_format;

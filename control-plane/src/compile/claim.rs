@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use shared::few::Few;
 use shared::name::{HostName, ObjectName};
 use shared::policy::LocationPolicy;
 use shared::resource::{CATCH_ALL, Denial, PathType};
@@ -113,7 +114,7 @@ pub struct Claim {
     /// Its place among all.
     pub age: Age,
     /// The hosts that its rules name, each with its paths in the order of the Ingress.
-    pub hosts: BTreeMap<HostName, Vec<ClaimedPath>>,
+    pub hosts: Few<HostName, Vec<ClaimedPath>>,
     /// Where `spec.defaultBackend` leads.
     pub default_backend: Option<BackendKey>,
     /// Where errors of its backends lead (annotations.md 6.14).
@@ -191,9 +192,11 @@ impl Claim {
         });
         let tls = ClaimedTls::of(&name.namespace, &spec.tls);
         faults.extend(tls.fault());
+        // Most have one of each, and a vector that grew has room for four.
+        hosts.values_mut().for_each(Vec::shrink_to_fit);
         Self {
             age: Age::of(ObjectKind::Ingress, &ingress.metadata),
-            hosts,
+            hosts: hosts.into_iter().collect(),
             default_backend,
             errors: errors_backend(&parsed),
             has_rules: !spec.rules.is_empty(),

@@ -14,9 +14,10 @@ mod denial;
 mod locations;
 mod part;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use shared::few::{Few, FewOf};
 use shared::name::{HostName, ObjectName};
 use shared::policy::{HostPolicy, NumberList, Shortcuts, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
@@ -72,38 +73,38 @@ pub struct Whole {
 pub struct Claims {
     host: HostName,
     /// Oldest first.
-    mains: BTreeMap<Age, Arc<Claim>>,
-    canaries: BTreeMap<Age, Arc<Claim>>,
+    mains: Few<Age, Arc<Claim>>,
+    canaries: Few<Age, Arc<Claim>>,
     deciders: Deciders,
     locations: Locations,
     wishes: Wishes,
     /// Those with a location that is a regular expression, as their parts said last.
-    patterns: BTreeSet<Age>,
+    patterns: FewOf<Age>,
     /// Those with a location that ask for the same name with or without `www.`, as their parts said last.
-    www: BTreeSet<Age>,
+    www: FewOf<Age>,
 }
 
 /// Those, no canaries, that say something of which the oldest decides.
 #[derive(Debug, Default)]
 struct Deciders {
     /// `spec.tls`.
-    tls: BTreeSet<Age>,
+    tls: FewOf<Age>,
     /// More names of the host.
-    aliases: BTreeSet<Age>,
+    aliases: FewOf<Age>,
     /// All paths of the host answer 503.
-    guards: BTreeSet<Age>,
+    guards: FewOf<Age>,
     /// A server-snippet.
-    snippets: BTreeSet<Age>,
+    snippets: FewOf<Age>,
     /// TLS towards backends.
-    backend_tls: BTreeSet<Age>,
+    backend_tls: FewOf<Age>,
     /// Certificates of clients.
-    client_certificates: BTreeSet<Age>,
+    client_certificates: FewOf<Age>,
     /// Ciphers.
-    ciphers: BTreeSet<Age>,
+    ciphers: FewOf<Age>,
     /// TLS goes on to the backend.
-    passthrough: BTreeSet<Age>,
+    passthrough: FewOf<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
-    roots: BTreeSet<Age>,
+    roots: FewOf<Age>,
 }
 
 /// Paths on which something may be different.
@@ -127,13 +128,13 @@ impl Claims {
     pub fn new(host: HostName) -> Self {
         Self {
             host,
-            mains: BTreeMap::new(),
-            canaries: BTreeMap::new(),
+            mains: Few::default(),
+            canaries: Few::default(),
             deciders: Deciders::default(),
             locations: Locations::default(),
             wishes: Wishes::default(),
-            patterns: BTreeSet::new(),
-            www: BTreeSet::new(),
+            patterns: FewOf::default(),
+            www: FewOf::default(),
         }
     }
 
@@ -390,7 +391,7 @@ impl Claims {
         self.decider(&self.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
     }
 
-    fn decider(&self, deciders: &BTreeSet<Age>) -> Option<&Arc<Claim>> {
+    fn decider(&self, deciders: &FewOf<Age>) -> Option<&Arc<Claim>> {
         self.mains.get(deciders.first()?)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use shared::few::{Few, FewOf};
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
 use shared::policy::{Affinity, BackendPolicy};
@@ -28,13 +29,13 @@ const ALTERNATIVES: usize = 100;
 #[derive(Debug)]
 pub(super) struct BackendState {
     /// Everybody who refers to it, won or not, oldest first.
-    referrers: BTreeMap<Age, Arc<Claim>>,
+    referrers: Few<Age, Arc<Claim>>,
     /// Those of them that are canaries.
-    canaries: BTreeSet<Age>,
+    canaries: FewOf<Age>,
     /// Those of them that ask for affinity on a path that leads here.
-    sticky: BTreeMap<Age, Arc<Claim>>,
+    sticky: Few<Age, Arc<Claim>>,
     /// Those of them that say which mode.
-    modes: BTreeMap<Age, i32>,
+    modes: Few<Age, i32>,
     /// By how many Ingresses it is in use, on as many hosts as that is. 0: it is no resource.
     uses: usize,
     /// The canaries attached to it.
@@ -49,13 +50,13 @@ pub(super) struct BackendState {
 #[derive(Debug, Default)]
 pub(super) struct ServiceState {
     /// Its ports that are referred to.
-    keys: BTreeSet<BackendKey>,
+    keys: FewOf<BackendKey>,
     /// How many of them are resources.
     published: usize,
     /// A pin needs it.
     pub(super) is_pinned: bool,
     /// Its EndpointSlices, each with how many of its addresses may get requests.
-    pub(super) slices: BTreeMap<ObjectName, usize>,
+    pub(super) slices: Few<ObjectName, usize>,
     /// How many that is of all.
     ready: usize,
 }
@@ -190,10 +191,10 @@ impl Index {
             service.keys.insert(key.clone());
             let service = self.objects.service(&key.service).map(|service| &**service);
             BackendState {
-                referrers: BTreeMap::new(),
-                canaries: BTreeSet::new(),
-                sticky: BTreeMap::new(),
-                modes: BTreeMap::new(),
+                referrers: Few::default(),
+                canaries: FewOf::default(),
+                sticky: Few::default(),
+                modes: Few::default(),
                 uses: 0,
                 alternatives: BTreeMap::new(),
                 first: None,
@@ -270,20 +271,20 @@ impl Index {
     /// A Service came, changed or went.
     pub(super) fn refresh_service(&mut self, name: &ObjectName) {
         let keys = self.services.get(name).map(|state| state.keys.clone()).unwrap_or_default();
-        for key in keys {
+        for key in &keys {
             let service = self.objects.service(name).map(|service| &**service);
             let port = backend::port(service, &key.port, self.options.names());
-            let Some(state) = self.backends.get_mut(&key).filter(|state| state.port != port) else {
+            let Some(state) = self.backends.get_mut(key).filter(|state| state.port != port) else {
                 continue;
             };
-            let is_told = state.port.fault(&key, "", true) != port.fault(&key, "", true);
+            let is_told = state.port.fault(key, "", true) != port.fault(key, "", true);
             state.port = port;
             self.touched.mark(reference(ObjectKind::Service, name));
             self.dirty.streams |= stream_port(&key.port).is_some();
             if is_told {
                 self.dirty.referred.insert(key.clone());
             }
-            self.dirty.backends.insert(key);
+            self.dirty.backends.insert(key.clone());
         }
     }
 

@@ -1,8 +1,9 @@
 //! Hosts: which Ingresses count for each, and what was made of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use shared::few::FewOf;
 use shared::kind::Kind;
 use shared::name::HostName;
 use shared::resource::{CATCH_ALL, Resource};
@@ -31,8 +32,8 @@ pub(super) struct HostState {
 pub(super) struct Made {
     /// Whether it has a Route.
     is_routed: bool,
-    used: BTreeSet<BackendKey>,
-    pub(super) attachments: BTreeSet<Attachment>,
+    used: FewOf<BackendKey>,
+    pub(super) attachments: FewOf<Attachment>,
     pub(super) faults: Vec<PartFault>,
 }
 

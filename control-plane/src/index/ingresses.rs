@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use shared::few::FewOf;
 use shared::name::ObjectName;
 
 use super::Index;
@@ -23,7 +24,7 @@ pub(super) struct Ingresses {
     /// Whose it is of which Ingresses hangs on a class, in any version that may come into use. Those that name none
     /// stand under the empty name.
     by_class: HashMap<String, BTreeSet<ObjectName>>,
-    classes: HashMap<ObjectName, BTreeSet<String>>,
+    classes: HashMap<ObjectName, FewOf<String>>,
 }
 
 impl Ingresses {
@@ -34,7 +35,7 @@ impl Ingresses {
         rest.next()
     }
 
-    fn set_classes(&mut self, name: &ObjectName, classes: BTreeSet<String>) {
+    fn set_classes(&mut self, name: &ObjectName, classes: FewOf<String>) {
         let before = match classes.is_empty() {
             true => self.classes.remove(name),
             false => self.classes.insert(name.clone(), classes.clone()),

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use imbl::OrdSet;
+use shared::few::{Few, FewOf};
 use shared::name::{HostName, ObjectName};
 
 use crate::objects::ObjectRef;
@@ -47,9 +48,9 @@ pub(super) enum Choice {
 
 #[derive(Debug, Default)]
 struct References {
-    newest: BTreeSet<ObjectRef>,
+    newest: FewOf<ObjectRef>,
     /// Those in use, where that is not the newest.
-    earlier: Option<BTreeSet<ObjectRef>>,
+    earlier: Option<FewOf<ObjectRef>>,
 }
 
 impl References {
@@ -61,9 +62,9 @@ impl References {
 /// What is known of an object that somebody refers to.
 #[derive(Debug, Default)]
 struct Referred {
-    sites: BTreeSet<Site>,
+    sites: FewOf<Site>,
     /// How many of them there are for each purpose.
-    uses: BTreeMap<Use, usize>,
+    uses: Few<Use, usize>,
     is_read: bool,
     /// Why it could not be read, at the last try.
     failing: Option<Arc<str>>,
@@ -151,7 +152,7 @@ impl Refs {
             Some(used) => (Some(used), Choice::Earlier),
             None => (None, Choice::Nothing),
         };
-        let references = References { newest, earlier };
+        let references = References { newest: newest.into_iter().collect(), earlier };
         let new = references.all();
         if !new.is_empty() {
             self.sites.insert(site.clone(), references);
@@ -203,9 +204,9 @@ impl Refs {
             }
         }
         if referred.sites.insert(site.clone()) {
-            let count = referred.uses.entry(site.what).or_default();
-            *count += 1;
-            if *count == 1 {
+            let count = referred.uses.get(&site.what).map_or(1, |count| count + 1);
+            referred.uses.insert(site.what, count);
+            if count == 1 {
                 self.turned.insert(object.clone());
             }
         }

@@ -3,8 +3,10 @@
 //! **Invariant:** the events of any sequence of changes lead to the same objects as reading the final files at once,
 //! and a change costs the objects of the files that it names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+use shared::few::{Few, FewOf};
 
 use super::document::{Fault, Parsed};
 use crate::event::Event;
@@ -31,7 +33,7 @@ pub(super) enum Content {
 pub(super) struct Folder {
     files: BTreeMap<Path, File>,
     /// The files that have an object; the first wins.
-    owners: HashMap<ObjectRef, BTreeSet<Path>>,
+    owners: HashMap<ObjectRef, FewOf<Path>>,
     /// Objects that are on hold, by the file that had them: what a file that is bad from the start may have.
     remembered: BTreeMap<Path, Vec<ObjectRef>>,
     /// What looks as if it were to be read and is not, and why.
@@ -62,9 +64,9 @@ impl File {
             return;
         };
         for name in objects {
-            if let btree_map::Entry::Vacant(vacant) = self.entries.entry(name) {
-                let bad = problem(vacant.key().clone().into(), Severity::Rejected, path, fault);
-                vacant.insert(Entry::Bad(bad));
+            if !self.entries.contains_key(&name) {
+                let bad = problem(name.clone().into(), Severity::Rejected, path, fault);
+                self.entries.insert(name, Entry::Bad(bad));
                 self.is_placed = true;
             }
         }
@@ -77,7 +79,7 @@ impl File {
     }
 }
 
-type Entries = BTreeMap<ObjectRef, Entry>;
+type Entries = Few<ObjectRef, Entry>;
 
 /// One object in one file.
 #[derive(Clone, Debug)]
@@ -317,7 +319,7 @@ impl Folder {
                 continue;
             }
             before.entry(name.clone()).or_insert_with(|| {
-                let first = self.owners.get(&name).and_then(BTreeSet::first)?;
+                let first = self.owners.get(&name).and_then(FewOf::first)?;
                 if first == path { was.cloned() } else { self.files.get(first)?.entries.get(&name).cloned() }
             });
             match (was, is) {

@@ -13,7 +13,6 @@ mod cells;
 mod compiled;
 mod config;
 mod counts;
-mod few;
 mod kept;
 mod large;
 mod materials;

@@ -3,9 +3,10 @@
 //! It makes one for each path when the first Ingress asks for it, oldest first, and nobody replaces it, but for the "/"
 //! that comes with a host. So the order of locations is that of those who have them, and each can be found on its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use shared::few::{Few, FewOf};
 use shared::resource::PathType;
 
 use super::Claims;
@@ -56,9 +57,9 @@ pub(super) type Claimed = (Arc<str>, PathType, Option<(Age, usize)>);
 /// Who asks for which path. Of the same path and type whoever comes first has it.
 #[derive(Debug, Default)]
 pub(super) struct Locations {
-    claimed: BTreeMap<Claimed, BackendKey>,
+    claimed: Few<Claimed, BackendKey>,
     /// Where locations lead, and in which order.
-    led: BTreeSet<(BackendKey, Position)>,
+    led: FewOf<(BackendKey, Position)>,
 }
 
 impl Locations {
@@ -69,7 +70,7 @@ impl Locations {
         kind: PathType,
     ) -> impl Iterator<Item = (&Age, usize, &BackendKey)> {
         let from = (Arc::clone(path), kind, None);
-        let rest = self.claimed.range(from..);
+        let rest = self.claimed.from(&from);
         let same = rest.take_while({
             let path = Arc::clone(path);
             move |((found, of_kind, _), _)| *found == path && *of_kind == kind
@@ -79,7 +80,7 @@ impl Locations {
 
     /// The first location that leads to a backend.
     pub(super) fn first(&self, backend: &BackendKey) -> Option<&Position> {
-        let (found, position) = self.led.range((backend.clone(), Position::Root)..).next()?;
+        let (found, position) = self.led.from(&(backend.clone(), Position::Root)).next()?;
         (found == backend).then_some(position)
     }
 

@@ -1,9 +1,9 @@
 //! What comes of one Ingress on one host.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use shared::few::FewOf;
 use shared::name::HostName;
 use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
@@ -21,9 +21,9 @@ pub struct Part {
     /// Its Route, if it won a path.
     pub route: Option<Route>,
     /// The backends of won paths, or the canary's that are attached to others.
-    pub used: BTreeSet<BackendKey>,
+    pub used: FewOf<BackendKey>,
     /// Which of its backends act beside main ones.
-    pub attachments: BTreeSet<Attachment>,
+    pub attachments: FewOf<Attachment>,
     /// What is to be said to its owner.
     pub faults: Vec<PartFault>,
     /// Whether the Host may be another one by that.
@@ -157,7 +157,7 @@ impl Claims {
 }
 
 /// Notes whether one of a host says something. Whether the host can tell.
-fn note(all: &mut BTreeSet<Age>, claim: &Claim, says: bool) -> bool {
+fn note(all: &mut FewOf<Age>, claim: &Claim, says: bool) -> bool {
     let was_said = !all.is_empty();
     if says {
         all.insert(claim.age.clone());

@@ -190,7 +190,7 @@ impl Followed {
                 outcome.routes.insert(object.clone(), paths.collect());
             }
             if !part.used.is_empty() {
-                outcome.used.insert(object.clone(), part.used.clone());
+                outcome.used.insert(object.clone(), part.used.iter().cloned().collect());
             }
             outcome.attachments.extend(part.attachments.iter().cloned());
             for fault in part.faults.iter().map(|fault| fault.place(claim, host)) {

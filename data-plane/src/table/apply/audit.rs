@@ -17,9 +17,9 @@ use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Version;
 
 use super::Writer;
-use super::few::Few;
 use super::refusal::route_parts;
 use crate::table::host::{HostEntry, PathEntry};
+use shared::few::Few;
 
 /// Buckets that are looked at in a step, at most: where there is little, all of it is seen in 128 steps.
 const LOT: u16 = 8;

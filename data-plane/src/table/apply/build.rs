@@ -9,7 +9,6 @@ use shared::resource::{Guard, Host, Path, PathType, Settings};
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
-use super::few::Few;
 use super::kept::KeptRoute;
 use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::Place;
@@ -24,6 +23,7 @@ use crate::table::policy::backend_tls::Said;
 use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
+use shared::few::Few;
 
 /// A compiled Route and the Backends that it names, canaries and missing ones included.
 struct Built {

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::few::Few;
 use super::kept::KeptRoute;
 use crate::table::host::{PathEntry, Routing};
 use crate::table::paths::{Declared, Router};
 use crate::table::patterns::Patterns;
+use shared::few::Few;
 
 /// A Route and what became of it.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
-use super::few::Few;
 use super::kept::{KeptRoute, Sayings};
 use super::policies::effective;
 use super::refusal::route_parts;
 use crate::listen::ports::Port;
+use shared::few::Few;
 
 /// The last version of each resource that can be served.
 #[derive(Debug, Default)]
