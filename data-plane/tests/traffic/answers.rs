@@ -19,7 +19,7 @@ fn proxy(origin: &Origin, defaults: LocationPolicy) -> Proxy {
 fn talkative() -> Origin {
     Origin::new(|_| {
         let told = "Server: own\r\nx-powered-by: php\r\nX-Open: 1\r\nX-One: own\r\nStrict-Transport-Security: max-age=5";
-        let proxies = "X-Accel-Redirect: /x\r\nX-Accel-Expires: 0\r\nX-Accel-Limit-Rate: 0\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8";
+        let proxies = "X-Accel-Redirect: /x\r\nX-Accel-Expires: 0\r\nX-Accel-Limit-Rate: 0\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8\r\nX-Pad: avoid browser bug";
         (format!("HTTP/1.1 200 OK\r\n{told}\r\n{proxies}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
     })
 }
@@ -38,6 +38,7 @@ fn what_is_hidden_goes_and_the_rest_stays() {
         ("x-accel-limit-rate", &[]),
         ("x-accel-buffering", &[]),
         ("x-accel-charset", &[]),
+        ("x-pad", &[]),
         ("x-open", &["1"]),
         // Over a plain connection nothing is said of it here.
         ("strict-transport-security", &["max-age=5"]),

@@ -15,12 +15,13 @@ use crate::table::policy::pace::Pace;
 /// What we call ourselves.
 const OURS: &str = "firth";
 
-/// A backend's fields that are not meant for clients (controller.md 9).
+/// A backend's fields that are not meant for clients (controller.md 9), and one that old servers made heads longer with.
 const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
     | Known::XAccelExpires.bit()
     | Known::XAccelLimitRate.bit()
     | Known::XAccelBuffering.bit()
-    | Known::XAccelCharset.bit();
+    | Known::XAccelCharset.bit()
+    | Known::XPad.bit();
 
 /// Makes an answer the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
