@@ -108,6 +108,24 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!(client.get("/nobody").status, 503);
 }
 
+/// It counts for nothing in the original then: the fleet's default backend answers, and without one its 404.
+#[test]
+fn an_error_backend_without_endpoints_leaves_errors_to_the_fleets() {
+    let (origin, errors, fallback) = (answers("500 No"), answers("200 OK"), answers("418 Teapot"));
+    let mut proxy = proxy(&origin, &errors, listing(&[500]));
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/").status, 200);
+    proxy.remove_endpoint("errors", 0);
+    assert_eq!(client.get("/").status, 404, "the proxy's own page");
+    with_fallback(&mut proxy, &fallback, LocationPolicy::default());
+    assert_eq!(client.get("/").status, 418);
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let lines: Vec<_> = log.lines().collect();
+    assert!(lines[0].contains(" [custom-default-backend-ns-errors] "), "{log}");
+    assert!(lines[1..].iter().all(|line| line.contains(" [upstream-default-backend] ")), "{log}");
+}
+
 #[test]
 fn the_log_names_the_upstream_that_answered() {
     let (origin, errors) = (answers("404 No"), answers("418 Teapot"));

@@ -5,6 +5,7 @@
 //! is not sent a second time, and what guards the location guards the way there.
 
 use std::ops::ControlFlow::Break;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
+use crate::table::Upstream;
 use crate::upstream::Turn;
 
 /// The answer that the client gets in place of this one, where another one is asked for.
@@ -39,14 +41,16 @@ pub(super) async fn replace<B: RequestBody>(
     }
     let close = reply.close;
     drop(reply);
-    exchange.info.in_place = match &location.errors {
+    // One without endpoints counts for nothing in the original: the fleet's answers then, and without one its 404.
+    let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty();
+    let errors = location.errors.clone().filter(answers);
+    exchange.info.in_place = match &errors {
         Some(_) => InPlace::Errors,
         None => InPlace::DefaultBackend,
     };
     let local = &exchange.call.server.local;
-    let mut reply = match location.errors.clone().or_else(|| exchange.fallback.clone()) {
+    let mut reply = match errors.or_else(|| exchange.fallback.clone().filter(answers)) {
         None => Reply::page(local, 404),
-        Some(upstream) if upstream.cell.endpoints().list.is_empty() => Reply::page(local, 503),
         Some(upstream) => {
             if !exchange.is_forwarded
                 && let Break(reply) = forwarded::forwarded(exchange)
