@@ -383,7 +383,8 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &En
     };
     let number = worker.server.local.metrics.accepted.value();
     let server = Rc::clone(&worker.server);
-    let peer = Peer::new(address, entry.scheme, entry.port.clone()).numbered(number);
+    let local = stream.local_addr().ok().map(|local| local.ip());
+    let peer = Peer::new(address, entry.scheme, entry.port.clone()).numbered(number).at(local);
     spawn_local(async move {
         let _open = open;
         let metrics = Arc::clone(&server.local.metrics);

@@ -32,6 +32,8 @@ pub enum Ask {
     OfHead(Variable),
     /// A field of a backend's answer, before it is changed for the client.
     Came(Box<str>),
+    /// A cookie that it sets.
+    CameCookie(Box<str>),
     /// Once there is an answer.
     OfAnswer(Variable),
     /// A field of the answer.
@@ -151,6 +153,7 @@ impl Ask {
             Value::OfHead(variable) => Self::OfHead(variable.clone()),
             Value::OfAnswer(variable) => Self::OfAnswer(variable.clone()),
             Value::Came(name) => Self::Came(name.clone()),
+            Value::CameCookie(name) => Self::CameCookie(name.clone()),
             Value::Sent(name) => Self::Sent(name.clone()),
             _ => return None,
         })
@@ -159,7 +162,7 @@ impl Ask {
     fn moment(&self) -> u8 {
         match self {
             Self::OfHead(_) => 0,
-            Self::Came(_) => 1,
+            Self::Came(_) | Self::CameCookie(_) => 1,
             Self::OfAnswer(_) => 2,
             Self::Sent(_) => 3,
         }

@@ -1,6 +1,6 @@
 //! The other end of a client's connection, as requests tell it on.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -20,6 +20,8 @@ struct Facts {
     address_text: Bytes,
     scheme: Scheme,
     port: LocalPort,
+    /// Where it connected to, as far as that is known.
+    local: Option<IpAddr>,
     /// Its number among the connections of its worker.
     number: u64,
     /// It comes by a load balancer that ended its TLS.
@@ -63,10 +65,19 @@ impl Peer {
             address_text: address.ip().to_string().into(),
             scheme,
             port: port.into(),
+            local: None,
             number: 0,
             by_tls: false,
             negotiated: None,
         }))
+    }
+
+    /// Accepted at an address of ours.
+    pub(crate) fn at(mut self, local: Option<IpAddr>) -> Self {
+        if let Some(facts) = Rc::get_mut(&mut self.0) {
+            facts.local = local.map(|it| it.to_canonical());
+        }
+        self
     }
 
     /// The connection of this number.
@@ -81,7 +92,7 @@ impl Peer {
     pub(crate) fn told(self, ends: Ends, is_believed: bool) -> Self {
         let port = ends.destination.port();
         let address = if is_believed { ends.source } else { self.0.address };
-        let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number);
+        let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
         if let Some(facts) = Rc::get_mut(&mut told.0) {
             facts.by_tls = port == Scheme::Https.usual_port();
         }
@@ -124,6 +135,11 @@ impl Peer {
     /// The same, to be looked at.
     pub(crate) fn address_bytes(&self) -> &[u8] {
         &self.0.address_text
+    }
+
+    /// The address that it connected to, whatever a load balancer tells.
+    pub(crate) fn local(&self) -> Option<IpAddr> {
+        self.0.local
     }
 
     /// The port that it connected to.

@@ -65,6 +65,8 @@ pub(crate) struct Negotiated {
     pub(crate) protocol: &'static str,
     /// Likewise: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
     pub(crate) cipher: &'static str,
+    /// What is spoken inside, where the client offered anything (RFC 7301): `h2`, `http/1.1`.
+    pub(crate) alpn: Option<&'static str>,
     /// Number of the way to judge; 0: nobody was.
     judged_by: u64,
     /// What the client showed.
@@ -95,7 +97,12 @@ impl Negotiated {
         });
         let protocol = session.protocol_version().map_or("", protocol);
         let cipher = session.negotiated_cipher_suite().map_or("", |suite| cipher(suite.suite()));
-        Self { host, name, protocol, cipher, judged_by: auth.map_or(0, |auth| auth.id), shown }
+        let alpn = match session.alpn_protocol() {
+            Some(b"h2") => Some("h2"),
+            Some(b"http/1.1") => Some("http/1.1"),
+            _ => None,
+        };
+        Self { host, name, protocol, cipher, alpn, judged_by: auth.map_or(0, |auth| auth.id), shown }
     }
 
     /// Whether it was made for a host as that is now: its client was judged as clients of that host are.

@@ -117,6 +117,9 @@ fn answers_of_every_framing() {
 fn over_tls_by_the_clients_choice() {
     let origin = Origin::new(|seen| (ok(seen.all("x-forwarded-proto")[0]), true));
     let mut proxy = Proxy::start();
+    let log_format_upstream = Some("[$http2] [$ssl_alpn_protocol]".to_owned());
+    let defaults = LocationPolicy { log_format_upstream, ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     run(async {
@@ -133,6 +136,10 @@ fn over_tls_by_the_clients_choice() {
         }
     });
     assert_eq!(proxy.metrics.worker(0).handshake_failures.value(), 0);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let mut lines: Vec<_> = log.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[] [-]", "[] [http/1.1]", "[h2] [h2]"]);
 }
 
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]

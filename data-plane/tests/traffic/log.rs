@@ -95,7 +95,8 @@ fn an_upstream_is_named_whatever_is_answered() {
 fn logged(format: &str, escape: (bool, bool), requests: &[&str]) -> Vec<String> {
     let origin = Origin::new(|_| {
         (
-            b"HTTP/1.1 201 Made\r\nX-Own: inner\r\nX-Accel-Buffering: no\r\nContent-Length: 2\r\n\r\nhi"
+            b"HTTP/1.1 201 Made\r\nX-Own: inner\r\nX-Accel-Buffering: no\r\n\
+              Set-Cookie: other=1\r\nSet-Cookie: SID=42; Path=/\r\nContent-Length: 2\r\n\r\nhi"
                 .to_vec(),
             true,
         )
@@ -143,6 +144,8 @@ fn a_line_is_made_of_what_the_fleet_says() {
         logged(format, (false, false), &heads),
         [r"7.7.7.7|\x222\x22|no|-|inner|2|ORIGIN|201|-", "-|-|-|-|-|146|-|-|-"]
     );
+    let format = "$http2|$ssl_alpn_protocol|$server_addr|$upstream_cookie_sid|$upstream_cookie_si";
+    assert_eq!(logged(format, (false, false), &heads), ["|-|127.0.0.1|42|-", "|-|127.0.0.1|-|-"]);
     let format = "$namespace/$ingress_name $service_name:$service_port $location_path $proxy_upstream_name \
                   [$proxy_alternative_upstream_name] $server_name";
     assert_eq!(

@@ -14,6 +14,8 @@ pub enum Value {
     Sent(Box<str>),
     /// `$upstream_http_NAME`: a field of the backend's answer.
     Came(Box<str>),
+    /// `$upstream_cookie_NAME`: a cookie that the backend's answer sets.
+    CameCookie(Box<str>),
     /// `$http_referer`.
     Referer,
     /// `$http_user_agent`.
@@ -57,6 +59,8 @@ pub enum Value {
     Args,
     IsArgs,
     Protocol,
+    /// `$http2`: `h2`, `h2c` in plain text, or nothing.
+    Http2,
     Scheme,
     /// `$https`: `on`, or nothing.
     Https,
@@ -65,6 +69,8 @@ pub enum Value {
     /// `$server_name`: the host of the rules that served it.
     ServerName,
     ServerPort,
+    /// `$server_addr`: where the client connected to.
+    ServerAddr,
     /// `$req_id`, `$request_id`.
     RequestId,
     /// `$connection`: number of the connection.
@@ -89,6 +95,8 @@ pub enum Value {
     SslProtocol,
     SslCipher,
     SslServerName,
+    /// `$ssl_alpn_protocol`.
+    SslAlpn,
     SslClientVerify,
     SslClientSubject,
     SslClientIssuer,
@@ -128,7 +136,6 @@ const MISSING: &[&str] = &[
     "fastcgi_path_info",
     "fastcgi_script_name",
     "gzip_ratio",
-    "http2",
     "http3",
     "invalid_referer",
     "limit_conn_status",
@@ -152,10 +159,8 @@ const MISSING: &[&str] = &[
     "request_filename",
     "secure_link",
     "secure_link_expires",
-    "server_addr",
     "session_log_id",
     "slice_range",
-    "ssl_alpn_protocol",
     "ssl_ciphers",
     "ssl_client_cert",
     "ssl_client_escaped_cert",
@@ -186,7 +191,7 @@ const MISSING: &[&str] = &[
 
 /// Beginnings of the names of such variables.
 const MISSING_FAMILIES: &[&str] =
-    &["geoip_", "geoip2_", "sent_trailer_", "upstream_trailer_", "upstream_cookie_", "proxy_protocol_tlv_"];
+    &["geoip_", "geoip2_", "sent_trailer_", "upstream_trailer_", "proxy_protocol_tlv_"];
 
 impl Value {
     /// By its name, without the dollar sign; `None`: nobody has it.
@@ -221,6 +226,8 @@ impl Value {
                     Self::Sent(field(header))
                 } else if let Some(header) = of_name("upstream_http_") {
                     Self::Came(field(header))
+                } else if let Some(cookie) = of_name("upstream_cookie_") {
+                    Self::CameCookie(cookie.into())
                 } else {
                     return None;
                 }
@@ -279,11 +286,13 @@ impl Value {
             "args" | "query_string" => Self::Args,
             "is_args" => Self::IsArgs,
             "server_protocol" => Self::Protocol,
+            "http2" => Self::Http2,
             "scheme" => Self::Scheme,
             "https" => Self::Https,
             "host" => Self::Host,
             "server_name" => Self::ServerName,
             "server_port" => Self::ServerPort,
+            "server_addr" => Self::ServerAddr,
             "req_id" | "request_id" => Self::RequestId,
             "connection" => Self::Connection,
             "connection_requests" => Self::ConnectionRequests,
@@ -312,6 +321,7 @@ impl Value {
             "ssl_protocol" => Self::SslProtocol,
             "ssl_cipher" => Self::SslCipher,
             "ssl_server_name" => Self::SslServerName,
+            "ssl_alpn_protocol" => Self::SslAlpn,
             "ssl_client_verify" => Self::SslClientVerify,
             "ssl_client_s_dn" => Self::SslClientSubject,
             "ssl_client_i_dn" => Self::SslClientIssuer,

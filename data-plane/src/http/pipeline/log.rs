@@ -10,8 +10,9 @@ use bytes::Bytes;
 use super::basic;
 use crate::access_log::{Format, Kept};
 use crate::codec::error::Kind;
-use crate::codec::head::{Known, RequestHead};
+use crate::codec::head::{Known, RequestHead, Version};
 use crate::http::peer::Peer;
+use crate::listen::Scheme;
 use crate::local::Local;
 use crate::metrics::{Place, Request};
 use crate::rate::Permit;
@@ -155,6 +156,16 @@ impl RequestRecord {
     /// The client.
     fn client(&self) -> IpAddr {
         self.info.client.unwrap_or_else(|| self.peer.address().ip())
+    }
+
+    /// `$http2`: as nginx, by whether its connection is encrypted.
+    fn http2(&self) -> &'static [u8] {
+        let is_http2 = self.head.as_deref().is_some_and(|head| head.version == Version::Http2);
+        match (is_http2, self.peer.scheme()) {
+            (false, _) => b"",
+            (true, Scheme::Https) => b"h2",
+            (true, Scheme::Http) => b"h2c",
+        }
     }
 
     /// Has it counted where it belongs; nowhere before that was known.

@@ -26,6 +26,7 @@ pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: 
     let came = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     keep(exchange, |_, ask, out| match ask {
         Ask::Came(name) => Some(came && field(fields, OfVariable(name), out)),
+        Ask::CameCookie(name) => Some(came && cookie(fields, name, out)),
         // There was no location: what the head says is not known any more.
         Ask::OfHead(_) => Some(false),
         _ => None,
@@ -104,6 +105,19 @@ fn field(fields: &Fields, name: impl FieldName, out: &mut Vec<u8>) -> bool {
     };
     out.extend_from_slice(&value);
     true
+}
+
+/// What the first field that sets a cookie of this name gives it, up to the semicolon before its attributes.
+fn cookie(fields: &Fields, name: &str, out: &mut Vec<u8>) -> bool {
+    let value = fields.all(Known::SetCookie).find_map(|line| {
+        let (said, rest) = line.split_at_checked(name.len())?;
+        let value = rest.strip_prefix(b"=").filter(|_| said.eq_ignore_ascii_case(name.as_bytes()))?;
+        value.split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii_start)
+    });
+    value.is_some_and(|value| {
+        out.extend_from_slice(value);
+        true
+    })
 }
 
 fn length(reply: &Reply, out: &mut Vec<u8>) -> bool {

@@ -48,6 +48,8 @@ impl Source for Ended<'_> {
             Value::Peer => text(record.peer.address_bytes(), out),
             Value::PeerPort => number(record.peer.address().port().into(), out),
             Value::ServerPort => number(record.peer.port().into(), out),
+            Value::ServerAddr => record.peer.local().is_some_and(|address| written(&address, out)),
+            Value::Http2 => text(record.http2(), out),
             Value::Scheme => text(record.peer.scheme().as_str().as_bytes(), out),
             Value::Https => text(if record.peer.scheme() == Scheme::Https { b"on" } else { b"" }, out),
             Value::Connection => number(record.peer.number(), out),
@@ -150,6 +152,7 @@ impl Ended<'_> {
             Value::SslServerName => {
                 tls.and_then(|tls| tls.name.as_deref()).is_some_and(|name| text(name.as_bytes(), out))
             }
+            Value::SslAlpn => tls.and_then(|tls| tls.alpn).is_some_and(|name| text(name.as_bytes(), out)),
             Value::SslClientVerify => tls.is_some_and(|_| match shown.map(|it| it.verdict) {
                 None => text(b"NONE", out),
                 Some(Ok(())) => text(b"SUCCESS", out),
