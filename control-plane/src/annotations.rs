@@ -176,6 +176,9 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
             draft.dead();
         } else if has_control_characters(row, text) {
             draft.fault(Severity::Rejected, format!("expected text of one line, got {}", shown(text)));
+        } else if is_canary && row.bad == Bad::Reject && !is_empty && row.value.read(text).is_none() {
+            // Every annotation is read before the original knows what a canary leaves out.
+            draft.bad(text);
         } else if is_canary && !row.on_canary {
             draft.fault(Severity::Warning, "has no effect on a canary: the main Ingress decides");
         } else if let Some(needed) = row.needs.filter(|needed| !draft.is_on(needed)) {

@@ -22,6 +22,23 @@ fn policy(world: &World, key: &str) -> Option<Canary> {
     }
 }
 
+/// What takes an Ingress out of service does so with a canary, though nothing of it would count.
+#[test]
+fn a_value_that_is_rejected_rejects_a_canary_too() {
+    let mut world = World::default();
+    world.apply(main());
+    let said = |name, text| canary("c").annotation(name, text).rule("a.test", &[("/", "canary")]);
+    world.apply(said("limit-rps", "ten"));
+    assert_eq!(world.alternatives(), Vec::<String>::new());
+    assert_eq!(world.told("c"), ["rejected metadata.annotations[nginx.ingress.kubernetes.io/limit-rps]"]);
+    for (name, text) in [("limit-rps", "10"), ("limit-rps", ""), ("allowlist-source-range", "nobody")] {
+        world.apply(said(name, text));
+        assert_eq!(world.alternatives(), ["default/main/80: default/canary/80"], "{name}: {text}");
+    }
+    world.apply(said("limit-rps", "ten"));
+    assert_eq!(world.alternatives(), ["default/main/80: default/canary/80"], "its last good version");
+}
+
 /// Each row: the Ingresses, then the alternatives that come of them.
 #[test]
 fn what_attaches_where() {
