@@ -86,6 +86,8 @@ pub struct Parsed {
     pub serving: Serving,
     /// What the backends are compiled from that it decides on.
     pub backend: BackendPolicy,
+    /// How clients stay with an endpoint, where this Ingress or another one asks that they do (annotations.md 2.5).
+    pub affinity_mode: Option<i32>,
     /// The objects that it refers to, and the field that does.
     pub refs: BTreeMap<Reference, String>,
     /// Fields of snippets that act where the fleet allows them.

@@ -38,7 +38,6 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Backend,
         risk: Risk::Medium,
         value: &Of(one_of!("balanced" | "persistent"), Act::Sets(mode)),
-        needs: Some("affinity"),
         default: "balanced",
         doc: "Whether clients move where endpoints come",
         ..Row::NEW
@@ -149,7 +148,12 @@ fn mode(to: &mut Draft<'_>, mode: &'static str) {
         "persistent" => AffinityMode::Persistent,
         _ => AffinityMode::Balanced,
     };
-    of(to).mode = Some(mode.into());
+    if !to.is_on("affinity") {
+        let reason =
+            "without the annotation affinity it counts only where another Ingress of the Service has that";
+        to.fault(Severity::Warning, reason);
+    }
+    to.affinity_mode = Some(mode.into());
 }
 
 /// As the original: it takes any case, and writes none but these.
@@ -170,6 +174,7 @@ fn same_site(to: &mut Draft<'_>, text: String) {
 #[cfg(test)]
 mod tests {
     use shared::name::ObjectName;
+    use shared::policy::AffinityMode;
 
     use crate::annotations::{PREFIX, Parsed, read};
 
@@ -182,7 +187,7 @@ mod tests {
     fn without_affinity_nothing_is_said() {
         let it = parsed(&[("affinity", "ip"), ("session-cookie-name", "x"), ("affinity-mode", "persistent")]);
         assert_eq!((it.backend.affinity, it.serving.location.issues_cookie), (None, None));
-        assert_eq!(it.faults.len(), 3);
+        assert_eq!((it.affinity_mode, it.faults.len()), (Some(AffinityMode::Persistent.into()), 3));
     }
 
     #[test]

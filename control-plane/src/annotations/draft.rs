@@ -23,6 +23,8 @@ pub struct Draft<'a> {
     pub host: HostPolicy,
     /// What is asked of the backends.
     pub backend: BackendPolicy,
+    /// How clients stay, whoever asks that they do.
+    pub(super) affinity_mode: Option<i32>,
     refs: BTreeMap<Reference, String>,
     /// The object that says it; its namespace is that of the objects that it may refer to.
     pub object: &'a ObjectName,
@@ -50,6 +52,7 @@ impl<'a> Draft<'a> {
             location: LocationPolicy::default(),
             host: HostPolicy::default(),
             backend: BackendPolicy::default(),
+            affinity_mode: None,
             refs: BTreeMap::new(),
             object,
             said,
@@ -208,6 +211,7 @@ impl<'a> Draft<'a> {
         let is_canary = backend.canary.is_some();
         let serving = Serving { is_canary, location, host, of_hosts: self.of_hosts, denied, hosts_denied };
         let faults = bounded(faults, MOST_FAULTS);
-        Parsed { serving, backend, refs, snippets: self.snippets, faults }
+        let affinity_mode = self.affinity_mode;
+        Parsed { serving, backend, affinity_mode, refs, snippets: self.snippets, faults }
     }
 }

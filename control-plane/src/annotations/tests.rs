@@ -158,6 +158,7 @@ fn no_row_is_silent() {
                 Status::Honoured => {
                     let acts = parsed.serving != before.serving
                         || parsed.backend != before.backend
+                        || parsed.affinity_mode != before.affinity_mode
                         || parsed.refs != before.refs;
                     // Canaries and cookies encode what holds anyway, and nothing for "no canary".
                     let same = |read: fn(&str) -> Option<bool>| {

@@ -34,7 +34,7 @@ pub(super) struct BackendState {
     canaries: FewOf<Age>,
     /// Those of them that ask for affinity on a path that leads here.
     sticky: Few<Age, Arc<Claim>>,
-    /// Those of them that say which mode.
+    /// Those of them that say which mode, whether they ask for affinity or not.
     modes: Few<Age, i32>,
     /// By how many Ingresses it is in use, on as many hosts as that is. 0: it is no resource.
     uses: usize,
@@ -127,9 +127,11 @@ impl BackendState {
         if claim.is_canary() {
             self.canaries.insert(age());
         }
-        if let Some(affinity) = claim.parsed.backend.affinity.as_ref().filter(|_| has_path) {
+        if claim.parsed.backend.affinity.is_some() && has_path {
             self.sticky.insert(age(), Arc::clone(claim));
-            self.modes.extend(affinity.mode.map(|mode| (age(), mode)));
+        }
+        if let Some(mode) = claim.parsed.affinity_mode.filter(|_| has_path) {
+            self.modes.insert(age(), mode);
         }
     }
 

@@ -44,6 +44,26 @@ fn the_first_mode_and_the_last_cookie_count() {
     assert_eq!(of(&world), None);
 }
 
+/// As in the original, which takes type and mode each from the first that says it.
+#[test]
+fn the_mode_may_be_said_by_one_that_asks_for_no_affinity() {
+    let mut world = World::default();
+    let mode = |mode| ingress("first").annotation("affinity-mode", mode).at(1);
+    world.apply(mode("persistent").rule("a.test", &[("/", "main")]));
+    assert_eq!(of(&world), None);
+    world.apply(
+        sticky("second", "two")
+            .annotation("affinity-mode", "balanced")
+            .at(2)
+            .rule("b.test", &[("/", "main")]),
+    );
+    assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Persistent))));
+    world.apply(mode("balanced").rule("a.test", &[("/", "main")]));
+    assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Balanced))));
+    world.apply(mode("persistent").rule("a.test", &[("/", "other")]));
+    assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Balanced))));
+}
+
 #[test]
 fn neither_a_default_backend_nor_a_canary_asks_for_it() {
     let mut world = World::default();
