@@ -98,6 +98,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/webhook*", &[Tokio, Http, Hyper, Rustls]),
     ("control-plane/src/serve/roles.rs", &[]),
     ("control-plane/src/serve/registry*", &[Prost, Tokio, DashMap]),
+    // Frames go to HTTP/2 as they are.
+    ("control-plane/src/serve/calls.rs", &[Tonic, Tokio, Http, Hyper]),
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
     ("control-plane/src/inspect*", &[Prost, Tonic, Tokio]),
     ("control-plane/src/app*", &[Tokio, Tonic]),
@@ -284,6 +286,7 @@ const SHARED: &[&str] = &[
     "clock",
     "drain",
     "duration",
+    "few",
     "pattern",
     "secret",
     "pem",
