@@ -4,7 +4,7 @@
 //! **Invariant:** nothing here decides what is served. Streams read the newest head; what they say goes to the registry.
 
 mod admit;
-pub mod codec;
+mod calls;
 pub mod convergence;
 pub mod door;
 #[cfg(any(test, feature = "fuzz"))]
@@ -13,6 +13,7 @@ mod guard;
 mod identity;
 pub mod limits;
 pub mod message;
+mod reader;
 pub mod refusals;
 pub mod registry;
 mod roles;
@@ -24,7 +25,6 @@ mod stream;
 mod wire;
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,26 +38,20 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Status, Streaming};
 
 use crate::barrier::Barrier;
 use crate::enrol::Registrar;
 use crate::metrics::Metrics;
 use crate::store::Published;
 use admit::admit;
+use calls::Calls;
 use door::{Call, Caller, Door, Line};
 use guard::Guard;
 use identity::Certificates;
 use limits::Limits;
 use registry::Registry;
 use stream::{Item, Stream};
-
-/// Generated service of `firth.config.v1`.
-#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/firth.config.v1.ConfigStream.rs"));
-}
-use generated::config_stream_server::{ConfigStream, ConfigStreamServer};
 
 /// Frames handed to the transport ahead of what it has sent.
 const AHEAD: usize = 4;
@@ -164,18 +158,16 @@ impl Service {
     }
 }
 
-#[tonic::async_trait]
-impl ConfigStream for Service {
-    type ConnectStream = Pin<Box<ReceiverStream<Item>>>;
-
+impl Service {
+    /// Begins the stream of a proxy; gives what it is told, frame by frame, and last how it ended, where that was not well.
+    ///
+    /// # Errors
+    /// Where there is no place for it, or nothing that could be told.
     #[allow(
         clippy::disallowed_methods,
         reason = "a stream's task is owned by its stream: it ends when either side of it does"
     )]
-    async fn connect(
-        &self,
-        request: Request<Streaming<ProxyMessage>>,
-    ) -> Result<Response<Self::ConnectStream>, Status> {
+    fn connect(&self, request: Request<Streaming<ProxyMessage>>) -> Result<mpsc::Receiver<Item>, Status> {
         let heads = self.published.heads();
         let head = self.published.head();
         if !head.is_ready() {
@@ -192,7 +184,7 @@ impl ConfigStream for Service {
         let caller = caller.cloned();
         let stream = Stream::new(self.clone(), head, address, caller, place, out);
         tokio::spawn(stream.run(request.into_inner(), heads));
-        Ok(Response::new(Box::pin(ReceiverStream::new(frames))))
+        Ok(frames)
     }
 }
 
@@ -235,7 +227,7 @@ pub async fn run(
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_ANSWER))
         .add_routes(also)
-        .add_service(ConfigStreamServer::new(service).max_decoding_message_size(Limits::MESSAGE))
+        .add_service(Calls(service))
         .add_optional_service(certificates.clone().map(Certificates::into_identity))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)

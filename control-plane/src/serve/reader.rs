@@ -1,50 +1,22 @@
-//! Carries frames that are encoded already: what streams share is copied to the socket, never encoded again.
+//! Reads what a proxy says: counted and bounded before it is decoded.
 
-use bytes::{Buf as _, BufMut as _};
+use bytes::Buf as _;
 use prost::Message as _;
 use shared::proto::config::ProxyMessage;
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
 
 use super::limits::Limits;
 use super::shape;
-use crate::store::Frame;
 
-/// gRPC codec of `ConfigStream`: messages in, frames out. One for each stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FrameCodec;
+/// Bytes of what a proxy says that there is room for at first: most messages are shorter.
+const ROOM: usize = 512;
 
-/// Reads what a proxy says.
+/// Of one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(super) struct Reader {
     /// The Hello was read.
     greeted: bool,
-}
-
-impl Codec for FrameCodec {
-    type Encode = Frame;
-    type Decode = ProxyMessage;
-    type Encoder = Self;
-    type Decoder = Reader;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Reader {
-        Reader::default()
-    }
-}
-
-impl Encoder for FrameCodec {
-    type Item = Frame;
-    type Error = Status;
-
-    fn encode(&mut self, frame: Frame, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.reserve(frame.len());
-        out.put_slice(frame.as_bytes());
-        Ok(())
-    }
 }
 
 impl Decoder for Reader {
@@ -66,5 +38,10 @@ impl Decoder for Reader {
             Ok(message) => Ok(Some(message)),
             Err(error) => Err(Status::invalid_argument(format!("no proxy message: {error}"))),
         }
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        // The second is of encoders.
+        BufferSettings::new(ROOM, ROOM)
     }
 }

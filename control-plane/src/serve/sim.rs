@@ -121,7 +121,7 @@ impl Stream {
             Slot::Release => self.slot = false,
         }
         Sent {
-            frames: out.into_iter().map(|out| wire::encode(out).as_bytes().clone()).collect(),
+            frames: out.into_iter().map(|out| wire::encode(out).message()).collect(),
             diverged: reports.iter().filter(|report| matches!(report, Report::Diverged { .. })).count(),
             end: end.map(|end| format!("{end:?}")),
         }

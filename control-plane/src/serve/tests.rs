@@ -48,6 +48,14 @@ async fn bench_within(limits: Limits) -> Bench {
     Bench { store, registry, leaving, moving, address, _server: server }
 }
 
+/// A service that has nothing to hand out yet.
+pub(super) fn service() -> Service {
+    let (_, published) = Store::new(Lineage([1; 16]), clock::now());
+    let (_, leaves) = watch::channel(false);
+    let limits = Limits::within(1 << 30, 1 << 20);
+    Service::new("default", published, Arc::default(), Arc::new(Metrics::new()), limits, leaves)
+}
+
 impl Bench {
     fn commit(&mut self, kind: Kind, key: &str, body: &[u8]) {
         let entry = Entry::from_body(ResourceKey::new(kind, key), 1, body.to_vec().into());

@@ -20,7 +20,10 @@ pub const CHUNK: usize = 64 * 1024;
 /// What resources and removals may take of a chunk by estimate; the rest is for the head and estimates too low.
 const BUDGET: usize = CHUNK - 4 * 1024;
 
-/// One encoded `ControlMessage`. A clone shares the bytes.
+/// Before each message of gRPC: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// One encoded `ControlMessage`, as gRPC sends it. A clone shares the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame(Bytes);
 
@@ -28,17 +31,27 @@ impl Frame {
     /// Encodes a message.
     pub fn encode(message: Message) -> Self {
         let message = config::ControlMessage { message: Some(message) };
-        Self(message.encode_to_vec().into())
+        let length = message.encoded_len();
+        let mut bytes = Vec::with_capacity(PREFIX + length);
+        bytes.push(0);
+        bytes.extend((length as u32).to_be_bytes());
+        message.encode_raw(&mut bytes);
+        Self(bytes.into())
     }
 
-    /// The encoded bytes.
-    pub fn as_bytes(&self) -> &Bytes {
-        &self.0
+    /// The message.
+    pub fn message(&self) -> Bytes {
+        self.0.slice(PREFIX..)
     }
 
-    /// Number of bytes.
+    /// With what gRPC puts before each message (PROTOCOL-HTTP2, "Length-Prefixed-Message").
+    pub fn delimited(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// Number of bytes of the message.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.len() - PREFIX
     }
 }
 
@@ -150,7 +163,7 @@ mod tests {
     }
 
     fn decode(frame: &Frame) -> config::Batch {
-        match config::ControlMessage::decode(frame.as_bytes().clone()).unwrap().message {
+        match config::ControlMessage::decode(frame.message()).unwrap().message {
             Some(Message::Batch(batch)) => batch,
             other => panic!("expected a batch, got {other:?}"),
         }

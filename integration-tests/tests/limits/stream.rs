@@ -42,6 +42,8 @@ pub(crate) const LISTENER: Listener = Listener {
         ("inspect::decide::MOST", "how long a pin holds, which is the operator's to say"),
         ("inspect::decide::RECORD", "what an operator's own question waits for"),
         ("inspect::decide::FORCE", "what an operator's own question waits for"),
+        ("serve::reader::ROOM", "room for what a proxy says that there is from the start"),
+        ("store::frame::PREFIX", "what gRPC puts before each message"),
         ("serve::AHEAD", "frames for the transport, which count as chunks that are not answered"),
         ("inspect::difference::PLACES", "names that are shown of a difference"),
         ("inspect::leaves::SHOWN", "characters that are shown of a value"),

@@ -128,7 +128,7 @@ impl Proxy {
 }
 
 fn decode(frame: &Frame) -> config::Batch {
-    let message = config::ControlMessage::decode(frame.as_bytes().clone()).unwrap();
+    let message = config::ControlMessage::decode(frame.message()).unwrap();
     match message.message {
         Some(Control::Batch(batch)) => batch,
         other => panic!("expected a batch, got {other:?}"),
@@ -567,7 +567,7 @@ fn who_never_answers_is_sent_what_is_encoded_for_all() {
     let frames = |slot| -> Vec<*const u8> {
         let link = Link::open(&plane, &Proxy::default(), slot, now);
         let of_chunk = |out: &Out| match out {
-            Out::Chunk { frame, .. } => Some(frame.as_bytes().as_ptr()),
+            Out::Chunk { frame, .. } => Some(frame.message().as_ptr()),
             _ => None,
         };
         link.down.iter().filter_map(of_chunk).collect()

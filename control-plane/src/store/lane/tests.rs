@@ -19,7 +19,7 @@ fn removal(index: u8) -> Removal {
 /// Applies a batch as a proxy does.
 fn replay(snapshot: &mut Snapshot, frames: impl Iterator<Item = Frame>) {
     for frame in frames {
-        let message = config::ControlMessage::decode(frame.as_bytes().clone()).unwrap().message;
+        let message = config::ControlMessage::decode(frame.message()).unwrap().message;
         let Some(config::control_message::Message::Batch(batch)) = message else {
             panic!("expected a batch, got {message:?}");
         };
