@@ -23,11 +23,12 @@ pub(crate) const LISTENER: Listener = Listener {
             &["what_an_api_server_takes_is_not_too_much", "too_much_is_rejected"],
         ),
         Row(
-            "bytes that what one Ingress says comes to in all Routes, Hosts and Backends that have it",
+            "bytes that what one Ingress says comes to in all Routes, Hosts and Backends that have it, regular expressions as they are compiled",
             &["compile::copies::MOST"],
             &[
                 "usual_ones_are_far_from_it",
                 "what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each",
+                "regular_expressions_count_as_they_are_compiled_on_each_host",
                 "what_is_said_counts_for_each_backend",
                 "what_is_said_counts_on_each_host",
                 "secrets_count_on_each_host_that_none_lists",
