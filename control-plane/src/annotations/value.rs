@@ -159,12 +159,13 @@ pub const PATTERN_WITH_VARIABLES: Grammar<String> = Grammar {
     bad: &["a b", "a,b", "a;b", TOO_MANY],
 };
 
-/// CIDRS of annotations.md 1.3.
+/// CIDRS of annotations.md 1.3: every entry has to be one, and what is behind the last comma is an entry.
 pub const CIDRS: Grammar<Vec<String>> = Grammar {
     words: "addresses and networks with commas between them",
     read: |text| {
-        let set = AddressSet::parse(list(text)).ok().filter(|set| !set.is_empty());
-        set.map(|_| list(text).map(str::to_owned).collect())
+        let entries = || text.split(',').map(str::trim);
+        let set = AddressSet::parse(entries()).ok().filter(|_| entries().all(|entry| !entry.is_empty()));
+        set.map(|_| entries().map(str::to_owned).collect())
     },
     good: &["10.0.0.0/8, 192.0.2.1", "2001:db8::/32"],
     bad: &["10.0.0.0/33", "example.com", "10.0.0.0/8;", ","],

@@ -173,7 +173,11 @@ fn row_of(
     settings: &mut Settings,
     refs: &mut BTreeMap<Reference, String>,
 ) -> (bool, Vec<Fault>) {
-    let parsed = annotations::default(row, key, text);
+    // Unlike those of annotations, lists of the ConfigMap may have empty items (configmap.md).
+    let is_of_addresses =
+        ["allowlist-source-range", "denylist-source-range", "block-cidrs"].contains(&row.name);
+    let listed = is_of_addresses.then(|| value::list(text).collect::<Vec<_>>().join(","));
+    let parsed = annotations::default(row, key, listed.as_deref().unwrap_or(text));
     refs.extend(parsed.refs.into_keys().map(|reference| (reference, field(key))));
     settings.defaults.overlay(&parsed.serving.location);
     settings.backend_defaults.overlay(&parsed.backend);
@@ -342,6 +346,22 @@ mod tests {
             Some(_) => annotations::default(row, row.name, text).serving.location,
             None => LocationPolicy::default(),
         }
+    }
+
+    #[test]
+    fn lists_of_addresses_may_have_empty_items() {
+        for key in ["whitelist-source-range", "denylist-source-range", "block-cidrs"] {
+            let (settings, faults) = compiled(&[(key, "10.0.0.0/8,, 192.0.2.1,")]);
+            assert_eq!((settings.guards, faults), (vec![], vec![]), "{key}");
+        }
+        let (settings, _) = compiled(&[("whitelist-source-range", "10.0.0.0/8,")]);
+        assert_eq!(settings.defaults.allowlist_source_range.unwrap().values, ["10.0.0.0/8"]);
+        let said = BTreeMap::from([(
+            format!("{}allowlist-source-range", annotations::PREFIX),
+            "10.0.0.0/8,".into(),
+        )]);
+        let web = annotations::read(&ObjectName::new("default", "web"), &said);
+        assert!(web.serving.denied.is_some(), "those of an Ingress may not");
     }
 
     proptest! {
