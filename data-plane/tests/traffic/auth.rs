@@ -116,6 +116,28 @@ fn the_question_says_who_asks_for_what() {
     assert_eq!(passed.all("x-request-id"), question.all("x-request-id"));
 }
 
+/// Whoever lets a request in, what the one who is asked would have said is not what a client says.
+#[test]
+fn what_only_the_asked_may_say_is_taken_away_where_nobody_is_asked() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("X-User: alice\r\n");
+    let any = LocationPolicy {
+        satisfy_any: Some(true),
+        allowlist_source_range: Some(TextList { values: vec!["127.0.0.1".to_owned()] }),
+        ..asking(&auth, |it| it.response_headers = vec!["X-User".into(), "X_Groups".into()])
+    };
+    let proxy = serving(&[("/x", any)], &backend);
+    let forged = "GET /x HTTP/1.1\r\nHost: a.test\r\nx-user: root\r\nX-Other: mine\r\nX-Groups: all\r\n\r\n";
+    assert_eq!(Client::new(proxy.http).ask(forged).status, 200);
+    assert!(auth.seen().is_empty(), "its address was enough");
+    let passed = backend.seen().remove(0);
+    assert!(passed.all("x-user").is_empty() && passed.all("x-groups").is_empty(), "{}", passed.line());
+    assert_eq!(passed.all("x-other"), ["mine"]);
+    let other = Client::from("127.0.0.2".parse().unwrap(), proxy.http).ask(forged);
+    assert_eq!(other.status, 200, "asked for");
+    assert_eq!(backend.seen().remove(1).all("x-user"), ["alice"]);
+}
+
 #[test]
 fn clients_are_sent_to_sign_in_with_their_cookie() {
     let backend = Origin::new(|seen| {

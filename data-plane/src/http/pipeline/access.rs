@@ -74,7 +74,7 @@ fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
     if location.users.is_some() {
         exchange.head.fields.remove(Known::Authorization);
     }
-    external::tell_backend(exchange);
+    external::tell_backend(exchange, location);
     Continue(())
 }
 

@@ -16,6 +16,7 @@ use super::{Exchange, forwarded};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
+use crate::table::PathEntry;
 use crate::table::policy::external::{Cache, External};
 
 mod question;
@@ -69,13 +70,16 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
     said
 }
 
-/// Puts the fields of the answer in place of the client's.
-pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
-    let Some(verdict) = exchange.verdict.clone() else { return };
+/// Puts the fields of the answer in place of the client's. Where nobody was asked, since something else let the request in,
+/// there is nothing in place of them: only who is asked may say them.
+pub(super) fn tell_backend(exchange: &mut Exchange<'_>, location: &PathEntry) {
+    let Some(external) = location.external() else { return };
     let fields = &mut exchange.head.fields;
-    for (name, _) in &verdict.fields {
+    for (name, _) in &external.told {
         forwarded::drop_alikes(fields, name);
+        fields.remove(&**name);
     }
+    let Some(verdict) = &exchange.verdict else { return };
     for (name, value) in &verdict.fields {
         fields.remove(&**name);
         if let Some(value) = value {
