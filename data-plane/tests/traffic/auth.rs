@@ -84,7 +84,8 @@ fn the_question_says_who_asks_for_what() {
     let mut client = Client::new(proxy.http);
     let forged = "X-Original-URL: f\r\nX-Original-Method: f\r\nX-Forwarded-Proto: f\r\nX-Sent-From: f\r\n\
                   X-Real-IP: f\r\nX-Forwarded-For: f\r\nX-Auth-Request-Redirect: f\r\nX-User: f\r\nX-Groups: f\r\n\
-                  X-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n";
+                  X-Forwarded-Host: f\r\nX-Forwarded-Port: f\r\nX-Forwarded-Scheme: f\r\nX-Forwarded-Prefix: f\r\nForwarded: for=f\r\n\
+                  X-Original-Host: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n";
     let request =
         format!("PUT /x/y?z=1 HTTP/1.1\r\nHost: a.test:80\r\n{forged}Content-Length: 4\r\n\r\nbody");
     assert_eq!(client.ask(&request).status, 200);
@@ -106,7 +107,17 @@ fn the_question_says_who_asks_for_what() {
     ] {
         assert_eq!(question.all(name), [value], "{name}");
     }
-    for name in ["x-forwarded-proto", "content-length", "ssl-client-verify"] {
+    for name in [
+        "x-forwarded-proto",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-scheme",
+        "x-forwarded-prefix",
+        "x-original-host",
+        "forwarded",
+        "content-length",
+        "ssl-client-verify",
+    ] {
         assert!(question.all(name).is_empty(), "{name}");
     }
     let passed = backend.seen().remove(0);

@@ -27,8 +27,9 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     let client = exchange.client_text();
     let scheme = peer.scheme().as_str();
     let original = [scheme.as_bytes(), b"://", head.host.raw(), head.target()].concat();
+    let is_believed = exchange.claims.as_deref().is_some_and(|claims| claims.is_believed);
     let mut fields = head.fields.clone();
-    fields.retain(|known, name| !is_forged(known, name));
+    fields.retain(|known, name| !is_forged(known, name) && (is_believed || !is_of_proxies(name)));
     fields.add(Known::XOriginalUrl, original);
     fields.add(Known::XOriginalMethod, head.method_name());
     certificates::tell(exchange.certificate.as_deref(), &mut fields);
@@ -88,6 +89,14 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
                 | Known::XScheme
                 | Known::Expect
         )
+}
+
+/// Whether a field says what a proxy says of its client. Who is asked takes it for ours, the host that is asked for before
+/// all: of a client that is not believed there is none, where the original passes on what it does not replace.
+fn is_of_proxies(name: &[u8]) -> bool {
+    let begins =
+        |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    begins(b"x-forwarded-") || begins(b"x-original-") || name.eq_ignore_ascii_case(b"forwarded")
 }
 
 /// Asks once; nobody is asked again.
