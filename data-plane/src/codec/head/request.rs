@@ -153,6 +153,9 @@ impl RequestHead {
         }
         let mut lines = Lines::begin(method, path);
         if let Some(authority) = authority {
+            if authority.len() + 6 > Limits::REQUEST.field_line {
+                return Err(HeadError::HeadTooLong);
+            }
             lines.push(Known::Host, b"host", authority)?;
         }
         let mut cookies = BytesMut::new();

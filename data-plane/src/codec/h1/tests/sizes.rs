@@ -1,7 +1,7 @@
 //! Every size that a message has on its way in, to the byte.
 
 use super::requests;
-use crate::codec::guard::Limits;
+use crate::codec::guard::{HeadError, Limits};
 use crate::codec::h1::chunk::{MAX_EXTENSIONS, MAX_SIZE_LINE, MAX_TRAILERS};
 use crate::codec::h1::scan::MAX_EMPTY_LINES;
 use crate::codec::head::RequestHead;
@@ -69,6 +69,18 @@ fn a_head_of_http2_has_a_hundred_fields() {
     };
     // With the Host.
     assert_eq!(outcome(99), Ok(100));
-    assert_eq!(outcome(100), Err(crate::codec::guard::HeadError::TooManyFields));
-    assert_eq!(outcome(1_000), Err(crate::codec::guard::HeadError::TooManyFields));
+    assert_eq!(outcome(100), Err(HeadError::TooManyFields));
+    assert_eq!(outcome(1_000), Err(HeadError::TooManyFields));
+}
+
+/// A name of 60 kB would go into every log line, key and question that says which host was asked for.
+#[test]
+fn the_authority_of_http_2_is_a_line_of_http_1() {
+    let most = Limits::REQUEST.field_line - "host: ".len();
+    let of = |length: usize| {
+        let authority = "a".repeat(length);
+        RequestHead::from_h2("GET", b"/", Some(authority.as_bytes()), std::iter::empty(), true).map(|_| ())
+    };
+    assert_eq!(of(most), Ok(()));
+    assert_eq!(of(most + 1), Err(HeadError::HeadTooLong));
 }
