@@ -40,6 +40,7 @@ impl Frame {
     }
 
     /// The message.
+    #[cfg(any(test, feature = "sim"))]
     pub fn message(&self) -> Bytes {
         self.0.slice(PREFIX..)
     }
