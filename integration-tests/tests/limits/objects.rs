@@ -108,6 +108,11 @@ pub(crate) const PATTERNS: Listener = Listener {
             &["what_one_request_may_cost_is_bounded", "alternatives_that_say_nothing_are_few"],
         ),
         Row(
+            "ways of alternatives for each state that takes an octet, and beside them; more say nothing",
+            &["pattern::quick::WAYS_AN_OCTET", "pattern::quick::WAYS"],
+            &["optional_parts_of_optional_parts_are_few"],
+        ),
+        Row(
             "what all that are asked about one request may cost",
             &["pattern::steps::ALL"],
             &["what_one_request_may_cost_is_bounded", "a_match_that_takes_too_long_is_not_a_mismatch"],

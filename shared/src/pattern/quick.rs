@@ -26,6 +26,9 @@ const OCTETS: usize = 10;
 const OCTETS_A_STEP: usize = 8;
 const FITS_A_STEP: usize = 8;
 const GROWTH_A_STEP: usize = 16;
+/// Ways of alternatives for which there is a reason: so many for each state that takes an octet, and these.
+const WAYS_AN_OCTET: usize = 4;
+const WAYS: usize = 768;
 
 /// Patterns, ready to be looked for.
 pub(super) struct Quick {
@@ -46,14 +49,26 @@ pub(super) fn weight(program: &NFA) -> usize {
     program.states().iter().map(ways).sum()
 }
 
-/// The ways of all alternatives that lead where another one of the same does.
-pub(super) fn repeated(program: &NFA) -> usize {
+/// The ways of all alternatives that say nothing: those that lead where another one of the same does, and those that are
+/// more than states that take an octet give reason for, as of `x????` a hundred deep.
+pub(super) fn idle(program: &NFA) -> usize {
     let repeated = |state: &State| match state {
         State::Union { alternates } => alternates.len() - alternates.iter().collect::<HashSet<_>>().len(),
         State::BinaryUnion { alt1, alt2 } => usize::from(alt1 == alt2),
         _ => 0,
     };
-    program.states().iter().map(repeated).sum()
+    let ways = |state: &State| match state {
+        State::Union { alternates } => alternates.len(),
+        State::BinaryUnion { .. } => 2,
+        _ => 0,
+    };
+    let takes = |state: &&State| {
+        matches!(state, State::ByteRange { .. } | State::Sparse { .. } | State::Dense { .. })
+    };
+    let states = program.states();
+    let reason = WAYS_AN_OCTET * states.iter().filter(takes).count() + WAYS;
+    let detours = states.iter().map(ways).sum::<usize>().saturating_sub(reason);
+    states.iter().map(repeated).sum::<usize>() + detours
 }
 
 impl fmt::Debug for Quick {
