@@ -10,6 +10,11 @@ pub(crate) const LISTENER: Listener = Listener {
     rows: &[
         Row("connections", &["admin::serve::connections"], &["a_probe_gets_in_however_many_are_silent"]),
         Row(
+            "how long the longest waiting one is left to ask, in a burst",
+            &["admin::serve::young", "admin::serve::patience"],
+            &["a_burst_closes_nobody_who_had_no_time_to_ask"],
+        ),
+        Row(
             "a request's head, and the time without a request",
             &["admin::serve::head"],
             &["who_is_silent_idle_or_slow_is_let_go_in_time"],

@@ -1,7 +1,7 @@
 //! The server behind an admin or health address.
 //!
 //! **Invariant:** a probe always gets in, and waits for no other page. Whatever others hold open is bounded in number and in time,
-//! and the connection that has been open for longest goes when a new one comes. Of pages that are not probes so many are made
+//! and the connection that has been open for longest goes when a new one comes; in a burst not before it had time to ask. Of pages that are not probes so many are made
 //! or sent at once, each on a thread of its own: however many are asked for, and however slowly they are taken, the rest waits.
 
 mod sent;
@@ -28,8 +28,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking, yield_now};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use self::sent::{Sending, Sent};
@@ -42,6 +42,10 @@ use crate::telemetry::Seldom;
 pub struct Limits {
     /// Connections at once; one more takes the place of the oldest.
     pub connections: usize,
+    /// The oldest is not closed within so long of its coming: what it asks is on its way,
+    pub young: Duration,
+    /// unless new ones have waited for that so long together since there was room for all.
+    pub patience: Duration,
     /// A request's head, from the end of the one before, or from the beginning: so long does an idle connection stay, too.
     pub head: Duration,
     /// Bytes of a request's head.
@@ -62,6 +66,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 64,
+            young: Duration::from_millis(25),
+            patience: Duration::from_millis(250),
             head: Duration::from_secs(5),
             head_bytes: 8 * 1024,
             pages: 2,
@@ -188,7 +194,8 @@ pub async fn serve_within(
     pages: Arc<dyn Pages>,
 ) -> Result<(), Infallible> {
     let mut open = JoinSet::new();
-    let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
+    let mut oldest_first: VecDeque<Open> = VecDeque::new();
+    let mut patience = limits.patience;
     let mut warning = Seldom::new(limits.warnings);
     let desk = Desk { pages, places: Arc::new(Semaphore::new(limits.pages)) };
     loop {
@@ -196,7 +203,7 @@ pub async fn serve_within(
             accepted = listener.accept() => accepted,
             Some(_) = open.join_next() => continue,
         };
-        oldest_first.retain(|connection| !connection.is_finished());
+        oldest_first.retain(|connection| !connection.task.is_finished());
         let stream = match accepted {
             Ok(stream) => stream,
             Err(error) => {
@@ -205,23 +212,43 @@ pub async fn serve_within(
                 }
                 // Out of descriptors: one of ours is better than none for a probe.
                 if let Some(oldest) = oldest_first.pop_front() {
-                    oldest.abort();
+                    oldest.task.abort();
                 }
                 sleep(Duration::from_millis(10)).await;
                 continue;
             }
         };
+        match oldest_first.front() {
+            Some(oldest) if oldest_first.len() >= limits.connections => {
+                let early = limits.young.saturating_sub(oldest.since.elapsed()).min(patience);
+                if !early.is_zero() {
+                    patience -= early;
+                    sleep(early).await;
+                    oldest_first.retain(|connection| !connection.task.is_finished());
+                }
+            }
+            _ => patience = limits.patience,
+        }
         if oldest_first.len() >= limits.connections
             && let Some(oldest) = oldest_first.pop_front()
         {
-            oldest.abort();
+            oldest.task.abort();
             if let Some(before) = warning.now(clock::now()) {
                 let limit = limits.connections;
                 warn!(limit, before, "too many connections to the admin address; the oldest is closed");
             }
         }
-        oldest_first.push_back(open.spawn(connection(limits, stream, desk.clone())));
+        let task = open.spawn(connection(limits, stream, desk.clone()));
+        oldest_first.push_back(Open { since: Instant::now(), task });
+        // Whoever has asked already is answered before the next one takes its place.
+        yield_now().await;
     }
+}
+
+/// A connection that is served.
+struct Open {
+    since: Instant,
+    task: AbortHandle,
 }
 
 /// Where pages are made.

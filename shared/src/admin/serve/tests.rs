@@ -49,7 +49,9 @@ async fn gone(stream: &mut TcpStream) {
 
 #[test]
 fn the_limits_are_those_of_the_budgets_page() {
-    let Limits { connections, head, head_bytes, pages, page, life, farewell, warnings } = Limits::default();
+    let Limits { connections, young, patience, head, head_bytes, pages, page, life, farewell, warnings } =
+        Limits::default();
+    assert_eq!([young, patience].map(|time| time.as_millis()), [25, 250]);
     assert_eq!((connections, head_bytes, pages), (64, 8 * 1024, 2));
     assert_eq!([head, page, life, farewell, warnings].map(|time| time.as_secs()), [5, 10, 60, 5, 1]);
 }
@@ -79,6 +81,34 @@ async fn a_probe_gets_in_however_many_are_silent() {
         }
     })
     .await;
+}
+
+/// Connects, and lets twice as many silent ones come as there is room for before it asks.
+async fn asks_late(limits: Limits) -> io::Result<String> {
+    with(limits, async |address| {
+        let mut probe = TcpStream::connect(address).await?;
+        let mut silent = Vec::new();
+        for _ in 0..2 * limits.connections {
+            silent.push(TcpStream::connect(address).await?);
+        }
+        // Far less than it takes to grow old, and enough to be closed by.
+        sleep(Duration::from_millis(200)).await;
+        probe.write_all(ASK.as_bytes()).await?;
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await?;
+        Ok(answer)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_burst_closes_nobody_who_had_no_time_to_ask() {
+    let hour = Duration::from_secs(3_600);
+    let limits = Limits { young: hour, patience: hour, ..Limits::default() };
+    assert!(asks_late(limits).await.unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    // Who holds up all others is not waited for.
+    let impatient = Limits { young: hour, patience: Duration::ZERO, ..limits };
+    assert!(!asks_late(impatient).await.is_ok_and(|answer| answer.contains("200")));
 }
 
 /// Time stands still but for timers, so that each takes exactly as long as it is set to.
