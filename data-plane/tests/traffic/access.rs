@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use shared::policy::{BasicAuth, LocationPolicy, TextList};
+use shared::policy::{BasicAuth, LocationPolicy, StatusList, TextList};
 use shared::resource::{Material, Resource, Settings, User};
 
 use super::harness::*;
@@ -70,6 +70,25 @@ fn asking() -> LocationPolicy {
 fn with(path: &str, credentials: &str) -> String {
     let credentials = STANDARD.encode(credentials);
     format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Basic {credentials}\r\n\r\n")
+}
+
+/// Another backend shows the page: what was typed in is none of its business, right or wrong.
+#[test]
+fn a_password_that_is_wrong_is_not_shown_to_who_answers_for_errors() {
+    let (origin, errors) = (Origin::says("in"), Origin::says("page"));
+    let mut proxy = Proxy::start();
+    let policy = LocationPolicy {
+        custom_http_errors: Some(StatusList { values: vec![401] }),
+        default_backend: Some("ns/errors/80".into()),
+        ..asking()
+    };
+    proxy.policies(false, &[("/x", policy)]);
+    proxy.service("errors", Default::default());
+    proxy.endpoints("x", &[origin.address]);
+    proxy.endpoints("errors", &[errors.address]);
+    users(&mut proxy, &[("u", BCRYPT)]);
+    assert_eq!(Client::new(proxy.http).ask(&with("/x", "u:wrong")).text(), "page");
+    assert!(origin.seen().is_empty() && errors.seen()[0].all("authorization").is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::policy::{BackendProtocol, LocationPolicy, StatusList};
+use shared::policy::{BackendProtocol, ExternalAuth, LocationPolicy, StatusList};
 use shared::resource::{Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -106,6 +106,65 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!((seen.line(), seen.all("x-code")), ("GET /nobody/x?y HTTP/1.1", vec!["503"]));
     proxy.remove_endpoint("errors", 0);
     assert_eq!(client.get("/nobody").status, 503);
+}
+
+/// Nobody has said yet that it may: neither the way there nor what it says of itself is the Service's own.
+#[test]
+fn who_is_not_let_in_gets_no_page_of_the_service_and_says_nothing_of_who_it_is() {
+    let (origin, errors) = (answers("200 In"), answers("418 Teapot"));
+    let asked = answers("401 No");
+    let guarded = |page: &str| LocationPolicy {
+        default_backend: Some(page.into()),
+        external_auth: Some(ExternalAuth {
+            url: format!("http://{}/", asked.address),
+            response_headers: vec!["X-User".into()],
+            ..ExternalAuth::default()
+        }),
+        ..listing(&[401, 413])
+    };
+    let forged = "Host: a.test\r\nX-User: admin\r\nX_User: admin\r\nContent-Length: 0\r\n\r\n";
+    let head = format!("DELETE / HTTP/1.1\r\n{forged}");
+    for own in ["ns/echo/80", "ns/echo/default"] {
+        let mut proxy = proxy(&origin, &errors, guarded(own));
+        let first = shared::resource::Backend { port: Some(Default::default()), ..Default::default() };
+        proxy.config(vec![("ns/echo/default", Resource::Backend(first))]);
+        let mut client = Client::new(proxy.http);
+        assert_eq!(client.ask(&head).status, 404, "{own}: the proxy's own page");
+        let (fallback, defaults) = (answers("410 Fleet"), LocationPolicy::default());
+        with_fallback(&mut proxy, &fallback, defaults);
+        assert_eq!(client.ask(&head).status, 410, "{own}: the fleet's");
+        assert!(fallback.seen()[0].all("x-user").is_empty() && fallback.seen()[0].all("x_user").is_empty());
+    }
+    assert!(origin.seen().is_empty());
+    let proxy = proxy(&origin, &errors, guarded("ns/errors/default"));
+    assert_eq!(Client::new(proxy.http).ask(&head).status, 418);
+    let seen = &errors.seen()[0];
+    assert_eq!(seen.all("x-code"), ["401"]);
+    assert!(seen.all("x-user").is_empty() && seen.all("x_user").is_empty(), "{seen:?}");
+}
+
+/// A client without a limit's leave has no leave either; who was let in gets whatever page is named.
+#[test]
+fn a_limit_is_no_way_around_who_is_asked() {
+    let (origin, asked) = (answers("404 In"), answers("200 Yes"));
+    let guarded = LocationPolicy {
+        default_backend: Some("ns/echo/80".into()),
+        external_auth: Some(ExternalAuth {
+            url: format!("http://{}/", asked.address),
+            ..ExternalAuth::default()
+        }),
+        proxy_body_size: Some(1),
+        ..listing(&[404, 413])
+    };
+    let proxy = proxy(&origin, &origin, guarded);
+    let mut client = Client::new(proxy.http);
+    let long = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody";
+    let refused = client.ask(long);
+    assert_eq!((refused.status, refused.all("x-from").len()), (404, 0), "the proxy's own page");
+    assert!(origin.seen().is_empty() && asked.seen().is_empty());
+    let page = Client::new(proxy.http).get("/");
+    assert_eq!(page.all("x-from"), ["404 In"]);
+    assert_eq!(origin.seen()[1].all("x-code"), ["404"]);
 }
 
 /// It counts for nothing in the original then: the fleet's default backend answers, and without one its 404.

@@ -32,6 +32,7 @@ pub(super) enum Said {
 /// Answers who may not get in. Whatever redirects, and a backend without endpoints, came first.
 pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_ref().filter(|location| location.is_guarded()).cloned() else {
+        exchange.is_let_in = true;
         return Continue(());
     };
     let any = location.policy.auth.satisfy_any;
@@ -69,13 +70,21 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-/// Lets a request in: a password that this proxy asks for is none of the backend's business.
+/// Lets a request in.
 fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
+    take_away(exchange, location);
+    external::tell_backend(exchange);
+    exchange.is_let_in = true;
+    Continue(())
+}
+
+/// Takes away what no backend gets from a client: a password that this proxy asks for is none of its business, and what
+/// only who is asked may say is said by nobody else.
+pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     if location.users.is_some() {
         exchange.head.fields.remove(Known::Authorization);
     }
-    external::tell_backend(exchange, location);
-    Continue(())
+    external::take_away(exchange, location);
 }
 
 /// Sends a client that is answered 401 to where it can sign in, where the location says where.

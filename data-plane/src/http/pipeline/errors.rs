@@ -2,7 +2,8 @@
 //! (annotations.md 6.14).
 //!
 //! **Invariant:** what answers for an error is passed on whatever it says, so there is no circle; the body of the request
-//! is not sent a second time, and what guards the location guards the way there.
+//! is not sent a second time, and what guards the location guards the way there: who was not let in gets no page of the
+//! Service that is guarded, and carries nothing that only who is let in may say.
 
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::log::InPlace;
-use super::{Exchange, forwarded, send};
+use super::{Exchange, access, forwarded, send};
 use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::table::Upstream;
+use crate::table::{Action, PathEntry, Upstream};
 use crate::upstream::Turn;
 
 /// The answer that the client gets in place of this one, where another one is asked for.
@@ -42,16 +43,21 @@ pub(super) async fn replace<B: RequestBody>(
     let close = reply.close;
     drop(reply);
     // One without endpoints counts for nothing in the original: the fleet's answers then, and without one its 404.
-    let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty();
+    let guarded = |it: &Upstream| !exchange.is_let_in && serves(&location, &it.cell.key);
+    let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
     let errors = location.errors.clone().filter(answers);
+    let fallback = exchange.fallback.clone().filter(answers);
     exchange.info.in_place = match &errors {
         Some(_) => InPlace::Errors,
         None => InPlace::DefaultBackend,
     };
     let local = &exchange.call.server.local;
-    let mut reply = match errors.or_else(|| exchange.fallback.clone().filter(answers)) {
+    let mut reply = match errors.or(fallback) {
         None => Reply::page(local, 404),
         Some(upstream) => {
+            if !exchange.is_let_in {
+                access::take_away(exchange, &location);
+            }
             if !exchange.is_forwarded
                 && let Break(reply) = forwarded::forwarded(exchange)
             {
@@ -73,6 +79,14 @@ pub(super) async fn replace<B: RequestBody>(
     };
     reply.close |= close;
     reply
+}
+
+/// Whether a Backend is one of the Service whose requests a location guards, whichever its port.
+fn serves(location: &PathEntry, key: &str) -> bool {
+    let service = |key: &str| key.rsplit_once('/').map(|(service, _)| service.to_owned());
+    let Action::Backend(upstream) = &location.action else { return false };
+    let canary = upstream.alternative.as_ref().map(|canary| &canary.cell.key);
+    std::iter::once(&upstream.cell.key).chain(canary).any(|own| service(own) == service(key))
 }
 
 /// Tells who answers for an error what happened, in place of what the client says of that.

@@ -41,6 +41,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) info: &'a mut RequestInfo,
     /// Its place among the requests in progress, where those are limited.
     pub(super) permit: &'a mut Option<Permit>,
+    /// Whether nothing that guards its location is left to pass.
+    pub(super) is_let_in: bool,
     /// Whether backends' fields are put in.
     pub(super) is_forwarded: bool,
     /// The fleet's default backend, where it has one that anybody would answer for.
@@ -85,6 +87,7 @@ impl<'a> Exchange<'a> {
             location,
             info,
             permit,
+            is_let_in: false,
             is_forwarded: false,
             fallback: None,
             stands_in: false,

@@ -70,16 +70,21 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
     said
 }
 
-/// Puts the fields of the answer in place of the client's. Where nobody was asked, since something else let the request in,
-/// there is nothing in place of them: only who is asked may say them.
-pub(super) fn tell_backend(exchange: &mut Exchange<'_>, location: &PathEntry) {
+/// Takes away of a client's fields those that only who is asked may say. Where nobody was asked, since something else let
+/// the request in or kept it out, there is nothing in place of them.
+pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     let Some(external) = location.external() else { return };
     let fields = &mut exchange.head.fields;
     for (name, _) in &external.told {
         forwarded::drop_alikes(fields, name);
         fields.remove(&**name);
     }
+}
+
+/// Tells the backend what was answered.
+pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     let Some(verdict) = &exchange.verdict else { return };
+    let fields = &mut exchange.head.fields;
     for (name, value) in &verdict.fields {
         fields.remove(&**name);
         if let Some(value) = value {
