@@ -111,6 +111,20 @@ pub enum Variable {
 }
 
 impl Variable {
+    /// Whether it is what one client shows and another one does not, by which they can be told apart. What no value is
+    /// given to counts as such: whoever names it expects one.
+    pub fn is_of_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Header(_)
+                | Self::Argument(_)
+                | Self::Cookie(_)
+                | Self::User
+                | Self::Named(_)
+                | Self::Capture(_)
+        )
+    }
+
     /// By its name, without the dollar sign.
     pub fn of(name: &str) -> Self {
         let field = |name: &str| name.replace('_', "-").to_ascii_lowercase().into();

@@ -36,7 +36,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(VARIABLES, Act::Sets(|to, it| external(to).cache_key = it)),
         needs: Some("auth-url"),
-        doc: "Answers of the authentication are used again for the same key",
+        doc: "Answers of the authentication are used again for the same key; a request that shows nothing of what it names is asked for each time",
         ..Row::NEW
     },
     &Row {

@@ -206,6 +206,72 @@ fn answers_are_kept_for_their_key_alone() {
     assert_eq!(get("/x", "bad"), 401, "a refusal is kept as well");
 }
 
+/// Those that show nothing are like one another, and one of them may have been let in for something else.
+#[test]
+fn who_shows_nothing_of_the_key_is_asked_for_each_time() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    let keyed = |key: &str| asking(&auth, |it| it.cache_key = key.into());
+    let paths = [
+        "$cookie_session",
+        "$host:$http_x_token",
+        "$remote_user",
+        "$cookie_session$http_x_token",
+        "$unknown",
+    ];
+    let names: Vec<_> = (0..paths.len()).map(|place| format!("/p{place}")).collect();
+    let policies: Vec<_> = names.iter().map(String::as_str).zip(paths.map(keyed)).collect();
+    let proxy = serving(&policies, &backend);
+    let mut client = Client::new(proxy.http);
+    for path in &names {
+        status.store(200, Ordering::SeqCst);
+        let shown = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Bearer t\r\n\r\n");
+        assert_eq!(client.ask(&shown).status, 200);
+        status.store(401, Ordering::SeqCst);
+        assert_eq!(client.get(path).status, 401, "{path}");
+    }
+    // Nor is the end of one value the beginning of another.
+    let mut both = |session: &str, token: &str| {
+        let fields = format!("Cookie: session={session}\r\nX-Token: {token}\r\n");
+        client.ask(&format!("GET /p3 HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n")).status
+    };
+    status.store(200, Ordering::SeqCst);
+    assert_eq!(both("ab", "c"), 200);
+    status.store(401, Ordering::SeqCst);
+    assert_eq!([both("ab", "c"), both("a", "bc")], [200, 401]);
+}
+
+/// One that asks for another URL, or was edited since, has no part in what was said before.
+#[test]
+fn an_answer_counts_for_the_question_that_it_was_given_to() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("X-User: alice\r\n");
+    let fixed = |it: &mut ExternalAuth| {
+        it.url += "?tenant=$http_x_tenant";
+        it.cache_key = "fixed".into();
+    };
+    let mut proxy = serving(&[("/x", asking(&auth, fixed))], &backend);
+    let ask = |proxy: &Proxy, tenant: &str| {
+        let head = format!("GET /x HTTP/1.1\r\nHost: a.test\r\nX-Tenant: {tenant}\r\nX-User: f\r\n\r\n");
+        Client::new(proxy.http).ask(&head).status
+    };
+    assert_eq!(ask(&proxy, "one"), 200);
+    status.store(401, Ordering::SeqCst);
+    assert_eq!([ask(&proxy, "one"), ask(&proxy, "two")], [200, 401]);
+    let edits: [&dyn Fn(&mut ExternalAuth); 3] =
+        [&|it| it.method = "POST".into(), &|it| it.response_headers = vec!["X-User".into()], &|it| {
+            it.proxy_set_headers = vec![Header { name: "X-Own".into(), value: "own".into() }]
+        }];
+    for edit in edits {
+        let edited = asking(&auth, |it| {
+            fixed(it);
+            edit(it);
+        });
+        proxy.policies(false, &[("/x", edited)]);
+        assert_eq!(ask(&proxy, "one"), 401);
+    }
+}
+
 #[test]
 fn the_fleets_question_and_the_exempt() {
     let backend = Origin::says("in");

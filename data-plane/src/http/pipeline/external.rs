@@ -30,7 +30,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
     name(exchange);
     let key = external.cache.as_ref().map(|cache| key(exchange, external, cache)).transpose();
     let cached = match key {
-        Ok(key) => external.cache.as_ref().zip(key),
+        Ok(key) => external.cache.as_ref().zip(key.flatten()),
         Err(overlong) => return Said::Fail(variables::refused(exchange, overlong)),
     };
     let known = cached.as_ref().and_then(|(_, key)| local.verdicts.find(key, shared::clock::now()));
@@ -115,21 +115,37 @@ fn name(exchange: &mut Exchange<'_>) {
     }
 }
 
-/// For all that makes a difference: the host, the location, who is asked, and the location's own key.
+/// For all that makes a difference: the host, the location, who is asked and how, and the location's own key. `None`
+/// where that has variables of what a client shows, and this one shows nothing: it is like all others that do not, and
+/// what is said of one of them says nothing of the next.
 ///
 /// # Errors
 /// That comes to more than it may.
-fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Key, Overlong> {
-    let own = variables::filled(&cache.key, exchange, &mut Allowance::default(), |_| &[])?;
+fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Option<Key>, Overlong> {
+    let (mut own, mut ends, mut shows, mut is_shown) = (Vec::new(), Vec::new(), false, false);
+    cache.key.fill(&mut own, Allowance::USUAL, |variable, out| {
+        let before = out.len();
+        variables::append(exchange, variable, out);
+        // Or the end of one value could be said as the beginning of the next.
+        ends.extend_from_slice(&(out.len() as u64).to_le_bytes());
+        if variable.is_of_client() {
+            shows = true;
+            is_shown |= out.len() > before;
+        }
+    })?;
+    if shows && !is_shown {
+        return Ok(None);
+    }
+    let url = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[])?;
     let location = exchange.location.as_deref();
     let (owner, path) = location.map_or(("", ""), |location| (&location.owner, &location.declared));
     let host = exchange.head.host.name();
     let mut hasher = blake3::Hasher::new();
-    for part in [host.as_bytes(), owner.as_bytes(), path.as_bytes(), external.text.as_bytes(), &own] {
+    for part in [host.as_bytes(), owner.as_bytes(), path.as_bytes(), &external.digest, &url, &own, &ends] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    Ok(*hasher.finalize().as_bytes())
+    Ok(Some(*hasher.finalize().as_bytes()))
 }
 
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<Verdict> {
@@ -178,7 +194,7 @@ mod tests {
         let external = External {
             url: Template::default(),
             said: "auth-url",
-            text: "".into(),
+            digest: [0; 32],
             method: None,
             signin: None,
             told: told.into(),

@@ -20,8 +20,8 @@ pub struct External {
     pub url: Template,
     /// The annotation or the key of the ConfigMap that says it.
     pub said: &'static str,
-    /// As it is written, for the cache.
-    pub text: Box<str>,
+    /// Of all that is said here: an answer counts for what was asked, as it was asked.
+    pub digest: [u8; 32],
     /// By which method, where somebody says so; else GET.
     pub method: Option<Box<str>>,
     /// Where clients are sent that are answered 401, with the way back.
@@ -109,7 +109,7 @@ impl External {
         Ok(Self {
             url: Template::parse(url),
             said: source,
-            text: url.as_str().into(),
+            digest: *blake3::hash(format!("{said:?}").as_bytes()).as_bytes(),
             method: (!method.is_empty()).then(|| method.as_str().into()),
             signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),
             told: same.chain(told).collect::<Result<_, _>>()?,
@@ -267,7 +267,9 @@ mod tests {
             global_auth_response_headers: Some(TextList { values: vec!["X-User".into()] }),
             ..LocationPolicy::default()
         };
-        let url = |said: &LocationPolicy| External::compile(said).unwrap().map(|it| it.text.to_string());
+        let url = |said: &LocationPolicy| {
+            External::compile(said).unwrap().map(|it| it.url.as_literal().unwrap().to_owned())
+        };
         assert_eq!(url(&said).as_deref(), Some("http://fleet.test/"));
         said.enable_global_auth = Some(false);
         assert_eq!(url(&said), None);
