@@ -1,5 +1,6 @@
 //! Canaries (annotations.md 5.7, 6.16).
 
+use shared::pattern::Pattern;
 use shared::policy::Canary;
 
 use super::draft::Draft;
@@ -95,12 +96,8 @@ fn of<'a>(to: &'a mut Draft<'_>) -> &'a mut Canary {
 
 /// A faulty one is passed on as it is: the proxy sends requests with the header to the main backend (balancing.md 9).
 fn pattern(to: &mut Draft<'_>, pattern: String) {
-    if let Err(error) = regex::Regex::new(&pattern) {
-        let reason = match error {
-            regex::Error::CompiledTooBig(_) => "the pattern is too big",
-            _ => "not a regular expression that can be searched in linear time",
-        };
-        to.fault(Severity::Warning, format!("{reason}, requests with the header go to the main backend"));
+    if let Err(error) = Pattern::anywhere(&pattern) {
+        to.fault(Severity::Warning, format!("{error}: requests with the header go to the main backend"));
     }
     of(to).header_pattern = pattern;
 }

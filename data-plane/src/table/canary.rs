@@ -1,14 +1,8 @@
 //! Which requests a canary takes: ingress-nginx behaviour, balancing.md 9, steps 5 to 7, as a pure function.
 
-use regex::bytes::{Regex, RegexBuilder};
+use shared::pattern::{Pattern, Steps};
 use shared::policy::Canary;
 use tracing::warn;
-
-/// Longest pattern that is compiled, in bytes. Compiling a longer one may take milliseconds.
-const PATTERN_LENGTH: usize = 1024;
-/// Largest compiled pattern, in bytes; the usual ones take a fraction. Bounds the time a search takes, too.
-const PATTERN_SIZE: usize = 32 << 10;
-const PATTERN_CACHE: usize = 256 << 10;
 
 /// A canary's policy, ready to be asked.
 #[derive(Debug)]
@@ -28,7 +22,7 @@ struct Header {
 #[derive(Debug)]
 enum Rule {
     Value(Box<[u8]>),
-    Pattern(Regex),
+    Pattern(Pattern),
     /// A pattern that does not compile: whoever sends the header gets the main backend.
     Faulty,
     Words,
@@ -60,25 +54,32 @@ impl CompiledCanary {
     /// Whether a request goes to the canary.
     ///
     /// `header` gives the value of a field by its lower-case name, the values of several joined by `, `; `cookie` that
-    /// of a cookie; `random` is uniform over all of `u64`.
+    /// of a cookie; `random` is uniform over all of `u64`. Whoever cannot be judged within `steps` gets the main backend.
     pub fn decide<H: AsRef<[u8]>, C: AsRef<[u8]>>(
         &self,
         header: impl FnOnce(&str) -> Option<H>,
         cookie: impl FnOnce(&str) -> Option<C>,
         random: u64,
+        steps: &Steps,
     ) -> bool {
-        self.by_header(header)
+        self.by_header(header, steps)
             .or_else(|| words(cookie(self.cookie.as_deref()?)?.as_ref()))
             .unwrap_or_else(|| self.by_weight(random))
     }
 
-    fn by_header<H: AsRef<[u8]>>(&self, header: impl FnOnce(&str) -> Option<H>) -> Option<bool> {
+    fn by_header<H: AsRef<[u8]>>(
+        &self,
+        header: impl FnOnce(&str) -> Option<H>,
+        steps: &Steps,
+    ) -> Option<bool> {
         let Header { name, rule } = self.header.as_ref()?;
         let value = header(name)?;
         let value = value.as_ref();
         match rule {
             Rule::Value(wanted) => (**wanted == *value).then_some(true),
-            Rule::Pattern(pattern) => pattern.is_match(value).then_some(true),
+            Rule::Pattern(pattern) => {
+                pattern.is_match(value, steps).map_or(Some(false), |fits| fits.then_some(true))
+            }
             Rule::Faulty => Some(false),
             Rule::Words => words(value),
         }
@@ -98,17 +99,8 @@ fn words(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// Searches bytes, as PCRE does without its UTF mode.
-fn compile(pattern: &str) -> Option<Regex> {
-    if pattern.len() > PATTERN_LENGTH {
-        warn!(length = pattern.len(), "canary pattern is longer than {PATTERN_LENGTH} bytes");
-        return None;
-    }
-    let built = RegexBuilder::new(pattern)
-        .unicode(false)
-        .size_limit(PATTERN_SIZE)
-        .dfa_size_limit(PATTERN_CACHE)
-        .build();
+fn compile(pattern: &str) -> Option<Pattern> {
+    let built = Pattern::anywhere(pattern);
     built.inspect_err(|error| warn!(pattern, %error, "canary pattern cannot be used")).ok()
 }
 
@@ -117,7 +109,7 @@ mod tests {
     use super::*;
 
     fn decide(canary: &Canary, header: Option<&str>, cookie: Option<&str>, random: u64) -> bool {
-        CompiledCanary::new(canary).decide(|_| header, |_| cookie, random)
+        CompiledCanary::new(canary).decide(|_| header, |_| cookie, random, &Steps::new())
     }
 
     fn by_header(value: &str, pattern: &str) -> Canary {
@@ -155,11 +147,22 @@ mod tests {
         assert!(decide(&canary, Some("xx1ayy"), None, 0));
         assert!(!decide(&canary, Some("1A"), None, 0));
         assert!(decide(&canary, Some("none"), Some("always"), 0));
-        for faulty in ["(", "(?=x)", r"(a?){999}a{999}", &"a".repeat(2000)] {
+        let before = by_header("", "^a(?!c)");
+        assert!(decide(&before, Some("ab"), None, 0) && !decide(&before, Some("ac"), None, 0));
+        for faulty in ["(", "((a{99}){99}){99}", &"a".repeat(5000)] {
             let canary = Canary { weight: 100, ..by_header("", faulty) };
             assert!(!decide(&canary, Some("a"), Some("always"), 0), "{faulty}: main backend");
             assert!(decide(&canary, None, None, 99), "without the header the weight decides");
         }
+    }
+
+    /// All patterns that a request is compared with have their steps together.
+    #[test]
+    fn who_cannot_be_judged_in_time_gets_the_main_backend() {
+        let canary = CompiledCanary::new(&by_header("", "(a|b)*c$"));
+        let (value, steps) = ("ab".repeat(16 << 10), Steps::of(1_000));
+        assert!(!canary.decide(|_| Some(&value), |_| Some("always"), 0, &steps));
+        assert!(steps.take(1).is_err(), "it was charged");
     }
 
     #[test]
@@ -170,7 +173,7 @@ mod tests {
             asked.replace(name.to_owned());
             Some("always")
         };
-        assert!(CompiledCanary::new(&canary).decide(header, |_| None::<&str>, 0));
+        assert!(CompiledCanary::new(&canary).decide(header, |_| None::<&str>, 0, &Steps::new()));
         assert_eq!(*asked.borrow(), "x-canary-by");
     }
 
@@ -178,7 +181,8 @@ mod tests {
     fn weight_is_a_share() {
         let share = |weight, weight_total| {
             let canary = CompiledCanary::new(&Canary { weight, weight_total, ..Canary::default() });
-            (0..1000).filter(|random| canary.decide(|_| None::<&str>, |_| None::<&str>, *random)).count()
+            let decide = |random| canary.decide(|_| None::<&str>, |_| None::<&str>, random, &Steps::new());
+            (0..1000).filter(|random| decide(*random)).count()
         };
         assert_eq!(share(0, 0), 0);
         assert_eq!(share(30, 0), 300);

@@ -4,6 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shared::pattern::Steps;
 
 use super::affinity::Session;
 use super::log::InPlace;
@@ -39,7 +40,11 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     let main = upstream.sticky.as_ref().map(|sticky| Session::of(sticky, head));
     // Who is with the main one stays there, whatever else is said (balancing.md 9).
     let stays = main.as_ref().is_some_and(Session::is_known);
-    let other = upstream.alternative.as_ref().filter(|_| !stays).and_then(|other| taken(other, head));
+    let other = upstream
+        .alternative
+        .as_ref()
+        .filter(|_| !stays)
+        .and_then(|other| taken(other, head, &exchange.steps));
     let (cell, session, balancing) = match other {
         Some((alternative, session)) => {
             exchange.info.alternative = Some(Arc::clone(&alternative.name));
@@ -65,6 +70,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
 fn taken<'a>(
     alternative: &'a Arc<Alternative>,
     head: &RequestHead,
+    steps: &Steps,
 ) -> Option<(&'a Arc<Alternative>, Option<Session>)> {
     if alternative.cell.endpoints().list.is_empty() {
         return None;
@@ -76,6 +82,7 @@ fn taken<'a>(
                 |name| head.fields.joined(OfVariable(name)),
                 |name| cookie(head, name),
                 fastrand::u64(..),
+                steps,
             )
         });
     takes.then_some((alternative, session))

@@ -15,15 +15,16 @@ pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Re
     if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }
-    let fields = &mut reply.head.fields;
+    // However many fields there are: all of them have what their request has left.
+    let (fields, steps) = (&mut reply.head.fields, &exchange.steps);
     if returned.has_cookies() && fields.has(Known::SetCookie) {
-        let mend = |cookie: &[u8]| returned.cookie(cookie).unwrap_or_else(|| cookie.to_vec());
+        let mend = |cookie: &[u8]| returned.cookie(cookie, steps).unwrap_or_else(|| cookie.to_vec());
         // In their order, which clients go by.
         let cookies: Vec<_> = fields.all(Known::SetCookie).map(mend).collect();
         fields.remove(Known::SetCookie);
         cookies.into_iter().for_each(|cookie| fields.add(Known::SetCookie, cookie));
     }
-    if let Some(new) = fields.get(Known::Location).and_then(|value| returned.location(value)) {
+    if let Some(new) = fields.get(Known::Location).and_then(|value| returned.location(value, steps)) {
         // As where nginx itself redirects: a path alone is told with scheme and host.
         let Exchange { call, head, .. } = exchange;
         let new = match new.starts_with(b"/") {
@@ -32,7 +33,7 @@ pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Re
         };
         fields.set(Known::Location, new);
     }
-    if let Some(new) = fields.get(REFRESH).and_then(|value| returned.refresh(value)) {
+    if let Some(new) = fields.get(REFRESH).and_then(|value| returned.refresh(value, steps)) {
         fields.set(REFRESH, new);
     }
 }

@@ -507,7 +507,11 @@ fn the_first_alternative_acts() {
         let alternative = upstream.alternative.as_ref()?;
         let canary = alternative.canary.as_ref().unwrap();
         let none = |_: &str| None::<&str>;
-        Some((0..100).filter(|random| canary.decide(none, none, *random)).count())
+        Some(
+            (0..100)
+                .filter(|random| canary.decide(none, none, *random, &shared::pattern::Steps::new()))
+                .count(),
+        )
     };
     assert_eq!(weight(&writer), None, "the first one is not there, and the second never acts");
     writer.apply_config(vec![entry("ns/c1/80", Resource::Backend(canary(10)))], &[]);

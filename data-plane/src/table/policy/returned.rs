@@ -57,7 +57,7 @@ impl Returned {
     }
 
     /// A `Set-Cookie` as the client has to see it; `None`: as it is.
-    pub fn cookie(&self, value: &[u8]) -> Option<Vec<u8>> {
+    pub fn cookie(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         let mut changed = false;
         let mut out = Vec::with_capacity(value.len() + 64);
         for (place, attribute) in value.split(|byte| *byte == b';').enumerate() {
@@ -73,8 +73,10 @@ impl Returned {
             };
             let new = match place {
                 0 => None,
-                _ if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text),
-                _ if name.eq_ignore_ascii_case(b"path") => self.path.as_ref().and_then(|it| it.apply(text)),
+                _ if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text, steps),
+                _ if name.eq_ignore_ascii_case(b"path") => {
+                    self.path.as_ref().and_then(|it| it.apply(text, steps))
+                }
                 _ => None,
             };
             changed |= new.is_some();
@@ -86,26 +88,26 @@ impl Returned {
     }
 
     /// A whole domain, in any case; a dot at its beginning stays.
-    fn new_domain(&self, text: &[u8]) -> Option<Vec<u8>> {
+    fn new_domain(&self, text: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         let Replace { from, to } = self.domain.as_ref()?;
         let (dot, bare) = text.split_at(usize::from(text.first() == Some(&b'.')));
         match from {
             From::Text(from) => from.eq_ignore_ascii_case(bare).then(|| [dot, to].concat()),
-            From::Pattern(pattern) => pattern.is_match(text, &Steps::new()).ok()?.then(|| to.to_vec()),
+            From::Pattern(pattern) => pattern.is_match(text, steps).ok()?.then(|| to.to_vec()),
         }
     }
 
     /// A `Location` as the client has to see it; `None`: as it is.
-    pub fn location(&self, value: &[u8]) -> Option<Vec<u8>> {
-        self.redirect.as_ref()?.apply(value)
+    pub fn location(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
+        self.redirect.as_ref()?.apply(value, steps)
     }
 
     /// A `Refresh`: the URL that it names.
-    pub fn refresh(&self, value: &[u8]) -> Option<Vec<u8>> {
+    pub fn refresh(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         const URL: &[u8] = b"url=";
         let place = value.windows(URL.len()).position(|part| part.eq_ignore_ascii_case(URL))?;
         let (before, url) = value.split_at(place + URL.len());
-        Some([before, &self.location(url)?].concat())
+        Some([before, &self.location(url, steps)?].concat())
     }
 }
 
@@ -132,10 +134,10 @@ impl Replace {
         Self { from, to: bare(self.to) }
     }
 
-    fn apply(&self, text: &[u8]) -> Option<Vec<u8>> {
+    fn apply(&self, text: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         match &self.from {
             From::Text(from) => text.strip_prefix(&**from).map(|rest| [&self.to, rest].concat()),
-            From::Pattern(pattern) => pattern.is_match(text, &Steps::new()).ok()?.then(|| self.to.to_vec()),
+            From::Pattern(pattern) => pattern.is_match(text, steps).ok()?.then(|| self.to.to_vec()),
         }
     }
 }
@@ -156,7 +158,7 @@ mod tests {
         };
         let returned = Returned::compile(&said).unwrap().unwrap();
         move |cookie| {
-            let new = returned.cookie(cookie.as_bytes()).unwrap_or_else(|| cookie.into());
+            let new = returned.cookie(cookie.as_bytes(), &Steps::new()).unwrap_or_else(|| cookie.into());
             String::from_utf8(new).unwrap()
         }
     }
@@ -194,18 +196,18 @@ mod tests {
         };
         let text = |new: Option<Vec<u8>>| new.map(|new| String::from_utf8(new).unwrap());
         let returned = redirect("http://a.test/", "https://b.test/new/").unwrap();
-        let location = |url: &str| text(returned.location(url.as_bytes()));
+        let location = |url: &str| text(returned.location(url.as_bytes(), &Steps::new()));
         assert_eq!(location("http://a.test/x?y=1").as_deref(), Some("https://b.test/new/x?y=1"));
         assert_eq!(location("http://A.test/x"), None, "in this case");
         assert_eq!(location("/x"), None);
-        let refresh = |value: &str| text(returned.refresh(value.as_bytes()));
+        let refresh = |value: &str| text(returned.refresh(value.as_bytes(), &Steps::new()));
         assert_eq!(refresh("5; URL=http://a.test/z").as_deref(), Some("5; URL=https://b.test/new/z"));
         assert_eq!((refresh("5"), refresh("5; url=/z")), (None, None));
         for (from, to) in [("off", "/x"), ("default", "/x"), ("http://a.test/", "off"), ("", "/x")] {
             assert!(redirect(from, to).is_none(), "{from} {to}");
         }
         let pattern = redirect("~*A[.]TEST", "/").unwrap();
-        assert_eq!(text(pattern.location(b"http://a.test/x")).as_deref(), Some("/"));
+        assert_eq!(text(pattern.location(b"http://a.test/x", &Steps::new())).as_deref(), Some("/"));
     }
 
     #[test]
@@ -224,5 +226,20 @@ mod tests {
             refused(LocationPolicy { proxy_redirect_from: Some("~(".into()), ..default() }),
             "proxy_redirect_from"
         );
+    }
+
+    #[test]
+    fn many_cookies_have_the_steps_of_one_request() {
+        let path = replacing("~(a|b)*c$", "/");
+        let said = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
+        let returned = Returned::compile(&said).unwrap().unwrap();
+        let cookie = format!("a=b; Path={}", "ab".repeat(1 << 10));
+        let steps = Steps::of(4_000);
+        for _ in 0..100 {
+            returned.cookie(cookie.as_bytes(), &steps);
+        }
+        assert!(steps.take(1).is_err(), "all were charged");
+        assert_eq!(returned.cookie(b"a=b; Path=/c", &Steps::new()).unwrap(), b"a=b; Path=/");
+        assert_eq!(returned.cookie(b"a=b; Path=/c", &steps), None);
     }
 }
