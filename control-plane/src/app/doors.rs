@@ -1,0 +1,199 @@
+//! The addresses of the process and what stands behind each: bound first, so that one that is taken ends the start
+//! before anything is read.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use shared::admin;
+use shared::budget;
+use shared::tasks::Supervisor;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tonic::service::Routes;
+use tracing::warn;
+
+use crate::admin::ControlPages;
+use crate::args::Args;
+use crate::enrol::Registrar;
+use crate::metrics::Metrics;
+use crate::pipeline::Question;
+use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
+use crate::serve::{self, Service};
+use crate::webhook::{self, Pair};
+
+/// What is listened on.
+pub(super) struct Doors {
+    /// Proxies, and who asks.
+    pub(super) listen: TcpListener,
+    /// Health and metrics.
+    pub(super) admin: Option<TcpListener>,
+    /// API servers that ask about Ingresses.
+    pub(super) webhook: Option<WebhookDoor>,
+}
+
+/// Where API servers ask, and what they are shown; without files it is of the authority.
+pub(super) struct WebhookDoor {
+    listener: TcpListener,
+    pair: Option<Pair>,
+}
+
+impl Doors {
+    /// Binds them.
+    ///
+    /// # Errors
+    /// Where an address is taken, or what is asked for does not fit together.
+    pub(super) async fn bind(args: &Args) -> anyhow::Result<Self> {
+        if args.insecure {
+            check_plaintext(args.listen)?;
+        }
+        let listen = bind("--listen", args.listen).await?;
+        let admin = match args.admin {
+            Some(address) => Some(bind("--admin", address).await?),
+            None => None,
+        };
+        let webhook = match args.validating_webhook {
+            Some(address) => {
+                let pair = webhook_pair(args)?;
+                Some(WebhookDoor { listener: bind("--validating-webhook", address).await?, pair })
+            }
+            None => None,
+        };
+        Ok(Self { listen, admin, webhook })
+    }
+}
+
+impl WebhookDoor {
+    /// Answers API servers from now on, by what is asked of the pipeline.
+    ///
+    /// # Errors
+    /// Where there is no certificate to show.
+    pub(super) fn open(
+        self,
+        tasks: &mut Supervisor,
+        registrar: Option<&Registrar>,
+        asks: mpsc::Sender<Question>,
+        metrics: &Arc<Metrics>,
+    ) -> anyhow::Result<()> {
+        let own = registrar.map(|it| webhook::Certificate::Own(it.current()));
+        let files = self.pair.map(|pair| webhook::Certificate::Files(Arc::new(pair)));
+        let certificate = files.or(own).context("--validating-webhook: there is no certificate to show")?;
+        tasks.spawn("webhook", webhook::serve(self.listener, certificate, asks, Arc::clone(metrics)));
+        Ok(())
+    }
+}
+
+/// Serves as a task whose end is a fault, unless it was told to leave: then the receiver hears of it.
+pub(super) fn spawn_server(
+    tasks: &mut Supervisor,
+    listener: TcpListener,
+    service: Service,
+    inspect: Routes,
+    registrar: Option<Registrar>,
+    leaves: watch::Receiver<bool>,
+) -> oneshot::Receiver<()> {
+    let (done, served) = oneshot::channel();
+    tasks.spawn("serve", async move {
+        serve::run(listener, service, inspect, registrar).await?;
+        if *leaves.borrow() {
+            // Nobody waits any more when the patience is over.
+            let _ = done.send(());
+            return std::future::pending().await;
+        }
+        Ok::<_, serve::ServeError>(())
+    });
+    served
+}
+
+/// Shows the pages, and says where.
+pub(super) fn spawn_admin(
+    tasks: &mut Supervisor,
+    listener: Option<TcpListener>,
+    pages: ControlPages,
+) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(listener) = listener else {
+        return Ok(None);
+    };
+    let address = listener.local_addr()?;
+    tasks.spawn("admin", admin::serve(listener, Arc::new(pages)));
+    Ok(Some(address))
+}
+
+/// Raises the limit of open files as far as it goes, and sees what fits below it and into memory.
+pub(super) fn stream_limits(
+    memory: Option<u64>,
+    connections: Option<NonZeroUsize>,
+    per_peer: NonZeroUsize,
+) -> Limits {
+    let descriptors = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
+    let mut limits = Limits::within(memory.unwrap_or_else(budget::memory), descriptors);
+    if let Some(connections) = connections {
+        let most = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
+        limits.connections = connections.get().min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);
+        if limits.connections < connections.get() {
+            warn!(
+                descriptors,
+                connections = limits.connections,
+                "few files may be open at once; raise the limit"
+            );
+        }
+    }
+    limits.per_peer = per_peer.get();
+    limits
+}
+
+async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{flag} {address}: cannot listen there"))
+}
+
+fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {
+    if !listen.ip().is_loopback() {
+        bail!(
+            "--insecure is refused on {listen}, which is not loopback: private keys would cross the network in the \
+             clear, to whoever asks"
+        );
+    }
+    Ok(())
+}
+
+/// The files with what API servers are shown; `None`: it is of the authority.
+fn webhook_pair(args: &Args) -> anyhow::Result<Option<Pair>> {
+    let files = args.validating_webhook_certificate.clone().zip(args.validating_webhook_key.clone());
+    match (files, &args.validating_webhook_configuration) {
+        (Some(_), Some(_)) => bail!(
+            "--validating-webhook-configuration and --validating-webhook-certificate: expected one of them"
+        ),
+        (Some((certificate, key)), None) => {
+            Ok(Some(Pair::open(certificate, key).context("--validating-webhook")?))
+        }
+        (None, Some(_)) if args.insecure || args.manifests.is_some() => {
+            bail!(
+                "--validating-webhook-configuration needs a cluster, and the authority that --insecure does without"
+            )
+        }
+        (None, Some(_)) => Ok(None),
+        (None, None) => bail!(
+            "--validating-webhook needs --validating-webhook-certificate and --validating-webhook-key, or \
+             --validating-webhook-configuration"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plaintext_stays_on_loopback() {
+        for (address, allowed) in [
+            ("127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("0.0.0.0:1", false),
+            ("[::]:1", false),
+            ("192.0.2.1:1", false),
+        ] {
+            assert_eq!(check_plaintext(address.parse().unwrap()).is_ok(), allowed, "{address}");
+        }
+    }
+}

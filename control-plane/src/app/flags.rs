@@ -1,0 +1,114 @@
+//! What the flags come to for the index and the store.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use shared::clock;
+use shared::name::ObjectName;
+use shared::version::Lineage;
+
+use crate::args::Args;
+use crate::index::{self, Index};
+use crate::store::{Bounds, Journal, Published, Store};
+
+/// The Secret with the keys of session tickets that are made for the fleet.
+pub(super) fn ticket_keys(args: &Args) -> ObjectName {
+    ObjectName::new(args.decisions_namespace(), args.ticket_keys_secret.as_str())
+}
+
+/// A store with what it remembers of earlier processes.
+///
+/// # Errors
+/// Where the folder for that cannot be used.
+pub(super) fn store(args: &Args) -> anyhow::Result<(Store, Published)> {
+    let (mut store, published) = Store::new(Lineage::random(), clock::now());
+    let bounds = Bounds {
+        count: args.history_count,
+        bytes: usize::try_from(args.history_bytes).unwrap_or(usize::MAX),
+        age: args.history_age,
+    };
+    store.bound(bounds);
+    if let Some(dir) = &args.state_dir {
+        let opened = Journal::open(dir, bounds);
+        let (journal, history) = opened
+            .with_context(|| format!("--state-dir {}: the history cannot be kept there", dir.display()))?;
+        store.remember(journal, history);
+    }
+    Ok((store, published))
+}
+
+/// An index of what is ours by the flags.
+pub(super) fn index(args: &Args) -> Index {
+    // Whole, so that a flag which nobody reads does not compile.
+    let Args {
+        manifests,
+        default_ssl_certificate,
+        default_backend_service,
+        disable_catch_all,
+        disable_svc_external_name,
+        annotations_prefix,
+        enable_ssl_passthrough,
+        ingress_class,
+        ingress_class_by_name,
+        controller_class,
+        watch_ingress_without_class,
+        watch_namespace,
+        configmap,
+        tcp_services_configmap,
+        udp_services_configmap,
+        ticket_keys_secret: _,
+        metrics,
+        // The source's.
+        kubeconfig: _,
+        disable_sync_events: _,
+        pod_namespace: _,
+        status: _,
+        // The doors'.
+        listen: _,
+        admin: _,
+        insecure: _,
+        max_connections: _,
+        max_connections_per_peer: _,
+        memory: _,
+        validating_webhook: _,
+        validating_webhook_certificate: _,
+        validating_webhook_key: _,
+        validating_webhook_configuration: _,
+        // The authority's.
+        ca_dir: _,
+        ca_secret: _,
+        account: _,
+        certificate_life: _,
+        // The store's.
+        state_dir: _,
+        history_count: _,
+        history_bytes: _,
+        history_age: _,
+        // Those of who offers it, and of the program.
+        group: _,
+        peers: _,
+        settle: _,
+        log: _,
+    } = args;
+    Index::new(index::Options {
+        ingress_class: ingress_class.clone(),
+        controller_class: controller_class.clone(),
+        request_metrics: metrics.told(controller_class),
+        class_by_name: *ingress_class_by_name,
+        watch_without_class: *watch_ingress_without_class,
+        default_certificate: default_ssl_certificate.clone(),
+        configmap: configmap.clone(),
+        tcp_services: tcp_services_configmap.clone(),
+        udp_services: udp_services_configmap.clone(),
+        default_backend: default_backend_service.clone(),
+        disable_catch_all: *disable_catch_all,
+        no_external_names: *disable_svc_external_name,
+        prefix: index::Prefix::new(annotations_prefix),
+        passes_tls: *enable_ssl_passthrough,
+        ticket_keys: ticket_keys(args),
+        watch_namespace: watch_namespace.as_deref().filter(|_| manifests.is_none()).map(Arc::from),
+        folder: manifests.is_some(),
+        // A folder is read whole.
+        on_demand: manifests.is_none(),
+    })
+}

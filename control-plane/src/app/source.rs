@@ -1,0 +1,128 @@
+//! Where objects come from, a folder or a cluster, and what others need of it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use shared::name::ObjectName;
+use shared::tasks::Supervisor;
+use shared::version::Source;
+use tokio::sync::{mpsc, watch};
+
+use super::{identity, status};
+use crate::args::Args;
+use crate::barrier::Barrier;
+use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
+use crate::freshness::Freshness;
+use crate::kube::bundle::Bundle;
+use crate::kube::events::Announcement;
+use crate::kube::status::{StatusOptions, Statuses};
+use crate::kube::trust::Trust;
+use crate::kube::{KubeOptions, KubeSource};
+use crate::manifests::{Companion, FolderSource};
+use crate::placed::Places;
+use crate::tickets;
+
+/// Events that may wait for the one that writes them.
+const ANNOUNCEMENTS: usize = 64;
+
+/// What a source is asked for, and where it answers.
+pub(super) struct Asks {
+    pub(super) inputs: Inputs,
+    pub(super) wants: watch::Receiver<Wants>,
+    pub(super) holds: mpsc::Receiver<HoldRequest>,
+    pub(super) pins: mpsc::Receiver<PinRequest>,
+    pub(super) barrier: Barrier,
+    /// The Secret with the keys of session tickets that are made for the fleet.
+    pub(super) ticket_keys: ObjectName,
+}
+
+/// A source under way.
+pub(super) struct Opened {
+    pub(super) freshness: Freshness,
+    /// Which one it is, once that is known.
+    pub(super) identity: watch::Receiver<Option<Source>>,
+    /// What a cluster has beside objects.
+    pub(super) cluster: Cluster,
+}
+
+/// What there is in a cluster alone; nothing of it in a folder.
+#[derive(Default)]
+pub(super) struct Cluster {
+    /// For the authority between the planes.
+    pub(super) trust: Option<Trust>,
+    /// What API servers believe of the webhook, where this process keeps it.
+    pub(super) bundle: Option<Bundle>,
+    /// Who writes Events.
+    pub(super) announcements: Option<mpsc::Sender<Announcement>>,
+    /// Who writes the status of Ingresses.
+    pub(super) writers: Option<status::Writers>,
+}
+
+/// Follows a folder.
+///
+/// # Errors
+/// Where it is none, or cannot be read.
+pub(super) fn of_folder(
+    tasks: &mut Supervisor,
+    dir: &Path,
+    state_dir: Option<&Path>,
+    companion: Option<Companion>,
+    asks: Asks,
+) -> anyhow::Result<Opened> {
+    let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;
+    let opened = FolderSource::open(dir.to_owned(), state_dir.map(Path::to_owned));
+    let source = opened.with_context(|| format!("--manifests {}: cannot read it", dir.display()))?;
+    let source = source.beside(companion).refreshed_by(barrier);
+    let freshness = source.freshness();
+    let vault = tickets::Vault::process(ticket_keys, state_dir.map(Path::to_owned), inputs.clone());
+    tasks.spawn("ticket keys", tickets::run(vault, wants));
+    tasks.spawn("manifests", source.run(inputs, holds, pins));
+    let identity = watch::Sender::new(Some(identity::of_folder(dir))).subscribe();
+    Ok(Opened { freshness, identity, cluster: Cluster::default() })
+}
+
+/// Follows a cluster, which need not answer yet.
+///
+/// # Errors
+/// Where no client can be made for it.
+pub(super) async fn of_cluster(
+    tasks: &mut Supervisor,
+    args: &Args,
+    publishing: Option<StatusOptions>,
+    placed: watch::Receiver<Places>,
+    asks: Asks,
+) -> anyhow::Result<Opened> {
+    let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;
+    let statuses = publishing.as_ref().map(|_| Statuses::default());
+    let options = KubeOptions {
+        kubeconfig: args.kubeconfig.clone(),
+        watch_namespace: args.watch_namespace.clone(),
+        configmaps: vec![
+            args.configmap.clone(),
+            args.tcp_services_configmap.clone(),
+            args.udp_services_configmap.clone(),
+        ],
+        decisions_namespace: args.decisions_namespace(),
+        statuses: statuses.clone(),
+    };
+    let source = KubeSource::connect(options).await.context("cannot reach a cluster")?.refreshed_by(barrier);
+    let freshness = source.freshness();
+
+    let trust = Some(source.trust(ObjectName::new(args.decisions_namespace(), args.ca_secret.as_str())));
+    let configuration = args.validating_webhook_configuration.clone();
+    let bundle = configuration.filter(|_| args.validating_webhook.is_some()).map(|name| source.bundle(name));
+    let announcements = (!args.disable_sync_events).then(|| {
+        let (say, said) = mpsc::channel(ANNOUNCEMENTS);
+        tasks.spawn("events", source.announce(said));
+        say
+    });
+    let writers = publishing.zip(statuses);
+    let writers = writers.map(|(options, statuses)| status::spawn(tasks, &source, options, statuses, placed));
+
+    let (told, identity) = watch::channel(None);
+    tasks.spawn("cluster", source.identify(told));
+    let vault = tickets::Vault::Cluster(source.record(ticket_keys, tickets::record::RECORD));
+    tasks.spawn("ticket keys", tickets::run(vault, wants.clone()));
+    tasks.spawn("kube", source.run(inputs, wants, holds, pins));
+    Ok(Opened { freshness, identity, cluster: Cluster { trust, bundle, announcements, writers } })
+}
