@@ -9,6 +9,7 @@
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
 mod disk;
+mod doors;
 mod identity;
 mod metrics;
 mod threads;
@@ -25,17 +26,17 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use prometheus_client::registry::Registry;
 use shared::address::AddressSet;
-use shared::admin::{self, Bound, Local};
+use shared::admin::{Bound, Pages};
 use shared::budget;
 use shared::drain::Drain;
 use tokio::sync::{mpsc, watch};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::admin::{Figures, ProxyPages};
 use crate::args::Args;
 use crate::journal::Stats;
 use crate::listen::ports::Ports;
-use crate::listen::{self, Listener, ListenerSet, PublicPorts, Scheme};
+use crate::listen::{ListenerSet, PublicPorts};
 use crate::local::{Budgets, KnownNames, Limits, Reach};
 use crate::metrics::Metrics;
 use crate::staple::{self, Places};
@@ -43,6 +44,7 @@ use crate::subscribe::Subscription;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
 use disk::Kept;
+use doors::Doors;
 use metrics::{StapleMetrics, TableMetrics};
 use threads::Threads;
 
@@ -162,17 +164,9 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         .with_connections(max_connections.get(), descriptors());
     let limits = Limits { request: request_timeout, eject_after, retry_budget, ..Limits::default() };
 
-    let listeners = listen::bind(&http, &https, workers)?;
-    let (http, https) = (bound(&listeners, Scheme::Http), bound(&listeners, Scheme::Https));
-    let bound =
-        |flag, address: Local| address.bind().with_context(|| format!("cannot listen on {address} ({flag})"));
-    let admin = admin.map(|address| bound("--admin", address)).transpose()?;
-    let health = health.map(|address| bound("--health", Local::Tcp(address))).transpose()?;
+    let doors = Doors::bind(&http, &https, admin, health, workers)?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;
-
-    let own = [admin.as_ref().and_then(Bound::address), health.as_ref().and_then(Bound::address)];
-    let own: Vec<_> = http.iter().chain(&https).copied().chain(own.into_iter().flatten()).collect();
-    let ports = Ports::new(stream_address, workers, &own).within(&budgets.descriptors);
+    let ports = Ports::new(stream_address, workers, &doors.own()).within(&budgets.descriptors);
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
@@ -181,19 +175,14 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let metrics = Metrics::new(workers);
     let (drain, watcher) = Drain::new();
     let (stop, stopped) = watch::channel(false);
-    let mut threads = Threads::default();
 
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(metrics.clone()));
-    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
-    registry.register_collector(Box::new(of_tables));
     let staples = Arc::new(staple::Stats::default());
-    registry.register_collector(Box::new(StapleMetrics(Arc::clone(&staples))));
-    let stapled = (Arc::clone(&tables), (Places::new(places), names.clone()));
-    let figures =
-        Figures { registry: Arc::new(registry), metrics: metrics.clone(), labels: identity::labels() };
+    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
+    let registry = registry(&metrics, of_tables, &staples);
+    let figures = Figures { registry, metrics: metrics.clone(), labels: identity::labels() };
     let pages = ProxyPages::new(figures, view, watcher.clone(), Arc::clone(&tables));
-    let running = Running {
+    let Doors { listeners, http, https, admin, health } = doors;
+    let mut running = Running {
         http,
         https,
         admin: admin.as_ref().and_then(Bound::address),
@@ -222,14 +211,15 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health,
         "waiting for the first configuration before listening");
     let leaving = watcher.clone();
-    threads.start("control", stopped.clone(), || subscription.run(writer, leaving, complete))?;
-    threads.start("service", stopped, || async move {
-        let full: Arc<dyn admin::Pages> = Arc::new(pages.clone().with_debug());
-        let plain: Arc<dyn admin::Pages> = Arc::new(pages);
-        // Both are for ever: an end is a fault, and ends the thread.
+    running.threads.start("control", stopped.clone(), || subscription.run(writer, leaving, complete))?;
+    let stapled = (Arc::clone(&tables), (Places::new(places), names.clone()));
+    running.threads.start("service", stopped, || async move {
+        let full: Arc<dyn Pages> = Arc::new(pages.clone().with_debug());
+        let plain: Arc<dyn Pages> = Arc::new(pages);
+        // All are for ever: an end is a fault, and ends the thread.
         tokio::select! {
-            () = serve(admin, full) => {}
-            () = serve(health, plain) => {}
+            () = doors::serve(admin, full) => {}
+            () = doors::serve(health, plain) => {}
             () = staple::keep(stapled.0, shown, stapled.1, staples) => {}
         }
     })?;
@@ -249,9 +239,18 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
             names: names.clone(),
             reach: Reach::with(reach.clone()),
         });
-        threads.adopt(worker.context("cannot start a worker")?);
+        running.threads.adopt(worker.context("cannot start a worker")?);
     }
-    Ok(Running { threads, ..running })
+    Ok(running)
+}
+
+/// What `/metrics` shows beside ingress-nginx' own families.
+fn registry(metrics: &Metrics, of_tables: TableMetrics, staples: &Arc<staple::Stats>) -> Arc<Registry> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    registry.register_collector(Box::new(of_tables));
+    registry.register_collector(Box::new(StapleMetrics(Arc::clone(staples))));
+    Arc::new(registry)
 }
 
 impl Running {
@@ -302,24 +301,6 @@ fn descriptors() -> usize {
         warn!(limit, connections = fit, "few files may be open at once; raise the limit (ulimit -n)");
     }
     usize::try_from(fit).unwrap_or(usize::MAX)
-}
-
-fn bound(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
-    let first = listeners.iter().take(1).flatten();
-    first.filter(|it| it.scheme == scheme).map(|it| it.address).collect()
-}
-
-/// Serves pages for ever, on the runtime of the calling thread.
-async fn serve(bound: Option<Bound>, pages: Arc<dyn admin::Pages>) {
-    let listener = match bound.map(Bound::listen).transpose() {
-        Ok(Some(listener)) => listener,
-        Ok(None) => return std::future::pending().await,
-        Err(error) => return error!(%error, "cannot serve health and metrics"),
-    };
-    match admin::serve(listener, pages).await {
-        Ok(()) => {}
-        Err(never) => match never {},
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,70 @@
+//! The addresses of the process: bound first, so that one that is taken ends the start before anything is read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use shared::admin::{self, Bound, Local};
+use tracing::error;
+
+use crate::listen::{self, Listener, Scheme};
+
+/// What is bound; nobody is let in yet.
+pub(super) struct Doors {
+    /// Those of each worker.
+    pub(super) listeners: Vec<Vec<Listener>>,
+    pub(super) http: Vec<SocketAddr>,
+    pub(super) https: Vec<SocketAddr>,
+    pub(super) admin: Option<Bound>,
+    pub(super) health: Option<Bound>,
+}
+
+impl Doors {
+    /// Binds them, for so many workers.
+    ///
+    /// # Errors
+    /// Where an address is taken.
+    pub(super) fn bind(
+        http: &[SocketAddr],
+        https: &[SocketAddr],
+        admin: Option<Local>,
+        health: Option<SocketAddr>,
+        workers: usize,
+    ) -> anyhow::Result<Self> {
+        let listeners = listen::bind(http, https, workers)?;
+        let bound = |flag, address: Local| {
+            address.bind().with_context(|| format!("cannot listen on {address} ({flag})"))
+        };
+        Ok(Self {
+            http: addresses(&listeners, Scheme::Http),
+            https: addresses(&listeners, Scheme::Https),
+            listeners,
+            admin: admin.map(|address| bound("--admin", address)).transpose()?,
+            health: health.map(|address| bound("--health", Local::Tcp(address))).transpose()?,
+        })
+    }
+
+    /// All addresses, which no TCP service may have.
+    pub(super) fn own(&self) -> Vec<SocketAddr> {
+        let pages = [&self.admin, &self.health].into_iter().flatten().filter_map(Bound::address);
+        self.http.iter().chain(&self.https).copied().chain(pages).collect()
+    }
+}
+
+fn addresses(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
+    let first = listeners.iter().take(1).flatten();
+    first.filter(|it| it.scheme == scheme).map(|it| it.address).collect()
+}
+
+/// Serves pages for ever, on the runtime of the calling thread.
+pub(super) async fn serve(bound: Option<Bound>, pages: Arc<dyn admin::Pages>) {
+    let listener = match bound.map(Bound::listen).transpose() {
+        Ok(Some(listener)) => listener,
+        Ok(None) => return std::future::pending().await,
+        Err(error) => return error!(%error, "cannot serve health and metrics"),
+    };
+    match admin::serve(listener, pages).await {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+}
