@@ -1,6 +1,6 @@
 //! Who gets nothing, whatever it asks for: by User-Agent and Referer.
 
-use shared::policy::{LocationPolicy, TextList};
+use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{CATCH_ALL, Host, Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -20,7 +20,9 @@ fn who_is_blocked_gets_403_before_anything_else_and_nobody_else_does() {
     };
     proxy.policies(false, &[("/x", redirected), ("/echo", LocationPolicy::default())]);
     proxy.endpoints("echo", &[origin.address]);
-    proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
+    let www = HostPolicy { www: Some(true), ..HostPolicy::default() };
+    let bare = Host { policy: www, ..Host::default() };
+    proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default())), ("b.test", Resource::Host(bare))]);
     let settings = |agents: &[&str], referers: &[&str]| {
         let (block_user_agents, block_referers) = (list(agents), list(referers));
         let defaults = LocationPolicy { block_user_agents, block_referers, ..LocationPolicy::default() };
@@ -43,6 +45,9 @@ fn who_is_blocked_gets_403_before_anything_else_and_nobody_else_does() {
         ("/", "a.test", "User-Agent: x", 302),
         ("/x", "a.test", "User-Agent: AlphaBot", 403),
         ("/x", "a.test", "User-Agent: x", 308),
+        ("/x", "www.b.test", "User-Agent: AlphaBot", 403),
+        ("/x", "www.b.test", "Referer: http://example.com/", 403),
+        ("/x", "www.b.test", "User-Agent: x", 308),
         ("/", "nobody.test", "User-Agent: AlphaBot", 403),
         ("/healthz", "nobody.test", "User-Agent: AlphaBot", 403),
         ("/healthz", "nobody.test", "User-Agent: x", 200),

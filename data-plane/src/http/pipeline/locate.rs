@@ -265,18 +265,18 @@ fn admit(
 
 fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let Ask { call, client, name, www, host, is_plain, head, raw, query, steps } = *ask;
+    if let Some(blocks) = &table.policy().blocks {
+        let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
+        if blocks.block(agent.as_deref(), referer.as_deref()) {
+            return Found::Blocked;
+        }
+    }
     if let Some(host) = www {
         let policy = match host.route(&normal.path, steps) {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
             Match::None | Match::Unknown => Arc::default(),
         };
         return Found::Www(Arc::clone(host), policy);
-    }
-    if let Some(blocks) = &table.policy().blocks {
-        let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
-        if blocks.block(agent.as_deref(), referer.as_deref()) {
-            return Found::Blocked;
-        }
     }
     // The catch-all stands in the table.
     let Some(host) = host else {
