@@ -34,6 +34,8 @@ fn captures_fill_the_target_and_the_query_stays() {
         ("//something//a/./b/../c", "/new/a/c"),
         ("/something/a%20b%3Fc", "/new/a%20b%3Fc"),
         ("/something/%C3%A9", "/new/%C3%A9"),
+        ("/something/a?", "/new/a"),
+        ("/something/a??", "/new/a??"),
     ] {
         assert_eq!(client.get(sent).status, 200, "{sent}");
         assert_eq!(origin.seen().last().unwrap().line(), format!("GET {seen} HTTP/1.1"), "{sent}");

@@ -260,9 +260,9 @@ impl RequestHead {
         &self.target()[..self.path_len]
     }
 
-    /// The query of the target without its `?`; none if there is no `?`.
+    /// The query of the target without its `?`; none if there is no `?`, or nothing behind it, as in nginx.
     pub(crate) fn query(&self) -> Option<&[u8]> {
-        self.target().get(self.path_len + 1..)
+        self.target().get(self.path_len + 1..).filter(|query| !query.is_empty())
     }
 
     /// The number of bytes that the head took on the wire.
