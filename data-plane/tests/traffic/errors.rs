@@ -244,6 +244,24 @@ fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: LocationPolicy)
     proxy.endpoints("fallback", &[fallback.address]);
 }
 
+/// Where a location lists nothing itself, its own backend stands in for endpoints alone.
+#[test]
+fn statuses_that_the_fleet_lists_are_answered_by_the_fleets_default_backend() {
+    let (origin, errors, fallback) = (answers("404 No"), answers("418 Teapot"), answers("410 Fleet"));
+    let listed = |statuses: &[u32]| Some(StatusList { values: statuses.to_vec() });
+    let quiet = LocationPolicy { custom_http_errors: None, ..listing(&[]) };
+    let mut proxy = proxy(&origin, &errors, quiet.clone());
+    let defaults = LocationPolicy { custom_http_errors: listed(&[404]), ..LocationPolicy::default() };
+    with_fallback(&mut proxy, &fallback, defaults);
+    let status = |proxy: &Proxy, target: &str| Client::new(proxy.http).get(target).status;
+    assert_eq!([status(&proxy, "/"), status(&proxy, "/nobody")], [410, 418]);
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let policy = LocationPolicy { custom_http_errors: listed(&[404, 503]), ..quiet };
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    assert_eq!(status(&proxy, "/"), 418, "its own list leads to its own");
+}
+
 #[test]
 fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
     let (origin, errors, fallback) = (answers("200 OK"), answers("200 OK"), answers("404 Nobody"));

@@ -42,10 +42,12 @@ pub(super) async fn replace<B: RequestBody>(
     }
     let close = reply.close;
     drop(reply);
-    // One without endpoints counts for nothing in the original: the fleet's answers then, and without one its 404.
+    // Of the two, who is said where the statuses are. One without endpoints counts for nothing in the original: the fleet's
+    // answers then, and without one its 404.
+    let own = location.errors.clone().filter(|_| !errors.are_fleets);
     let guarded = |it: &Upstream| !exchange.is_let_in && serves(&location, &it.cell.key);
     let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
-    let errors = location.errors.clone().filter(answers);
+    let errors = own.filter(answers);
     let fallback = exchange.fallback.clone().filter(answers);
     exchange.info.in_place = match &errors {
         Some(_) => InPlace::Errors,

@@ -39,7 +39,8 @@ impl Policies {
             whole.request_metrics = None;
             (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }
-        let policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
+        let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
+        policy.errors.are_fleets = said.custom_http_errors.is_none();
         let policy = Arc::new(policy);
         if self.compiled.len() >= self.sweep_at.max(64) {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);

@@ -10,6 +10,8 @@ pub struct Errors {
     statuses: Box<[u16]>,
     /// Answers of the backend are passed on all the same.
     pub passes_backends: bool,
+    /// The fleet says so, and the location nothing: its own backend for errors is none for these. Who knows both says it.
+    pub are_fleets: bool,
 }
 
 impl Errors {
@@ -25,6 +27,7 @@ impl Errors {
         Ok(Self {
             statuses: statuses.map(status).collect::<Result<_, _>>()?,
             passes_backends: said.disable_proxy_intercept_errors == Some(true),
+            are_fleets: false,
         })
     }
 
