@@ -206,6 +206,25 @@ fn answers_are_kept_for_their_key_alone() {
     assert_eq!(get("/x", "bad"), 401, "a refusal is kept as well");
 }
 
+#[test]
+fn an_answer_is_kept_for_as_long_as_it_says_itself() {
+    let backend = Origin::says("in");
+    let fixed = |it: &mut ExternalAuth| it.cache_key = "fixed".into();
+    let (never, never_status) = asked("Cache-Control: no-store\r\n");
+    let (long, long_status) = asked("Cache-Control: max-age=60\r\n");
+    let proxy = serving(&[("/never", asking(&never, fixed)), ("/long", asking(&long, fixed))], &backend);
+    let mut client = Client::new(proxy.http);
+    let mut both = |status: u16| {
+        never_status.store(status, Ordering::SeqCst);
+        long_status.store(status, Ordering::SeqCst);
+        ["/never", "/long"].map(|path| client.get(path).status)
+    };
+    // A status that is not kept where nothing is said of it.
+    assert_eq!(both(403), [403, 403]);
+    assert_eq!(both(200), [200, 403]);
+    assert_eq!(both(401), [401, 403]);
+}
+
 /// Those that show nothing are like one another, and one of them may have been let in for something else.
 #[test]
 fn who_shows_nothing_of_the_key_is_asked_for_each_time() {

@@ -19,6 +19,9 @@ use crate::local::verdicts::{Key, Verdict};
 use crate::table::PathEntry;
 use crate::table::policy::external::{Cache, External};
 
+use self::lifetime::Lifetime;
+
+mod lifetime;
 mod question;
 
 /// nginx' own limits count here, not the location's.
@@ -37,11 +40,10 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
     let verdict = match known {
         Some(verdict) => verdict,
         None => match fetch(exchange, external).await {
-            Ok(verdict) => {
+            Ok((verdict, lifetime)) => {
                 let verdict = Arc::new(verdict);
-                // One that sets a cookie is somebody's own: nobody else gets it.
-                if let Some((cache, key)) = cached.filter(|_| verdict.cookies.is_empty())
-                    && let Some(time) = cache.keeps(verdict.status)
+                if let Some((cache, key)) = cached
+                    && let Some(time) = lifetime.or(|| cache.keeps(verdict.status))
                 {
                     let now = shared::clock::now();
                     let until = now.checked_add(time).unwrap_or(now);
@@ -148,7 +150,7 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
     Ok(Some(*hasher.finalize().as_bytes()))
 }
 
-async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<Verdict> {
+async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(Verdict, Lifetime)> {
     let filled = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[]);
     let filled = filled.map_err(std::io::Error::other)?;
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
@@ -159,7 +161,7 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-    Ok(verdict(&answer, external))
+    Ok((verdict(&answer, external), Lifetime::of(&answer.fields, shared::clock::wall())))
 }
 
 /// What counts of an answer. Copied: a part of its head would keep all of it, for as long as this is kept.
