@@ -29,6 +29,8 @@ pub(crate) struct Verdict {
     pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
     pub(crate) challenge: Option<Bytes>,
     pub(crate) cookies: Vec<Bytes>,
+    /// The fields of a request that it depends on, as the answer names them, where it does.
+    pub(crate) varies: Option<Bytes>,
 }
 
 impl Verdict {
@@ -37,7 +39,7 @@ impl Verdict {
         let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + length(value));
         let cookies = self.cookies.iter().map(|cookie| FIELD + cookie.len());
-        ENTRY + fields.chain(cookies).sum::<usize>() + length(&self.challenge)
+        ENTRY + fields.chain(cookies).sum::<usize>() + length(&self.challenge) + length(&self.varies)
     }
 }
 

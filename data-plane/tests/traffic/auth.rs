@@ -225,6 +225,27 @@ fn an_answer_is_kept_for_as_long_as_it_says_itself() {
     assert_eq!(both(401), [401, 403]);
 }
 
+/// What the answer depends on beside the key, it says itself.
+#[test]
+fn an_answer_that_varies_is_kept_for_its_like_alone() {
+    let backend = Origin::says("in");
+    let auth = Origin::new(|seen| {
+        let status = if seen.all("x-team") == ["red"] { "200 In" } else { "401 Out" };
+        (format!("HTTP/1.1 {status}\r\nVary: Accept, X-Team\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let anew = Origin::new(|_| (b"HTTP/1.1 200 In\r\nVary: *\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let fixed = |it: &mut ExternalAuth| it.cache_key = "fixed".into();
+    let proxy = serving(&[("/x", asking(&auth, fixed)), ("/anew", asking(&anew, fixed))], &backend);
+    let mut client = Client::new(proxy.http);
+    let mut by = |path: &str, team: &str| {
+        client.ask(&format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-Team: {team}\r\n\r\n")).status
+    };
+    assert_eq!(["red", "blue", "red", "blue"].map(|team| by("/x", team)), [200, 401, 200, 401]);
+    assert_eq!(auth.seen().len(), 2, "each of them is kept");
+    assert_eq!(["red", "red"].map(|team| by("/anew", team)), [200, 200]);
+    assert_eq!(anew.seen().len(), 2, "it depends on what nobody knows");
+}
+
 /// Those that show nothing are like one another, and one of them may have been let in for something else.
 #[test]
 fn who_shows_nothing_of_the_key_is_asked_for_each_time() {

@@ -618,6 +618,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::shares::OF_OWNER", "the parts of a limit"),
     ("local::timer::NEVER", "no time"),
     ("local::timer::TICK", "how coarse times are"),
+    (
+        "http::pipeline::external::lifetime::LONGEST_VARY",
+        "an answer that varies by more is not kept, as in nginx",
+    ),
     ("local::verdicts::BYTES", "a table of fixed size"),
     ("local::verdicts::ENTRY", "a table of fixed size"),
     ("local::verdicts::FIELD", "a table of fixed size"),

@@ -4,7 +4,7 @@
 //! part in it (CVE-2026-24513).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use shared::template::Overlong;
@@ -36,7 +36,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
         Ok(key) => external.cache.as_ref().zip(key.flatten()),
         Err(overlong) => return Said::Fail(variables::refused(exchange, overlong)),
     };
-    let known = cached.as_ref().and_then(|(_, key)| local.verdicts.find(key, shared::clock::now()));
+    let known = cached.as_ref().and_then(|(_, key)| known(exchange, key));
     let verdict = match known {
         Some(verdict) => verdict,
         None => match fetch(exchange, external).await {
@@ -46,8 +46,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
                     && let Some(time) = lifetime.or(|| cache.keeps(verdict.status))
                 {
                     let now = shared::clock::now();
-                    let until = now.checked_add(time).unwrap_or(now);
-                    local.verdicts.keep(key, until, &verdict);
+                    keep(exchange, key, now.checked_add(time).unwrap_or(now), &verdict);
                 }
                 verdict
             }
@@ -150,6 +149,39 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
     Ok(Some(*hasher.finalize().as_bytes()))
 }
 
+/// What is kept for a request. Of what depends on its fields, what is kept for their values.
+fn known(exchange: &Exchange<'_>, key: &Key) -> Option<Arc<Verdict>> {
+    let (verdicts, now) = (&exchange.call.server.local.verdicts, shared::clock::now());
+    let found = verdicts.find(key, now)?;
+    match &found.varies {
+        Some(names) => verdicts.find(&alike(exchange, key, names), now),
+        None => Some(found),
+    }
+}
+
+/// Keeps an answer. In place of one that depends on fields of the request, these are kept; it is, for their values.
+fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, verdict: &Arc<Verdict>) {
+    let verdicts = &exchange.call.server.local.verdicts;
+    let Some(names) = &verdict.varies else { return verdicts.keep(key, until, verdict) };
+    let place = Verdict { varies: Some(names.clone()), ..Verdict::default() };
+    verdicts.keep(key, until, &Arc::new(place));
+    verdicts.keep(alike(exchange, &key, names), until, verdict);
+}
+
+/// The key of requests that are alike in these fields.
+fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    let mut part = |text: &[u8]| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    };
+    part(names);
+    for name in names.split(|byte| *byte == b',') {
+        part(&exchange.head.fields.joined(name.trim_ascii()).unwrap_or_default());
+    }
+    *hasher.finalize().as_bytes()
+}
+
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(Verdict, Lifetime)> {
     let filled = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[]);
     let filled = filled.map_err(std::io::Error::other)?;
@@ -173,6 +205,7 @@ fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
         fields: external.told.iter().map(|(name, of)| (name.clone(), copied(fields.joined(&**of)))).collect(),
         challenge: copied(fields.joined(Known::WwwAuthenticate)),
         cookies: fields.all(Known::SetCookie).map(Bytes::copy_from_slice).collect(),
+        varies: copied(fields.joined(Known::Vary).filter(|names| !names.is_empty())),
     }
 }
 

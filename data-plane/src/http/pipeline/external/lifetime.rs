@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::head::{Fields, Known};
 
+/// The longest `Vary` that is looked at.
+const LONGEST_VARY: usize = 128;
+
 /// What an answer says of that.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
@@ -19,7 +22,9 @@ impl Lifetime {
     /// `X-Accel-Expires` comes before `Cache-Control`, and that before `Expires`.
     pub(super) fn of(fields: &Fields, now: SystemTime) -> Self {
         // One that sets a cookie is somebody's own: nobody else gets it.
-        if fields.has(Known::SetCookie) {
+        let varies =
+            || fields.joined(Known::Vary).is_some_and(|by| by.len() > LONGEST_VARY || by.contains(&b'*'));
+        if fields.has(Known::SetCookie) || varies() {
             return Self::None;
         }
         let accel = fields.get(Known::XAccelExpires).and_then(|value| by_accel(value, now));
@@ -145,5 +150,7 @@ mod tests {
         assert_eq!(of(&[("Cache-Control", "public"), expires]), Lifetime::None);
         assert_eq!(of(&[("Cache-Control", "max-age=7"), ("Cache-Control", "private")]), Lifetime::None);
         assert_eq!(of(&[accel, ("Set-Cookie", "a=1")]), Lifetime::None);
+        assert_eq!(of(&[accel, ("Vary", "Accept"), ("Vary", "*")]), Lifetime::None);
+        assert_eq!(of(&[accel, ("Vary", "Accept")]), seconds(5));
     }
 }
