@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use shared::policy::{BasicAuth, LocationPolicy, StatusList, TextList};
+use shared::policy::{BasicAuth, Header, HeaderList, LocationPolicy, StatusList, TextList};
 use shared::resource::{Material, Resource, Settings, User};
 
 use super::harness::*;
@@ -89,6 +89,40 @@ fn a_password_that_is_wrong_is_not_shown_to_who_answers_for_errors() {
     users(&mut proxy, &[("u", BCRYPT)]);
     assert_eq!(Client::new(proxy.http).ask(&with("/x", "u:wrong")).text(), "page");
     assert!(origin.seen().is_empty() && errors.seen()[0].all("authorization").is_empty());
+}
+
+#[test]
+fn backends_are_told_of_the_user_whose_password_was_right() {
+    let origin = Origin::says("in");
+    let mut proxy = Proxy::start();
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let headers = vec![header("X-User", "$remote_user"), header("X-At", "at $hostname")];
+    let told = |policy| LocationPolicy {
+        proxy_set_headers: Some(HeaderList { headers: headers.clone() }),
+        ..policy
+    };
+    let any = LocationPolicy {
+        allowlist_source_range: list(&["127.0.0.1"]),
+        satisfy_any: Some(true),
+        ..told(asking())
+    };
+    proxy.policies(
+        false,
+        &[("/x", told(asking())), ("/any", any), ("/open", told(LocationPolicy::default()))],
+    );
+    for path in ["x", "any", "open"] {
+        proxy.endpoints(path, &[origin.address]);
+    }
+    users(&mut proxy, &[("alice", "{PLAIN}secret")]);
+    let mut client = Client::new(proxy.http);
+    for (path, credentials, user) in
+        [("/x", "alice:secret", vec!["alice"]), ("/any", "admin:x", vec![]), ("/open", "admin:x", vec![])]
+    {
+        assert_eq!(client.ask(&with(path, credentials)).status, 200, "{path}");
+        let seen = origin.seen().pop().unwrap();
+        assert_eq!(seen.all("x-user"), user, "{path}: nobody looked at it");
+        assert!(seen.all("x-at")[0].len() > "at ".len());
+    }
 }
 
 #[test]

@@ -44,7 +44,9 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         Listed::Allowed | Listed::Unsaid => {}
     }
     if location.users.is_some() {
-        match password(exchange, &location).await {
+        let said = password(exchange, &location).await;
+        exchange.has_password = matches!(said, Said::Pass);
+        match said {
             Said::Pass if any => return enter(exchange, &location),
             Said::Pass => {}
             Said::Refuse(reply) if any => refusal = Some(reply),

@@ -43,6 +43,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) permit: &'a mut Option<Permit>,
     /// Whether nothing that guards its location is left to pass.
     pub(super) is_let_in: bool,
+    /// Its user has shown the password that this proxy asks for.
+    pub(super) has_password: bool,
     /// Whether backends' fields are put in.
     pub(super) is_forwarded: bool,
     /// The fleet's default backend, where it has one that anybody would answer for.
@@ -88,6 +90,7 @@ impl<'a> Exchange<'a> {
             info,
             permit,
             is_let_in: false,
+            has_password: false,
             is_forwarded: false,
             fallback: None,
             stands_in: false,

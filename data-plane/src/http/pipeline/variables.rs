@@ -73,7 +73,12 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
                 location.map_or("", |it| label(it.place.host(), head.host.name())).as_bytes(),
             );
         }
-        Variable::Capture(_) | Variable::Named(_) | Variable::User => {}
+        Variable::Capture(_) | Variable::Named(_) | Variable::TimeIso8601 => {}
+        // Nobody else: what a client says of itself is taken by backends for what was looked at.
+        Variable::User if exchange.has_password => {
+            out.extend_from_slice(info.user.as_deref().unwrap_or_default())
+        }
+        Variable::User => {}
         Variable::Header(name) => {
             out.extend_from_slice(&head.fields.joined(OfVariable(name)).unwrap_or_default());
         }
@@ -117,7 +122,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::UpstreamName => {
             out.extend_from_slice(location.map_or("", |it| &*it.upstream_name).as_bytes());
         }
-        Variable::Hostname | Variable::TimeIso8601 => {}
+        Variable::Hostname => out.extend_from_slice(hostname().as_bytes()),
         Variable::Msec => {
             let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
             let _ = write!(out, "{}.{:03}", now.as_secs(), now.subsec_millis());
