@@ -220,9 +220,10 @@ impl ReplyBody {
 fn page(status: u16) -> Bytes {
     let reason = match status {
         // nginx' pages and its status lines differ here.
+        302 => "Found",
         401 => "Authorization Required",
         405 => "Not Allowed",
-        301 | 308 | 400..=599 => reason(status),
+        301 | 303 | 307 | 308 | 400..=599 => reason(status),
         _ => return Bytes::new(),
     };
     // Statuses that nginx has no name for have no page either.
@@ -249,6 +250,9 @@ mod tests {
         );
         for (status, title) in [
             (301, "301 Moved Permanently"),
+            (302, "302 Found"),
+            (303, "303 See Other"),
+            (307, "307 Temporary Redirect"),
             (308, "308 Permanent Redirect"),
             (400, "400 Bad Request"),
             (401, "401 Authorization Required"),
