@@ -41,6 +41,16 @@ impl Joining {
         before
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.several.is_empty()
+    }
+
+    /// Whether nothing could join what is left.
+    pub(crate) fn is_large(&self) -> bool {
+        self.first.len() > JOINED
+    }
+
     /// What is left.
     pub(crate) fn rest(&mut self) -> Option<Bytes> {
         if !self.first.is_empty() {

@@ -1,7 +1,8 @@
 //! Sending the body of an answer over a stream, at the pace of its client.
 //!
 //! No more is handed to h2 than the stream's window takes, so that each byte that goes is progress which is seen, and a
-//! client that takes nothing makes us hold one piece.
+//! client that takes nothing makes us hold one piece. Small pieces that are there together are sent together: h2 keeps a few
+//! hundred bytes for each that it is handed, however small, and a backend may send a byte at a time.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::HeaderMap;
 
+use crate::codec::body::Joining;
 use crate::codec::error::{Kind, ProxyError};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::ReplyBody;
@@ -41,36 +43,83 @@ pub(super) async fn send(
     body: &mut ReplyBody,
     info: &mut RequestInfo,
 ) -> Result<(), ProxyError> {
-    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
-    let mut found = body.buffered()?;
+    let mut joining = Joining::default();
+    let mut found = body.buffered();
     loop {
         match found {
-            Some(Some(mut piece)) => {
+            Ok(Some(Some(piece))) => {
                 info.relayed(piece.len());
                 // What follows says whether this is the end, if it is known by now.
-                found = body.buffered()?;
-                let last = matches!(found, Some(None));
-                while !piece.is_empty() {
-                    let room = room(local, timer, (&mut *out, &mut *body), &mut piece).await?;
-                    let part = piece.split_to(room.min(piece.len()));
-                    out.stream.send_data(part, last && piece.is_empty()).map_err(gone)?;
+                found = body.buffered();
+                // Only a call has something to say behind its last piece.
+                let last = matches!(found, Ok(Some(None))) && body.call().is_none();
+                let before = joining.push(piece);
+                let whole = if last || joining.is_large() { joining.rest() } else { None };
+                for (piece, last) in
+                    before.map(|it| (it, false)).into_iter().chain(whole.map(|it| (it, last)))
+                {
+                    pass((local, timer), out, body, piece, last).await?;
                 }
                 if last {
                     return Ok(());
                 }
             }
-            Some(None) => {
-                return match trailers(timer, read, body).await? {
-                    Some(trailers) => out.stream.send_trailers(trailers).map_err(gone),
-                    None => out.stream.send_data(Bytes::new(), true).map_err(gone),
-                };
-            }
-            None => {
+            Ok(Some(None)) => break,
+            Ok(None) if joining.is_empty() => {
                 more(timer, read, &mut out.stream, body).await?;
-                found = body.buffered()?;
+                found = body.buffered();
+            }
+            Ok(None) => {
+                let came = at_once(body).await;
+                if !matches!(came, Some(Ok(()))) {
+                    // It goes now: the rest may be long in coming.
+                    flush((local, timer), out, body, &mut joining).await?;
+                }
+                came.transpose()?;
+                found = body.buffered();
+            }
+            Err(error) => {
+                flush((local, timer), out, body, &mut joining).await?;
+                return Err(error);
             }
         }
     }
+    flush((local, timer), out, body, &mut joining).await?;
+    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
+    match trailers(timer, read, body).await? {
+        Some(trailers) => out.stream.send_trailers(trailers).map_err(gone),
+        None => out.stream.send_data(Bytes::new(), true).map_err(gone),
+    }
+}
+
+/// Sends what was put together.
+async fn flush(
+    worker: (&Local, &Timer),
+    out: &mut Out,
+    body: &mut ReplyBody,
+    joining: &mut Joining,
+) -> Result<(), ProxyError> {
+    match joining.rest() {
+        Some(piece) => pass(worker, out, body, piece, false).await,
+        None => Ok(()),
+    }
+}
+
+/// Sends a piece, as the client takes it; the `last` one ends the stream.
+async fn pass(
+    (local, timer): (&Local, &Timer),
+    out: &mut Out,
+    body: &mut ReplyBody,
+    mut piece: Bytes,
+    last: bool,
+) -> Result<(), ProxyError> {
+    while !piece.is_empty() {
+        let room = room(local, timer, (&mut *out, &mut *body), &mut piece).await?;
+        let part = piece.split_to(room.min(piece.len()));
+        let is_end = last && piece.is_empty();
+        out.stream.send_data(part, is_end).map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
+    }
+    Ok(())
 }
 
 /// What the backend says after the body.
@@ -88,6 +137,15 @@ async fn trailers(
     .await;
     timer.disarm();
     outcome
+}
+
+/// Reads more of the body if it is there.
+async fn at_once(body: &mut ReplyBody) -> Option<Result<(), ProxyError>> {
+    poll_fn(|cx| match body.poll_more(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Waits for more of the body.
