@@ -10,6 +10,9 @@ pub(crate) struct Reading {
     decode: Decode,
     parameters: Parameters,
     backslashes: Backslashes,
+    /// What stands between two slashes at its beginning and the next one is a host: who parses a target as a reference
+    /// (RFC 3986 section 4.2), as `new URL(request.url, base)` of Node does.
+    host: bool,
     /// Repeated slashes are one.
     merge: bool,
     /// Dot segments are removed; a climb above the root stops there.
@@ -80,7 +83,7 @@ impl Reading {
 /// What all kinds of readers make of a raw path. Readings that no path of this kind can set apart are left out: a path
 /// without a backslash is read alike by those who differ in backslashes only.
 ///
-/// **Invariant:** bounded work: at most 110 readings, each linear in the path, which a head's limits bound.
+/// **Invariant:** bounded work: at most 150 readings, each linear in the path, which a head's limits bound.
 pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
     let mut found = Vec::new();
     let every = decode_twice(raw);
@@ -98,22 +101,49 @@ pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
     }
     for parameters in cuts {
         for &backslashes in backslashes {
-            let mut known: Vec<Vec<u8>> = Vec::new();
-            for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
-                if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
-                    continue;
-                }
-                let path = segments(raw, decode, parameters, backslashes);
-                let reading = Reading { decode, parameters, backslashes, merge: false, dots: false };
-                if known.contains(&path) {
-                    continue;
-                }
-                resolve(reading, &path, &mut found);
-                known.push(path);
-            }
+            read(raw, (false, parameters, backslashes), &mut found);
         }
     }
+    for (backslashes, rest) in behind_host(raw) {
+        // To who parses references `;` is a letter.
+        read(rest, (true, Parameters::Kept, backslashes), &mut found);
+    }
     found
+}
+
+/// Adds what readers of one manner make of a path, however they decode it: of all of it, or of what is behind a host.
+fn read(
+    raw: &[u8],
+    (host, parameters, backslashes): (bool, Parameters, Backslashes),
+    found: &mut Vec<(Reading, Vec<u8>)>,
+) {
+    let mut known: Vec<Vec<u8>> = Vec::new();
+    for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+        if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+            continue;
+        }
+        let path = segments(raw, decode, parameters, backslashes);
+        let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
+        if known.contains(&path) {
+            continue;
+        }
+        resolve(reading, &path, found);
+        known.push(path);
+    }
+}
+
+/// What those take for the path who take what follows two slashes for a host: it ends at a slash, and where a backslash is
+/// one (URL parsers of browsers, and of Node) at that, too.
+fn behind_host(raw: &[u8]) -> impl Iterator<Item = (Backslashes, &[u8])> {
+    let behind = |is_slash: fn(&u8) -> bool| {
+        let host = raw.iter().position(|byte| !is_slash(byte)).unwrap_or(raw.len());
+        let end = raw[host..].iter().position(is_slash);
+        // Without a path it is that of the root.
+        (host > 1).then(|| end.map_or(&b"/"[..], |end| &raw[host + end..]))
+    };
+    let kept = behind(|byte| *byte == b'/').map(|rest| (Backslashes::Kept, rest));
+    let written = behind(|byte| matches!(byte, b'/' | b'\\')).map(|rest| (Backslashes::Written, rest));
+    kept.into_iter().chain(written.filter(|_| raw.contains(&b'\\')))
 }
 
 /// A raw path as a reader sees its segments.
@@ -140,9 +170,15 @@ fn segments(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Bac
 fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
     let merged = merge(path);
     let mergeable = merged.len() != path.len();
-    for (merge, path) in [(false, path), (true, &merged)].into_iter().take(1 + usize::from(mergeable)) {
-        let reading = Reading { merge, ..reading };
-        found.push((Reading { dots: true, ..reading }, remove_dots(path)));
+    for (merges, path) in [(false, path), (true, &merged)].into_iter().take(1 + usize::from(mergeable)) {
+        let reading = Reading { merge: merges, ..reading };
+        let resolved = remove_dots(path);
+        // Jetty resolves first, and a framework above it merges what is left.
+        let late = if mergeable && !merges { merge(&resolved) } else { Vec::new() };
+        if !late.is_empty() && late != resolved {
+            found.push((Reading { merge: true, dots: true, ..reading }, late));
+        }
+        found.push((Reading { dots: true, ..reading }, resolved));
         // WSGI and its like match what was decoded as it is. Who reads more into a path than that resolves dots as well.
         if reading.is_curable() {
             found.push((reading, path.to_vec()));

@@ -119,6 +119,15 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public%2f..%2fadmin", normal("/admin")),
         ("/public%2fx", normal("/public/x")),
         ("//public/x", normal("/public/x")),
+        // Who parses a target as a reference takes `a.test` for a host.
+        ("//a.test/public/x", normal("/a.test/public/x")),
+        ("///a.test:80/public", normal("/a.test:80/public")),
+        ("//public/a.test/x", normal("/public/a.test/x")),
+        ("//a.test/other", Ok(None)),
+        ("//a.test", Ok(None)),
+        ("/\\a.test/public/x", Err(())),
+        ("//a.test\\public/x", Err(())),
+        ("/a.test//public/x", Ok(None)),
         ("/public//../admin", normal("/admin")),
         ("/./public/x", normal("/public/x")),
         ("/admin/../public/x", normal("/public/x")),
@@ -167,6 +176,19 @@ fn no_reading_leads_to_a_restricted_path() {
         // Dots that nobody resolves.
         "/public%2f..%2fsecret",
         "/public%2f%2e%2e%2fsecret",
+        // What follows two slashes is a host.
+        "//host/public/secret",
+        "//host/x/%2e%2e/public/secret",
+        "//host/public%2fsecret",
+        "///host/public/secret",
+        "/\\host/public/secret",
+        "//host\\public/secret",
+        "//x\\y/public/secret",
+        "/\\/host/public",
+        "//host/..;/public/secret",
+        // Merged after dots were resolved.
+        "//public;//../secret",
+        "//public;/\\../secret",
         // Twice decoded.
         "/public;%252f../secret",
         "/public%253b%252f../secret",
@@ -185,7 +207,7 @@ fn no_reading_leads_to_a_restricted_path() {
     assert_eq!(verdict("/public;/;/%2e/.."), Err(()));
 }
 
-/// What backends read, written down apart from the code under test: Tomcat, Jetty and Spring by their own steps.
+/// What backends read, written down apart from the code under test: Tomcat, Jetty, Spring and Node by their own steps.
 fn others(raw: &[u8]) -> Vec<Vec<u8>> {
     let text = |bytes: &[u8]| bytes.iter().map(|b| char::from(*b)).collect::<String>();
     let raw = text(raw);
@@ -213,9 +235,32 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         }
         format!("/{}", kept.join("/"))
     };
-    let mut read = Vec::new();
+    // `new URL(target, base).pathname`: a slash more or less before the host makes no difference.
+    let of_url = |target: &str| {
+        let target = target.replace('\\', "/");
+        match target.strip_prefix("//") {
+            Some(rest) => {
+                rest.trim_start_matches('/').split_once('/').map_or("", |(_, path)| path).to_owned()
+            }
+            None => target[1..].to_owned(),
+        }
+    };
+    let dotted = |path: &str| path.replace("%2e", ".").replace("%2E", ".");
+    // Likewise of RFC 3986, where a backslash is a letter.
+    let of_reference = |target: &str| match target.strip_prefix("//") {
+        Some(rest) => rest.trim_start_matches('/').split_once('/').map_or("", |(_, path)| path).to_owned(),
+        None => target[1..].to_owned(),
+    };
+    let mut read = vec![
+        decode(&dots(&format!("/{}", dotted(&of_url(&raw))), false)),
+        dots(&dots(&decode(&cut(&raw)), false), true),
+        dots(&dots(&cut(&decode(&raw)), false), true),
+    ];
     for merge in [false, true] {
         for path in [
+            format!("/{}", of_url(&raw)),
+            decode(&format!("/{}", of_url(&raw))),
+            decode(&format!("/{}", of_reference(&raw))),
             decode(&cut(&raw)),
             cut(&decode(&raw)),
             decode(&cut(&raw)).replace('\\', "/"),
