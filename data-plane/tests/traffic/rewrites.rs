@@ -44,6 +44,30 @@ fn captures_fill_the_target_and_the_query_stays() {
 }
 
 #[test]
+fn no_line_break_leads_past_a_location() {
+    let (admin, open) = (Origin::says("admin"), Origin::says("open"));
+    let mut proxy = Proxy::start();
+    regex_host(
+        &mut proxy,
+        &[
+            ("/admin(/|$)(.*)", PathType::Prefix, "admin", rewriting("/admin/$2")),
+            ("/(.*)", PathType::Prefix, "open", rewriting("/$1")),
+        ],
+    );
+    proxy.endpoints("admin", &[admin.address]);
+    proxy.endpoints("open", &[open.address]);
+    // `.` is no line break: of these the other location would send on what stands before.
+    for path in ["/admin%0a", "/admin%0Ax", "/%61dmin%0a/y", "/admin%0a%0a"] {
+        assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
+    }
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/admin/x%0ay").text(), "admin");
+    assert_eq!(client.get("/other%0ax").text(), "open");
+    let lines: Vec<_> = open.seen().iter().map(|seen| seen.line().to_owned()).collect();
+    assert_eq!(lines, ["GET /other HTTP/1.1"]);
+}
+
+#[test]
 fn the_longest_pattern_counts_and_look_around_is_understood() {
     let (app, api, plain) = (Origin::says("app"), Origin::says("api"), Origin::says("plain"));
     let mut proxy = Proxy::start();

@@ -182,6 +182,11 @@ const ROWS: &[Row] = &[
         &["heads_have_their_sizes_to_the_byte"],
     ),
     Row(
+        "line breaks in a path",
+        &["codec::path::reading::BREAKS"],
+        &["a_backend_reads_the_route_that_was_chosen"],
+    ),
+    Row(
         "a chunk's line, its extensions and the trailers of a body",
         &[
             "codec::h1::chunk::MAX_SIZE_LINE",

@@ -3,6 +3,9 @@
 use super::normal::{decode, hex};
 use super::{Normalised, is_plain, re_encode};
 
+/// Line breaks that a path may have: each is a further way to read it.
+const BREAKS: usize = 4;
+
 /// A way in which some backend reads a raw path: what it does, in this order. Backends differ in each step, and real ones
 /// do the steps in more than one order, so nearly every combination is somebody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -217,6 +220,9 @@ pub(crate) fn forward<R: PartialEq>(
             route(path) != *chosen
         }
     };
+    if before_breaks(&normalised.path).is_none_or(|mut some| some.any(&mut strays)) {
+        return Verdict::Refuse;
+    }
     let mut astray = false;
     for (reading, path) in readings(raw) {
         if strays(&path) {
@@ -235,6 +241,13 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Refuse;
     }
     Verdict::Normal(target)
+}
+
+/// What patterns see that stop at a line break: to them `.` is none, so `/(.*)` takes what stands before, and the rest of the
+/// path is lost in a rewrite here or at a backend. `None`: more of them than anybody needs.
+fn before_breaks(path: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let is_few = memchr::memchr_iter(b'\n', path).nth(BREAKS).is_none();
+    is_few.then(|| memchr::memchr_iter(b'\n', path).map(|end| &path[..end]))
 }
 
 fn is_unreserved(b: u8) -> bool {

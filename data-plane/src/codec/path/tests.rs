@@ -141,6 +141,14 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/%41%5ca/..\\%2Fpublic", Err(())),
         ("/public/.;/../admin", Err(())),
         ("/public;x=1/../admin", Ok(None)),
+        // A pattern stops at a line break.
+        ("/public%0ax", Err(())),
+        ("/public%0a", Err(())),
+        ("/%70ublic%0A/../x", Ok(None)),
+        ("/public/x%0ay", Ok(None)),
+        ("/x%0ay", Ok(None)),
+        ("/public/%0a%0a%0a%0a", Ok(None)),
+        ("/public/%0a%0a%0a%0a%0a", Err(())),
         ("/public;x/y", Err(())),
         ("/public/../../admin", Err(())),
     ] {
@@ -255,6 +263,7 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         decode(&dots(&format!("/{}", dotted(&of_url(&raw))), false)),
         dots(&dots(&decode(&cut(&raw)), false), true),
         dots(&dots(&cut(&decode(&raw)), false), true),
+        dots(&decode(&raw), true).split('\n').next().unwrap().to_owned(),
     ];
     for merge in [false, true] {
         for path in [
@@ -329,7 +338,7 @@ fn slow(raw: &[u8]) -> Option<Vec<u8>> {
 fn raw_path() -> impl Strategy<Value = Vec<u8>> {
     let parts = vec![
         "/", "/", "/", ".", "..", "a", "public", "%2e", "%2F", "%", "%41", "%25", "2e", "%5c", "\\", ";",
-        "%3b", "%252f", "x=1", "%00", "\u{e9}", "~",
+        "%3b", "%0a", "%252f", "x=1", "%00", "\u{e9}", "~",
     ];
     prop::collection::vec(select(parts), 0..12).prop_map(|parts| format!("/{}", parts.concat()).into_bytes())
 }
