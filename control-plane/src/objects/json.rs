@@ -49,7 +49,13 @@ impl DecodeError {
     pub(crate) fn new(error: &serde_json::Error, text: &str, secret: bool) -> Self {
         let field =
             if error.is_data() { path::at(text, error.line(), error.column()) } else { String::new() };
-        Self { field, reason: words::of(error, secret), line: error.line().max(1) }
+        let mut reason = words::of(error, secret);
+        // The reader takes the elements of a list for the fields of a mapping, and misses the first one's list in it.
+        if reason.starts_with("expected a list, got") && path::is_in_list(text, error.line(), error.column())
+        {
+            reason = "expected a mapping, got a list".to_owned();
+        }
+        Self { field, reason, line: error.line().max(1) }
     }
 }
 
@@ -142,6 +148,18 @@ mod tests {
         assert_eq!(error.field, "spec.rules[0].http.paths[0].backend.service.port.number");
         assert_eq!(error.line, 3);
         assert_eq!(error.reason, r#"expected a whole number, got "http""#);
+    }
+
+    #[test]
+    fn a_list_in_place_of_a_mapping_is_said() {
+        let http = |it: &str| format!(r#"{{"spec":{{"rules":[{{"host":"a.test","http":{it}}}]}}}}"#);
+        for it in [r#"[{"path":"/"}]"#, r#"[ {"paths":[]}]"#, r#"[3]"#] {
+            let error = decode(ObjectKind::Ingress, &http(it)).unwrap_err();
+            assert_eq!(error.reason, "expected a mapping, got a list", "{it}");
+            assert!(error.field.starts_with("spec.rules[0].http"), "{it}: {}", error.field);
+        }
+        let error = decode(ObjectKind::Ingress, &http(r#"{"paths":{"path":"/"}}"#)).unwrap_err();
+        assert_eq!(error.reason, "expected a list, got a mapping");
     }
 
     #[test]

@@ -258,6 +258,7 @@ fn faults_are_said_in_our_words_with_one_line() {
             4,
             "expected a mapping, got a list",
         ),
+        (ingress("  rules:\n  - http:\n    - path: /\n"), 7, "expected a mapping, got a list"),
         ("- a\n- b\n".to_owned(), 1, "expected a mapping with apiVersion"),
         ("just words\n".to_owned(), 1, "expected a mapping with apiVersion"),
     ];

@@ -10,10 +10,20 @@ enum Frame {
 
 /// The path of what ends at `column` (a count of bytes) of `line`, both from 1, as the JSON reader counts them.
 pub(super) fn at(text: &str, line: usize, column: usize) -> String {
-    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let before = start_of(text, line);
     // The last byte read is the end of the value or the bracket that opens it: not beyond it.
     let end = (before + column.saturating_sub(1)).min(text.len());
     render(&frames(&text.as_bytes()[..end]))
+}
+
+/// Whether the value that the JSON reader came to there is an element of a list.
+pub(super) fn is_in_list(text: &str, line: usize, column: usize) -> bool {
+    let end = (start_of(text, line) + column).min(text.len());
+    matches!(frames(&text.as_bytes()[..end]).last(), Some(Frame::Array(_)))
+}
+
+fn start_of(text: &str, line: usize) -> usize {
+    text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum()
 }
 
 fn frames(text: &[u8]) -> Vec<Frame> {
@@ -111,6 +121,7 @@ mod tests {
         for line in 0..4 {
             for column in 0..9 {
                 at(text, line, column);
+                super::is_in_list(text, line, column);
             }
         }
     }
