@@ -33,6 +33,7 @@ mod folder;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod legacy;
+mod meant;
 mod notice;
 mod pins;
 mod reader;

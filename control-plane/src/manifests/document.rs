@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use serde_saphyr::DuplicateKeyPolicy;
 use shared::name::ObjectName;
 
-use super::{defaults, legacy};
+use super::{defaults, legacy, meant};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
 
@@ -188,7 +188,7 @@ impl Parsed {
         };
         let api_version = if head.api_version.is_empty() { &outer.api_version } else { &head.api_version };
         let kind = if head.kind.is_empty() { &outer.kind } else { &head.kind };
-        if kind.is_empty() && api_version.is_empty() && !is_manifest(text) {
+        if kind.is_empty() && !is_manifest(text) {
             self.ignored.insert("none (values of a chart, or settings of another tool)".to_owned());
             return;
         }
@@ -207,9 +207,17 @@ impl Parsed {
             }
             // Namespaces are in most folders, and nothing is missing without them.
             None if kind == "Namespace" => {}
-            None => {
-                self.ignored.insert(format!("{api_version} {kind}"));
-            }
+            None => match meant::to_be(api_version, kind) {
+                Some((kind, field, reason)) => {
+                    let at = |document| line_with(document, |it| it.trim_start().starts_with(field));
+                    let within = place.yaml.and_then(at).unwrap_or(1);
+                    let fault = Fault { line: place.line + within - 1, field: field.to_owned(), reason };
+                    self.blame(kind, text, fault);
+                }
+                None => {
+                    self.ignored.insert(format!("{api_version} {kind}"));
+                }
+            },
         }
     }
 
@@ -275,7 +283,11 @@ impl Parsed {
             }
             None => place.line + error.line - 1,
         };
-        let fault = Fault { line, field: error.field, reason: error.reason };
+        self.blame(kind, text, Fault { line, field: error.field, reason: error.reason });
+    }
+
+    /// A fault of an object, if the text says which one it is.
+    fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault) {
         match Identity::read(text) {
             Some(Identity { name, .. }) => {
                 let name = ObjectName { namespace: defaults::namespace(kind, name.namespace), ..name };
@@ -313,7 +325,7 @@ impl Lines<'_> {
     }
 }
 
-/// Whether what says neither its version nor its kind may have been meant to.
+/// Whether what does not say its kind may have been meant to: a `Chart.yaml` is none, though it has a version.
 fn is_manifest(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Parts<'a> {

@@ -207,12 +207,25 @@ fn field_names_of_v1beta1_under_v1_are_said() {
 #[test]
 fn files_of_other_tools_are_no_manifests() {
     let parsed = parse(
-        "image:\n  tag: '1'\ningress: {enabled: true}\n---\nversion: '3'\nservices: {web: {image: x}}\n",
+        "image:\n  tag: '1'\ningress: {enabled: true}\n---\nversion: '3'\nservices: {web: {image: x}}\n---\n\
+         apiVersion: v2\nname: chart\nversion: 0.1.0\n",
     );
     assert!(parsed.faults.is_empty() && parsed.ignored.len() == 1, "{parsed:?}");
     for text in ["metadata: {name: a}\nspec: {}\n", "apiVersion: v1\nmetadata: {name: a}\n"] {
         assert_eq!(parse(text).faults[0].reason, "expected a kind, got none", "{text}");
     }
+}
+
+#[test]
+fn an_object_of_no_known_version_is_no_silent_loss() {
+    let parsed = parse(
+        "kind: Ingress\nmetadata: {name: a, namespace: b}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\n\
+         metadata: {name: c}\n",
+    );
+    let [(object, fault)] = &parsed.broken[..] else { panic!("{parsed:?}") };
+    assert_eq!((object.to_string().as_str(), fault.field.as_str()), ("Ingress b/a", "apiVersion"));
+    let ignored: Vec<_> = parsed.ignored.iter().map(String::as_str).collect();
+    assert_eq!((ignored, parsed.faults.len()), (vec!["serving.knative.dev/v1 Service"], 0));
 }
 
 #[test]
@@ -259,6 +272,17 @@ fn faults_are_said_in_our_words_with_one_line() {
             "expected a mapping, got a list",
         ),
         (ingress("  rules:\n  - http:\n    - path: /\n"), 7, "expected a mapping, got a list"),
+        (
+            "# a\nkind: Ingress\nmetadata: {name: a}\n".to_owned(),
+            2,
+            "expected networking.k8s.io/v1, got none",
+        ),
+        (
+            "kind: Ingress\nmetadata: {name: a}\napiVersion: networking/v1\n".to_owned(),
+            3,
+            "expected networking.k8s.io/v1, got networking/v1",
+        ),
+        ("apiVersion: v1\nkind: service\n".to_owned(), 2, "expected Service, got service"),
         ("- a\n- b\n".to_owned(), 1, "expected a mapping with apiVersion"),
         ("just words\n".to_owned(), 1, "expected a mapping with apiVersion"),
     ];
