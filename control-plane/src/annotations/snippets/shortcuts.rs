@@ -141,7 +141,7 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         return None;
     }
     let mut shortcuts = Vec::new();
-    let (mut is_closed, mut media_type) = (false, None);
+    let (mut is_closed, mut is_refusal, mut media_type) = (false, false, None);
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
             ("deny", [all]) if all == "all" => is_closed = true,
@@ -151,11 +151,12 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
                 media_type = Some(said.clone());
             }
             ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
+            (name, said) if !it.directive.is_block && is_idle(name, said) => is_refusal = true,
             _ => shortcuts.push(answer(&it, is_pattern, room)?),
         }
     }
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
-    if is_internal && !shortcuts.is_empty() {
+    if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(|it| it.status < 400) {
         return None;
     }
     if let Some(said) = &media_type {
@@ -167,6 +168,27 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     }
     Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })
 }
+
+/// Whether a directive of a block is without matter to what is refused there: it speaks of what went well, or of a backend
+/// that is never asked, since nothing in the block says which.
+fn is_idle(name: &str, arguments: &[String]) -> bool {
+    match name {
+        "add_header" => arguments.len() == 2,
+        "proxy_pass" => false,
+        name => name.starts_with("proxy_") || IDLE.contains(&name),
+    }
+}
+
+/// The others, but for those about backends.
+const IDLE: [&str; 7] = [
+    "client_body_buffer_size",
+    "client_body_timeout",
+    "client_max_body_size",
+    "etag",
+    "expires",
+    "send_timeout",
+    "tcp_nodelay",
+];
 
 /// A text has the type that is said nearest to it.
 fn set_media_type(to: &mut Shortcut, said: &str) {

@@ -48,6 +48,15 @@ fn answers_are_read_as_nginx_reads_them() {
         ("location ~ ^/(ping|ready) { deny all; return 404; }", "Pattern ^/(ping|ready): 404 -; 403 -"),
         ("location ~* \\.bak$ { deny all; access_log off; }", "PatternAnyCase \\.bak$: 403 -"),
         ("location = /robots.txt { allow all; log_not_found off; }", "Exact /robots.txt: "),
+        (
+            "location ~* \\.(js|css)$ { expires 1y; add_header Cache-Control \"public, immutable\"; }",
+            "PatternAnyCase \\.(js|css)$: ",
+        ),
+        (
+            "location /ws { proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; client_max_body_size 9m; }",
+            "Prefix /ws: ",
+        ),
+        ("location /old { add_header X-A b; return 410; }", "Prefix /old: 410 -"),
     ] {
         assert_eq!(shown(&taken(text).unwrap()), [expected], "{text}");
     }
@@ -76,6 +85,11 @@ fn what_is_not_known_exactly_is_not_taken() {
         "if ($scheme = http) { set $x y; }",
         "if ($scheme = http) { }",
         "location /a { proxy_pass http://other; }",
+        "location /a { proxy_read_timeout 9s; proxy_pass http://other; }",
+        "location /a { add_header X-A b always; }",
+        "location /a { add_header X-A b; return 200 c; }",
+        "location /a { expires 1y; return 301 /b; }",
+        "location /a { expires 1y; if ($arg_a) { return 302 /b; } return 404; }",
         "location /a { allow 10.0.0.0/8; deny all; }",
         "location /a { location /a/b { return 403; } }",
         "location /a { auth_basic x; return 200; }",
