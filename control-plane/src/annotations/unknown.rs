@@ -3,7 +3,7 @@
 use super::{PREFIX, table};
 
 /// What people write for it.
-const SYNONYMS: [(&str, &str); 19] = [
+const SYNONYMS: [(&str, &str); 25] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
@@ -18,6 +18,12 @@ const SYNONYMS: [(&str, &str); 19] = [
     ("ip-whitelist", "allowlist-source-range"),
     ("max-body-size", "proxy-body-size"),
     ("rate-limit", "limit-rps"),
+    ("rate-limit-burst", "limit-burst-multiplier"),
+    ("rate-limit-burst-multiplier", "limit-burst-multiplier"),
+    ("rate-limit-connections", "limit-connections"),
+    ("rate-limit-requests-per-minute", "limit-rpm"),
+    ("rate-limit-requests-per-second", "limit-rps"),
+    ("rate-limit-rps", "limit-rps"),
     ("rate-limit-window", "limit-rpm"),
     ("redirect", "permanent-redirect"),
     ("rewrite", "rewrite-target"),
@@ -187,6 +193,9 @@ mod tests {
             ("send-timeout", "proxy-send-timeout"),
             ("denylist", "denylist-source-range"),
             ("rate-limit", "limit-rps"),
+            ("rate-limit-burst", "limit-burst-multiplier"),
+            ("rate-limit-connections", "limit-connections"),
+            ("rate-limit-requests-per-minute", "limit-rpm"),
             ("read-timeout", "proxy-read-timeout"),
             ("proxy-reed-timeout", "proxy-read-timeout"),
             ("ssl_redirect", "ssl-redirect"),
