@@ -1,6 +1,7 @@
 //! The command line. Every flag has an environment variable; what is written out wins over it.
 
 mod status;
+mod texts;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -13,82 +14,9 @@ use shared::telemetry::Format as LogFormat;
 
 pub(crate) use status::StatusArgs;
 
-const EXAMPLES: &str = "\
-Examples:
-  firth up examples/canary             serve a folder of manifests, no cluster needed
-  firth proxies                        who is connected, and which version each one serves
-  firth status ingress default/web     on how many of them it is live, and who refused it
-  firth resources --kind route         what the newest version is made of
-  firth get route ingress/default/web/canary.test.com
-  firth history --limit 5              the last changes and who has acknowledged them
-  firth diff                           what the newest version changed: host, path, annotation
-  firth get host a.test --at 1f3a92    as it was in that version
-  firth problems                       what is wrong with whose objects
-  firth rollback 1f3a92                go back to that version, for 24 h, on all replicas
-  firth unpin                          release what was held back meanwhile
-  firth authority                      whom the planes believe, and until when
-  firth proxies -o json | jq '.[].acked'
-
-Everything that is asked here is also there for grpcurl:
-  cd ~/.config/firth/127.0.0.1_15010
-  grpcurl -cacert ca.pem -cert cert.pem -key key.pem 127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
-
-const UP_EXAMPLES: &str = "\
-A Service that an Ingress leads to and that has no EndpointSlice is played by a built-in demo backend, on
-a loopback address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a
-folder can be tried with nothing behind it. It speaks HTTP/1.1, HTTP/2 and TLS, as it is asked. A Service
-that stands in no file answers 503.
-
-Examples:
-  firth up examples/canary
-  firth up my-manifests --no-demo
-  firth up . --http 127.0.0.1:8081 --https 127.0.0.1:8444 --listen 127.0.0.1:15011
-  firth up manifests --access-log stdout --log info";
-
-const PIN_HELP: &str = "\
-The decision is a Secret `firth-pin` in the control plane's namespace, or a file of --state-dir: all replicas act on it,
-and it outlives them. What objects say meanwhile is compiled, listed as held back and not released. It ends with
-`firth unpin`, or by itself when its time is over. Decisions are an operator's; without encryption they are taken from
-loopback.
-
-Examples:
-  firth rollback 1f3a92c04d7e --note 'canary answers 500'
-  firth pin --for 2h                   keep what is offered
-  firth diff                           what the end of the pin would release
-  firth unpin";
-
-const TOKEN_EXAMPLES: &str = "\
-The token is a secret until it is used. It has the digest of the control plane's authority, so nothing else has to be
-copied to the proxy's host.
-
-Examples:
-  firth-control-plane --manifests manifests --state-dir state --listen 192.0.2.1:15010
-  firth token --ca-dir state/authority
-  FIRTH_JOIN=firth-join... firth-data-plane --control-plane https://192.0.2.1:15010 --state-dir state --http 0.0.0.0:80";
-
-const LOGIN_EXAMPLES: &str = "\
-In a cluster the kubeconfig says who you are, and whoever may make tokens for the account gets its role: no credential of yours
-leaves for the control plane. Outside one, whoever may write the folder of its authority may log in.
-
-Examples:
-  kubectl -n firth port-forward deploy/firth-control-plane 15010 &
-  firth login --namespace firth --account firth-reader
-  firth login --server https://192.0.2.1:15010 --ca-dir state/authority";
-
-const AUTHORITY_HELP: &str = "\
-A rotation has two phases, each one and a half lives of a certificate. In the first the new root is believed and the old one
-signs, until everybody has renewed and heard of it. In the second the new one signs, and what the old one signed runs out; then
-it is believed no more. Nothing has to be done in between, and no connection is cut. It happens by itself once a year; do
-it where a key of the authority may be known to somebody. Rotating is an operator's.
-
-Examples:
-  firth authority
-  firth authority rotate
-  firth authority -o json | jq '.roots[] | {phase, signs_from, leaves_at}'";
-
 /// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
 #[derive(Debug, Parser)]
-#[command(name = "firth", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "firth", version, after_help = texts::ALL, max_term_width = 100)]
 pub(crate) struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -99,13 +27,13 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run both planes in one process from a folder of manifests, with no cluster
-    #[command(after_help = UP_EXAMPLES)]
+    #[command(after_help = texts::UP)]
     Up(UpArgs),
     /// A token with which one proxy joins a control plane outside Kubernetes, once
-    #[command(after_help = TOKEN_EXAMPLES)]
+    #[command(after_help = texts::TOKEN)]
     Token(TokenArgs),
     /// Get a certificate to ask a control plane with, for firth and for grpcurl
-    #[command(after_help = LOGIN_EXAMPLES)]
+    #[command(after_help = texts::LOGIN)]
     Login(LoginArgs),
     /// A question to a control plane.
     #[command(flatten)]
@@ -118,7 +46,7 @@ pub(crate) enum Question {
     /// The proxies, and which version each one has acknowledged
     Proxies(AskArgs),
     /// On how many proxies an Ingress, a Service or a Secret is, and why not on the others
-    #[command(after_help = status::HELP)]
+    #[command(after_help = texts::STATUS)]
     Status(StatusArgs),
     /// The resources that the configuration consists of
     Resources(ResourcesArgs),
@@ -131,15 +59,15 @@ pub(crate) enum Question {
     /// What is wrong with objects: rejected, not supported, overridden by another
     Problems(AskArgs),
     /// Keep the configuration at a version, on all replicas; endpoints and certificates go on changing
-    #[command(after_help = PIN_HELP)]
+    #[command(after_help = texts::PIN)]
     Pin(PinArgs),
     /// Go back to a version of the history, and keep the configuration there
-    #[command(after_help = PIN_HELP)]
+    #[command(after_help = texts::PIN)]
     Rollback(RollbackArgs),
     /// End the pin: what was compiled meanwhile is released in one step (`firth diff` shows it before)
     Unpin(AskArgs),
     /// The authority that the planes know each other by: its roots, and how far a rotation is
-    #[command(after_help = AUTHORITY_HELP)]
+    #[command(after_help = texts::AUTHORITY)]
     Authority(AuthorityArgs),
 }
 
@@ -410,6 +338,23 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_stands_below_help_fits_a_terminal_of_80_columns() {
+        let all = Args::command();
+        let texts =
+            std::iter::once(&all).chain(all.get_subcommands()).filter_map(clap::Command::get_after_help);
+        let texts: Vec<_> = texts.map(ToString::to_string).collect();
+        assert!(texts.len() > 6);
+        for line in texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with(' ')) {
+            assert!(line.len() <= 80, "{line}");
+        }
+        // Prose is one line, which is broken where the terminal ends.
+        for lines in texts.iter().map(|text| text.lines().collect::<Vec<_>>()) {
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            assert!(!lines.windows(2).any(|two| two.iter().all(|line| is_prose(line))), "{lines:?}");
+        }
     }
 
     #[test]

@@ -6,18 +6,6 @@ use shared::duration;
 
 use super::AskArgs;
 
-pub(super) const HELP: &str = "\
-Ends with 0 where every proxy serves the newest version of the object, with 3 where some do not yet, are silent or unknown,
-and with 4 where it was rejected, is held back by a pin, or was refused by a proxy. A proxy that left does not count; where
-nobody was heard the answer is unknown, never all.
-
-Examples:
-  firth status ingress default/web
-  firth status ingress default/web --wait --timeout 60s
-  version=$(kubectl apply -f web.yaml -o jsonpath='{.metadata.resourceVersion}')
-  firth status ingress default/web --wait --resource-version $version
-  firth status secret default/cert -o json | jq '.refused[].node'";
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
     /// Kind of the object
