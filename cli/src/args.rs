@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use shared::duration;
 use shared::telemetry::Format as LogFormat;
+use shared::{duration, socket};
 
 pub(crate) use status::StatusArgs;
 
@@ -256,13 +256,13 @@ pub(crate) struct UpArgs {
     #[arg(value_name = "DIR", env = "FIRTH_MANIFESTS")]
     pub(crate) dir: PathBuf,
     /// Where HTTP is served; port 0 takes a free one
-    #[arg(long, env = "FIRTH_HTTP", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_HTTP", default_value = "127.0.0.1:8080", value_name = "ADDR", value_parser = socket::parse)]
     pub(crate) http: SocketAddr,
     /// Where HTTPS is served
-    #[arg(long, env = "FIRTH_HTTPS", default_value = "127.0.0.1:8443", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_HTTPS", default_value = "127.0.0.1:8443", value_name = "ADDR", value_parser = socket::parse)]
     pub(crate) https: SocketAddr,
     /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only
-    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR", value_parser = socket::parse)]
     pub(crate) listen: SocketAddr,
     /// Play nothing: Services without EndpointSlices answer 503, and so do endpoints that are marked as demos
     #[arg(
@@ -388,6 +388,15 @@ mod tests {
         assert_eq!(args.http, "127.0.0.1:8080".parse().unwrap());
         assert_eq!(args.https, "127.0.0.1:8443".parse().unwrap());
         assert_eq!(args.listen, "127.0.0.1:15010".parse().unwrap());
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_told_what_one_is() {
+        for address in ["8080", ":8080", "localhost:8080"] {
+            let error = parse(&format!("firth up a --http {address}")).unwrap_err().to_string();
+            let expected = format!("expected ADDRESS:PORT, such as 127.0.0.1:8080, got \"{address}\"");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

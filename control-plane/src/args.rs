@@ -15,6 +15,7 @@ use shared::budget::parse_bytes;
 use shared::duration;
 use shared::identity::Role;
 use shared::name::ObjectName;
+use shared::socket;
 use shared::telemetry::LogArgs;
 
 pub use metrics::{Buckets, MetricsArgs};
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Address for proxies, grpcurl and the CLI; port 0 takes a free one
-    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR", value_parser = socket::parse)]
     pub listen: SocketAddr,
     /// Speak plaintext and ask nobody who it is: whoever reaches the address may do everything. On loopback only
     #[arg(
@@ -65,7 +66,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = duration::parse)]
     pub settle: Duration,
     /// Address for /metrics, /healthz, /readyz and /livez; none without it
-    #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR", value_parser = socket::parse)]
     pub admin: Option<SocketAddr>,
     /// Connections of proxies and tools at once; without it as many as memory allows, 4096 at most
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N")]

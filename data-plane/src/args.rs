@@ -12,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, Parser};
 use shared::admin::Local;
 use shared::budget::parse_bytes;
+use shared::socket;
 use shared::telemetry::LogArgs;
 use shared::tls::join::{JoinToken, NoToken};
 
@@ -40,10 +41,10 @@ pub struct Args {
     #[arg(long, env = "FIRTH_CA", value_name = "FILE", requires = "token_file")]
     pub ca: Option<PathBuf>,
     /// Address for plain HTTP; may be given several times; port 0 takes a free one
-    #[arg(long, env = "FIRTH_HTTP", value_name = "ADDR", value_delimiter = ',')]
+    #[arg(long, env = "FIRTH_HTTP", value_name = "ADDR", value_delimiter = ',', value_parser = socket::parse)]
     pub http: Vec<SocketAddr>,
     /// Address for HTTPS; may be given several times; port 0 takes a free one
-    #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',')]
+    #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',', value_parser = socket::parse)]
     pub https: Vec<SocketAddr>,
     /// IP address at which the ports of TCP and UDP services are opened; without it all of the machine's
     #[arg(long, env = "FIRTH_STREAM_ADDRESS", value_name = "IP")]
@@ -64,7 +65,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<Local>,
     /// Address for /healthz, /readyz and /metrics and nothing else, for probes and scrapes; none without it
-    #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR")]
+    #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR", value_parser = socket::parse)]
     pub health: Option<SocketAddr>,
     /// Where access log lines go: stdout, off, or a file that they are appended to
     #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]

@@ -289,6 +289,7 @@ const SHARED: &[&str] = &[
     "few",
     "pattern",
     "secret",
+    "socket",
     "pem",
     "private",
     "proto",

@@ -32,6 +32,7 @@ pub mod resource;
 pub mod schema;
 pub mod secret;
 pub mod snapshot;
+pub mod socket;
 pub mod tasks;
 pub mod telemetry;
 pub mod template;
