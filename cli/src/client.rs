@@ -37,9 +37,7 @@ pub(crate) enum AskError {
         server: String,
     },
     /// Nobody is there, or the way to it is cut.
-    #[error(
-        "cannot reach the control plane at {server}: {reason}; is it running? (firth up DIR, or --server)"
-    )]
+    #[error("cannot reach the control plane at {server}: {reason}; {}", advice(server, reason))]
     Unreachable {
         /// Where it was looked for.
         server: String,
@@ -121,6 +119,20 @@ pub(crate) fn failed(server: &str, status: &Status) -> AskError {
     }
 }
 
+/// What the person who asked may do about it.
+fn advice(server: &str, reason: &str) -> String {
+    let address = server.split_once("://").map_or(server, |(_, address)| address);
+    let is_silent = ["connection refused", "timed out"].contains(&reason);
+    if is_plain(server) && !is_silent {
+        return format!("it may speak TLS: --server https://{address}");
+    }
+    // The first bytes were no record of TLS.
+    if reason.contains("InvalidContentType") {
+        return format!("it does not speak TLS: --server http://{address}");
+    }
+    "is it running? (firth up DIR, or --server)".to_owned()
+}
+
 /// The innermost cause in the system's words: `connection refused` rather than `transport error`.
 fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
@@ -159,6 +171,20 @@ mod tests {
             "cannot reach the control plane at {server}: connection refused; is it running? (firth up DIR, or --server)"
         );
         assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn who_speaks_tls_and_who_does_not_is_told_apart() {
+        for (server, reason, advised) in [
+            ("http://a:1", "stream closed because of a broken pipe", "--server https://a:1"),
+            ("https://a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
+            ("a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
+            ("http://a:1", "timed out", "is it running?"),
+            ("https://a:1", "connection reset", "is it running?"),
+        ] {
+            let error = AskError::Unreachable { server: server.to_owned(), reason: reason.to_owned() };
+            assert!(error.to_string().contains(advised), "{error}");
+        }
     }
 
     #[test]
