@@ -34,6 +34,17 @@ pub(crate) fn length(span: &prost_types::Duration) -> Duration {
     (*span).try_into().unwrap_or_default()
 }
 
+/// A number of seconds in the largest unit that they are a whole number of: `365 days`, `90 min`, `61 s`.
+pub(crate) fn whole(seconds: u64) -> String {
+    match seconds {
+        0 => "0 s".to_owned(),
+        _ if seconds.is_multiple_of(86_400) && seconds > 86_400 => format!("{} days", seconds / 86_400),
+        _ if seconds.is_multiple_of(3_600) => format!("{} h", seconds / 3_600),
+        _ if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
+}
+
 /// A span in the unit that suits it: `0.4 ms`, `4 ms`, `1.2 s`.
 pub(crate) fn span(span: Duration) -> String {
     let micros = span.as_micros();
@@ -57,6 +68,15 @@ fn moment(time: &Timestamp) -> Option<jiff::Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_units_are_said() {
+        for (seconds, said) in
+            [(0, "0 s"), (61, "61 s"), (5_400, "90 min"), (86_400, "24 h"), (31_536_000, "365 days")]
+        {
+            assert_eq!(whole(seconds), said);
+        }
+    }
 
     #[test]
     fn times_are_rfc_3339() {

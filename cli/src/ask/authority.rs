@@ -70,8 +70,9 @@ pub(super) fn text(authority: &Authority) -> String {
     };
     let Authority { certificate_seconds, certificate_until, .. } = authority;
     format!(
-        "{}{next}\ncertificates live {certificate_seconds} s; that of this control plane is good until {certificate_until}\n",
-        columns.render(0)
+        "{}{next}\ncertificates live {}; that of this control plane is good until {certificate_until}\n",
+        columns.render(0),
+        moment::whole(*certificate_seconds),
     )
 }
 
@@ -105,7 +106,7 @@ mod tests {
         ] {
             let view = view(answer(phases));
             assert!(text(&view).contains(said), "{}", text(&view));
-            assert!(text(&view).contains("certificates live 86400 s"));
+            assert!(text(&view).contains("certificates live 24 h;"));
             let json = serde_json::to_value(&view).unwrap();
             assert_eq!(json["rotating"], phases.len() > 1);
             assert_eq!(json["roots"].as_array().map(Vec::len), Some(phases.len()));
