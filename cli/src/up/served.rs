@@ -52,6 +52,8 @@ struct Row {
     canary: Option<Canary>,
     /// The name whose addresses are the endpoints.
     external: Option<String>,
+    /// Where its requests are sent, if anywhere.
+    redirect: Option<String>,
     /// Why it answers 503, where it does.
     failure: Option<String>,
 }
@@ -93,7 +95,8 @@ impl Served {
             let mut columns = Columns::new(["HOST", "PATH", "BACKEND"]);
             for row in &self.rows {
                 columns.push([row.host_shown(), row.path_shown(), row.backend_shown()]);
-                if let Some(canary) = row.canary.as_ref().filter(|_| row.failure.is_none()) {
+                let is_asked = row.failure.is_none() && row.redirect.is_none();
+                if let Some(canary) = row.canary.as_ref().filter(|_| is_asked) {
                     let service = with_endpoints(dotted(&canary.backend), canary.endpoints);
                     columns.note(&format!("canary {service}: {}", canary.describe()));
                 }
@@ -142,6 +145,9 @@ impl Row {
     fn backend_shown(&self) -> String {
         if let Some(reason) = &self.failure {
             return format!("503: {reason}");
+        }
+        if let Some(redirect) = &self.redirect {
+            return redirect.clone();
         }
         match &self.external {
             _ if self.backend.is_empty() => "404: the default backend".to_owned(),
@@ -261,6 +267,7 @@ impl<'a> Source<'a> {
                 endpoints,
                 canary: self.canary(&body).await?,
                 external: external.map(str::to_owned),
+                redirect: failure::redirect(&route),
                 failure: served.failure(problems),
                 backend,
             });

@@ -29,7 +29,8 @@ impl Served<'_> {
             let reason = field(denial, "reason").as_str().unwrap_or_default();
             return Some(reason.to_owned());
         }
-        if self.key.is_empty() || !field(self.backend, "external_name").is_null() {
+        let is_elsewhere = redirect(self.route).is_some();
+        if is_elsewhere || self.key.is_empty() || !field(self.backend, "external_name").is_null() {
             return None;
         }
         if field(self.backend, "port").is_null() {
@@ -52,6 +53,17 @@ impl Served<'_> {
         let unknown = || format!("Service {service}, or its port, does not exist");
         said.map_or_else(unknown, |it| it.reason.trim_end_matches(": answers 503").to_owned())
     }
+}
+
+/// Where all requests for the paths of a Route are sent, if anywhere: no backend is asked then.
+pub(super) fn redirect(route: &Value) -> Option<String> {
+    let policy = field(route, "policy");
+    let of_kind = |(name, code): (&str, u64)| {
+        let place = field(policy, name).as_str().filter(|place| !place.is_empty())?;
+        let code = field(policy, &format!("{name}_code")).as_u64().unwrap_or(code);
+        Some(format!("{code}: redirected to {place}"))
+    };
+    [("temporal_redirect", 302), ("permanent_redirect", 301)].into_iter().find_map(of_kind)
 }
 
 #[cfg(test)]
@@ -98,6 +110,20 @@ mod tests {
         assert_eq!(said.as_deref(), Some("default/web:80 has no endpoints"));
         let said = failure(&none, &none, &none, Some(0));
         assert_eq!(said.as_deref(), Some("Service default/web has no TCP port 80"));
+    }
+
+    #[test]
+    fn a_redirect_needs_no_backend_and_is_denied_before_it() {
+        let none = json!({});
+        let moved = json!({"policy": {"permanent_redirect": "https://b.test"}});
+        assert_eq!(redirect(&moved).as_deref(), Some("301: redirected to https://b.test"));
+        assert_eq!(failure(&moved, &none, &none, Some(0)), None);
+        let denied = json!({"denied": {"reason": "closed"}});
+        assert_eq!(failure(&moved, &denied, &none, Some(0)).as_deref(), Some("closed"));
+        let both = json!({"policy": {"permanent_redirect": "https://b.test", "temporal_redirect": "https://c.test",
+            "temporal_redirect_code": 307}});
+        assert_eq!(redirect(&both).as_deref(), Some("307: redirected to https://c.test"));
+        assert_eq!(redirect(&json!({"policy": {"permanent_redirect": ""}})), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ fn row() -> Row {
             ..Canary::of("default/web-canary/80".to_owned(), &policy)
         }),
         external: None,
+        redirect: None,
         failure: None,
     }
 }
@@ -81,6 +82,10 @@ fn rows_say_what_happens_to_requests() {
     assert_eq!(named.backend_shown(), "default/web:80, the addresses of a.test");
     let default = Row { backend: String::new(), endpoints: None, canary: None, ..row() };
     assert_eq!(default.backend_shown(), "404: the default backend");
+    let policy = json!({"policy": {"permanent_redirect": "https://b.test", "permanent_redirect_code": 308}});
+    let moved = Row { backend: String::new(), redirect: failure::redirect(&policy), canary: None, ..row() };
+    assert_eq!(moved.backend_shown(), "308: redirected to https://b.test");
+    assert_eq!(failure::redirect(&json!({"policy": {"permanent_redirect": ""}})), None);
     let denied = Row { failure: Some("auth-type: digest".to_owned()), ..row() };
     assert_eq!(denied.backend_shown(), "503: auth-type: digest");
     let served = Served { rows: vec![denied], ..Served::default() };
