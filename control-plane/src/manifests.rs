@@ -49,20 +49,20 @@ pub const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service
 #[non_exhaustive]
 pub enum FolderError {
     /// It is not there, or it is no folder, or may not be read.
-    #[error("expected a folder of manifests at {}: {source}", path.display())]
+    #[error("expected a folder of manifests at {}: {reason}", path.display())]
     Unreadable {
         /// The folder.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// Why: part of what is said, and so no source, which is said behind it.
+        reason: io::Error,
     },
     /// The records of decisions cannot be listed.
-    #[error("the decisions in {} cannot be read: {source}", path.display())]
+    #[error("the decisions in {} cannot be read: {reason}", path.display())]
     Decisions {
         /// The state folder.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// Why: part of what is said, and so no source, which is said behind it.
+        reason: io::Error,
     },
     /// The reader of events is gone: the process is ending.
     #[error("nobody reads the events of the folder any more")]
@@ -104,7 +104,7 @@ impl FolderSource {
     /// # Errors
     /// Where `dir` is no folder, or the kernel does not tell of its changes, or what is on record cannot be listed.
     pub fn open(dir: PathBuf, state_dir: Option<PathBuf>) -> Result<Self, FolderError> {
-        let unreadable = |source| FolderError::Unreadable { path: dir.clone(), source };
+        let unreadable = |reason| FolderError::Unreadable { path: dir.clone(), reason };
         std::fs::read_dir(&dir).map_err(unreadable)?;
         // Absolute, for the events' paths are compared with it and the working folder may change.
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
@@ -117,7 +117,7 @@ impl FolderSource {
         let mut pin = PinFile::new(&dir, state_dir.as_deref());
         let read = records.look().and_then(|loaded| Ok((loaded, pin.look()?)));
         let (mut loaded, pinned) =
-            read.map_err(|source| FolderError::Decisions { path: state_dir.unwrap_or_default(), source })?;
+            read.map_err(|reason| FolderError::Decisions { path: state_dir.unwrap_or_default(), reason })?;
         loaded.events.extend(pinned);
         Ok(Self {
             disk: Disk::new(dir.clone(), watcher.ok()),

@@ -127,7 +127,7 @@ impl Reader {
         let scan = self
             .scan()
             .await?
-            .map_err(|source| FolderError::Unreadable { path: self.dir.clone(), source })?;
+            .map_err(|reason| FolderError::Unreadable { path: self.dir.clone(), reason })?;
         let scan = self.settled(scan).await?;
         // Holds first: an object that is rejected has its last good version at hand.
         self.send(on_record).await?;

@@ -522,6 +522,8 @@ async fn an_empty_folder_is_believed_as_soon_as_it_fills() {
 async fn an_absent_folder_is_an_error_that_names_it() {
     let error = FolderSource::open("/no/such/folder".into(), None).unwrap_err();
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    // Whoever prints what stands behind an error, too, says it once.
+    assert!(std::error::Error::source(&error).is_none());
 }
 
 #[tokio::test]
