@@ -80,9 +80,9 @@ pub(crate) enum CertificateError {
     /// No answer.
     #[error("no certificate: no answer for {0:?}")]
     Silent(Duration),
-    /// The one that was kept is over, and there is nothing to show for another one.
+    /// None was kept, or one that is over, and there is nothing to show for another one.
     #[error(
-        "the certificate is over, and nothing is there to ask for another one with: give --join a new token"
+        "no good certificate is kept here, and nothing is there to ask for one with: give --join a token, which `firth token` makes"
     )]
     Over,
     /// An answer that cannot be used.

@@ -50,10 +50,9 @@ async fn a_restart_goes_on_with_the_certificate_of_the_process_before() {
     let other = Holder::new(enrolment(&folder, "other")).unwrap();
     assert!(other.held.borrow().is_none(), "that of another group is not used");
     std::fs::write(&file, "nothing").unwrap();
-    assert!(matches!(
-        Holder::new(Enrolment { proof: None, ..enrolment(&folder, "default") }),
-        Err(CertificateError::Over)
-    ));
+    let error = Holder::new(Enrolment { proof: None, ..enrolment(&folder, "default") }).unwrap_err();
+    assert!(matches!(error, CertificateError::Over));
+    assert!(error.to_string().contains("firth token"), "{error}");
 }
 
 /// Whether somebody who was started again with this certificate asks for another one before it is used.
