@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
+mod open;
 mod streams;
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +16,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use shared::budget::{Held, Level};
+use shared::budget::Level;
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, LocalOptions};
@@ -36,6 +37,7 @@ use crate::table::Tables;
 use crate::table::streams::Service;
 use crate::tcp;
 use crate::tls::backends::Backends;
+use open::{Open, Place};
 use streams::Streams;
 
 /// Idle connections that make room at a time.
@@ -99,55 +101,6 @@ struct Worker {
     owed: Cell<usize>,
     /// Places of connections that have ended, each for one that was let in without.
     paid: RefCell<Vec<Place>>,
-}
-
-/// A place among all connections, with its descriptor.
-type Place = (Held, Held);
-
-/// Counts a connection as open until dropped.
-struct Open {
-    worker: Rc<Worker>,
-    /// `None` for one that was let in for another.
-    place: Option<Place>,
-}
-
-impl Open {
-    /// One more, if there is a place for it or one can be made: the connections that have been without a request for
-    /// longest go, some at a time, because looking for them means to look at all.
-    fn new(worker: &Rc<Worker>) -> Option<Self> {
-        let Budgets { connections, descriptors, .. } = &worker.budgets;
-        let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
-        if place.is_none() {
-            if worker.owed.get() >= worker.ending.get() {
-                let shed = worker.server.local.timers.shed(SHED, Duration::ZERO);
-                worker.server.local.metrics.shed.add(shed as u64);
-                worker.ending.set(worker.ending.get() + shed);
-            }
-            if worker.owed.get() >= worker.ending.get() {
-                return None;
-            }
-            worker.owed.set(worker.owed.get() + 1);
-        }
-        worker.count(1);
-        Some(Self { worker: Rc::clone(worker), place })
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let Worker { ending, owed, paid, .. } = &*self.worker;
-        ending.set(ending.get().saturating_sub(1));
-        match self.place.take() {
-            Some(place) if owed.get() > 0 => {
-                owed.set(owed.get() - 1);
-                paid.borrow_mut().push(place);
-            }
-            Some(_) => {}
-            None if paid.borrow_mut().pop().is_some() => {}
-            None => owed.set(owed.get().saturating_sub(1)),
-        }
-        self.worker.count(-1);
-    }
 }
 
 impl Worker {

@@ -33,6 +33,7 @@ use session::Session;
 mod answer;
 mod client_body;
 mod hello;
+mod patience;
 mod session;
 
 /// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::answer::{self, After};
 use super::client_body::{ClientBody, Unread};
+use super::patience::{Patience, discard};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
@@ -21,7 +22,6 @@ use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
-use crate::local::Local;
 use crate::local::timer::Timer;
 use crate::table::policy::clients::Clients;
 
@@ -322,50 +322,6 @@ impl<S: Stream> Session<S> {
     }
 }
 
-/// Reads the rest of a request's body away; whether it ended, so that the connection may go on.
-async fn discard<S: Stream>(
-    local: &Local,
-    timer: &Timer,
-    (stream, input): (&mut S, &mut BytesMut),
-    unread: &mut Unread,
-) -> bool {
-    let mut patience = Patience::new(local, timer);
-    while !unread.is_over() {
-        let more = patience.arm()
-            && poll_fn(|cx| match unread.poll_skip(stream, input, cx) {
-                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
-                came => came,
-            })
-            .await;
-        if !more {
-            break;
-        }
-    }
-    timer.disarm();
-    unread.is_over()
-}
-
-/// How long a client is listened to that nobody wants to hear: so long in all, and so long between two reads.
-struct Patience<'a> {
-    local: &'a Local,
-    timer: &'a Timer,
-    since: Instant,
-}
-
-impl<'a> Patience<'a> {
-    fn new(local: &'a Local, timer: &'a Timer) -> Self {
-        Self { local, timer, since: local.timers.now() }
-    }
-
-    /// Sets the timer for the next read; false when there is to be none.
-    fn arm(&mut self) -> bool {
-        let limits = &self.local.limits;
-        let left = limits.discard.saturating_sub(self.local.timers.now().duration_since(self.since));
-        self.timer.arm(left.min(limits.discard_pause));
-        !left.is_zero()
-    }
-}
-
 /// Whether the fleet lets a connection live on that has served so many requests.
 fn goes_on(server: &Server, served: usize) -> bool {
     let said = server.clients();
@@ -382,29 +338,4 @@ fn preface(bytes: &[u8]) -> Option<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::listen::{PublicPorts, Scheme};
-    use crate::table::Writer;
-    use crate::tls::backends::Backends;
-
-    /// What it takes is written anew for each request, and held by each that is under way: what few requests need (a
-    /// handshake with a backend, a body, a call, another who answers for an error) is boxed where it begins.
-    #[tokio::test]
-    async fn a_request_has_no_room_for_what_few_need() {
-        let writer = Writer::new();
-        let tls = Arc::new(crate::tls::server_config(Arc::clone(writer.tables())).unwrap());
-        let (local, backends) = (Local::for_tests(), Backends::new().unwrap());
-        let server = Server::new(local, writer.tables(), tls, backends, PublicPorts::default());
-        let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
-        let mut session = Session::new(Rc::new(server), tokio::io::empty(), peer, false);
-        let mut input = BytesMut::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut input).unwrap().unwrap();
-        let size = size_of_val(&session.exchange(head));
-        assert!(size <= 4 * 1024, "{size}");
-        let idle = size_of_val(&session.run());
-        assert!(idle <= 256, "{idle}");
-    }
-}
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+
+fn polled(timer: &Timer) -> bool {
+    timer.poll_elapsed(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+#[test]
+fn a_deadline_is_never_early_and_a_tick_late_at_most() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let timer = timers.timer();
+    timer.arm(Duration::from_secs(1));
+    for (millis, over) in [(0, false), (999, false), (1000, false), (1100, true)] {
+        timers.tick(start + Duration::from_millis(millis));
+        assert_eq!(polled(&timer), over, "{millis}");
+    }
+    timer.disarm();
+    assert!(!polled(&timer));
+}
+
+#[test]
+fn a_bound_holds_however_often_a_deadline_is_set() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let timer = timers.timer();
+    timer.bound(Duration::from_secs(3));
+    for (millis, over) in [(0, false), (1500, false), (3000, false), (3100, true)] {
+        timers.tick(start + Duration::from_millis(millis));
+        timer.arm(Duration::from_secs(2));
+        assert_eq!((polled(&timer), timer.is_over()), (over, over), "{millis}");
+    }
+    timer.bound(Duration::ZERO);
+    timer.arm(Duration::from_secs(2));
+    assert!(!polled(&timer) && !timer.is_over());
+}
+
+#[tokio::test]
+async fn a_limit_ends_what_never_ends() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let timer = timers.timer();
+    assert_eq!(timer.limit(Duration::from_secs(1), async { 3 }).await, Ok(3));
+    let mut stuck = pin!(timer.limit(Duration::from_secs(1), std::future::pending::<()>()));
+    assert!(futures::poll!(stuck.as_mut()).is_pending());
+    timers.tick(start + Duration::from_secs(2));
+    assert_eq!(futures::poll!(stuck.as_mut()), Poll::Ready(Err(Elapsed)));
+}
+
+#[test]
+fn the_longest_idle_make_room() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let connections: Vec<Timer> = (0..5).map(|_| timers.timer()).collect();
+    for (second, number) in [3, 1, 4, 0].into_iter().enumerate() {
+        timers.tick(start + Duration::from_secs(second as u64));
+        connections[number].idle(true);
+        // Said twice, it counts from the first time.
+        connections[3].idle(true);
+    }
+    connections[4].idle(false);
+    assert_eq!(timers.shed(2, Duration::from_secs(4)), 0, "none has been so long without");
+    assert_eq!(timers.shed(2, Duration::from_secs(1)), 2);
+    let shed = || -> Vec<usize> { (0..5).filter(|number| polled(&connections[*number])).collect() };
+    assert_eq!(shed(), [1, 3]);
+    assert_eq!((timers.shed(2, Duration::ZERO), shed()), (1, vec![0, 1, 3]));
+    assert_eq!(timers.shed(2, Duration::ZERO), 0, "nobody else is idle");
+    // A request that came in time is served.
+    connections[0].idle(false);
+    assert_eq!(shed(), [1, 3]);
+    // Who was just answered is about to ask again.
+    connections[0].rests();
+    assert_eq!(timers.shed(2, Duration::ZERO), 0);
+    timers.tick(start + Duration::from_secs(4));
+    assert_eq!(timers.shed(2, Duration::ZERO), 1);
+}
+
+#[test]
+fn slots_are_used_again() {
+    let timers = Timers::new(shared::clock::now());
+    let first = timers.timer();
+    first.arm(Duration::ZERO);
+    let index = first.index;
+    drop(first);
+    let second = timers.timer();
+    assert_eq!(second.index, index);
+    assert!(!polled(&second));
+    assert_eq!(timers.slots.borrow().len(), 1);
+}

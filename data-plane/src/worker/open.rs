@@ -1,0 +1,58 @@
+//! Connections that are open, and their places among all.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use shared::budget::Held;
+
+use super::{SHED, Worker};
+use crate::local::Budgets;
+
+/// A place among all connections, with its descriptor.
+pub(super) type Place = (Held, Held);
+
+/// Counts a connection as open until dropped.
+pub(super) struct Open {
+    worker: Rc<Worker>,
+    /// `None` for one that was let in for another.
+    place: Option<Place>,
+}
+
+impl Open {
+    /// One more, if there is a place for it or one can be made: the connections that have been without a request for
+    /// longest go, some at a time, because looking for them means to look at all.
+    pub(super) fn new(worker: &Rc<Worker>) -> Option<Self> {
+        let Budgets { connections, descriptors, .. } = &worker.budgets;
+        let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
+        if place.is_none() {
+            if worker.owed.get() >= worker.ending.get() {
+                let shed = worker.server.local.timers.shed(SHED, Duration::ZERO);
+                worker.server.local.metrics.shed.add(shed as u64);
+                worker.ending.set(worker.ending.get() + shed);
+            }
+            if worker.owed.get() >= worker.ending.get() {
+                return None;
+            }
+            worker.owed.set(worker.owed.get() + 1);
+        }
+        worker.count(1);
+        Some(Self { worker: Rc::clone(worker), place })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Worker { ending, owed, paid, .. } = &*self.worker;
+        ending.set(ending.get().saturating_sub(1));
+        match self.place.take() {
+            Some(place) if owed.get() > 0 => {
+                owed.set(owed.get() - 1);
+                paid.borrow_mut().push(place);
+            }
+            Some(_) => {}
+            None if paid.borrow_mut().pop().is_some() => {}
+            None => owed.set(owed.get().saturating_sub(1)),
+        }
+        self.worker.count(-1);
+    }
+}
