@@ -1,5 +1,6 @@
 //! The other end of a client's connection, as requests tell it on.
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -16,8 +17,10 @@ pub(crate) struct Peer(Rc<Facts>);
 
 #[derive(Debug)]
 struct Facts {
-    address: SocketAddr,
-    address_text: Bytes,
+    // Not as one: that takes as much again.
+    ip: IpAddr,
+    client_port: u16,
+    text: AddressText,
     scheme: Scheme,
     port: LocalPort,
     /// Where it connected to, as far as that is known.
@@ -28,6 +31,30 @@ struct Facts {
     by_tls: bool,
     /// What its handshake came to, over TLS.
     negotiated: Option<Box<Negotiated>>,
+}
+
+/// An address as text, with room for any: those of open connections that say nothing are held, too.
+#[derive(Clone, Copy, Debug)]
+struct AddressText {
+    octets: [u8; 39],
+    length: u8,
+}
+
+impl From<IpAddr> for AddressText {
+    fn from(address: IpAddr) -> Self {
+        let mut octets = [0; 39];
+        let mut room = &mut octets[..];
+        // Eight groups of four digits, and what is between them.
+        let _ = write!(room, "{address}");
+        let length = 39 - room.len() as u8;
+        Self { octets, length }
+    }
+}
+
+impl AddressText {
+    fn as_bytes(&self) -> &[u8] {
+        &self.octets[..usize::from(self.length)]
+    }
 }
 
 /// A port of ours, with the texts that every request needs: those of one listener share it.
@@ -59,10 +86,11 @@ impl From<u16> for LocalPort {
 impl Peer {
     /// A client at `address` that connected to one of our ports. An IPv4 address in IPv6 clothes is an IPv4 address.
     pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: impl Into<LocalPort>) -> Self {
-        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let ip = address.ip().to_canonical();
         Self(Rc::new(Facts {
-            address,
-            address_text: address.ip().to_string().into(),
+            ip,
+            client_port: address.port(),
+            text: ip.into(),
             scheme,
             port: port.into(),
             local: None,
@@ -91,7 +119,7 @@ impl Peer {
     /// As its load balancer tells: who it is, where that is believed, and what it connected to (controller.md 9).
     pub(crate) fn told(self, ends: Ends, is_believed: bool) -> Self {
         let port = ends.destination.port();
-        let address = if is_believed { ends.source } else { self.0.address };
+        let address = if is_believed { ends.source } else { self.address() };
         let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
         if let Some(facts) = Rc::get_mut(&mut told.0) {
             facts.by_tls = port == Scheme::Https.usual_port();
@@ -119,7 +147,7 @@ impl Peer {
 
     /// Where it comes from.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.0.address
+        SocketAddr::new(self.0.ip, self.0.client_port)
     }
 
     /// What it speaks.
@@ -127,14 +155,9 @@ impl Peer {
         self.0.scheme
     }
 
-    /// Its address without port.
-    pub(crate) fn address_text(&self) -> Bytes {
-        self.0.address_text.clone()
-    }
-
-    /// The same, to be looked at.
-    pub(crate) fn address_bytes(&self) -> &[u8] {
-        &self.0.address_text
+    /// Its address without port, as text.
+    pub(crate) fn address_text(&self) -> &[u8] {
+        self.0.text.as_bytes()
     }
 
     /// The address that it connected to, whatever a load balancer tells.
@@ -171,6 +194,19 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_address_has_its_text() {
+        for text in ["1.2.3.4", "255.255.255.255", "::1", "1111:2222:3333:4444:5555:6666:7777:8888"] {
+            let peer = Peer::new(SocketAddr::new(text.parse().unwrap(), 1), Scheme::Http, 80);
+            assert_eq!(peer.address_text(), text.as_bytes());
+        }
+        let mapped = "::ffff:255.255.255.255".parse().unwrap();
+        assert_eq!(
+            Peer::new(SocketAddr::new(mapped, 1), Scheme::Http, 80).address_text(),
+            b"255.255.255.255"
+        );
+    }
 
     #[test]
     fn it_knows_us_by_the_public_port() {

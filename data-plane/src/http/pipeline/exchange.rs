@@ -1,5 +1,6 @@
 //! A request on its way through the phases, and what they have found out about it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -115,12 +116,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// Its text.
-    pub(super) fn client_text(&self) -> Bytes {
+    pub(super) fn client_text(&self) -> Cow<'_, [u8]> {
         match &self.claims {
             Some(claims) if claims.address != self.call.peer.address().ip() => {
-                claims.address.to_string().into()
+                Cow::Owned(claims.address.to_string().into_bytes())
             }
-            _ => self.call.peer.address_text(),
+            _ => Cow::Borrowed(self.call.peer.address_text()),
         }
     }
 

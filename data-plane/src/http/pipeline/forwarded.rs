@@ -85,7 +85,7 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     // All of it before anything is removed: it may be what the client said.
     let client = match claims.filter(|claims| claims.address != peer.address().ip()) {
         Some(claims) => Cow::Owned(claims.address.to_string().into_bytes()),
-        None => Cow::Borrowed(peer.address_bytes()),
+        None => Cow::Borrowed(peer.address_text()),
     };
     let list = addresses(head, claims, peer, &client, forwarding.whole_list);
     let original_list = claims::list(head, forwarding);
@@ -136,8 +136,8 @@ pub(super) fn addresses<'a>(
     let is_believed = claims.is_some_and(|claims| claims.is_believed);
     let came = head.fields.joined(Known::XForwardedFor).filter(|list| is_believed && !list.is_empty());
     match came {
-        Some(list) => Cow::Owned([&list[..], b", ", peer.address_bytes()].concat()),
-        None => Cow::Borrowed(peer.address_bytes()),
+        Some(list) => Cow::Owned([&list[..], b", ", peer.address_text()].concat()),
+        None => Cow::Borrowed(peer.address_text()),
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
             IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
         },
-        Variable::PeerAddress => out.extend_from_slice(&peer.address_text()),
+        Variable::PeerAddress => out.extend_from_slice(peer.address_text()),
         Variable::ForwardedFor => {
             let list = field(Known::XForwardedFor);
             if !list.is_empty() {

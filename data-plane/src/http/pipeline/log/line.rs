@@ -39,13 +39,13 @@ impl Source for Ended<'_> {
             Value::Pipe => text(b".", out),
             Value::Client => match info.client {
                 Some(client) if client != record.peer.address().ip() => written(&client, out),
-                _ => text(record.peer.address_bytes(), out),
+                _ => text(record.peer.address_text(), out),
             },
             Value::ClientBytes => match record.client().to_canonical() {
                 IpAddr::V4(ip) => text(&ip.octets(), out),
                 IpAddr::V6(ip) => text(&ip.octets(), out),
             },
-            Value::Peer => text(record.peer.address_bytes(), out),
+            Value::Peer => text(record.peer.address_text(), out),
             Value::PeerPort => number(record.peer.address().port().into(), out),
             Value::ServerPort => number(record.peer.port().into(), out),
             Value::ServerAddr => record.peer.local().is_some_and(|address| written(&address, out)),
