@@ -62,6 +62,8 @@ pub struct WorkerMetrics {
     pub accept_errors: Counter,
     /// Connections open now.
     pub open: Counter,
+    /// Those of them that say nothing, and have no task.
+    pub parked: Counter,
     /// TLS handshakes with clients that succeeded.
     pub handshakes: Counter,
     /// Those of them that resumed a session.
@@ -167,6 +169,11 @@ impl Metrics {
     /// Connections open now, on all workers. The drain is done when there are none.
     pub fn open(&self) -> u64 {
         self.sum(|worker| &worker.open)
+    }
+
+    /// Connections that say nothing, and have no task.
+    pub fn parked(&self) -> u64 {
+        self.sum(|worker| &worker.parked)
     }
 
     /// Requests under way.

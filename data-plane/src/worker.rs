@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
 
+mod lot;
 mod open;
 mod streams;
 
@@ -16,6 +17,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use shared::budget::Level;
 use shared::drain::{Phase, Watcher};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +27,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tracing::{debug, error, warn};
 
 use crate::access_log;
-use crate::http::conn;
+use crate::http::conn::{self, Parked};
 use crate::http::peer::{LocalPort, Peer};
 use crate::http::server::Server;
 use crate::listen::{self, Listener, PublicPorts, Scheme};
@@ -37,6 +39,7 @@ use crate::table::Tables;
 use crate::table::streams::Service;
 use crate::tcp;
 use crate::tls::backends::Backends;
+use lot::Lot;
 use open::{Open, Place};
 use streams::Streams;
 
@@ -94,6 +97,7 @@ struct Worker {
     index: usize,
     server: Rc<Server>,
     budgets: Budgets,
+    lot: Lot,
     open: Cell<usize>,
     /// Connections that were told to make room and have not ended yet.
     ending: Cell<usize>,
@@ -113,6 +117,11 @@ impl Worker {
     fn count(&self, more: isize) {
         self.open.set(self.open.get().saturating_add_signed(more));
         self.server.local.metrics.open.set(self.open.get() as u64);
+    }
+
+    /// So many connections have no task.
+    fn count_parked(&self) {
+        self.server.local.metrics.parked.set(self.lot.count());
     }
 }
 
@@ -166,6 +175,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         index,
         server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
         budgets,
+        lot: Lot::new()?,
         open: Cell::new(0),
         ending: Cell::new(0),
         owed: Cell::new(0),
@@ -173,6 +183,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     });
     let local = Rc::clone(&worker.server.local);
     let ticking = own.spawn("the clock", tick(Rc::clone(&worker.server)));
+    own.spawn("the parking lot", lot::keep(Rc::clone(&worker)));
     let begun = tokio::select! {
         biased;
         () = drain.reached(Phase::Leaving) => false,
@@ -338,14 +349,19 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &En
     let server = Rc::clone(&worker.server);
     let local = stream.local_addr().ok().map(|local| local.ip());
     let peer = Peer::new(address, entry.scheme, entry.port.clone()).numbered(number).at(local);
-    spawn_local(async move {
-        let _open = open;
-        let metrics = Arc::clone(&server.local.metrics);
-        if let Err(panic) = isolated(conn::serve(server, stream, peer)).await {
-            metrics.panics.add(1);
+    attend(open, conn::serve(server, stream, peer));
+}
+
+/// Gives a connection a task, until its end or until it can be parked. No async block: that would hold the future twice.
+fn attend(open: Open, serving: impl Future<Output = Option<Parked>> + 'static) {
+    spawn_local(isolated(serving).map(move |left| match left {
+        Ok(None) => drop(open),
+        Ok(Some(parked)) => open.park(parked),
+        Err(panic) => {
+            open.panicked();
             error!(%panic, "a connection's task panicked; the connection is closed");
         }
-    });
+    }));
 }
 
 #[cfg(test)]

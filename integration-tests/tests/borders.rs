@@ -132,7 +132,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/table*", &[Http]),
     // The codec is pure, but for the traits of the streams that it reads from and writes to.
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),
-    ("data-plane/src/codec/stream.rs", &[Tokio]),
+    ("data-plane/src/codec/stream*", &[Tokio]),
     ("data-plane/src/codec*", &[Http]),
     // Files are written by threads that may block, which the runtime has.
     ("data-plane/src/local/spill.rs", &[Tokio]),

@@ -8,6 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+pub(crate) use socket::Socket;
+
+mod socket;
+
 /// Room that a buffer has when it is taken, in bytes.
 pub(crate) const ROOM: usize = 16 * 1024;
 
@@ -69,6 +73,11 @@ impl<S> Prefixed<S> {
     /// Gives `prefix` first, then what the stream has.
     pub(crate) fn new(prefix: BytesMut, stream: S) -> Self {
         Self { prefix, stream }
+    }
+
+    /// The stream.
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
     }
 }
 

@@ -13,12 +13,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 use tokio_rustls::StartHandshake;
-use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use super::h2;
 use super::peer::Peer;
-use crate::codec::stream::Prefixed;
+use crate::codec::stream::{Prefixed, Socket};
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::opening;
@@ -28,13 +27,18 @@ use crate::table::host::End;
 use crate::tcp;
 use crate::tls::negotiated::{Asked, Negotiated};
 use hello::Hello;
+use parked::Tls;
 use session::Session;
+
+pub(crate) use parked::Parked;
 
 mod answer;
 mod client_body;
 mod hello;
+mod parked;
 mod patience;
 mod session;
+mod silent;
 
 /// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -48,25 +52,27 @@ type Begun = (TcpStream, BytesMut);
 /// What the first bytes on a port of TLS came to.
 enum Shaken {
     /// TLS, which ends here.
-    Here(Box<TlsStream<Prefixed<TcpStream>>>, Asked),
+    Here(Tls, Asked),
     /// TLS, which ends at a backend.
     At(Begun, Arc<BackendCell>),
     /// No TLS.
     Plain(Begun),
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end, or until it is silent: then it may wait without a task.
 ///
 /// The future of an idle connection is what the process holds most of. So nothing but a plain connection stands in it, all
 /// else is boxed, and it is no async fn, which would hold its arguments beside what becomes of them.
-pub(crate) fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) -> impl Future<Output = ()> {
+pub(crate) fn serve(
+    server: Rc<Server>,
+    stream: TcpStream,
+    peer: Peer,
+) -> impl Future<Output = Option<Parked>> {
     let is_told = server.with_table(|table| table.proxy_protocol().is_required);
     async move {
         match (is_told, peer.scheme()) {
             (false, Scheme::Http) => {
-                if let Some(session) = Session::new(server, stream, peer, true).run().await {
-                    Box::pin(http2(session)).await;
-                }
+                Parked::or_http2(Session::new(server, Socket::from(stream), peer, true).run().await).await
             }
             (false, Scheme::Https) => Box::pin(secure(server, (stream, BytesMut::new()), peer)).await,
             (true, _) => Box::pin(behind_a_balancer(server, stream, peer)).await,
@@ -75,16 +81,13 @@ pub(crate) fn serve(server: Rc<Server>, stream: TcpStream, peer: Peer) -> impl F
 }
 
 /// A connection that begins with what its load balancer says of it.
-async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) {
-    let Some((begun, peer)) = told(&server, (stream, BytesMut::new()), peer).await else {
-        return;
-    };
+async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) -> Option<Parked> {
+    let (begun, peer) = told(&server, (stream, BytesMut::new()), peer).await?;
     match peer.scheme() {
         Scheme::Http => {
             let (stream, input) = begun;
-            if let Some(session) = Session::new(server, stream, peer, true).begun(input).run().await {
-                http2(session).await;
-            }
+            let session = Session::new(server, Socket::from(stream), peer, true).begun(input);
+            Parked::or_http2(session.run().await).await
         }
         Scheme::Https => Box::pin(secure(server, begun, peer)).await,
     }
@@ -112,13 +115,13 @@ async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Op
 }
 
 /// What was begun as HTTP/1.1, and is HTTP/2 by prior knowledge (RFC 9113 section 3.3).
-async fn http2(session: Session<TcpStream>) {
+async fn http2(session: Session<Socket>) {
     let (server, peer, stream, begun) = session.into_parts();
     h2::serve(server, peer, stream, begun).await;
 }
 
 /// TLS; the client's choice by ALPN tells.
-async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) {
+async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> {
     let timer = server.local.timers.timer();
     timer.idle(true);
     let shaken = match timer.limit(server.local.limits.handshake, Box::pin(shake(&server, begun))).await {
@@ -126,20 +129,23 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) {
         Ok(Err(error)) => {
             server.local.metrics.handshake_failures.add(1);
             debug!(client = %peer.address(), %error, "TLS handshake failed");
-            return;
+            return None;
         }
         Err(_) => {
             server.local.metrics.handshake_failures.add(1);
-            return;
+            return None;
         }
     };
     let (stream, asked) = match shaken {
         Shaken::Here(stream, asked) => (stream, asked),
-        Shaken::At(begun, cell) => return Box::pin(tcp::pass(&server, &timer, begun, &cell, &peer)).await,
+        Shaken::At(begun, cell) => {
+            Box::pin(tcp::pass(&server, &timer, begun, &cell, &peer)).await;
+            return None;
+        }
         Shaken::Plain((stream, input)) => {
             drop(timer);
-            Session::new(server, stream, peer, false).begun(input).misplaced().run().await;
-            return;
+            let session = Session::new(server, Socket::from(stream), peer, false).begun(input).misplaced();
+            return Parked::or_http2(session.run().await).await;
         }
     };
     drop(timer);
@@ -151,9 +157,9 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) {
     let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await;
+        None
     } else {
-        // The TLS session has a place of its own, for each await may hold a copy of what it owns.
-        Session::new(server, stream, peer, false).run().await;
+        Parked::tls(Session::new(server, stream, peer, false).run().await)
     }
 }
 
@@ -183,7 +189,7 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         false => BytesMut::new(),
     };
     buffers.give_input(input);
-    let stream = Prefixed::new(rest, stream);
+    let stream = Prefixed::new(rest, Socket::from(stream));
     let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config);
     let stream = in_turns(&server.local.turns, handshake).await?;
     Ok(Shaken::Here(Box::new(stream), asked))

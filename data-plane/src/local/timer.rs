@@ -3,6 +3,9 @@
 //! A task has one [`Timer`]. Setting a deadline is two stores: no allocation, no wheel, no system call. The tick looks at
 //! all deadlines, so they are held to within [`TICK`], and never early.
 //!
+//! A connection that waits without a task is *parked*: where its task would be woken, its number is told to whoever asks for
+//! those that are due ([`Timers::poll_due`]).
+//!
 //! **Invariant:** a task waits for one deadline at a time; limits are not nested. A [bound](Timer::bound) around all of them is
 //! no limit of its own: it brings the others forward.
 
@@ -18,6 +21,9 @@ use shared::drain::Phase;
 
 /// How often deadlines are looked at, and how coarse the clock is.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// So long a connection that says nothing has a task that waits for it.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// The deadline of a timer that is not armed.
 const NEVER: u64 = u64::MAX;
@@ -35,6 +41,14 @@ pub(crate) struct Timers {
     phase: Cell<Phase>,
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
+    due: RefCell<Due>,
+}
+
+/// The parked whose task would have been woken, and who wants to know.
+#[derive(Default)]
+struct Due {
+    numbers: Vec<usize>,
+    waker: Option<Waker>,
 }
 
 struct Slot {
@@ -46,12 +60,27 @@ struct Slot {
     idle: u64,
     /// Whether it has to make room.
     shed: bool,
+    /// Whether it has no task, and is not among those that are due.
+    parked: bool,
     waker: Option<Waker>,
 }
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { deadline: NEVER, bound: NEVER, idle: NEVER, shed: false, waker: None }
+        Self { deadline: NEVER, bound: NEVER, idle: NEVER, shed: false, parked: false, waker: None }
+    }
+}
+
+impl Slot {
+    fn wake(&mut self, number: usize, due: &mut Due) {
+        if std::mem::take(&mut self.parked) {
+            due.numbers.push(number);
+            if let Some(waker) = due.waker.take() {
+                waker.wake();
+            }
+        } else if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 }
 
@@ -71,6 +100,7 @@ impl Timers {
             phase: Cell::new(Phase::Serving),
             slots: RefCell::default(),
             free: RefCell::default(),
+            due: RefCell::default(),
         })
     }
 
@@ -101,12 +131,13 @@ impl Timers {
         self.phase.get()
     }
 
-    /// Enters a phase and wakes every task, so that the idle ones end.
+    /// Enters a phase and wakes every task, so that the idle ones end. What is parked ends when all do, and not before.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
-        for slot in self.slots.borrow_mut().iter_mut() {
-            if let Some(waker) = slot.waker.take() {
-                waker.wake();
+        let due = &mut *self.due.borrow_mut();
+        for (number, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
+            if !slot.parked || phase >= Phase::Closing {
+                slot.wake(number, due);
             }
         }
     }
@@ -116,13 +147,26 @@ impl Timers {
         let millis = whole_millis(now.duration_since(self.start));
         self.now.set(now);
         self.millis.set(millis);
-        for slot in self.slots.borrow_mut().iter_mut() {
-            if slot.deadline <= millis
-                && let Some(waker) = slot.waker.take()
-            {
-                waker.wake();
+        let due = &mut *self.due.borrow_mut();
+        for (number, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
+            if slot.deadline <= millis {
+                slot.wake(number, due);
             }
         }
+    }
+
+    /// Numbers of connections that were parked, so many at most: they have to have a task again. One that was given a task, or
+    /// ended, since it became due may be among them.
+    pub(crate) fn poll_due(&self, cx: &mut Context<'_>, most: usize) -> Poll<Vec<usize>> {
+        let due = &mut *self.due.borrow_mut();
+        if due.numbers.is_empty() {
+            // What many of them took is not needed by few.
+            due.numbers.shrink_to(most);
+            due.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let rest = due.numbers.len().saturating_sub(most);
+        Poll::Ready(due.numbers.split_off(rest))
     }
 
     /// Ends the connections that have been without a request for longest, so many at most, and none that has been so for
@@ -137,12 +181,11 @@ impl Timers {
             idle.select_nth_unstable(count);
             idle.truncate(count);
         }
+        let due = &mut *self.due.borrow_mut();
         for (_, index) in &idle {
             let slot = &mut slots[*index];
             slot.shed = true;
-            if let Some(waker) = slot.waker.take() {
-                waker.wake();
-            }
+            slot.wake(*index, due);
         }
         idle.len()
     }
@@ -179,6 +222,19 @@ impl Timer {
         slot.deadline = at.min(slot.bound);
     }
 
+    /// Sets a deadline within a bound: what follows it, by [`Self::arm`], is no later.
+    pub(crate) fn arm_within(&self, after: Duration, bound: Duration) {
+        let [at, bound] = [after, bound].map(|it| self.timers.after(it.saturating_add(TICK)));
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        (slot.deadline, slot.bound) = (at.min(bound), bound);
+    }
+
+    /// Without a deadline from now on, and without a bound.
+    pub(crate) fn free(&self) {
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        (slot.deadline, slot.bound) = (NEVER, NEVER);
+    }
+
     /// Without a deadline from now on.
     pub(crate) fn disarm(&self) {
         self.timers.slots.borrow_mut()[self.index].deadline = NEVER;
@@ -195,6 +251,24 @@ impl Timer {
     /// Whether the bound is reached: nothing that waits succeeds any more.
     pub(crate) fn is_over(&self) -> bool {
         self.timers.slots.borrow()[self.index].bound <= self.timers.millis.get()
+    }
+
+    /// Whether what waits has to end: it has come to its bound, or has to make room.
+    pub(crate) fn has_to_end(&self) -> bool {
+        let slot = &self.timers.slots.borrow()[self.index];
+        slot.shed || slot.bound <= self.timers.millis.get()
+    }
+
+    /// The connection goes on without a task, as far as its bound. Gives its number, by which it is told to be due.
+    pub(crate) fn park(&self) -> usize {
+        let slot = &mut self.timers.slots.borrow_mut()[self.index];
+        (slot.deadline, slot.parked, slot.waker) = (slot.bound, true, None);
+        self.index
+    }
+
+    /// It has a task again.
+    pub(crate) fn unpark(&self) {
+        self.timers.slots.borrow_mut()[self.index].parked = false;
     }
 
     /// Says whether the task's connection is without a request: then it may be ended to make room for another one.

@@ -68,14 +68,17 @@ impl Collector for Metrics {
         let lost = ConstCounter::new(shared::telemetry::lost());
         let help = "Log lines lost because standard error was not read fast enough";
         lost.encode(encoder.encode_descriptor("firth_log_lines_lost", help, None, MetricType::Counter)?)?;
-        let open = ConstGauge::new(i64::try_from(self.open()).unwrap_or(i64::MAX));
-        let metric = encoder.encode_descriptor(
-            "firth_connections_open",
-            "Client connections open",
-            None,
-            MetricType::Gauge,
-        )?;
-        open.encode(metric)?;
+        for (name, help, count) in [
+            ("firth_connections_open", "Client connections open", self.open()),
+            (
+                "firth_connections_parked",
+                "Client connections open that are silent, and have no task",
+                self.parked(),
+            ),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
 
         let mut requests = encoder.encode_descriptor(
             "firth_requests",

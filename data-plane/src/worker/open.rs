@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use shared::budget::Held;
 
-use super::{SHED, Worker};
+use super::lot::Spot;
+use super::{SHED, Worker, attend};
+use crate::http::conn::Parked;
 use crate::local::Budgets;
 
 /// A place among all connections, with its descriptor.
@@ -16,6 +18,8 @@ pub(super) struct Open {
     worker: Rc<Worker>,
     /// `None` for one that was let in for another.
     place: Option<Place>,
+    /// It goes on without this, and keeps its place.
+    is_parked: bool,
 }
 
 impl Open {
@@ -36,12 +40,30 @@ impl Open {
             worker.owed.set(worker.owed.get() + 1);
         }
         worker.count(1);
-        Some(Self { worker: Rc::clone(worker), place })
+        Some(Self { worker: Rc::clone(worker), place, is_parked: false })
+    }
+
+    /// Its connection says nothing, and waits without a task. It stays open.
+    pub(super) fn park(mut self, parked: Parked) {
+        self.is_parked = true;
+        let spot = (parked, self.place.take());
+        if let Err(spot) = self.worker.lot.park(spot) {
+            self.worker.wake(spot);
+        }
+        self.worker.count_parked();
+    }
+
+    /// Its task was ended by a panic.
+    pub(super) fn panicked(self) {
+        self.worker.server.local.metrics.panics.add(1);
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        if self.is_parked {
+            return;
+        }
         let Worker { ending, owed, paid, .. } = &*self.worker;
         ending.set(ending.get().saturating_sub(1));
         match self.place.take() {
@@ -54,5 +76,14 @@ impl Drop for Open {
             None => owed.set(owed.get().saturating_sub(1)),
         }
         self.worker.count(-1);
+    }
+}
+
+impl Worker {
+    /// Gives a connection a task again that was parked.
+    pub(super) fn wake(self: &Rc<Self>, (parked, place): Spot) {
+        self.count_parked();
+        let open = Open { worker: Rc::clone(self), place, is_parked: false };
+        attend(open, parked.serve(Rc::clone(&self.server)));
     }
 }

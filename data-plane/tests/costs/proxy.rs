@@ -138,11 +138,11 @@ impl Looked {
         Allocated::from_bytes(numbers)
     }
 
-    /// Bytes that it holds once nothing moves any more.
+    /// Bytes that it holds once nothing moves any more. A connection that says nothing is not parked before a second is over.
     pub(crate) fn settled(&mut self) -> i64 {
         let (mut before, mut times) = (self.allocated().live, 0);
         let end = Instant::now() + PATIENCE;
-        while times < 5 {
+        while times < 15 {
             assert!(Instant::now() < end, "its memory never comes to rest");
             std::thread::sleep(Duration::from_millis(100));
             let now = self.allocated().live;

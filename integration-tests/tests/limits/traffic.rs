@@ -622,6 +622,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),
     ("local::shares::OF_OWNER", "the parts of a limit"),
     ("local::timer::NEVER", "no time"),
+    ("local::timer::SILENCE", "how long a connection that says nothing has a task"),
     ("local::timer::TICK", "how coarse times are"),
     (
         "http::pipeline::external::lifetime::LONGEST_VARY",

@@ -12,6 +12,7 @@ use tracing::debug;
 use super::answer::{self, After};
 use super::client_body::{ClientBody, Unread};
 use super::patience::{Patience, discard};
+use super::silent::Silent;
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
@@ -22,7 +23,7 @@ use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
-use crate::local::timer::Timer;
+use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
 
 /// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
@@ -39,9 +40,20 @@ pub(super) struct Session<S> {
     /// Whether the first bytes may be HTTP/2's.
     sniff: bool,
     /// Requests so far. Before the first one the connection is new, and not idle.
-    served: usize,
+    served: u32,
     /// Whether plain HTTP is spoken where TLS was expected: every request is answered with nginx' page about it.
     misplaced: bool,
+    /// Whether it was silent, and nothing is known to have come since: its times run on.
+    was_silent: bool,
+}
+
+/// What is left of a connection when its task is over.
+pub(super) enum Left<S> {
+    Nothing,
+    /// Its client speaks HTTP/2.
+    Http2(Session<S>),
+    /// Its client says nothing, and nobody has to wait for that here.
+    Silent(Session<S>),
 }
 
 /// What came next.
@@ -49,6 +61,7 @@ enum Next {
     Request(Box<RequestHead>),
     Refused(HeadError),
     Http2,
+    Silence,
     /// The client is gone, too slow, or idle for too long.
     End,
 }
@@ -57,7 +70,17 @@ impl<S: Stream> Session<S> {
     /// A connection that nothing was read from. `sniff`: HTTP/2 may be spoken by prior knowledge.
     pub(super) fn new(server: Rc<Server>, stream: S, peer: Peer, sniff: bool) -> Self {
         let timer = server.local.timers.timer();
-        Self { server, peer, timer, stream, input: BytesMut::new(), sniff, served: 0, misplaced: false }
+        Self::again(server, Silent { stream, timer, peer, served: 0, sniff, misplaced: false }, false)
+    }
+
+    /// One that was silent.
+    pub(super) fn of_silent(server: Rc<Server>, silent: Silent<S>) -> Self {
+        Self::again(server, silent, true)
+    }
+
+    fn again(server: Rc<Server>, silent: Silent<S>, was_silent: bool) -> Self {
+        let Silent { stream, timer, peer, served, sniff, misplaced } = silent;
+        Self { server, peer, timer, stream, input: BytesMut::new(), sniff, served, misplaced, was_silent }
     }
 
     /// One of which this was read.
@@ -70,19 +93,19 @@ impl<S: Stream> Session<S> {
         Self { misplaced: true, ..self }
     }
 
-    /// Serves until the end. Gives itself back when the client speaks HTTP/2.
+    /// Serves until the end, or until the client speaks HTTP/2 or nothing.
     ///
     /// What an idle connection holds is this and what [`Self::begin`] needs; all else is boxed when it begins.
     #[expect(
         clippy::manual_async_fn,
         reason = "it would hold the session twice: as its argument and as what it works on"
     )]
-    pub(super) fn run(mut self) -> impl Future<Output = Option<Self>> {
+    pub(super) fn run(mut self) -> impl Future<Output = Left<S>> {
         async move {
             loop {
                 match self.next().await {
                     Next::Request(head) => {
-                        self.served += 1;
+                        self.served = self.served.saturating_add(1);
                         if !Box::pin(self.exchange(head)).await {
                             break;
                         }
@@ -91,12 +114,13 @@ impl<S: Stream> Session<S> {
                         Box::pin(self.refuse(error)).await;
                         break;
                     }
-                    Next::Http2 => return Some(self),
+                    Next::Http2 => return Left::Http2(self),
+                    Next::Silence => return Left::Silent(self),
                     Next::End => break,
                 }
             }
             self.server.local.buffers.give_input(std::mem::take(&mut self.input));
-            None
+            Left::Nothing
         }
     }
 
@@ -105,10 +129,18 @@ impl<S: Stream> Session<S> {
         (self.server, self.peer, self.stream, self.input)
     }
 
+    /// What is kept of a silent one. It is without input.
+    pub(super) fn into_silent(self) -> Silent<S> {
+        let Self { stream, timer, peer, served, sniff, misplaced, .. } = self;
+        Silent { stream, timer, peer, served, sniff, misplaced }
+    }
+
     /// Waits for the next head.
     async fn next(&mut self) -> Next {
-        if self.input.is_empty() && !self.begin().await {
-            return Next::End;
+        if self.input.is_empty()
+            && let Some(next) = self.begin().await
+        {
+            return next;
         }
         let next = match self.first_look() {
             Ok(next) => next,
@@ -174,41 +206,50 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Waits for the first bytes of a request, without a buffer; false when none will come.
-    async fn begin(&mut self) -> bool {
-        let Self { server, timer, stream, input, served, .. } = self;
+    /// Waits for the first bytes of a request, without a buffer. `None`: they are there.
+    async fn begin(&mut self) -> Option<Next> {
+        let Self { server, timer, stream, input, served, was_silent, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
-        let Clients { head_time, idle, .. } = server.clients();
-        timer.arm(match served {
-            0 => head_time.unwrap_or(limits.head),
-            _ => idle.unwrap_or(limits.idle),
-        });
-        match served {
-            0 => timer.idle(true),
-            _ => timer.rests(),
+        if std::mem::take(was_silent) {
+            timer.arm(SILENCE);
+        } else {
+            let Clients { head_time, idle, .. } = server.clients();
+            let limit = match served {
+                0 => head_time.unwrap_or(limits.head),
+                _ => idle.unwrap_or(limits.idle),
+            };
+            timer.arm_within(SILENCE, limit);
+            match served {
+                0 => timer.idle(true),
+                _ => timer.rests(),
+            }
         }
         let mut last_chance = false;
-        let begun = poll_fn(|cx| {
+        let instead = poll_fn(|cx| {
             *input = server.local.buffers.input();
             match poll_fill(stream, input, cx) {
-                Poll::Ready(outcome) => return Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
+                Poll::Ready(Ok(count)) if count > 0 => return Poll::Ready(None),
+                Poll::Ready(_) => return Poll::Ready(Some(Next::End)),
                 Poll::Pending => server.local.buffers.give_input(std::mem::take(input)),
             }
             if server.local.closing() {
                 if *served > 0 {
-                    return Poll::Ready(false);
+                    return Poll::Ready(Some(Next::End));
                 }
                 // A new connection has a request on its way, most likely.
                 if !std::mem::replace(&mut last_chance, true) {
                     timer.arm(limits.linger);
                 }
             }
-            timer.poll_elapsed(cx).map(|_| false)
+            let is_over = last_chance || timer.has_to_end();
+            timer.poll_elapsed(cx).map(|_| Some(if is_over { Next::End } else { Next::Silence }))
         })
         .await;
-        timer.disarm();
-        begun
+        if instead.is_none() {
+            timer.free();
+        }
+        instead
     }
 
     /// Serves one request; says whether the connection goes on.
@@ -218,7 +259,7 @@ impl<S: Stream> Session<S> {
         // The head as it is kept and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut record = RequestRecord::new(&server.local, peer, Some(head));
-        record.info.place = u32::try_from(self.served).unwrap_or(u32::MAX);
+        record.info.place = self.served;
         let Some(head) = &record.head else {
             return false;
         };
@@ -323,9 +364,10 @@ impl<S: Stream> Session<S> {
 }
 
 /// Whether the fleet lets a connection live on that has served so many requests.
-fn goes_on(server: &Server, served: usize) -> bool {
+fn goes_on(server: &Server, served: u32) -> bool {
     let said = server.clients();
-    said.keeps() && served < said.requests.unwrap_or(server.local.limits.requests)
+    let most = said.requests.unwrap_or(server.local.limits.requests);
+    said.keeps() && usize::try_from(served).is_ok_and(|served| served < most)
 }
 
 /// Whether the bytes are HTTP/2's first; `None` while they may become it.

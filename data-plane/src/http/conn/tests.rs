@@ -8,6 +8,7 @@ use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::client_body::Unread;
+use super::session::Left;
 use super::*;
 use crate::codec::h1::Client;
 use crate::codec::head::Version;
@@ -56,11 +57,23 @@ impl Fixture {
         Peer::new(([127, 0, 0, 1], 1).into(), scheme, 80)
     }
 
-    /// A connection of plain HTTP, and its client's end.
+    /// A connection of plain HTTP, and its client's end. Each time that it is silent it is given another task at once.
     fn connection(&self) -> (Pin<Box<dyn Future<Output = bool>>>, DuplexStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
-        let session = Session::new(Rc::clone(&self.server), near, Self::peer(Scheme::Http), false);
-        (Box::pin(async move { session.run().await.is_none() }), far)
+        let server = Rc::clone(&self.server);
+        let mut session = Session::new(Rc::clone(&server), near, Self::peer(Scheme::Http), false);
+        let serving = async move {
+            loop {
+                match session.run().await {
+                    Left::Nothing => return true,
+                    Left::Http2(_) => return false,
+                    Left::Silent(silent) => {
+                        session = Session::of_silent(Rc::clone(&server), silent.into_silent());
+                    }
+                }
+            }
+        };
+        (Box::pin(serving), far)
     }
 }
 

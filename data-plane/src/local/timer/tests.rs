@@ -74,6 +74,52 @@ fn the_longest_idle_make_room() {
     assert_eq!(timers.shed(2, Duration::ZERO), 1);
 }
 
+fn due(timers: &Timers, most: usize) -> Option<Vec<usize>> {
+    match timers.poll_due(&mut Context::from_waker(Waker::noop()), most) {
+        Poll::Ready(numbers) => Some(numbers),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn what_is_parked_is_due_where_its_task_would_be_woken() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let connections: Vec<Timer> = (0..4).map(|_| timers.timer()).collect();
+    for (number, connection) in connections.iter().enumerate() {
+        timers.tick(start + Duration::from_secs(number as u64));
+        connection.idle(true);
+        connection.arm_within(Duration::from_secs(1), Duration::from_secs(10));
+    }
+    timers.tick(start + Duration::from_secs(5));
+    assert!(connections.iter().all(polled) && !connections.iter().any(Timer::has_to_end));
+    assert_eq!(connections.iter().map(Timer::park).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    // Not what it waited for as a task, but its bound.
+    timers.tick(start + Duration::from_secs(6));
+    assert_eq!(due(&timers, 8), None);
+    timers.tick(start + Duration::from_millis(10_200));
+    assert_eq!(due(&timers, 8), Some(vec![0]));
+    assert!(connections[0].has_to_end());
+    // Told once, and who is longest idle goes first.
+    assert_eq!((timers.shed(2, Duration::ZERO), due(&timers, 8)), (2, Some(vec![1])));
+    assert!(connections[1].has_to_end() && !connections[2].has_to_end());
+    connections[2].unpark();
+    timers.enter(Phase::Leaving);
+    assert_eq!(due(&timers, 8), None, "nobody has to end yet");
+    timers.enter(Phase::Closing);
+    assert_eq!(due(&timers, 8), Some(vec![3]), "who has a task again is woken as a task");
+}
+
+#[test]
+fn those_that_are_due_come_in_portions() {
+    let timers = Timers::new(shared::clock::now());
+    let connections: Vec<Timer> = (0..5).map(|_| timers.timer()).collect();
+    connections.iter().for_each(|connection| _ = connection.park());
+    timers.enter(Phase::Closing);
+    let portions = std::iter::from_fn(|| due(&timers, 2)).map(|portion| portion.len());
+    assert_eq!(portions.collect::<Vec<_>>(), [2, 2, 1]);
+}
+
 #[test]
 fn slots_are_used_again() {
     let timers = Timers::new(shared::clock::now());

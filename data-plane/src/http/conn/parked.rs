@@ -1,0 +1,95 @@
+//! A connection that says nothing, as it is kept while it has no task.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::rc::Rc;
+
+use tokio_rustls::server::TlsStream;
+use tracing::debug;
+
+use super::http2;
+use super::session::{Left, Session};
+use super::silent::Silent;
+use crate::codec::stream::{Prefixed, Socket};
+use crate::http::server::Server;
+use crate::local::timer::Timer;
+
+/// A connection whose TLS ends here. It has a place of its own: each await may hold a copy of what it owns.
+pub(super) type Tls = Box<TlsStream<Prefixed<Socket>>>;
+
+/// A connection that says nothing, of which the runtime knows nothing. Its times run on, and whatever happens to it is for
+/// a task to see: when there is something to read, or it is due, it is served again.
+pub(crate) struct Parked(Kept);
+
+enum Kept {
+    Plain(Silent<std::net::TcpStream>),
+    Tls(Silent<Tls>),
+}
+
+impl Parked {
+    /// What is left of a connection without TLS: it is served on as HTTP/2, or may be parked.
+    pub(super) async fn or_http2(left: Left<Socket>) -> Option<Self> {
+        match left {
+            Left::Nothing => None,
+            Left::Silent(session) => {
+                let (silent, socket) = session.into_silent().apart();
+                Self::lost_or(socket.into_std().map(|socket| Kept::Plain(silent.with(socket))))
+            }
+            Left::Http2(session) => {
+                Box::pin(http2(session)).await;
+                None
+            }
+        }
+    }
+
+    /// The same with TLS, where HTTP/2 is not begun as something else.
+    pub(super) fn tls(left: Left<Tls>) -> Option<Self> {
+        let Left::Silent(session) = left else { return None };
+        let mut silent = session.into_silent();
+        let forgotten = silent.stream.get_mut().0.get_mut().forget().map(drop);
+        Self::lost_or(forgotten.map(|()| Kept::Tls(silent)))
+    }
+
+    fn lost_or(kept: io::Result<Kept>) -> Option<Self> {
+        kept.map(Self).inspect_err(|error| debug!(%error, "a silent connection is lost")).ok()
+    }
+
+    fn timer(&self) -> &Timer {
+        match &self.0 {
+            Kept::Plain(silent) => &silent.timer,
+            Kept::Tls(silent) => &silent.timer,
+        }
+    }
+
+    /// It is without a task from now on. Gives the number by which the timers tell that it is due.
+    pub(crate) fn park(&self) -> usize {
+        self.timer().park()
+    }
+
+    /// Its socket, for whoever says when there is something to read.
+    ///
+    /// # Errors
+    /// When it has none any more.
+    pub(crate) fn socket(&mut self) -> io::Result<BorrowedFd<'_>> {
+        match &mut self.0 {
+            Kept::Plain(silent) => Ok(silent.stream.as_fd()),
+            Kept::Tls(silent) => silent.stream.get_mut().0.get_mut().forget(),
+        }
+    }
+
+    /// Serves it on, as [`super::serve`] does.
+    pub(crate) fn serve(self, server: Rc<Server>) -> impl Future<Output = Option<Self>> {
+        self.timer().unpark();
+        async move {
+            match self.0 {
+                Kept::Plain(silent) => {
+                    let (silent, socket) = silent.apart();
+                    let session = Session::of_silent(server, silent.with(Socket::from(socket)));
+                    Self::or_http2(session.run().await).await
+                }
+                Kept::Tls(silent) => Self::tls(Session::of_silent(server, silent).run().await),
+            }
+        }
+    }
+}

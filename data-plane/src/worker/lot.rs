@@ -1,0 +1,125 @@
+//! Where a worker's silent connections stand: each costs some dozen bytes here and an entry in a set of the kernel's, of which
+//! the runtime knows one descriptor. When there is something to read of one, or it is due, it gets a task again.
+//!
+//! **Invariant:** nothing is decided here. Whether a connection is over, has to make room or was asked something is for its
+//! task to see, as it is for one that was never here.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::yield_now;
+use tracing::{debug, warn};
+
+use super::{Place, Worker};
+use crate::http::conn::Parked;
+use crate::listen;
+use crate::local::timer::Timers;
+
+/// Connections that get a task at a time. Those have their turn before the next ones.
+const WOKEN: usize = 256;
+
+/// The connections, and what watches them.
+pub(super) struct Lot {
+    set: AsyncFd<OwnedFd>,
+    /// By the numbers of their timers.
+    spots: RefCell<Vec<Option<Box<Spot>>>>,
+    count: Cell<u64>,
+}
+
+/// A connection, and its place among all. It does not name the worker: who has the lot would be its own.
+pub(super) type Spot = (Parked, Option<Place>);
+
+impl Lot {
+    /// Without connections.
+    ///
+    /// # Errors
+    /// The kernel's.
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, for a type may change its descriptor while it is registered. This one does not"
+    )]
+    pub(super) fn new() -> io::Result<Self> {
+        let set = epoll::create(CreateFlags::CLOEXEC)?;
+        let set = AsyncFd::with_interest(set, Interest::READABLE)?;
+        Ok(Self { set, spots: RefCell::default(), count: Cell::new(0) })
+    }
+
+    /// Takes a connection in, or gives it back where the kernel has no room for it.
+    pub(super) fn park(&self, mut spot: Spot) -> Result<(), Spot> {
+        let number = spot.0.park();
+        // What came meanwhile is there to be read, and is told at once. So is the end, whichever way it comes.
+        let data = EventData::new_u64(number as u64);
+        let watched =
+            spot.0.socket().and_then(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
+        if let Err(error) = watched {
+            debug!(%error, "a silent connection cannot be parked");
+            return Err(spot);
+        }
+        let spots = &mut *self.spots.borrow_mut();
+        if spots.len() <= number {
+            spots.resize_with(number + 1, || None);
+        }
+        spots[number] = Some(Box::new(spot));
+        self.count.set(self.count.get() + 1);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// Takes a connection out, if it is there.
+    fn take(&self, number: usize) -> Option<Spot> {
+        let mut spot = *self.spots.borrow_mut().get_mut(number)?.take()?;
+        self.count.set(self.count.get() - 1);
+        let left = spot.0.socket().and_then(|socket| Ok(epoll::delete(&self.set, socket)?));
+        if let Err(error) = left {
+            debug!(%error, "a silent connection cannot be left alone");
+        }
+        Some(spot)
+    }
+
+    /// Connections that have to have a task again.
+    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<Spot>>> {
+        if let Poll::Ready(numbers) = timers.poll_due(cx, WOKEN) {
+            return Poll::Ready(Ok(numbers.into_iter().filter_map(|number| self.take(number)).collect()));
+        }
+        let mut events = Vec::with_capacity(WOKEN);
+        loop {
+            let mut ready = ready!(self.set.poll_read_ready(cx))?;
+            match epoll::wait(&self.set, spare_capacity(&mut events), Some(&Timespec::default())) {
+                Ok(0) => ready.clear_ready(),
+                Ok(_) => {
+                    let numbers = events.iter().map(|event| event.data.u64() as usize);
+                    return Poll::Ready(Ok(numbers.filter_map(|number| self.take(number)).collect()));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+}
+
+/// Gives connections a task again, as long as the worker lives.
+pub(super) async fn keep(worker: Rc<Worker>) {
+    loop {
+        match poll_fn(|cx| worker.lot.poll_woken(&worker.server.local.timers, cx)).await {
+            Ok(woken) => woken.into_iter().for_each(|spot| worker.wake(spot)),
+            Err(error) => {
+                warn!(%error, "silent connections cannot be watched");
+                tokio::time::sleep(listen::PAUSE).await;
+            }
+        }
+        yield_now().await;
+    }
+}
