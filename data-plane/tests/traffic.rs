@@ -72,6 +72,8 @@ mod mirrors;
 mod names;
 #[path = "traffic/paces.rs"]
 mod paces;
+#[path = "traffic/parked.rs"]
+mod parked;
 #[path = "traffic/retries.rs"]
 mod retries;
 #[path = "traffic/returned.rs"]
