@@ -115,9 +115,9 @@ async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Op
 }
 
 /// What was begun as HTTP/1.1, and is HTTP/2 by prior knowledge (RFC 9113 section 3.3).
-async fn http2(session: Session<Socket>) {
+async fn http2(session: Session<Socket>) -> Option<Box<h2::Serving<Socket>>> {
     let (server, peer, stream, begun) = session.into_parts();
-    h2::serve(server, peer, stream, begun).await;
+    h2::serve(server, peer, stream, begun).await
 }
 
 /// TLS; the client's choice by ALPN tells.
@@ -156,8 +156,7 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
         .add(u64::from(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)));
     let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await;
-        None
+        Parked::http2_tls(Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await)
     } else {
         Parked::tls(Session::new(server, stream, peer, false).run().await)
     }

@@ -3,11 +3,12 @@
 //! h2 itself and not hyper around it: what is held and what moves is seen by stream here, and a stream can be refused, or a
 //! connection sent away, with the reason that its client understands.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use h2::server::{Builder, Connection, SendResponse};
@@ -21,7 +22,7 @@ use crate::codec::stream::{Prefixed, Stream};
 use crate::http::server::Server;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
-use crate::local::timer::Timer;
+use crate::local::timer::{SILENCE, Timer};
 use streams::{Counted, Streams};
 use wire::{Watched, Wire};
 
@@ -48,8 +49,25 @@ const SEND_BUFFER: usize = 32 * 1024;
 /// What a field costs beside its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
-/// Serves a connection to its end. `begun` is what was read of it already.
-pub(crate) async fn serve<S: Stream>(server: Rc<Server>, peer: Peer, stream: S, begun: BytesMut) {
+/// Serves a connection to its end, or until it is silent and can wait without a task. `begun` is what was read of it already.
+pub(crate) async fn serve<S: Stream>(
+    server: Rc<Server>,
+    peer: Peer,
+    stream: S,
+    begun: BytesMut,
+) -> Option<Box<Serving<S>>> {
+    // In a place of its own, for it is large and soon over.
+    let serving = Box::pin(begin(server, peer, stream, begun)).await?;
+    serving.run().await
+}
+
+/// Says hello; `None` where the client does not.
+async fn begin<S: Stream>(
+    server: Rc<Server>,
+    peer: Peer,
+    stream: S,
+    begun: BytesMut,
+) -> Option<Box<Serving<S>>> {
     let local = Rc::clone(&server.local);
     let timer = local.timers.timer();
     let wire = Wire::new(&local.timers);
@@ -62,31 +80,32 @@ pub(crate) async fn serve<S: Stream>(server: Rc<Server>, peer: Peer, stream: S, 
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER);
-    let handshake = builder.handshake(Watched::new(Prefixed::new(begun, stream), Rc::clone(&wire)));
-    let Ok(connection) = timer.limit(local.limits.head, handshake).await else { return };
-    let outcome = match connection {
-        Ok(connection) => {
-            let streams = Rc::default();
-            let mut serving = Serving {
-                server,
-                peer: Rc::new(peer),
-                connection,
-                streams,
-                waiting: VecDeque::new(),
-                wire,
-                timer,
-                waits: Waits::Nothing,
-                requests: 0,
-                leaving: false,
-                sent_away: false,
-            };
-            poll_fn(|cx| serving.poll(cx)).await
-        }
-        Err(failure) => Err(failure),
-    };
-    if let Err(failure) = outcome {
-        debug!(error = %failure, "HTTP/2 connection ended");
-    }
+    let stream = Rc::new(RefCell::new(Prefixed::new(begun, stream)));
+    let handshake = builder.handshake(Watched::new(Rc::clone(&stream), Rc::clone(&wire)));
+    let connection = timer.limit(local.limits.head, handshake).await.ok()?;
+    let connection =
+        connection.inspect_err(|failure| debug!(error = %failure, "no HTTP/2 connection")).ok()?;
+    Some(Box::new(Serving {
+        server,
+        peer: Rc::new(peer),
+        connection,
+        stream,
+        streams: Rc::default(),
+        waiting: VecDeque::new(),
+        wire,
+        timer,
+        waits: Waits::Nothing,
+        requests: 0,
+        leaving: false,
+        sent_away: false,
+    }))
+}
+
+/// Why a connection has no task any more.
+enum Left {
+    Ended,
+    /// It is without a request, and its client says nothing.
+    Silent,
 }
 
 /// What a connection waits for, if there is a limit to it.
@@ -102,10 +121,13 @@ enum Waits {
     Reader(u64),
 }
 
-struct Serving<S> {
+/// A connection that has begun.
+pub(crate) struct Serving<S> {
     server: Rc<Server>,
     peer: Rc<Peer>,
-    connection: Connection<Watched<Prefixed<S>>, Bytes>,
+    connection: Connection<Watched<S>, Bytes>,
+    /// What it reads and writes.
+    stream: Rc<RefCell<Prefixed<S>>>,
     streams: Rc<Streams>,
     /// Requests that do not fit beside those under way, in order.
     waiting: VecDeque<Waiting>,
@@ -127,13 +149,50 @@ struct Waiting {
 }
 
 impl<S: Stream> Serving<S> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+    /// Serves it on, after it was silent, as [`serve`] does.
+    pub(crate) async fn again(self: Box<Self>) -> Option<Box<Self>> {
+        self.timer.arm(SILENCE);
+        self.run().await
+    }
+
+    async fn run(mut self: Box<Self>) -> Option<Box<Self>> {
+        loop {
+            let mut left = poll_fn(|cx| self.poll(cx)).await;
+            if matches!(left, Ok(Left::Silent)) {
+                // h2 keeps the waker of who asked it last, and with it the whole task.
+                match self.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(again) => left = again,
+                    Poll::Pending => continue,
+                }
+            }
+            return match left {
+                Ok(Left::Silent) => Some(self),
+                Ok(Left::Ended) => None,
+                Err(failure) => {
+                    debug!(error = %failure, "HTTP/2 connection ended");
+                    None
+                }
+            };
+        }
+    }
+
+    /// What is done with its stream while it has no task.
+    pub(crate) fn with_stream<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
+        act(self.stream.borrow_mut().get_mut())
+    }
+
+    /// Its times.
+    pub(crate) fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Left, h2::Error>> {
         loop {
             self.resume(cx);
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(failure)),
-                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Ready(None) => return Poll::Ready(Ok(Left::Ended)),
                 Poll::Pending if self.has_to_go() => {}
                 Poll::Pending => {
                     self.wait();
@@ -141,7 +200,10 @@ impl<S: Stream> Serving<S> {
                         return Poll::Pending;
                     }
                     if self.waits != Waits::Request {
-                        return Poll::Ready(Ok(()));
+                        return Poll::Ready(Ok(Left::Ended));
+                    }
+                    if !self.timer.has_to_end() {
+                        return Poll::Ready(Ok(Left::Silent));
                     }
                     self.leave();
                 }
@@ -197,9 +259,11 @@ impl<S: Stream> Serving<S> {
             Waits::Request if self.requests > 0 => self.timer.rests(),
             waits => self.timer.idle(waits == Waits::Request),
         }
+        self.timer.free();
         match limit {
+            Some(limit) if waits == Waits::Request => self.timer.arm_within(SILENCE, limit),
             Some(limit) => self.timer.arm(limit),
-            None => self.timer.disarm(),
+            None => {}
         }
     }
 

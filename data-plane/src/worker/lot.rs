@@ -58,8 +58,7 @@ impl Lot {
         let number = spot.0.park();
         // What came meanwhile is there to be read, and is told at once. So is the end, whichever way it comes.
         let data = EventData::new_u64(number as u64);
-        let watched =
-            spot.0.socket().and_then(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
+        let watched = spot.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
         if let Err(error) = watched {
             debug!(%error, "a silent connection cannot be parked");
             return Err(spot);
@@ -82,7 +81,7 @@ impl Lot {
     fn take(&self, number: usize) -> Option<Spot> {
         let mut spot = *self.spots.borrow_mut().get_mut(number)?.take()?;
         self.count.set(self.count.get() - 1);
-        let left = spot.0.socket().and_then(|socket| Ok(epoll::delete(&self.set, socket)?));
+        let left = spot.0.with_socket(|socket| Ok(epoll::delete(&self.set, socket)?));
         if let Err(error) = left {
             debug!(%error, "a silent connection cannot be left alone");
         }

@@ -11,23 +11,27 @@ use super::harness::*;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const GOAWAY: u8 = 7;
 
-const END_HEADERS: u8 = 4;
-const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
 
 /// An HTTP/2 client of bytes.
-struct Frames {
-    stream: TcpStream,
+pub(super) struct Frames {
+    pub(super) stream: TcpStream,
 }
 
 impl Frames {
     /// Connects and says hello.
-    fn new(proxy: &Proxy) -> Self {
-        let stream = TcpStream::connect(proxy.http).unwrap();
+    pub(super) fn new(proxy: &Proxy) -> Self {
+        Self::over(TcpStream::connect(proxy.http).unwrap())
+    }
+
+    /// Says hello on a connection.
+    pub(super) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut frames = Self { stream };
@@ -37,12 +41,12 @@ impl Frames {
     }
 
     /// Sends a frame; false when the proxy does not take it any more.
-    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
+    pub(super) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
         self.stream.write_all(&frame(kind, flags, stream, payload)).is_ok()
     }
 
     /// The next frame: kind, stream, payload. `None` at the end.
-    fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+    pub(super) fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
         let [a, b, c, kind, _, s, t, u, v] = head;
@@ -67,7 +71,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// `GET / HTTP/2` to `a.test` in HPACK: three of the static table and an authority.
-fn get() -> Vec<u8> {
+pub(super) fn get() -> Vec<u8> {
     let mut block = vec![0x82, 0x84, 0x86, 0x01, 6];
     block.extend(b"a.test");
     block
@@ -90,7 +94,7 @@ fn number(first: u8, bits: u32, mut value: usize) -> Vec<u8> {
 }
 
 /// Whether the proxy said that it closes, and why.
-fn said_goodbye(frames: &mut Frames) -> Option<u32> {
+pub(super) fn said_goodbye(frames: &mut Frames) -> Option<u32> {
     let goodbyes = frames.all(GOAWAY);
     goodbyes.last().map(|(_, payload)| u32::from_be_bytes(payload[4..8].try_into().unwrap()))
 }

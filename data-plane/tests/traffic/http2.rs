@@ -157,6 +157,33 @@ async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> R
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn over_tls_a_connection_goes_on_that_was_parked() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    run(async {
+        let stream = TcpStream::connect(proxy.https).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(b"h2")));
+        let stream = connector.connect(ServerName::try_from("a.test").unwrap(), stream).await.unwrap();
+        let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..3 {
+            let mut get = request(Method::GET, "https://a.test/", "");
+            // The second time it is a reference to the first.
+            get.headers_mut().insert("x-long", "x".repeat(1_000).parse().unwrap());
+            assert_eq!(text(sender.send_request(get).await.unwrap()).await, "hello");
+            while proxy.metrics.parked() == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    assert_eq!(origin.seen().iter().filter(|seen| seen.all("x-long")[0].len() == 1_000).count(), 3);
+    assert_eq!(proxy.metrics.worker(0).accepted.value(), 1);
+}
+
+#[test]
 fn many_streams_at_once_and_an_idle_connection_ends() {
     let origin = Origin::says("hello");
     let limits = Limits { idle: Duration::from_millis(1), ..Limits::default() };

@@ -11,6 +11,7 @@ use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::client_certs::{self, Secure};
 use super::harness::*;
+use super::hostile::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, get, said_goodbye};
 
 /// Waits until so many connections are parked, and no other is open.
 fn parked(proxy: &Proxy, count: u64) {
@@ -251,4 +252,82 @@ fn of_thousands_some_wake_at_once() {
     assert_eq!(proxy.metrics.answered(), ALL);
     drop(clients);
     gone(&proxy, &budgets);
+}
+
+/// Asks on a stream.
+fn asks(client: &mut Frames, stream: u32) {
+    assert!(client.send(HEADERS, END_HEADERS | END_STREAM, stream, &get()));
+}
+
+/// The body of the answer on a stream.
+fn answered(client: &mut Frames, stream: u32) -> Vec<u8> {
+    let mut frames = std::iter::from_fn(|| client.next());
+    let data = frames.find(|(kind, of, payload)| (*kind, *of) == (DATA, stream) && !payload.is_empty());
+    data.unwrap().2
+}
+
+const PING: u8 = 6;
+
+#[test]
+fn a_connection_of_http2_goes_on_too() {
+    let origin = Origin::says("hello");
+    let limits = Limits { idle: Duration::from_secs(8), ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    // One that said nothing at all so far may be of either kind.
+    let late = Client::new(proxy.http);
+    let mut client = Frames::new(&proxy);
+    for stream in [1, 3, 5] {
+        parked(&proxy, 2);
+        asks(&mut client, stream);
+        assert_eq!(answered(&mut client, stream), b"hello");
+    }
+    let begun = Instant::now();
+    let mut late = Frames::over(late.stream);
+    asks(&mut late, 1);
+    assert_eq!(answered(&mut late, 1), b"hello");
+    parked(&proxy, 2);
+    // What is no request wakes it, and wins it no time.
+    assert!(client.send(PING, 0, 0, b"are you?"));
+    let ponged =
+        std::iter::from_fn(|| client.next()).any(|(kind, _, payload)| kind == PING && payload == b"are you?");
+    assert!(ponged);
+    drop(late);
+    parked(&proxy, 1);
+    assert_eq!(said_goodbye(&mut client), Some(0), "told to go, without an error");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(8) && took < PATIENCE, "{took:?}");
+    eventually("it is gone", || (proxy.metrics.open(), proxy.metrics.parked()) == (0, 0));
+}
+
+/// Its stream has no task any more, or has one that nobody but the client can wake.
+#[test]
+fn an_answer_that_waits_for_room_is_not_forgotten() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Frames::new(&proxy);
+    // No stream may be sent anything at first.
+    assert!(client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    asks(&mut client, 1);
+    eventually("it was asked", || origin.seen().len() == 1);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(client.send(8, 0, 1, &100_u32.to_be_bytes()));
+    assert_eq!(answered(&mut client, 1), b"hello");
+    parked(&proxy, 1);
+}
+
+#[test]
+fn a_drain_tells_those_of_http2_and_answers_who_has_asked() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut clients: Vec<Frames> = (0..40).map(|_| Frames::new(&proxy)).collect();
+    parked(&proxy, 40);
+    let (asking, silent) = clients.split_at_mut(20);
+    asking.iter_mut().for_each(|client| asks(client, 1));
+    let metrics = proxy.metrics.clone();
+    proxy.stop(Duration::ZERO, PATIENCE);
+    for client in asking {
+        assert_eq!(answered(client, 1), b"hello");
+    }
+    silent.iter_mut().for_each(|client| assert_eq!(said_goodbye(client), Some(0)));
+    assert_eq!((metrics.open(), metrics.parked()), (0, 0));
 }

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use super::http2;
 use super::session::{Left, Session};
 use super::silent::Silent;
+use super::{h2, http2};
 use crate::codec::stream::{Prefixed, Socket};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
@@ -25,6 +25,13 @@ pub(crate) struct Parked(Kept);
 enum Kept {
     Plain(Silent<std::net::TcpStream>),
     Tls(Silent<Tls>),
+    Http2(Box<h2::Serving<Socket>>),
+    Http2Tls(Box<h2::Serving<Tls>>),
+}
+
+/// Where the bytes of TLS go.
+fn below(tls: &mut Tls) -> &mut Socket {
+    tls.get_mut().0.get_mut()
 }
 
 impl Parked {
@@ -36,18 +43,28 @@ impl Parked {
                 let (silent, socket) = session.into_silent().apart();
                 Self::lost_or(socket.into_std().map(|socket| Kept::Plain(silent.with(socket))))
             }
-            Left::Http2(session) => {
-                Box::pin(http2(session)).await;
-                None
-            }
+            Left::Http2(session) => Self::http2(Box::pin(http2(session)).await),
         }
+    }
+
+    fn http2(silent: Option<Box<h2::Serving<Socket>>>) -> Option<Self> {
+        let silent = silent?;
+        let forgotten = silent.with_stream(|socket| socket.forget().map(drop));
+        Self::lost_or(forgotten.map(|()| Kept::Http2(silent)))
+    }
+
+    /// What is left of a connection of HTTP/2 over TLS.
+    pub(super) fn http2_tls(silent: Option<Box<h2::Serving<Tls>>>) -> Option<Self> {
+        let silent = silent?;
+        let forgotten = silent.with_stream(|tls| below(tls).forget().map(drop));
+        Self::lost_or(forgotten.map(|()| Kept::Http2Tls(silent)))
     }
 
     /// The same with TLS, where HTTP/2 is not begun as something else.
     pub(super) fn tls(left: Left<Tls>) -> Option<Self> {
         let Left::Silent(session) = left else { return None };
         let mut silent = session.into_silent();
-        let forgotten = silent.stream.get_mut().0.get_mut().forget().map(drop);
+        let forgotten = below(&mut silent.stream).forget().map(drop);
         Self::lost_or(forgotten.map(|()| Kept::Tls(silent)))
     }
 
@@ -59,6 +76,8 @@ impl Parked {
         match &self.0 {
             Kept::Plain(silent) => &silent.timer,
             Kept::Tls(silent) => &silent.timer,
+            Kept::Http2(serving) => serving.timer(),
+            Kept::Http2Tls(serving) => serving.timer(),
         }
     }
 
@@ -67,14 +86,19 @@ impl Parked {
         self.timer().park()
     }
 
-    /// Its socket, for whoever says when there is something to read.
+    /// Does something with its socket, for whoever says when there is something to read.
     ///
     /// # Errors
-    /// When it has none any more.
-    pub(crate) fn socket(&mut self) -> io::Result<BorrowedFd<'_>> {
+    /// What that comes to; when it has none any more.
+    pub(crate) fn with_socket(
+        &mut self,
+        act: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
         match &mut self.0 {
-            Kept::Plain(silent) => Ok(silent.stream.as_fd()),
-            Kept::Tls(silent) => silent.stream.get_mut().0.get_mut().forget(),
+            Kept::Plain(silent) => act(silent.stream.as_fd()),
+            Kept::Tls(silent) => act(below(&mut silent.stream).forget()?),
+            Kept::Http2(serving) => serving.with_stream(|socket| act(socket.forget()?)),
+            Kept::Http2Tls(serving) => serving.with_stream(|tls| act(below(tls).forget()?)),
         }
     }
 
@@ -89,6 +113,8 @@ impl Parked {
                     Self::or_http2(session.run().await).await
                 }
                 Kept::Tls(silent) => Self::tls(Session::of_silent(server, silent).run().await),
+                Kept::Http2(serving) => Self::http2(serving.again().await),
+                Kept::Http2Tls(serving) => Self::http2_tls(serving.again().await),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Abuse, Frames};
-use crate::codec::stream::Stream;
+use crate::codec::stream::{Prefixed, Stream};
 use crate::local::timer::Timers;
 
 /// What is known of a connection's bytes.
@@ -92,13 +92,14 @@ impl Wire {
 
 /// A connection that tells its [`Wire`].
 pub(super) struct Watched<S> {
-    stream: S,
+    /// Shared with who may take it from the runtime while nothing is done with it.
+    stream: Rc<RefCell<Prefixed<S>>>,
     wire: Rc<Wire>,
 }
 
 impl<S: Stream> Watched<S> {
     /// Around a stream.
-    pub(super) fn new(stream: S, wire: Rc<Wire>) -> Self {
+    pub(super) fn new(stream: Rc<RefCell<Prefixed<S>>>, wire: Rc<Wire>) -> Self {
         Self { stream, wire }
     }
 }
@@ -111,7 +112,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             return Poll::Pending;
         }
         let before = into.filled().len();
-        let outcome = Pin::new(stream).poll_read(cx, into);
+        let outcome = Pin::new(&mut *stream.borrow_mut()).poll_read(cx, into);
         wire.read(&into.filled()[before..]);
         outcome
     }
@@ -120,14 +121,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Self { stream, wire } = self.get_mut();
-        let outcome = Pin::new(stream).poll_write(cx, bytes);
+        let outcome = Pin::new(&mut *stream.borrow_mut()).poll_write(cx, bytes);
         wire.wrote(&outcome, &[bytes]);
         outcome
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, wire } = self.get_mut();
-        let outcome = Pin::new(stream).poll_flush(cx);
+        let outcome = Pin::new(&mut *stream.borrow_mut()).poll_flush(cx);
         // TLS may have taken what the socket does not; once that is gone the client takes bytes again, though none are
         // written until a stream is told so.
         wire.stuck.set(outcome.is_pending());
@@ -135,7 +136,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        Pin::new(&mut *self.get_mut().stream.borrow_mut()).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -144,13 +145,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let Self { stream, wire } = self.get_mut();
-        let outcome = Pin::new(stream).poll_write_vectored(cx, slices);
+        let outcome = Pin::new(&mut *stream.borrow_mut()).poll_write_vectored(cx, slices);
         let bytes: smallvec::SmallVec<[&[u8]; 4]> = slices.iter().map(|slice| &**slice).collect();
         wire.wrote(&outcome, &bytes);
         outcome
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.borrow().is_write_vectored()
     }
 }
