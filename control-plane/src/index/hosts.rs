@@ -31,7 +31,7 @@ pub(super) struct HostState {
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// Whether it has a Route.
-    is_routed: bool,
+    pub(super) is_routed: bool,
     used: FewOf<BackendKey>,
     pub(super) attachments: FewOf<Attachment>,
     pub(super) faults: Vec<PartFault>,
@@ -100,7 +100,7 @@ impl Index {
         let before = state.parts.remove(object).unwrap_or_default();
         let route = route.filter(|_| !state.is_held_back);
         let is_void = route.is_none() && used.is_empty() && attachments.is_empty() && faults.is_empty();
-        let is_told = faults != before.faults;
+        let is_told = faults != before.faults || route.is_some() != before.is_routed;
         let (old, new) = ((before.used, before.attachments), (used.clone(), attachments.clone()));
         if !is_void {
             let made = Made { is_routed: route.is_some(), used, attachments, faults };

@@ -152,7 +152,10 @@ impl Index {
         let mut faults: Vec<_> = claim.all_faults().cloned().collect();
         // A Service for its error pages alone is no place that a request is routed to.
         let leads_nowhere = claim.default_backend.is_none() && claim.hosts.values().all(Vec::is_empty);
-        if leads_nowhere && faults.iter().all(|fault| !fault.field.starts_with("spec")) {
+        if leads_nowhere
+            && !self.answers_itself(claim, object)
+            && faults.iter().all(|fault| !fault.field.starts_with("spec"))
+        {
             let reason =
                 "expected a path or a default backend that leads to a Service, got none: nothing is routed";
             faults.push(Fault::new(Severity::Warning, "spec", reason));
@@ -185,6 +188,15 @@ impl Index {
             }
         }
         faults
+    }
+
+    /// Whether a claim without a path has the "/" of a host, and says what is answered there.
+    fn answers_itself(&self, claim: &Claim, object: &ObjectRef) -> bool {
+        let (location, host) = (&claim.parsed.serving.location, &claim.parsed.serving.host);
+        let redirects = location.permanent_redirect.is_some() || location.temporal_redirect.is_some();
+        let answers = redirects || location.shortcuts.is_some() || host.shortcuts.is_some();
+        let mut made = claim.hosts().filter_map(|host| self.hosts.get(host)?.made_of(object));
+        answers && made.any(|made| made.is_routed)
     }
 
     fn judge_certificates<'a>(

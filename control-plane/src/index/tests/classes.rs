@@ -226,6 +226,19 @@ fn an_ingress_that_leads_nowhere_is_said() {
 }
 
 #[test]
+fn an_ingress_that_redirects_a_host_needs_no_path() {
+    for annotation in ["permanent-redirect", "temporal-redirect"] {
+        let mut world = World::default();
+        let empty = ingress("web").annotation(annotation, "https://b.test");
+        world.apply(empty.with(|it| it["spec"] = json!({"rules": [{"host": "a.test"}]})));
+        assert_eq!(said(&world), [], "{annotation}");
+        world.events([applied(service("echo")), applied(ingress("other").rule("a.test", &[("/", "echo")]))]);
+        let [(_, reason)] = &said(&world)[..] else { panic!("{:?}", said(&world)) };
+        assert!(reason.contains("nothing is routed"), "the host is another's: {reason}");
+    }
+}
+
+#[test]
 fn without_catch_alls_an_ingress_with_a_default_backend_is_nobodys() {
     let plain = || ingress("web").rule("a.test", &[("/", "echo")]);
     let hostless = || ingress("hostless").rule("", &[("/foo", "echo")]);
