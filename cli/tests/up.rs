@@ -426,6 +426,27 @@ fn a_folder_that_is_not_there_is_said() {
     let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     let said = String::from_utf8(done.stderr).unwrap();
+#[test]
+fn other_flags_of_the_planes_come_from_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let annotation =
+        "annotations: {nginx.ingress.kubernetes.io/configuration-snippet: 'more_set_headers \"X-A: b\";'}";
+    let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
+    let text = text.replace(
+        "metadata: {name: shop}\nspec:\n  ing",
+        &format!("metadata: {{name: shop, {annotation}}}\nspec:\n  ing"),
+    );
+    assert!(text.contains(annotation));
+    let settings = "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: edge}\n\
+                    data: {allow-snippet-annotations: \"true\", annotations-risk-level: Critical}\n";
+    fs::write(dir.path().join("own.yaml"), text + settings).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firth"));
+    let mut up = Up::run(command.env("FIRTH_CONFIGMAP", "edge/settings"), dir.path(), &[]);
+    let http = http(&mut up);
+    up.line("Ctrl-C stops");
+    assert!(get(&http, "").to_ascii_lowercase().contains("x-a: b\r"));
+}
+
     assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");
 }
 

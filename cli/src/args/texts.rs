@@ -27,12 +27,15 @@ A Service that an Ingress leads to and that has no EndpointSlice is played by a 
 address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a folder can be tried with \
 nothing behind it. It speaks HTTP/1.1, HTTP/2 and TLS, as it is asked. A Service that stands in no file answers 503.
 
+What else the two planes take as flags is taken from their environment variables, of which docs/flags.md has all.
+
 Examples:
   firth up examples/canary
   firth up my-manifests --no-demo
   firth up . --http 127.0.0.1:8081 --https 127.0.0.1:8444 \\
       --listen 127.0.0.1:15011
-  firth up manifests --access-log stdout --log info";
+  firth up manifests --access-log stdout --log info
+  FIRTH_CONFIGMAP=ingress/settings firth up manifests";
 
 pub(super) const PIN: &str = "\
 The decision is a Secret `firth-pin` in the control plane's namespace, or a file of --state-dir: all replicas act on it, \
