@@ -409,6 +409,11 @@ fn examples_of_what_people_have_answer() {
         ("orders.example.com", "/internal/x", "", 403, &[]),
         ("orders.example.com", "/robots.txt", "", 200, &["content-type: text/plain", "Disallow: /"]),
         ("orders.example.com", "/basket?x=1", "", 301, &["/cart/?x=1\r"]),
+        ("landing.example.com", "/", "", 200, &["landing/site at", "x-frame-options: sameorigin"]),
+        ("landing.example.com", "/app.JS?v=1", "", 404, &[]),
+        ("landing.example.com", "/api/health", "", 404, &[]),
+        ("landing.example.com", "/api/healthy", "", 200, &["landing/site at"]),
+        ("www.landing.example.com", "/x", "", 301, &["location: https://landing.example.com\r"]),
     ] {
         let answer = ask(&http, host, path, headers);
         let found = answer.to_ascii_lowercase();
@@ -421,11 +426,6 @@ fn examples_of_what_people_have_answer() {
     up.line("spec.ingressClassName]: has no effect: the class stands in");
 }
 
-#[test]
-fn a_folder_that_is_not_there_is_said() {
-    let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(1));
-    let said = String::from_utf8(done.stderr).unwrap();
 #[test]
 fn other_flags_of_the_planes_come_from_the_environment() {
     let dir = tempfile::tempdir().unwrap();
@@ -447,6 +447,11 @@ fn other_flags_of_the_planes_come_from_the_environment() {
     assert!(get(&http, "").to_ascii_lowercase().contains("x-a: b\r"));
 }
 
+#[test]
+fn a_folder_that_is_not_there_is_said() {
+    let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");
 }
 
