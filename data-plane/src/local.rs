@@ -15,6 +15,7 @@ use crate::rate::TryTable;
 use buffers::Buffers;
 use date::HttpDate;
 use ids::Ids;
+use pipes::Pipes;
 use quota::Quota;
 use reach::Refusals;
 use timer::Timers;
@@ -42,6 +43,7 @@ pub(crate) mod names;
 pub(crate) mod nonces;
 pub(crate) mod opening;
 pub(crate) mod passwords;
+pub(crate) mod pipes;
 pub(crate) mod quota;
 pub(crate) mod reach;
 pub(crate) mod relay;
@@ -58,6 +60,7 @@ pub(crate) mod verdicts;
 pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
+    pub(crate) pipes: Pipes,
     /// Of handshakes with clients.
     pub(crate) turns: Rc<Turns>,
     pub(crate) limits: Limits,
@@ -99,6 +102,7 @@ impl Local {
         Self {
             timers: Timers::new(shared::clock::now()),
             buffers: Buffers::new(),
+            pipes: Pipes::new(budgets.descriptors.clone()),
             turns: Rc::default(),
             limits,
             quota: Quota::new(budgets.bytes.clone()),

@@ -249,6 +249,7 @@ async fn tick(server: Rc<Server>) {
         }
         if local.reserve.is_awaited() {
             server.upstreams.borrow_mut().shed();
+            local.pipes.shed();
         }
         local.log.borrow_mut().flush();
         local.requests.borrow_mut().tick();

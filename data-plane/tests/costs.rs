@@ -67,6 +67,21 @@ fn a_request_costs_no_more_than_it_did() {
     limits::compare(&counts);
 }
 
+/// What lies in the kernel, and is to go out as it is, is not copied to us and back: a megabyte was 17 reads and 17 writes.
+#[test]
+fn a_long_answer_is_not_read() {
+    const REQUESTS: usize = 20;
+    let endpoint = clients::endpoint_of_long_answers();
+    let proxy = Looked::start(Scene::Plain, endpoint.address);
+    let mut ask = clients::http1_long(proxy.http);
+    let work = || (0..REQUESTS).for_each(&mut ask);
+    let Ok(calls) = traced::calls(proxy.worker, work) else { return };
+    let each = |number| calls.get(&number).map_or(0.0, |count| *count as f64 / REQUESTS as f64);
+    let (reads, moves) = (each(libc::SYS_recvfrom), each(libc::SYS_splice));
+    eprintln!("{reads:.1} reads and {moves:.1} moves a megabyte");
+    assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
+}
+
 #[test]
 fn who_asks_nothing_holds_no_more_than_it_did() {
     limits::compare_memory(&idle::held());

@@ -74,6 +74,8 @@ mod names;
 mod paces;
 #[path = "traffic/parked.rs"]
 mod parked;
+#[path = "traffic/passed_bodies.rs"]
+mod passed_bodies;
 #[path = "traffic/retries.rs"]
 mod retries;
 #[path = "traffic/returned.rs"]

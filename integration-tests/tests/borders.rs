@@ -141,6 +141,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // What hashes are compared on is waited for; what is remembered of them needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local/nonces.rs", &[Rustls]),
+    ("data-plane/src/local/pipes.rs", &[Tokio]),
     ("data-plane/src/local/relay.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),

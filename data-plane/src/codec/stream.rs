@@ -1,5 +1,6 @@
 //! Byte streams to clients, plain or in TLS, and reading from them into buffers.
 
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 pub(crate) use socket::Socket;
 
@@ -16,9 +18,16 @@ mod socket;
 pub(crate) const ROOM: usize = 16 * 1024;
 
 /// A connection to a client: plain or TLS.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// The socket itself, where its bytes are those of the connection.
+    fn socket(&self) -> Option<&TcpStream>;
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
+    fn socket(&self) -> Option<&TcpStream> {
+        (self as &dyn Any).downcast_ref::<Socket>()?.as_known()
+    }
+}
 
 /// Reads more into a buffer that has room. Gives the number of bytes, 0 at the end of the stream.
 pub(crate) fn poll_fill<S: AsyncRead + Unpin>(

@@ -20,6 +20,14 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
+    /// The socket itself, where its bytes are those of the connection.
+    pub(crate) fn socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(stream) => Some(stream),
+            Self::Tls(_) => None,
+        }
+    }
+
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,

@@ -52,6 +52,24 @@ pub(crate) fn endpoint() -> Origin {
     })
 }
 
+/// Bytes of a long answer.
+pub(crate) const LONG: usize = 1 << 20;
+
+/// An endpoint that answers each request with so many.
+pub(crate) fn endpoint_of_long_answers() -> Origin {
+    Origin::new(|_| {
+        let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n").into_bytes();
+        answer.resize(answer.len() + LONG, b'x');
+        (answer, true)
+    })
+}
+
+/// One that takes long answers.
+pub(crate) fn http1_long(address: SocketAddr) -> Ask {
+    let mut client = super::harness::Client { stream: connected(address) };
+    Box::new(move |_| assert_eq!(client.get("/").body.len(), LONG))
+}
+
 /// Asks for one of many hosts, by its number.
 pub(crate) type Ask = Box<dyn FnMut(usize) + Send>;
 

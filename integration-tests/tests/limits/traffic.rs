@@ -283,6 +283,11 @@ const ROWS: &[Row] = &[
         &["a_backend_hints_so_often_before_it_answers"],
     ),
     Row(
+        "pipes for long answers",
+        &["local::pipes::KEPT", "local::pipes::MOST"],
+        &["without_descriptors_for_a_pipe_it_is_read", "one_that_is_not_empty_is_not_kept"],
+    ),
+    Row(
         "copies of requests under way",
         &[
             "local::copies::PART",
@@ -600,6 +605,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("http::reply::coded::USUAL", "how hard is tried"),
     ("http::reply::coded::WINDOW", "a part of what is held"),
     ("http::reply::coded::HARD_WINDOW", "a part of what is held"),
+    ("http::reply::relay::PASSED", "what is worth a pipe"),
     ("http::pipeline::trace::LENGTH", "the format"),
     ("http::pipeline::send::PASSED_BY", "tries that cost nothing"),
     ("http::pipeline::send::UNCOUNTED", "tries where the number is not limited"),

@@ -104,6 +104,21 @@ impl BodyReader {
         }
     }
 
+    /// Bytes that are left, where nothing stands between them or behind them: all of them are the body's.
+    pub(crate) fn plain(&self) -> Option<u64> {
+        match self.state {
+            State::Left(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Hears that so many bytes of a [plain](Self::plain) body went another way than through a buffer.
+    pub(crate) fn skip(&mut self, count: usize) {
+        if let State::Left(left) = &mut self.state {
+            *left = left.saturating_sub(count as u64);
+        }
+    }
+
     /// Hears that the peer has closed, once the buffer is empty or says `Need`: the end of a body without a length.
     ///
     /// # Errors

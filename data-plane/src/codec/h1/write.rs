@@ -246,6 +246,11 @@ impl BodyWriter {
         self.framing == Framing::None
     }
 
+    /// Whether nothing goes around the pieces.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.framing, Framing::Length(_)) && !self.records
+    }
+
     /// What goes around a piece of so many bytes. An empty piece is no piece: nothing is sent for it.
     ///
     /// # Errors

@@ -52,6 +52,14 @@ impl Socket {
         }
     }
 
+    /// That of the runtime, where it knows it.
+    pub(crate) fn as_known(&self) -> Option<&TcpStream> {
+        match &self.0 {
+            State::Known(stream) => Some(stream),
+            State::Unknown(_) | State::Lost => None,
+        }
+    }
+
     fn known(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         if matches!(self.0, State::Unknown(_))
             && let State::Unknown(stream) = mem::replace(&mut self.0, State::Lost)

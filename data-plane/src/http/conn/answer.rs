@@ -1,7 +1,8 @@
 //! Writing an answer to an HTTP/1.1 client: head and first piece in one go, then piece by piece at the client's pace.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::io;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -14,6 +15,7 @@ use crate::codec::stream::Stream;
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
+use crate::local::pipes::Pipe;
 use crate::local::quota::Share;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
@@ -52,6 +54,8 @@ pub(super) async fn write<S: Stream>(
         read: timeouts.read,
         untaken: None,
         own: text.len(),
+        pipe: None,
+        piped: 0,
     };
     timer.arm(timeouts.read);
     let outcome = poll_fn(|cx| {
@@ -59,6 +63,9 @@ pub(super) async fn write<S: Stream>(
     })
     .await;
     timer.disarm();
+    if let Some(pipe) = answer.pipe.take() {
+        local.pipes.give(pipe);
+    }
     drop(answer);
     local.buffers.give_text(text);
     outcome?;
@@ -80,6 +87,10 @@ struct Answer<'a> {
     untaken: Option<Share>,
     /// How much of that is ours and stands in no other buffer: the head, and a page.
     own: usize,
+    /// What a long body goes through. What is in it comes before what is still to be gathered, and after `out`.
+    pipe: Option<Pipe>,
+    /// Bytes that went through it.
+    piped: u64,
 }
 
 impl Answer<'_> {
@@ -98,9 +109,9 @@ impl Answer<'_> {
                 Ok(hungry) => (hungry, None),
                 Err(error) => (false, Some(error)),
             };
-            if !self.out.is_empty() {
-                let before = self.out.written();
-                match self.out.poll_write(stream, cx) {
+            if !(self.out.is_empty() && self.in_pipe() == 0) {
+                let before = self.written();
+                match self.poll_write(stream, cx) {
                     Poll::Ready(Ok(())) => {
                         (self.untaken, self.own) = (None, 0);
                         timer.arm(self.read);
@@ -113,11 +124,11 @@ impl Answer<'_> {
                     Poll::Pending => {
                         let begins = self.untaken.is_none();
                         if begins {
-                            self.untaken =
-                                Some(local.quota.take(body.held() + self.own).ok_or(Kind::NoRoom)?);
+                            let held = body.held() + self.own + self.in_pipe();
+                            self.untaken = Some(local.quota.take(held).ok_or(Kind::NoRoom)?);
                         }
                         // Until now the clock ran for the backend.
-                        if begins || self.out.written() > before {
+                        if begins || self.written() > before {
                             timer.arm(local.limits.client_send);
                         }
                         // It may take nothing before it has sent everything.
@@ -137,7 +148,7 @@ impl Answer<'_> {
             if !hungry {
                 continue;
             }
-            match body.poll_more(cx) {
+            match self.poll_more(local, stream, body, info, cx) {
                 Poll::Ready(Ok(())) => timer.arm(self.read),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if unread.poll_gone(stream, input, cx).is_ready() => {
@@ -146,6 +157,58 @@ impl Answer<'_> {
                 Poll::Pending => return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),
             }
         }
+    }
+
+    fn in_pipe(&self) -> usize {
+        self.pipe.as_ref().map_or(0, Pipe::held)
+    }
+
+    /// Bytes that the transport has taken.
+    fn written(&self) -> u64 {
+        self.out.written() + self.piped - self.in_pipe() as u64
+    }
+
+    /// Writes until nothing is left.
+    fn poll_write<S: Stream>(&mut self, stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.out.poll_write(stream, cx))?;
+        match (&mut self.pipe, S::socket(stream)) {
+            (Some(pipe), Some(socket)) => pipe.poll_drain(socket, cx),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads more of the body: into the pipe what may go to the client as it is, else for [`Self::gather`] to look at.
+    /// Asked when all is written.
+    fn poll_more<S: Stream>(
+        &mut self,
+        local: &Local,
+        stream: &S,
+        body: &mut ReplyBody,
+        info: &mut RequestInfo,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), ProxyError>> {
+        if let ReplyBody::Relay(relay) = body
+            && self.writer.is_plain()
+            && stream.socket().is_some()
+            && relay.may_pass(self.pipe.is_some())
+        {
+            if self.pipe.is_none() {
+                self.pipe = local.pipes.take();
+            }
+            if let Some(pipe) = &mut self.pipe {
+                if let Some(count) = ready!(relay.poll_pass(pipe, cx))? {
+                    self.piped += count as u64;
+                    info.relayed(count);
+                    let frame = self.writer.frame(count);
+                    return Poll::Ready(
+                        frame.map(drop).map_err(|error| ProxyError::of(Kind::InvalidBody, error)),
+                    );
+                }
+                self.pipe = None;
+                local.pipes.give_up();
+            }
+        }
+        body.poll_more(cx)
     }
 
     /// Takes pieces that are there while there is room for them; says whether more has to be read first.

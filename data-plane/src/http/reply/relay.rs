@@ -10,9 +10,13 @@ use bytes::Bytes;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
 use crate::http::server::Server;
+use crate::local::pipes::Pipe;
 use crate::table::Endpoint;
 use crate::upstream::link::Link;
 use crate::upstream::manner::Manner;
+
+/// So much of a body is worth a pipe, in bytes.
+const PASSED: u64 = 128 * 1024;
 
 /// An answer's body that is being read.
 pub(crate) struct Relay {
@@ -77,6 +81,42 @@ impl Relay {
             },
             Ok(_) => return Poll::Ready(Ok(())),
             Err(error) => ProxyError::of(Kind::Closed, error),
+        };
+        self.link = None;
+        Poll::Ready(Err(failed))
+    }
+
+    /// Whether what is left of it can go through a pipe, and is so much that this is worth it or has `begun`.
+    pub(crate) fn may_pass(&self, begun: bool) -> bool {
+        let Some(link) = &self.link else { return false };
+        let least = if begun { 1 } else { PASSED };
+        link.input.is_empty() && link.stream.socket().is_some() && self.reader.plain() >= Some(least)
+    }
+
+    /// Puts more of it into a pipe; gives how much. `None`: the kernel cannot do it, and nothing is lost.
+    pub(crate) fn poll_pass(
+        &mut self,
+        pipe: &mut Pipe,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<usize>, ProxyError>> {
+        self.rest();
+        let (Some(link), Some(left)) = (&mut self.link, self.reader.plain()) else {
+            return Poll::Ready(Ok(None));
+        };
+        let Some(socket) = link.stream.socket() else {
+            return Poll::Ready(Ok(None));
+        };
+        let failed = match ready!(pipe.poll_fill(socket, usize::try_from(left).unwrap_or(usize::MAX), cx)) {
+            Ok(0) => match self.reader.close() {
+                Ok(()) => return Poll::Ready(Ok(Some(0))),
+                Err(error) => ProxyError::of(Kind::Closed, error),
+            },
+            Ok(count) => {
+                self.reader.skip(count);
+                return Poll::Ready(Ok(Some(count)));
+            }
+            Err(None) => return Poll::Ready(Ok(None)),
+            Err(Some(error)) => ProxyError::of(Kind::Closed, error),
         };
         self.link = None;
         Poll::Ready(Err(failed))

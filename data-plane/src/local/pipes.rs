@@ -1,0 +1,229 @@
+//! Pipes of the kernel, through which long bodies go from one socket to the next without coming to us: what was received
+//! is sent as it lies (splice(2)).
+//!
+//! **Invariant:** a pipe is filled when it is empty alone, and kept for the next body when it is empty alone.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use shared::budget::{Budget, Held, Level};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Bytes that are put in at a time, at most: as long as its client does not take them they stand in memory of the kernel.
+const MOST: usize = 128 * 1024;
+
+/// Pipes that are kept for the next body; each has two descriptors.
+const KEPT: usize = 8;
+
+/// Those of a worker that nobody uses.
+pub(crate) struct Pipes {
+    descriptors: Budget,
+    free: RefCell<Vec<Pipe>>,
+    /// Whether the kernel moves nothing from a socket to a pipe. Not every one that says that it is Linux does.
+    are_useless: Cell<bool>,
+}
+
+impl fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pipes", self.free.borrow().len())
+    }
+}
+
+/// What was put in goes on its way as it came.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    reads: OwnedFd,
+    writes: OwnedFd,
+    held: usize,
+    _descriptors: Held,
+}
+
+impl Pipes {
+    /// Without any. `descriptors` are what connections have, too.
+    pub(crate) fn new(descriptors: Budget) -> Self {
+        Self { descriptors, free: RefCell::default(), are_useless: Cell::new(false) }
+    }
+
+    /// An empty one; `None` where there is none and descriptors are not plenty: connections come first.
+    pub(crate) fn take(&self) -> Option<Pipe> {
+        if self.are_useless.get() {
+            return None;
+        }
+        self.free.borrow_mut().pop().or_else(|| self.open())
+    }
+
+    fn open(&self) -> Option<Pipe> {
+        if self.descriptors.level() != Level::Calm {
+            return None;
+        }
+        let descriptors = self.descriptors.take(2)?;
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+        Some(Pipe { reads, writes, held: 0, _descriptors: descriptors })
+    }
+
+    /// Takes back what [`Self::take`] gave. One that is not empty is closed.
+    pub(crate) fn give(&self, pipe: Pipe) {
+        let mut free = self.free.borrow_mut();
+        if pipe.held == 0 && free.len() < KEPT {
+            free.push(pipe);
+        }
+    }
+
+    /// There are none from now on: the kernel does not know what to do with them.
+    pub(crate) fn give_up(&self) {
+        self.are_useless.set(true);
+    }
+
+    /// Closes those that nobody uses.
+    pub(crate) fn shed(&self) {
+        self.free.borrow_mut().clear();
+    }
+}
+
+impl Pipe {
+    /// Bytes that were put in and are not out yet.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Puts in what a socket has, `most` bytes at most, once all is out that was put in before. 0 is the end of it.
+    ///
+    /// # Errors
+    /// The socket's; `None` for a kernel that cannot do it.
+    pub(crate) fn poll_fill(
+        &mut self,
+        from: &TcpStream,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, Option<io::Error>>> {
+        // A full pipe would look like a socket that has nothing.
+        debug_assert_eq!(self.held, 0);
+        let moves = || Ok(splice(from, None, &self.writes, None, most.min(MOST), SpliceFlags::NONBLOCK)?);
+        loop {
+            ready!(from.poll_read_ready(cx)).map_err(Some)?;
+            match from.try_io(Interest::READABLE, moves) {
+                Ok(count) => {
+                    self.held = count;
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Poll::Ready(Err((!is_unable(&error)).then_some(error))),
+            }
+        }
+    }
+
+    /// Sends all that is in it.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(crate) fn poll_drain(&mut self, to: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.held > 0 {
+            ready!(to.poll_write_ready(cx))?;
+            let moves = || Ok(splice(&self.reads, None, to, None, self.held, SpliceFlags::NONBLOCK)?);
+            match to.try_io(Interest::WRITABLE, moves) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => self.held -= count,
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Whether the kernel does not know how to do it, or a filter of system calls forbids it.
+fn is_unable(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::NOSYS | Errno::PERM))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn bytes_go_from_socket_to_socket() {
+        let (mut source, from) = pair().await;
+        let (to, mut sink) = pair().await;
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
+        let pipes = Pipes::new(Budget::new(2));
+        let passing = async {
+            let mut pipe = pipes.take().unwrap();
+            assert!(pipes.take().is_none(), "there are descriptors for one");
+            let mut total = 0;
+            loop {
+                let count = poll_fn(|cx| pipe.poll_fill(&from, sent.len() - total, cx)).await.unwrap();
+                if count == 0 {
+                    break;
+                }
+                assert!(count <= MOST);
+                total += count;
+                poll_fn(|cx| pipe.poll_drain(&to, cx)).await.unwrap();
+            }
+            pipes.give(pipe);
+            drop(to);
+            total
+        };
+        let writing = async {
+            source.write_all(&sent).await.unwrap();
+            drop(source);
+        };
+        let mut seen = Vec::new();
+        let (total, (), read) = tokio::join!(passing, writing, sink.read_to_end(&mut seen));
+        read.unwrap();
+        assert!(total == sent.len() && seen == sent);
+        assert!(pipes.take().is_some(), "it was kept");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_or_may_not_is_no_failure_of_a_socket() {
+        for (errno, unable) in [
+            (Errno::INVAL, true),
+            (Errno::NOSYS, true),
+            (Errno::PERM, true),
+            (Errno::CONNRESET, false),
+            (Errno::PIPE, false),
+        ] {
+            assert_eq!(is_unable(&errno.into()), unable, "{errno}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_not_empty_is_not_kept() {
+        let (mut source, from) = pair().await;
+        let descriptors = Budget::new(10);
+        let pipes = Pipes::new(descriptors.clone());
+        let mut pipe = pipes.take().unwrap();
+        source.write_all(b"some").await.unwrap();
+        assert_eq!(poll_fn(|cx| pipe.poll_fill(&from, 10, cx)).await.unwrap(), 4);
+        pipes.give(pipe);
+        assert_eq!(descriptors.used(), 0);
+        pipes.give(pipes.take().unwrap());
+        assert_eq!(descriptors.used(), 2);
+        pipes.shed();
+        assert_eq!(descriptors.used(), 0);
+        pipes.give_up();
+        assert!(pipes.take().is_none());
+    }
+}
