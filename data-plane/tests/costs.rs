@@ -33,6 +33,7 @@ mod traced;
 mod trusting;
 
 use clients::Ask;
+use harness::Origin;
 use limits::{Cost, Counts};
 use proxy::{Looked, Scene};
 
@@ -80,6 +81,20 @@ fn a_long_answer_is_not_read() {
     let (reads, moves) = (each(libc::SYS_recvfrom), each(libc::SYS_splice));
     eprintln!("{reads:.1} reads and {moves:.1} moves a megabyte");
     assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
+}
+
+/// A body that comes in plenty is read in large parts: a megabyte was 65 reads.
+#[test]
+fn a_long_body_is_read_in_large_parts() {
+    const REQUESTS: usize = 20;
+    let endpoint = Origin::says("done");
+    let proxy = Looked::start(Scene::Plain, endpoint.address);
+    let mut ask = clients::http1_sending(proxy.http);
+    let work = || (0..REQUESTS).for_each(&mut ask);
+    let Ok(calls) = traced::calls(proxy.worker, work) else { return };
+    let reads = calls.get(&libc::SYS_recvfrom).map_or(0, |count| *count as usize) / REQUESTS;
+    eprintln!("{reads} reads a megabyte");
+    assert!(reads < 45, "{reads} reads a megabyte");
 }
 
 #[test]

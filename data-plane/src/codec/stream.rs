@@ -17,6 +17,9 @@ mod socket;
 /// Room that a buffer has when it is taken, in bytes.
 pub(crate) const ROOM: usize = 16 * 1024;
 
+/// A buffer that was filled to the brim is given this much room the next time, in bytes.
+pub(crate) const LARGE: usize = 64 * 1024;
+
 /// A connection to a client: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The socket itself, where its bytes are those of the connection.

@@ -14,15 +14,11 @@ use tokio::net::TcpStream;
 use super::observation::Observation;
 use super::pool::Reusable;
 use super::wire::Wire;
-use crate::codec::stream::ROOM;
-use crate::codec::stream::poll_fill;
+use crate::codec::stream::{LARGE, ROOM, poll_fill};
 use crate::local::buffers::Buffers;
 use crate::table::BackendTls;
 use crate::table::policy::kept::Wear;
 use crate::tls::backends::{Backends, Over};
-
-/// A buffer that was filled to the brim is given this much room the next time, in bytes.
-const LARGE: usize = 64 * 1024;
 
 /// A connection to an endpoint. Without a buffer while there is nothing to read.
 #[derive(Debug)]

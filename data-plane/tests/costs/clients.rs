@@ -64,6 +64,14 @@ pub(crate) fn endpoint_of_long_answers() -> Origin {
     })
 }
 
+/// One that sends as much.
+pub(crate) fn http1_sending(address: SocketAddr) -> Ask {
+    let mut client = super::harness::Client { stream: connected(address) };
+    let mut request = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LONG}\r\n\r\n");
+    request.extend(std::iter::repeat_n('x', LONG));
+    Box::new(move |_| assert_eq!(client.ask(&request).status, 200))
+}
+
 /// One that takes long answers.
 pub(crate) fn http1_long(address: SocketAddr) -> Ask {
     let mut client = super::harness::Client { stream: connected(address) };

@@ -1,5 +1,6 @@
 //! The body of a request as it comes over an HTTP/1.1 connection.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +10,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader, write_continue};
 use crate::codec::head::{Framing, RequestHead};
-use crate::codec::stream::{Stream, make_room, poll_fill, poll_gone};
+use crate::codec::stream::{LARGE, Stream, make_room, poll_fill, poll_gone};
 
 /// Borrows the connection for as long as one request's body is read.
 pub(super) struct ClientBody<'c, S> {
@@ -19,6 +20,8 @@ pub(super) struct ClientBody<'c, S> {
     /// What of `100 Continue` is still to be written; the client waits for it.
     permission: Bytes,
     received: u64,
+    /// Whether the last read filled its room: then there is more, most likely.
+    abounds: bool,
 }
 
 impl<'c, S: Stream> ClientBody<'c, S> {
@@ -34,7 +37,23 @@ impl<'c, S: Stream> ClientBody<'c, S> {
             reader: BodyReader::new(head.framing),
             permission: permission.freeze(),
             received: 0,
+            abounds: false,
         }
+    }
+
+    /// Reads more: into a large buffer what comes in plenty, once it is there. Who says much and then nothing has none.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match S::socket(self.stream).filter(|_| self.abounds) {
+            Some(socket) => {
+                ready!(socket.poll_read_ready(cx))?;
+                self.input.reserve(LARGE);
+            }
+            None => make_room(self.input),
+        }
+        let room = self.input.capacity() - self.input.len();
+        let count = ready!(poll_fill(self.stream, self.input, cx))?;
+        self.abounds = count == room;
+        Poll::Ready(Ok(count))
     }
 
     /// What nobody has read of it.
@@ -152,9 +171,8 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
                     let _ = Pin::new(&mut *self.stream).poll_flush(cx);
                 }
             }
-            make_room(self.input);
-            let count = ready!(poll_fill(self.stream, self.input, cx))
-                .map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
+            let count =
+                ready!(self.poll_fill(cx)).map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
             if count == 0 {
                 return Poll::Ready(Err(Kind::ClientGone.into()));
             }
