@@ -97,6 +97,18 @@ fn a_long_body_is_read_in_large_parts() {
     assert!(reads < 45, "{reads} reads a megabyte");
 }
 
+/// The end of a connection on which nothing is left to be said is its close, and nothing before that.
+#[test]
+fn a_connection_ends_with_one_call() {
+    const REQUESTS: usize = 100;
+    let endpoint = clients::endpoint();
+    let proxy = Looked::start(Scene::Plain, endpoint.address);
+    let mut ask = clients::http1_once(proxy.http);
+    let Ok(calls) = traced::calls(proxy.worker, || (0..REQUESTS).for_each(&mut ask)) else { return };
+    let each = |number| calls.get(&number).map_or(0, |count| *count as usize) / REQUESTS;
+    assert_eq!((each(libc::SYS_close), each(libc::SYS_shutdown)), (1, 0));
+}
+
 #[test]
 fn who_asks_nothing_holds_no_more_than_it_did() {
     limits::compare_memory(&idle::held());

@@ -72,6 +72,15 @@ pub(crate) fn http1_sending(address: SocketAddr) -> Ask {
     Box::new(move |_| assert_eq!(client.ask(&request).status, 200))
 }
 
+/// One that has a connection for each request.
+pub(crate) fn http1_once(address: SocketAddr) -> Ask {
+    Box::new(move |_| {
+        let mut client = super::harness::Client { stream: connected(address) };
+        let answer = client.ask("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        assert!(answer.status == 200 && client.ended());
+    })
+}
+
 /// One that takes long answers.
 pub(crate) fn http1_long(address: SocketAddr) -> Ask {
     let mut client = super::harness::Client { stream: connected(address) };

@@ -342,6 +342,10 @@ impl<S: Stream> Session<S> {
     /// read for a while, for a closed socket with unread bytes resets the connection, and the answer with it.
     async fn close(&mut self, clean: bool) {
         let Self { server, timer, stream, input, .. } = self;
+        if clean && input.is_empty() && S::socket(stream).is_some() {
+            // Its end says it. TLS has a word of its own for it.
+            return;
+        }
         let limits = &server.local.limits;
         let shut = timer.limit(limits.linger, stream.shutdown()).await;
         if !matches!(shut, Ok(Ok(()))) || (clean && input.is_empty()) {
