@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_kit::certificates;
 use tokio::sync::OnceCell;
 
 use crate::api::Api;
@@ -349,7 +350,7 @@ async fn ready(process: &mut Process, folder: &Path) -> bool {
 }
 
 fn write_credentials(folder: &Path) {
-    let (certificate, key) = objects::certificate(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
+    let (certificate, key) = certificates::self_signed(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
     let accounts = rcgen::KeyPair::generate().expect("a key");
     let people = rcgen::KeyPair::generate().expect("a key");
     let mut authority = rcgen::CertificateParams::default();

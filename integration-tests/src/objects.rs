@@ -119,13 +119,3 @@ impl Edit for Value {
         self
     }
 }
-
-/// A certificate for names, signed by itself: (certificate, key), PEM.
-///
-/// # Panics
-/// For names that are none.
-pub fn certificate(names: &[&str]) -> (String, String) {
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let made = rcgen::generate_simple_self_signed(names).expect("names that can stand in a certificate");
-    (made.cert.pem(), made.signing_key.serialize_pem())
-}

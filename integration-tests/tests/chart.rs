@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use shared::proto::identity::enrol_request::Proof;
 use shared::proto::identity::{Issued, RenewRequest};
 use shared::tls::Trust;
+use test_kit::certificates;
 use tonic::client::Grpc;
 use tonic::{Code, Status};
 
@@ -45,7 +46,7 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     site.route("web", "a.test", &one).await;
 
     // Secrets are read, settings too.
-    let (certificate, key) = objects::certificate(&["b.test"]);
+    let (certificate, key) = certificates::self_signed(&["b.test"]);
     api.apply(&objects::tls_secret("shop", "cert", &certificate, &key)).await;
     let tls = json!([{"hosts": ["b.test"], "secretName": "cert"}]);
     api.apply(&site.ingress("secured", "b.test", &[("/", "one")]).with("/spec/tls", tls)).await;

@@ -6,6 +6,7 @@ use integration_tests::client::tls;
 use integration_tests::objects::{self, Edit};
 use integration_tests::{ClusterSite, DataPlane, Ledger, Question, Traffic, eventually};
 use serde_json::json;
+use test_kit::certificates;
 
 /// Names in the certificate that is shown for a host.
 async fn shown(site: &ClusterSite, host: &str) -> Result<Vec<String>, String> {
@@ -114,7 +115,7 @@ async fn a_certificate_comes_is_renewed_and_goes() {
     .await;
 
     let secret = |names: &[&str]| {
-        let (certificate, key) = objects::certificate(names);
+        let (certificate, key) = certificates::self_signed(names);
         objects::tls_secret(&site.namespace, "cert", &certificate, &key)
     };
     site.api.apply(&secret(&["a.test"])).await;

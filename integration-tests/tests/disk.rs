@@ -14,6 +14,7 @@ use integration_tests::site::ingress;
 use integration_tests::{DataPlane, FolderSite, Origin, eventually, eventually::same, objects};
 use serde_json::json;
 use tempfile::TempDir;
+use test_kit::certificates;
 
 /// A host of two states: the second path came with the second one.
 async fn two_states(further: &[&str]) -> (FolderSite, Origin) {
@@ -64,7 +65,7 @@ async fn a_proxy_starts_alone_with_everything_it_had() {
     let keys = TempDir::new_in("/dev/shm").unwrap();
     let key_dir = keys.path().join("keys");
     let (mut site, _one) = two_states(&["--key-dir", key_dir.to_str().unwrap()]).await;
-    let (certificate, key) = objects::certificate(&["b.test"]);
+    let (certificate, key) = certificates::self_signed(&["b.test"]);
     site.folder.apply(&objects::tls_secret("default", "cert", &certificate, &key));
     let tls_of = json!([{"hosts": ["b.test"], "secretName": "cert"}]);
     site.folder.apply(&ingress("more", "b.test", &[("/", "one")]).with("/spec/tls", tls_of));
@@ -117,7 +118,7 @@ fn nowhere(dir: &Path, key_pem: &str) {
 #[tokio::test]
 async fn a_host_without_its_key_is_named_and_asked_for() {
     let (mut site, _one) = two_states(&[]).await;
-    let (certificate, key) = objects::certificate(&["b.test"]);
+    let (certificate, key) = certificates::self_signed(&["b.test"]);
     site.folder.apply(&objects::tls_secret("default", "cert", &certificate, &key));
     let tls_of = json!([{"hosts": ["b.test"], "secretName": "cert"}]);
     site.folder.apply(&ingress("more", "b.test", &[("/", "one")]).with("/spec/tls", tls_of));

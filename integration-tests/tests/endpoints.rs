@@ -20,6 +20,7 @@ use integration_tests::site::{NAMESPACE, ingress};
 use integration_tests::{DataPlane, FolderSite, Origin, Question, Traffic, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
+use test_kit::certificates;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 const HOST: &str = "a.test";
@@ -249,7 +250,7 @@ async fn a_machine_that_is_busy_takes_nobody_out() {
 async fn certificates_that_change_cost_no_handshake() {
     const CHANGES: usize = 100;
     let secret = |number: usize| {
-        let (certificate, key) = objects::certificate(&[HOST, &format!("v{number}.test")]);
+        let (certificate, key) = certificates::self_signed(&[HOST, &format!("v{number}.test")]);
         objects::tls_secret(NAMESPACE, "secret", &certificate, &key)
     };
     let site = FolderSite::start(&[secret(0)]).await;

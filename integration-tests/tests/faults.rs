@@ -10,6 +10,7 @@ use integration_tests::subscriber::{State, Subscriber};
 use integration_tests::{ClusterSite, ControlPlane, DataPlane, Question, Source, Traffic, eventually};
 use serde_json::{Value, json};
 use shared::kind::Lane;
+use test_kit::certificates;
 
 /// An Ingress that the API server takes and ingress-nginx refuses (controller.md 3).
 fn refused(good: Value) -> Value {
@@ -171,7 +172,7 @@ async fn two_control_planes_have_the_same_roots_and_bytes() {
     let cluster = Cluster::shared().await;
     let site = ClusterSite::shared("two-planes").await;
     let one = site.origin("one").await;
-    let (certificate, key) = objects::certificate(&["a.test"]);
+    let (certificate, key) = certificates::self_signed(&["a.test"]);
     site.api.apply(&objects::tls_secret("two-planes", "cert", &certificate, &key)).await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
     site.api.apply(&site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls)).await;

@@ -19,6 +19,7 @@ use integration_tests::{ClusterSite, ControlPlane, FolderSite, Source, eventuall
 use serde_json::{Value, json};
 use shared::entry::Entry;
 use shared::kind::{Lane, ResourceKey};
+use test_kit::certificates;
 use tonic::Code;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -148,7 +149,7 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     let cluster = Cluster::shared().await;
     let site = ClusterSite::start(cluster, "history").await;
     let (one, two) = (site.origin("one").await, site.origin("two").await);
-    let (certificate, key) = integration_tests::objects::certificate(&["a.test"]);
+    let (certificate, key) = certificates::self_signed(&["a.test"]);
     site.api.apply(&integration_tests::objects::tls_secret("history", "cert", &certificate, &key)).await;
     let tls = json!([{"hosts": ["a.test"], "secretName": "cert"}]);
     let web = site.ingress("web", "a.test", &[("/", "one")]).annotated("ssl-redirect", "false");

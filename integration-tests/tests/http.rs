@@ -12,6 +12,7 @@ use integration_tests::process::Signal;
 use integration_tests::site::{NAMESPACE, ingress, slice};
 use integration_tests::{FolderSite, Origin, Protocol, Question, Traffic, ports};
 use serde_json::{Value, json};
+use test_kit::certificates;
 
 async fn site() -> (FolderSite, Origin) {
     let site = FolderSite::start(&[]).await;
@@ -258,9 +259,9 @@ async fn a_websocket_passes_in_both_directions() {
 
 #[tokio::test]
 async fn the_certificate_follows_the_server_name() {
-    let (one_pem, one_key) = objects::certificate(&["one.test"]);
-    let (wild_pem, wild_key) = objects::certificate(&["*.wild.test"]);
-    let (fallback_pem, fallback_key) = objects::certificate(&["fallback.test"]);
+    let (one_pem, one_key) = certificates::self_signed(&["one.test"]);
+    let (wild_pem, wild_key) = certificates::self_signed(&["*.wild.test"]);
+    let (fallback_pem, fallback_key) = certificates::self_signed(&["fallback.test"]);
     let secrets = [
         objects::tls_secret(NAMESPACE, "one", &one_pem, &one_key),
         objects::tls_secret(NAMESPACE, "wild", &wild_pem, &wild_key),

@@ -25,6 +25,7 @@ use shared::proto::identity::{
 };
 use shared::proto::inspect::{ListProxiesRequest, ListProxiesResponse};
 use tempfile::TempDir;
+use test_kit::certificates;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tonic::client::Grpc;
@@ -328,7 +329,7 @@ async fn a_thousand_handshakes_that_stop_keep_nobody_out() {
 
 #[tokio::test]
 async fn nothing_that_passes_between_the_planes_can_be_read() {
-    let (certificate, key) = objects::certificate(&["secret-host.test"]);
+    let (certificate, key) = certificates::self_signed(&["secret-host.test"]);
     let tls = serde_json::json!([{"hosts": ["secret-host.test"], "secretName": "cert"}]);
     let key_der = shared::pem::private_key(key.as_bytes()).unwrap();
     // The same in plaintext first: what is looked for would be found.

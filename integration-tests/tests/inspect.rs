@@ -13,6 +13,7 @@ use integration_tests::objects::{self, Edit};
 use integration_tests::site::{NAMESPACE, ingress};
 use integration_tests::{FolderSite, Origin, eventually};
 use serde_json::{Value, json};
+use test_kit::certificates;
 use tonic::Request;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -25,7 +26,7 @@ const INSPECT: &str = "firth.inspect.v1.Inspect";
 
 /// A site with one route over TLS, and the key of its certificate.
 async fn site() -> (FolderSite, Origin, String) {
-    let (certificate, key) = objects::certificate(&["a.test"]);
+    let (certificate, key) = certificates::self_signed(&["a.test"]);
     let secret = objects::tls_secret(NAMESPACE, "cert", &certificate, &key);
     let site = FolderSite::start_with(&[secret], &["--state-dir", "state"], &[]).await;
     let one = site.origin("one").await;

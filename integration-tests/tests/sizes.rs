@@ -12,6 +12,7 @@ use integration_tests::subscriber::{Received, State, Subscriber};
 use integration_tests::{ControlPlane, Folder, Source};
 use serde_json::{Value, json};
 use shared::kind::Lane;
+use test_kit::certificates;
 
 /// Ingresses of `crowd.test`.
 const CROWD: usize = 5_000;
@@ -64,7 +65,7 @@ fn world() -> Folder {
     let others = |count: usize, but: usize| (0..count).filter(move |i| *i != but);
     let mut all = vec![objects::ingress_class(), ingress("wide", "wide.test", &[("/", "wide")])];
     all.extend(["echo", "other", "wide"].map(|name| objects::service(NAMESPACE, name)));
-    let (certificate, key) = objects::certificate(&["crowd.test"]);
+    let (certificate, key) = certificates::self_signed(&["crowd.test"]);
     all.push(objects::tls_secret(NAMESPACE, "cert", &certificate, &key));
     all.extend(others(CROWD, CROWD / 2).map(crowd));
     all.extend(others(PATHS.0, 7).map(|i| paths(i, "echo")));

@@ -8,6 +8,7 @@ use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::objects::{self, Edit};
 use integration_tests::{ClusterSite, ControlPlane, Source, eventually, helm, ports};
 use serde_json::{Value, json};
+use test_kit::certificates;
 
 /// A webhook at this URL, whose certificate this is.
 fn configuration(url: &str, certificate: &str) -> Value {
@@ -37,7 +38,7 @@ async fn what_would_be_rejected_is_refused_and_nobody_waits_for_who_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let pair = [dir.path().join("tls.crt"), dir.path().join("tls.key")];
     let write = || {
-        let (certificate, key) = objects::certificate(&["127.0.0.1"]);
+        let (certificate, key) = certificates::self_signed(&["127.0.0.1"]);
         std::fs::write(&pair[0], &certificate).unwrap();
         std::fs::write(&pair[1], key).unwrap();
         certificate

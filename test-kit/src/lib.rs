@@ -14,6 +14,7 @@
 )]
 
 pub mod blocking;
+pub mod certificates;
 pub mod message;
 pub mod origin;
 

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
+use test_kit::certificates;
 
 use crate::Folder;
 use crate::objects::{self, Edit as _};
@@ -63,7 +64,7 @@ impl Scale {
             }
         }
         for number in 0..self.certificates.min(self.services) {
-            let (certificate, key) = objects::certificate(&[&host(number)]);
+            let (certificate, key) = certificates::self_signed(&[&host(number)]);
             folder.apply(&objects::tls_secret(NAMESPACE, &name(number), &certificate, &key));
         }
     }

@@ -20,6 +20,7 @@ use integration_tests::site::{NAMESPACE, ingress, slice};
 use integration_tests::{DataPlane, FolderSite, eventually};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use test_kit::certificates;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -48,7 +49,7 @@ const PLAIN: &str = "plain.test";
 const SECURE: &str = "secure.test";
 
 fn server_tls() -> rustls::ServerConfig {
-    let (certificate, key) = objects::certificate(&[SECURE]);
+    let (certificate, key) = certificates::self_signed(&[SECURE]);
     let certificates = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

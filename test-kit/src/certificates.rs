@@ -1,0 +1,134 @@
+//! Certificates that a test makes for itself.
+//!
+//! Names and texts are the test's own: those that can stand in no certificate are a panic.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+/// Who signs certificates.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its own certificate and those above it.
+    pub chain: Vec<Bytes>,
+}
+
+/// A certificate with its chain and key.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// DER, its own first; the root is not among them.
+    pub chain: Vec<Bytes>,
+    /// DER.
+    pub key: Bytes,
+}
+
+fn params(cn: &str, names: &[&str]) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, cn);
+    params
+}
+
+fn of_authority(cn: &str) -> CertificateParams {
+    let mut params = params(cn, &[]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+}
+
+impl Authority {
+    /// One that signed itself.
+    pub fn new(cn: &str) -> Self {
+        let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
+        let chain = vec![Bytes::copy_from_slice(params.self_signed(&key).unwrap().der())];
+        Self { issuer: Issuer::new(params, key), chain }
+    }
+
+    /// One that this one signed.
+    pub fn below(&self, cn: &str) -> Self {
+        let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
+        let own = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
+        let chain = std::iter::once(own).chain(self.chain.clone()).collect();
+        Self { issuer: Issuer::new(params, key), chain }
+    }
+
+    /// A certificate for these names.
+    pub fn leaf(&self, cn: &str, names: &[&str]) -> Own {
+        self.sign(params(cn, names))
+    }
+
+    /// One with a number of its own.
+    pub fn numbered(&self, cn: &str, number: u64) -> Own {
+        let mut params = params(cn, &[]);
+        params.serial_number = Some(SerialNumber::from(number));
+        self.sign(params)
+    }
+
+    /// One that was good once.
+    pub fn expired(&self, cn: &str, names: &[&str]) -> Own {
+        let mut params = params(cn, names);
+        (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
+        self.sign(params)
+    }
+
+    /// One of these parameters.
+    pub fn sign(&self, params: CertificateParams) -> Own {
+        let key = KeyPair::generate().unwrap();
+        let leaf = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
+        // The root is not sent: whoever trusts it has it.
+        let above = self.chain[..self.chain.len() - 1].iter().cloned();
+        Own { chain: std::iter::once(leaf).chain(above).collect(), key: key.serialize_der().into() }
+    }
+
+    /// A list of revoked certificates.
+    pub fn revoking(&self, numbers: &[u64]) -> Bytes {
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Bytes::copy_from_slice(list.signed_by(&self.issuer).unwrap().der())
+    }
+}
+
+impl Own {
+    /// With those above it.
+    pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.iter().map(|der| CertificateDer::from(der.to_vec())).collect()
+    }
+
+    /// As DER.
+    pub fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::try_from(self.key.to_vec()).unwrap()
+    }
+
+    /// Both, as a server or client shows them.
+    pub fn certified(&self) -> Arc<CertifiedKey> {
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&self.private_key()).unwrap();
+        Arc::new(CertifiedKey::new(self.certificates(), key))
+    }
+}
+
+/// A certificate for names, signed by itself: (certificate, key), PEM.
+pub fn self_signed(names: &[&str]) -> (String, String) {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
