@@ -20,7 +20,7 @@ const STARTS: usize = 11;
 async fn main() {
     let routes: usize = std::env::args().nth(1).map_or(10_000, |count| count.parse().unwrap());
     let mut site = FolderSite::start(&[]).await;
-    let origin = Origin::start("one").await;
+    let origin = Origin::start("one");
     let mut items = Vec::new();
     for number in 0..routes {
         // A Service each, as they are in the field.

@@ -24,7 +24,7 @@ impl Api {
     /// # Panics
     /// Where the file is no kubeconfig.
     pub async fn new(kubeconfig: &Path) -> Self {
-        crate::client::install_crypto();
+        crate::client::tls::install_crypto();
         let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let client = Client::try_from(config.expect("a kubeconfig that names a server"));

@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::client::Answer;
-use crate::origin::Seen;
+use test_kit::{Answer, Seen};
 
 use version::Targets;
 

@@ -1,22 +1,17 @@
 //! Origins behind the proxy: real servers that say their name and what they were asked, and misbehave when told to.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use test_kit::Seen;
+use test_kit::client::websocket;
+use test_kit::origin::{self, read_request};
 
-use crate::client::{Connection, websocket};
 use crate::ledger;
-
-mod request;
-
-pub use request::Seen;
 
 /// How an origin answers.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -30,8 +25,6 @@ pub enum Script {
     ByteByByte,
     /// Half of the body that it promised, then a reset.
     CutBody,
-    /// Closes after the request without a word.
-    Silent,
     /// These bytes, then closes.
     Exactly(Vec<u8>),
 }
@@ -40,36 +33,28 @@ pub enum Script {
 #[derive(Debug)]
 pub struct Origin {
     name: String,
-    address: SocketAddr,
-    state: Arc<State>,
-    _server: JoinSet<()>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    script: Mutex<Script>,
-    seen: Mutex<Vec<Seen>>,
-    connections: AtomicU64,
+    origin: origin::Origin,
+    script: Arc<Mutex<Script>>,
 }
 
 impl Origin {
     /// On a loopback port.
-    pub async fn start(name: &str) -> Self {
-        Self::at(name, Ipv4Addr::LOCALHOST.into()).await
+    pub fn start(name: &str) -> Self {
+        Self::at(name, Ipv4Addr::LOCALHOST.into())
     }
 
     /// On a port of an address.
     ///
     /// # Panics
     /// Where it cannot be bound.
-    pub async fn at(name: &str, address: IpAddr) -> Self {
-        let listener = TcpListener::bind((address, 0)).await;
-        let listener = listener.unwrap_or_else(|error| panic!("cannot listen on {address}: {error}"));
-        let address = listener.local_addr().expect("it is bound");
-        let state = Arc::new(State::default());
-        let mut server = JoinSet::new();
-        server.spawn(serve(listener, name.to_owned(), Arc::clone(&state)));
-        Self { name: name.to_owned(), address, state, _server: server }
+    pub fn at(name: &str, address: IpAddr) -> Self {
+        let script = Arc::<Mutex<Script>>::default();
+        let (own, current) = (name.to_owned(), Arc::clone(&script));
+        let origin = origin::Origin::raw_at(address, move |stream, number, seen| {
+            // A client that goes away is no matter of the origin's.
+            let _ = converse(stream, number, &own, (&current, seen));
+        });
+        Self { name: name.to_owned(), origin, script }
     }
 
     /// What it calls itself.
@@ -79,53 +64,47 @@ impl Origin {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.origin.address
     }
 
     /// Answers by a script from now on.
     pub fn script(&self, script: Script) {
-        *self.state.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
+        *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
     /// The requests that it saw and that stand on no ledger, in order.
     pub fn seen(&self) -> Vec<Seen> {
-        self.state.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.origin.seen()
     }
 
     /// Connections that were opened to it so far.
     pub fn connections(&self) -> u64 {
-        self.state.connections.load(Ordering::Relaxed)
+        self.origin.connections()
     }
 }
 
-async fn serve(listener: TcpListener, name: String, state: Arc<State>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            Ok((stream, _)) = listener.accept() => {
-                state.connections.fetch_add(1, Ordering::Relaxed);
-                let (name, state) = (name.clone(), Arc::clone(&state));
-                connections.spawn(async move {
-                    // A client that goes away is no matter of the origin's.
-                    let _ = converse(stream, &name, &state).await;
-                });
-            }
-            Some(_) = connections.join_next() => {}
-        }
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.origin.end();
     }
 }
 
-async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()> {
+fn converse(
+    mut stream: TcpStream,
+    number: usize,
+    name: &str,
+    (script, all): (&Mutex<Script>, &Mutex<Vec<Seen>>),
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut connection = Connection::new(stream);
-    while let Some(seen) = request::read(&mut connection).await? {
-        let script = state.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    while let Some(seen) = read_request(&mut reader, number) {
+        let script = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // What stands on a ledger is not kept here, too: there may be millions.
         if !ledger::saw(&seen, name) {
-            state.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
         }
         if seen.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket")) {
-            return echo_websocket(connection, name).await;
+            return echo_websocket(reader, stream, name);
         }
         let body = what_it_saw(name, &seen).to_string();
         let length = body.len();
@@ -135,23 +114,19 @@ async fn converse(stream: TcpStream, name: &str, state: &State) -> io::Result<()
         );
         let body = if seen.method == "HEAD" { String::new() } else { body };
         match script {
-            Script::Echo => connection.send(head + &body).await?,
+            Script::Echo => stream.write_all((head + &body).as_bytes())?,
             Script::Delay(delay) => {
-                tokio::time::sleep(delay).await;
-                connection.send(head + &body).await?;
+                thread::sleep(delay);
+                stream.write_all((head + &body).as_bytes())?;
             }
             Script::ByteByByte => {
-                for byte in (head + &body).bytes() {
-                    connection.send([byte]).await?;
-                }
+                (head + &body).bytes().try_for_each(|byte| stream.write_all(&[byte]))?;
             }
             Script::CutBody => {
-                connection.send(head + &body[..length / 2]).await?;
-                let (stream, _) = connection.into_parts();
-                return stream.set_zero_linger();
+                stream.write_all((head + &body[..length / 2]).as_bytes())?;
+                return origin::resets(&stream);
             }
-            Script::Silent => return Ok(()),
-            Script::Exactly(bytes) => return connection.send(bytes).await,
+            Script::Exactly(bytes) => return stream.write_all(&bytes),
         }
     }
     Ok(())
@@ -166,18 +141,17 @@ fn what_it_saw(name: &str, seen: &Seen) -> Value {
 }
 
 /// Answers each text with `NAME: TEXT` until the client closes.
-async fn echo_websocket(mut connection: Connection<TcpStream>, name: &str) -> io::Result<()> {
+fn echo_websocket(mut reader: impl Read, mut stream: TcpStream, name: &str) -> io::Result<()> {
     let accept = websocket::ACCEPT;
     let head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nX-Origin: {name}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Accept: {accept}\r\n\r\n"
     );
-    connection.send(head).await?;
-    while let Ok(text) = websocket::read(&mut connection).await {
-        connection.send(websocket::server_frame(&format!("{name}: {text}"))).await?;
+    stream.write_all(head.as_bytes())?;
+    while let Ok(text) = websocket::read_blocking(&mut reader) {
+        stream.write_all(&websocket::server_frame(&format!("{name}: {text}")))?;
     }
-    let (mut stream, _) = connection.into_parts();
-    stream.shutdown().await?;
-    let _ = stream.read(&mut [0]).await;
+    stream.shutdown(Shutdown::Write)?;
+    let _ = reader.read(&mut [0]);
     Ok(())
 }

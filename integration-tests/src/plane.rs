@@ -473,5 +473,5 @@ async fn up(process: &mut Process, page: SocketAddr, what: &str) -> bool {
 
 async fn metrics(admin: SocketAddr) -> Metrics {
     let page = client::page(&format!("http://{admin}"), "/metrics").await;
-    Metrics::parse(&page.expect("the admin page answers").text())
+    Metrics::parse(page.expect("the admin page answers").text())
 }

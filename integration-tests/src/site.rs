@@ -48,7 +48,7 @@ impl FolderSite {
 
     /// An origin with a Service of its name.
     pub async fn origin(&self, name: &str) -> Origin {
-        let origin = Origin::start(name).await;
+        let origin = Origin::start(name);
         self.folder.apply(&objects::service(NAMESPACE, name));
         self.folder.apply(&slice(name, &[origin.address()]));
         origin
@@ -123,7 +123,7 @@ impl ClusterSite {
     /// # Panics
     /// Where it can have no address.
     pub async fn bare_origin(&self, name: &str) -> Origin {
-        Origin::at(name, addresses::routable().expect("it was there at the start")).await
+        Origin::at(name, addresses::routable().expect("it was there at the start"))
     }
 
     /// An origin with a Service of its name.

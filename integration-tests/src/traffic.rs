@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use test_kit::Answer;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::client::{Answer, Connection, h2};
+use crate::client::{Connection, h2};
 use crate::eventually::eventually;
 use crate::ledger::{FIELD, Ledger, Summary};
 

@@ -418,7 +418,7 @@ mod log {
             for lost in [1.0, 1_000.0] {
                 eventually(&format!("{lost} lines of {victim:?} are lost"), || async {
                     let metrics = client::page(page, "/metrics").await.map_err(|error| error.to_string())?;
-                    let metrics = integration_tests::metrics::Metrics::parse(&metrics.text());
+                    let metrics = integration_tests::metrics::Metrics::parse(metrics.text());
                     if metrics.sum(family) >= lost { Ok(()) } else { Err(format!("{}", metrics.sum(family))) }
                 })
                 .await;

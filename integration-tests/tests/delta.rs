@@ -57,7 +57,7 @@ fn many(folder: &Folder, endpoint: &Origin) {
 #[tokio::test]
 async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
     let folder = Folder::new();
-    let (one, two) = (Origin::start("one").await, Origin::start("two").await);
+    let (one, two) = (Origin::start("one"), Origin::start("two"));
     many(&folder, &one);
     let control = ControlPlane::start(&Source::folder(&folder)).await;
     let proxy = DataPlane::start(control.listen()).await;

@@ -41,7 +41,7 @@ async fn on_disk(dir: &Path, name: &[u8]) {
 
 async fn readiness(proxy: &DataPlane) -> (u16, String) {
     match client::page(&proxy.health(), "/readyz").await {
-        Ok(answer) => (answer.status, answer.text()),
+        Ok(answer) => (answer.status, answer.text().to_owned()),
         Err(error) => (0, error.to_string()),
     }
 }

@@ -47,7 +47,7 @@ async fn serve(site: &FolderSite, addresses: &[SocketAddr], said: &[(&str, &str)
 async fn origins(count: usize) -> Vec<Origin> {
     let mut origins = Vec::new();
     for number in 0..count {
-        origins.push(Origin::start(&format!("origin-{number}")).await);
+        origins.push(Origin::start(&format!("origin-{number}")));
     }
     origins
 }

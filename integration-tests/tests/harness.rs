@@ -18,7 +18,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn an_origin_says_its_name_and_what_it_saw() {
-    let origin = Origin::start("a").await;
+    let origin = Origin::start("a");
     let answer =
         client::request(origin.address(), "POST", "x.test", "/p?q=1", &[("X-A", "b")], b"hello").await;
     let answer = answer.unwrap();
@@ -41,7 +41,7 @@ async fn an_origin_says_its_name_and_what_it_saw() {
 
 #[tokio::test]
 async fn a_relay_counts_cuts_and_refuses() {
-    let origin = Origin::start("a").await;
+    let origin = Origin::start("a");
     let relay = Relay::start(origin.address()).await;
     let mut connection = Connection::open(relay.address()).await.unwrap();
     assert_eq!(connection.get("x.test", "/").await.unwrap().status, 200);

@@ -172,7 +172,9 @@ async fn private_keys_are_shown_nowhere() {
         "/configuration/servers",
     ] {
         for address in [site.proxy.admin(), site.control.admin()] {
-            seen.push(client::page(&address, page).await.map(|page| page.text()).unwrap_or_default());
+            seen.push(
+                client::page(&address, page).await.map(|page| page.text().to_owned()).unwrap_or_default(),
+            );
         }
     }
     for form in &forms {

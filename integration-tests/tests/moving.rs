@@ -43,7 +43,7 @@ async fn told(channel: &Channel) -> (String, u32, u32) {
 }
 
 async fn site(folder: &Folder) -> Origin {
-    let origin = Origin::start("one").await;
+    let origin = Origin::start("one");
     folder.apply(&objects::service("default", "one"));
     folder.apply(&slice("one", &[origin.address()]));
     folder.apply(&ingress("web", "a.test", &[("/", "one")]));

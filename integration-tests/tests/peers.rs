@@ -198,7 +198,7 @@ async fn replicas_know_each_other_by_their_certificates() {
         let token = token(&ca, &[]).await;
         proxies.push(DataPlane::start_with(plane.listen(), &["--join", &token]).await);
     }
-    let origin = Origin::start("one").await;
+    let origin = Origin::start("one");
     folder.apply(&integration_tests::objects::service("default", "one"));
     folder.apply(&integration_tests::site::slice("one", &[origin.address()]));
     folder.apply(&ingress("web", "a.test", &[("/", "one")]));

@@ -43,7 +43,7 @@ impl Soak {
         let mut origins = Vec::new();
         for number in 0..HOSTS {
             let first = site.origin(&format!("service-{number}")).await;
-            let second = Origin::start(&format!("service-{number}/second")).await;
+            let second = Origin::start(&format!("service-{number}/second"));
             ledger.endpoints(first.name(), &[first.name()]);
             ledger.routes(&host(number), first.name());
             site.route(&format!("web-{number}"), &host(number), &first).await;

@@ -37,8 +37,8 @@ impl Trio {
         ledger.endpoints(&service, &[&service]);
         site.route(&format!("fixed-{number}"), &fixed(number), &first).await;
         ledger.routes(&fixed(number), &service);
-        let second = Origin::start(&format!("{service}/second")).await;
-        let third = Origin::start(&format!("{service}/third")).await;
+        let second = Origin::start(&format!("{service}/second"));
+        let third = Origin::start(&format!("{service}/third"));
         Self { service, origins: [first, second, third] }
     }
 
@@ -180,7 +180,7 @@ async fn an_endpoint_that_left_may_die() {
     let traffic = Traffic::start_on(ledger, site.proxy.http(), 1, &[Question::moving("a.test", "/")]);
     let mut current = first;
     for number in 0..20 {
-        let next = Origin::start(&format!("next-{number}")).await;
+        let next = Origin::start(&format!("next-{number}"));
         traffic.ledger().endpoints("one", &[next.name()]);
         site.folder.apply(&slice("one", &[next.address()]));
         traffic.shows("a.test").await;

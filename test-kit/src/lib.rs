@@ -15,7 +15,10 @@
 
 pub mod blocking;
 pub mod certificates;
+pub mod client;
+pub mod eventually;
 pub mod message;
 pub mod origin;
+pub mod ports;
 
 pub use message::{Answer, Seen};

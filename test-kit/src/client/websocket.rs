@@ -1,6 +1,6 @@
 //! As much of WebSocket (RFC 6455) as a test of a proxy needs: the handshake, and short text messages.
 
-use std::io;
+use std::io::{self, Read};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -52,15 +52,43 @@ pub fn server_frame(text: &str) -> Vec<u8> {
 /// # Errors
 /// Where the connection ends, or something else comes.
 pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection<S>) -> io::Result<String> {
-    let head = connection.exactly(2).await?;
-    if head[0] != TEXT || head[1] & 0x7f > 125 {
-        return Err(io::Error::other(format!("expected a short text, got {head:x?}")));
+    let rest = rest_of(&connection.exactly(2).await?)?;
+    text(rest, &connection.exactly(rest.mask + rest.text).await?)
+}
+
+/// The same, blocking.
+///
+/// # Errors
+/// Where the connection ends, or something else comes.
+pub fn read_blocking(stream: &mut impl Read) -> io::Result<String> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head)?;
+    let rest = rest_of(&head)?;
+    let mut bytes = vec![0; rest.mask + rest.text];
+    stream.read_exact(&mut bytes)?;
+    text(rest, &bytes)
+}
+
+/// Bytes of a frame behind its first two.
+#[derive(Clone, Copy)]
+struct Rest {
+    mask: usize,
+    text: usize,
+}
+
+fn rest_of(head: &[u8]) -> io::Result<Rest> {
+    match head {
+        [TEXT, length] if length & !MASKED < 126 => Ok(Rest {
+            mask: if length & MASKED == 0 { 0 } else { MASK.len() },
+            text: usize::from(length & !MASKED),
+        }),
+        _ => Err(io::Error::other(format!("expected a short text, got {head:x?}"))),
     }
-    let mask = match head[1] & MASKED {
-        0 => vec![0; 4],
-        _ => connection.exactly(4).await?,
-    };
-    let text = connection.exactly(usize::from(head[1] & 0x7f)).await?;
+}
+
+fn text(Rest { mask, .. }: Rest, bytes: &[u8]) -> io::Result<String> {
+    let (mask, text) = bytes.split_at(mask);
+    let mask = if mask.is_empty() { &[0] } else { mask };
     let text = text.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
     String::from_utf8(text.collect()).map_err(io::Error::other)
 }

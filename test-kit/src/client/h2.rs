@@ -114,6 +114,7 @@ async fn answer(response: Response<Incoming>) -> io::Result<Answer> {
     Ok(Answer {
         status: head.status.as_u16(),
         version: "HTTP/2".to_owned(),
+        head: String::new(),
         headers: headers.collect(),
         body: body.collect().await.map_err(io::Error::other)?.to_bytes().to_vec(),
     })

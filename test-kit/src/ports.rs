@@ -6,6 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use socket2::{Domain, Socket, Type};
+
 const FIRST: u32 = 12_000;
 const COUNT: u32 = 18_000;
 static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -34,4 +36,19 @@ pub fn free_at(ip: IpAddr) -> SocketAddr {
         }
     }
     panic!("no free port from {FIRST} to {}", FIRST + COUNT - 1);
+}
+
+/// A loopback address that refuses connections as long as this process lives, and that nobody is given who does not name
+/// it: a socket has it and does not listen.
+///
+/// # Panics
+/// When there is none.
+pub fn refusing() -> SocketAddr {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    // Whoever names it may have it.
+    socket.set_reuse_address(true).expect("an option that there is");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("the kernel knows one");
+    let address = socket.local_addr().expect("it is bound").as_socket().expect("it is of IPv4");
+    std::mem::forget(socket);
+    address
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Answer, Connection, client_config};
+use super::{Answer, Connection};
 
 /// A TLS connection that is open, and what the server showed.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub async fn open(address: SocketAddr, name: &str, alpn: &[&[u8]]) -> io::Result
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let server_name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(client_config(alpn)).connect(server_name, stream).await?;
+    let stream = TlsConnector::from(Arc::new(trusting(alpn))).connect(server_name, stream).await?;
     let (_, session) = stream.get_ref();
     let shown = session.peer_certificates().and_then(|all| all.first());
     Ok(Secured {
@@ -60,7 +60,7 @@ pub struct Keeping(Arc<ClientConfig>);
 impl Default for Keeping {
     /// Without any.
     fn default() -> Self {
-        Self(client_config(&[b"http/1.1"]))
+        Self(Arc::new(trusting(&[b"http/1.1"])))
     }
 }
 
@@ -78,17 +78,33 @@ impl Keeping {
     }
 }
 
-/// Verifies that the peer has the key of the certificate that it shows, and nothing else.
-#[derive(Debug)]
-pub(crate) struct TakesAny;
-
-impl TakesAny {
-    fn provider() -> CryptoProvider {
-        aws_lc_rs::default_provider()
-    }
+/// A client that takes any certificate, for those of a test are made by itself; what was shown is looked at afterwards.
+/// Offers these protocols.
+///
+/// # Panics
+/// Where the provider has no version of TLS that is safe.
+pub fn trusting(alpn: &[&[u8]]) -> ClientConfig {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has versions that are safe")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Any(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    config
 }
 
-impl ServerCertVerifier for TakesAny {
+/// Makes aws-lc-rs the process' provider of cryptography; later calls do nothing.
+pub fn install_crypto() {
+    let _ = aws_lc_rs::default_provider().install_default();
+}
+
+/// Verifies that the peer has the key of the certificate that it shows, and nothing else.
+#[derive(Debug)]
+struct Any(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Any {
     fn verify_server_cert(
         &self,
         _leaf: &CertificateDer<'_>,
@@ -106,7 +122,7 @@ impl ServerCertVerifier for TakesAny {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, leaf, signed, &Self::provider().signature_verification_algorithms)
+        verify_tls12_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -115,10 +131,10 @@ impl ServerCertVerifier for TakesAny {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signed, &Self::provider().signature_verification_algorithms)
+        verify_tls13_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Self::provider().signature_verification_algorithms.supported_schemes()
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
