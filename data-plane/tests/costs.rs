@@ -18,7 +18,7 @@
 mod clients;
 #[path = "costs/counted.rs"]
 mod counted;
-#[allow(dead_code, reason = "requests through a proxy need more of it")]
+#[allow(dead_code, unused_imports, reason = "requests through a proxy need more of it")]
 #[path = "traffic/harness.rs"]
 mod harness;
 #[path = "costs/idle.rs"]
@@ -29,8 +29,6 @@ mod limits;
 mod proxy;
 #[path = "costs/traced.rs"]
 mod traced;
-#[path = "traffic/trusting.rs"]
-mod trusting;
 
 use clients::Ask;
 use harness::Origin;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-#![allow(dead_code, reason = "the harness has more than one test needs")]
+#![allow(dead_code, unused_imports, reason = "the harness has more than one test needs")]
 
 #[path = "traffic/harness.rs"]
 mod harness;

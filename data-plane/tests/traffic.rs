@@ -96,8 +96,6 @@ mod streams;
 mod tickets;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
-#[path = "traffic/trusting.rs"]
-mod trusting;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
 #[path = "traffic/verified_backends.rs"]

@@ -11,10 +11,10 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
+use test_kit::client::tls::trusting;
 use tokio::runtime::{Builder, Runtime};
 
 use super::harness::Origin;
-use super::trusting::trusting;
 
 /// What an endpoint answers.
 const BODY: [u8; 64] = [b'x'; 64];
@@ -98,7 +98,7 @@ pub(crate) fn http1(address: SocketAddr, hosts: &[impl AsRef<str>], target: &str
 /// The same over TLS.
 pub(crate) fn http1_over_tls(address: SocketAddr, host: &str, target: &str) -> Ask {
     let name = ServerName::try_from(host.to_owned()).unwrap();
-    let session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
     lines(StreamOwned::new(session, connected(address)), &[host], target)
 }
 
@@ -156,7 +156,7 @@ fn ask(runtime: &Runtime, request: impl Future<Output = ()>) {
 async fn http2(address: SocketAddr, host: &str) -> SendRequest<Empty<Bytes>> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(b"h2")));
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let stream = connector.connect(name, stream).await.unwrap();
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();

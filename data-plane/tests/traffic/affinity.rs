@@ -39,7 +39,7 @@ fn with(cookie: &str) -> String {
 }
 
 /// The cookie that an answer issues.
-fn issued(response: &Response) -> Option<String> {
+fn issued(response: &Answer) -> Option<String> {
     let lines = response.all("set-cookie");
     let line = lines.iter().find(|line| line.starts_with("seat="))?;
     Some(line.split(';').next().unwrap().to_owned())
@@ -96,7 +96,7 @@ fn a_persistent_client_moves_when_its_endpoint_leaves_and_not_before() {
 }
 
 /// What a client gets whose endpoint does not answer: before it has a cookie, and with it; and the endpoint.
-fn after_a_failure(change_on_failure: bool) -> (Response, Response, Proxy, String) {
+fn after_a_failure(change_on_failure: bool) -> (Answer, Answer, Proxy, String) {
     let origins = names().map(Origin::says);
     let mut proxy = Proxy::with(Limits::default());
     serve(&mut proxy, Affinity { change_on_failure, ..sticky(AffinityMode::Persistent) }, vec![]);

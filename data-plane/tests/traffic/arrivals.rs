@@ -9,9 +9,9 @@ use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Host, PathType, Resource, Settings, Tls};
+use test_kit::client::tls::trusting;
 
 use super::harness::*;
-use super::trusting::trusting;
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 192.0.2.8 56324 1234\r\n";
 
@@ -43,7 +43,7 @@ fn secure(proxy: &Proxy, before: &[u8], name: &str) -> StreamOwned<ClientConnect
     let mut client = Client::new(proxy.https);
     client.send(before);
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
     StreamOwned::new(session, client.stream)
 }
 
@@ -118,7 +118,7 @@ fn who_tells_nothing_is_gone_in_time() {
 fn hello(name: &str) -> Vec<u8> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut bytes = Vec::new();
-    let mut session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    let mut session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
     session.write_tls(&mut bytes).unwrap();
     bytes
 }

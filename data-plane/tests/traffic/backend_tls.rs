@@ -10,9 +10,9 @@ use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{Path, PathType, Resource, Route, Tls};
+use test_kit::client::tls::trusting;
 
 use super::harness::*;
-use super::trusting::trusting;
 
 fn said(protocol: BackendProtocol) -> LocationPolicy {
     LocationPolicy { backend_protocol: Some(protocol.into()), ..LocationPolicy::default() }
@@ -127,7 +127,7 @@ fn auto_http_is_what_the_client_speaks() {
 /// What a client over TLS gets.
 fn over_tls(proxy: &Proxy) -> String {
     let name = ServerName::try_from("a.test").unwrap();
-    let session = ClientConnection::new(Arc::new(trusting(b"http/1.1")), name).unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
     let mut stream = StreamOwned::new(session, TcpStream::connect(proxy.https).unwrap());
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

@@ -9,10 +9,11 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{ClientCertificates, ClientVerification, HostPolicy};
 use shared::resource::{Host, Material, PathType, Resource, Tls};
+use test_kit::certificates::{Authority, Own};
+use test_kit::client::tls::trusting;
 
-use super::authority::{Authority, Own};
+use super::authority::authorities;
 use super::harness::*;
-use super::trusting::trusting;
 
 pub(super) const KEY: &str = "ns/ca/auth-tls";
 
@@ -30,7 +31,7 @@ pub(super) fn host(asked: Option<ClientCertificates>, tls: bool) -> Resource {
 }
 
 pub(super) fn material(authority: &Authority) -> Resource {
-    Resource::Material(Material::Authorities(authority.authorities()))
+    Resource::Material(Material::Authorities(authorities(authority)))
 }
 
 /// `a.test` that asks for this, and `b.test` that asks for nothing, in front of one endpoint.
@@ -44,7 +45,7 @@ pub(super) fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Auth
 
 /// The settings of a client with this certificate.
 pub(super) fn client(own: Option<&Own>) -> Arc<ClientConfig> {
-    let mut config = trusting(b"http/1.1");
+    let mut config = trusting(&[b"http/1.1"]);
     if let Some(own) = own {
         let key = rustls::sign::SingleCertAndKey::from(own.certified());
         config.client_auth_cert_resolver = Arc::new(key);
@@ -125,9 +126,9 @@ fn who_was_revoked_does_not() {
     let origin = Origin::says("in");
     let mut proxy = proxy(&origin, asking(), &authority);
     assert_eq!([status(&proxy, Some(&good)), status(&proxy, Some(&bad))], [200, 200]);
-    let mut authorities = authority.authorities();
-    authorities.revocations = vec![authority.revoking(&[2])];
-    proxy.live(KEY, Resource::Material(Material::Authorities(authorities)));
+    let mut known = authorities(&authority);
+    known.revocations = vec![authority.revoking(&[2])];
+    proxy.live(KEY, Resource::Material(Material::Authorities(known)));
     assert_eq!([status(&proxy, Some(&good)), status(&proxy, Some(&bad))], [200, 400]);
 }
 

@@ -35,7 +35,7 @@ fn says(status: &'static str, fields: &'static str) -> Origin {
     })
 }
 
-fn asking(proxy: &Proxy, method: &str, accept: &str) -> Response {
+fn asking(proxy: &Proxy, method: &str, accept: &str) -> Answer {
     let request = format!("{method} / HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: {accept}\r\n\r\n");
     Client::new(proxy.http).ask(&request)
 }

@@ -27,7 +27,7 @@ fn proxy(origin: &Origin, route: Route) -> Proxy {
     proxy
 }
 
-fn ask(client: &mut Client, method: &str, target: &str, origin: &str) -> Response {
+fn ask(client: &mut Client, method: &str, target: &str, origin: &str) -> Answer {
     client.ask(&format!("{method} {target} HTTP/1.1\r\nHost: a.test\r\nOrigin: {origin}\r\n\r\n"))
 }
 

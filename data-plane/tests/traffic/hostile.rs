@@ -6,18 +6,11 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
+use test_kit::client::frames::{
+    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, frame,
+};
 
 use super::harness::*;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const GOAWAY: u8 = 7;
-
-pub(super) const END_HEADERS: u8 = 4;
-pub(super) const END_STREAM: u8 = 1;
 
 /// An HTTP/2 client of bytes.
 pub(super) struct Frames {
@@ -62,19 +55,9 @@ impl Frames {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![a, b, c, kind, flags];
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// `GET / HTTP/2` to `a.test` in HPACK: three of the static table and an authority.
+/// `GET / HTTP/2` to `a.test` in HPACK.
 pub(super) fn get() -> Vec<u8> {
-    let mut block = vec![0x82, 0x84, 0x86, 0x01, 6];
-    block.extend(b"a.test");
-    block
+    Block::request("GET", "a.test", "/").bytes().to_vec()
 }
 
 /// A number of HPACK behind a prefix of so many bits.

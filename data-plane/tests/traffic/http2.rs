@@ -15,10 +15,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shared::policy::LocationPolicy;
 use shared::resource::{PathType, Resource, SETTINGS_KEY, Settings};
+use test_kit::client::tls::trusting;
 use tokio::net::TcpStream;
 
 use super::harness::*;
-use super::trusting::trusting;
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -124,9 +124,14 @@ fn over_tls_by_the_clients_choice() {
     proxy.endpoints("echo", &[origin.address]);
     run(async {
         for alpn in [&b"h2"[..], b"http/1.1", b""] {
+            let offered = [alpn];
             let stream = TcpStream::connect(proxy.https).await.unwrap();
             let name = ServerName::try_from("a.test").unwrap();
-            let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(alpn)));
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(if alpn.is_empty() {
+                &[]
+            } else {
+                &offered
+            })));
             let stream = connector.connect(name, stream).await.unwrap();
             let chosen = stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec();
             assert_eq!(chosen, alpn);
@@ -165,7 +170,7 @@ fn over_tls_a_connection_goes_on_that_was_parked() {
     proxy.endpoints("echo", &[origin.address]);
     run(async {
         let stream = TcpStream::connect(proxy.https).await.unwrap();
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(b"h2")));
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
         let stream = connector.connect(ServerName::try_from("a.test").unwrap(), stream).await.unwrap();
         let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);

@@ -16,12 +16,12 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shared::resource::PathType;
+use test_kit::client::tls::trusting;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::harness::*;
-use super::trusting::trusting;
 
 /// A client, and how it takes what it asked for.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,7 @@ async fn connect(proxy: &Proxy, client: Client) -> SendRequest<Full<Bytes>> {
     if !client.tls {
         return speak(stream, client.windows).await;
     }
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(b"h2")));
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
     let name = ServerName::try_from("a.test").unwrap();
     speak(connector.connect(name, stream).await.unwrap(), client.windows).await
 }

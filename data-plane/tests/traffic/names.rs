@@ -26,7 +26,7 @@ fn proxy(hosts: &[(&str, Resource)]) -> (Proxy, Vec<Origin>) {
     (proxy, origins)
 }
 
-fn get(proxy: &Proxy, host: &str, target: &str) -> Response {
+fn get(proxy: &Proxy, host: &str, target: &str) -> Answer {
     Client::new(proxy.http).ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
 }
 

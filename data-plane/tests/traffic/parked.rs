@@ -8,10 +8,12 @@ use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::LocationPolicy;
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
+use test_kit::certificates::Authority;
+use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS};
 
 use super::client_certs::{self, Secure};
 use super::harness::*;
-use super::hostile::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, get, said_goodbye};
+use super::hostile::{Frames, get, said_goodbye};
 
 /// Waits until so many connections are parked, and no other is open.
 fn parked(proxy: &Proxy, count: u64) {
@@ -79,7 +81,7 @@ fn what_a_load_balancer_said_is_not_forgotten() {
 /// What its handshake came to is part of a connection: who the client is, and for which host.
 #[test]
 fn a_client_that_showed_a_certificate_is_still_known() {
-    let authority = super::authority::Authority::new("one");
+    let authority = Authority::new("one");
     let own = authority.leaf("good", &[]);
     let origin = Origin::says("in");
     let proxy = client_certs::proxy(&origin, client_certs::asking(), &authority);

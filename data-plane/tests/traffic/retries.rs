@@ -262,7 +262,7 @@ fn a_streamed_body_that_is_partly_gone_is_never_sent_again() {
     let cutting = Origin::raw(|mut stream, _, seen| {
         let mut some = vec![0; 20_000];
         std::io::Read::read_exact(&mut stream, &mut some).unwrap();
-        seen.lock().unwrap().push(Seen { connection: 0, head: String::new(), body: some });
+        seen.lock().unwrap().push(Seen { body: some, ..Seen::default() });
     });
     let good = Origin::says("good");
     let proxy = Proxy::serving(Limits::default(), &[cutting.address, good.address]);

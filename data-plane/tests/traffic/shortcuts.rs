@@ -30,7 +30,7 @@ fn plain(shortcuts: Vec<Shortcut>) -> Shortcuts {
     Shortcuts { shortcuts, blocks: Vec::new() }
 }
 
-fn place_of(answer: &Response) -> Option<&str> {
+fn place_of(answer: &Answer) -> Option<&str> {
     answer.all("location").first().copied()
 }
 

@@ -5,8 +5,8 @@ use shared::policy::{
     Shortcut, ShortcutComparison, ShortcutTest, Shortcuts,
 };
 use shared::resource::{Backend, Host, PathType, Resource, Route};
+use test_kit::certificates::Authority;
 
-use super::authority::Authority;
 use super::client_certs::{KEY, Secure, asking, client, material};
 use super::fastcgi::{application, fcgi, saying};
 use super::harness::*;

@@ -3,8 +3,8 @@
 use rustls::HandshakeKind;
 use shared::policy::LocationPolicy;
 use shared::resource::{Material, Resource, Settings, TICKET_KEYS, TicketKeys};
+use test_kit::certificates::Authority;
 
-use super::authority::Authority;
 use super::client_certs::{KEY, Secure, asking, client, host, material, proxy};
 use super::harness::*;
 

@@ -178,7 +178,7 @@ fn a_switch_to_what_was_not_asked_for_is_no_answer() {
     assert_eq!(origin.seen()[1].all("upgrade"), [""; 0]);
 }
 
-fn client_asking(proxy: &Proxy, protocol: &str) -> Response {
+fn client_asking(proxy: &Proxy, protocol: &str) -> Answer {
     let request =
         format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
     Client::new(proxy.http).ask(&request)

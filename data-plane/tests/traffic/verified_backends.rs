@@ -10,8 +10,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use shared::policy::{BackendProtocol, BackendTls, HostPolicy, LocationPolicy};
 use shared::resource::{Host, PathType, Resource, Route};
+use test_kit::certificates::{Authority, Own};
 
-use super::authority::{Authority, Own, identity};
+use super::authority::identity;
 use super::harness::*;
 
 const KEY: &str = "ns/ca/proxy-ssl";
