@@ -3,12 +3,15 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use test_kit::blocking::Client;
+use test_kit::ports::refusing;
 
 /// Generous: the planes start in a fraction of a second on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -73,20 +76,10 @@ impl Drop for Up {
     }
 }
 
-/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
-fn held_port() -> u16 {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let port = socket.local_addr().unwrap().port();
-    std::mem::forget(socket);
-    port
-}
-
 /// The example with ports of demo backends that are free here.
 fn example(dir: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/canary");
-    let ports = [(); 3].map(|()| held_port().to_string());
+    let ports = [(); 3].map(|()| refusing().port().to_string());
     for entry in fs::read_dir(source).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
@@ -101,13 +94,9 @@ fn get(address: &str, headers: &str) -> String {
 }
 
 fn ask(address: &str, host: &str, path: &str, headers: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut client = Client::new(address.parse().unwrap());
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n"));
+    String::from_utf8(client.rest()).unwrap()
 }
 
 /// Rewrites a file as editors do: another file, renamed into place.
