@@ -116,7 +116,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
         if matches!(found, Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. }) {
-            answers = table.host(ask.name).and_then(|host| host.shortcuts().cloned());
+            // Nobody was sent to another host: it is the one that was found.
+            answers = ask.host.and_then(|host| host.shortcuts().cloned());
         }
         if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
             place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
