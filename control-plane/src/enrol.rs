@@ -11,6 +11,7 @@ pub mod folder;
 pub mod keeper;
 pub mod vault;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -155,7 +156,7 @@ impl Registrar {
         }
     }
 
-    /// A first certificate for whoever has the key of `request`. `name` is what it wants to be called.
+    /// A first certificate for whoever has the key of `request`, at this address. `name` is what it wants to be called.
     ///
     /// # Errors
     /// Where the proof is none.
@@ -165,6 +166,7 @@ impl Registrar {
         group: &str,
         name: &str,
         request: &[u8],
+        address: IpAddr,
     ) -> Result<Issued, Refused> {
         let it = &*self.0;
         if group != &*it.group {
@@ -188,7 +190,7 @@ impl Registrar {
                 Identity::new(&it.group, role, name)?
             }
             Proof::Account(token) => {
-                let (role, name) = self.look(&token).await?;
+                let (role, name) = self.accounts()?.meet(&token, address).await?;
                 Identity::new(&it.group, role, &name)?
             }
             Proof::None => {
@@ -207,8 +209,8 @@ impl Registrar {
             return Err(Refused::Proof(format!("a {} is not renewed: log in again", identity.role)));
         }
         // Whoever vouched for it is asked again: a pod that is gone, or an account, is renewed no longer.
-        if self.0.accounts.is_some() {
-            let (role, name) = self.look(token).await?;
+        if let Some(accounts) = &self.0.accounts {
+            let (role, name) = accounts.meet_again(token).await?;
             if (role, name.as_str()) != (identity.role, &*identity.name) {
                 return Err(Refused::Proof(format!(
                     "the token is of {role} {name}, and the certificate of {identity}"
@@ -229,11 +231,11 @@ impl Registrar {
         told.await.map_err(|_| over())?
     }
 
-    async fn look(&self, token: &str) -> Result<(Role, String), Refused> {
+    fn accounts(&self) -> Result<&Accounts, Refused> {
         let none = || {
             Refused::Proof("this control plane is in no cluster, and knows no service accounts".to_owned())
         };
-        self.0.accounts.as_ref().ok_or_else(none)?.look(token).await
+        self.0.accounts.as_ref().ok_or_else(none)
     }
 
     fn issue(&self, identity: Identity, request: &[u8]) -> Result<Issued, Refused> {

@@ -1,10 +1,13 @@
 //! Service accounts of a cluster, and the roles that they stand for.
 //!
-//! **Invariant:** the API server is asked about each token, each time; how many are asked about at once is bounded.
+//! **Invariant:** the API server is asked about each token, each time; how many are asked about at once is bounded, and whoever
+//! has no certificate yet takes no turn of who has one.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::budget::Peers;
 use shared::identity::{Role, fit};
 use shared::name::ObjectName;
 use tokio::sync::Semaphore;
@@ -12,8 +15,10 @@ use tokio::sync::Semaphore;
 use super::Refused;
 use crate::kube::trust::{Holder, ReviewError, Trust};
 
-/// Tokens that the API server is asked about at once.
+/// Tokens that the API server is asked about at once: of who has a certificate, and of who has none.
 const REVIEWS: usize = 16;
+/// Of those one address without a certificate may have so many: anybody may show anything.
+const OF_ADDRESS: usize = 4;
 /// Whoever comes when there are as many waits for so long.
 const TURN: Duration = Duration::from_secs(5);
 
@@ -22,21 +27,41 @@ const TURN: Duration = Duration::from_secs(5);
 pub struct Accounts {
     trust: Trust,
     roles: Arc<[(Role, ObjectName)]>,
-    turns: Arc<Semaphore>,
+    known: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    addresses: Peers,
 }
 
 impl Accounts {
     /// Accounts with their roles, in the words of the API server.
     pub fn new(trust: Trust, roles: Vec<(Role, ObjectName)>) -> Self {
-        Self { trust, roles: roles.into(), turns: Arc::new(Semaphore::new(REVIEWS)) }
+        let turns = || Arc::new(Semaphore::new(REVIEWS));
+        let addresses = Peers::new(OF_ADDRESS);
+        Self { trust, roles: roles.into(), known: turns(), strangers: turns(), addresses }
     }
 
-    /// The role and the name of whoever has a token.
+    /// The role and the name of whoever has a token, and no certificate.
     ///
     /// # Errors
     /// Where it is nobody's who has a role.
-    pub async fn look(&self, token: &str) -> Result<(Role, String), Refused> {
-        let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
+    pub async fn meet(&self, token: &str, address: IpAddr) -> Result<(Role, String), Refused> {
+        let place = self.addresses.enter(address);
+        let _place = place.ok_or_else(|| {
+            Refused::Unavailable("too many ask for certificates from this address at once".to_owned())
+        })?;
+        self.look(token, &self.strangers).await
+    }
+
+    /// The same of whoever has a certificate.
+    ///
+    /// # Errors
+    /// Where it is nobody's who has a role.
+    pub async fn meet_again(&self, token: &str) -> Result<(Role, String), Refused> {
+        self.look(token, &self.known).await
+    }
+
+    async fn look(&self, token: &str, turns: &Semaphore) -> Result<(Role, String), Refused> {
+        let turn = tokio::time::timeout(TURN, turns.acquire()).await;
         let busy = |_| Refused::Unavailable("too many ask for certificates at once".to_owned());
         let _turn = turn.map_err(busy)?;
         match self.trust.review(token).await {
@@ -53,5 +78,58 @@ impl Accounts {
         let role = role.ok_or_else(nobody)?;
         // The pods of a proxy share an account, and are told apart.
         Ok((role, fit(holder.pod.as_deref().unwrap_or(&holder.account.name))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::tests::fake::{Fake, Reply};
+
+    fn accounts() -> Accounts {
+        // About what strangers show nothing is ever said.
+        let fake = Fake::new(|asked| match asked.body["spec"]["token"].as_str() {
+            Some("ours") => Reply::Text(200, "{}".to_owned()),
+            _ => Reply::Nothing,
+        });
+        Accounts::new(Trust::of(&fake), Vec::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_keep_nobody_waiting_who_has_a_certificate() {
+        let accounts = accounts();
+        let asks = (0..100_u8).map(|last| accounts.meet("theirs", IpAddr::from([10, 0, 1, last])));
+        let strangers = futures::future::join_all(asks);
+        let again = accounts.meet_again("ours");
+        tokio::select! {
+            biased;
+            _ = strangers => panic!("they were answered"),
+            answer = again => assert!(matches!(answer, Err(Refused::Proof(_))), "the API server was asked: {answer:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_has_its_turns_and_no_more() {
+        let accounts = accounts();
+        let asks = (0..OF_ADDRESS).map(|_| accounts.meet("theirs", IpAddr::from([10, 0, 1, 1])));
+        let strangers = futures::future::join_all(asks);
+        let one_more = async {
+            let busy = accounts.meet("ours", IpAddr::from([10, 0, 1, 1])).await;
+            (busy, accounts.meet("ours", IpAddr::from([10, 0, 1, 2])).await)
+        };
+        tokio::select! {
+            biased;
+            _ = strangers => panic!("they were answered"),
+            (busy, other) = one_more => {
+                assert!(matches!(busy, Err(Refused::Unavailable(_))), "{busy:?}");
+                assert!(matches!(other, Err(Refused::Proof(_))), "{other:?}");
+            }
+        }
+        assert!(
+            accounts
+                .meet("ours", IpAddr::from([10, 0, 1, 1]))
+                .await
+                .is_err_and(|it| matches!(it, Refused::Proof(_)))
+        );
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** no proof is logged, and none is repeated in an answer.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use shared::clock;
@@ -98,7 +99,9 @@ impl Enrolment for Certificates {
             Some(Shown::AccountToken(token)) => Proof::Account(token),
             None => Proof::None,
         };
-        let issued = self.registrar.enrol(proof, &asked.group, &asked.name, &asked.request).await;
+        // No connection of ours is without one.
+        let address = caller.as_ref().map_or_else(|| IpAddr::from([0, 0, 0, 0]), |it| it.address().ip());
+        let issued = self.registrar.enrol(proof, &asked.group, &asked.name, &asked.request, address).await;
         self.answer(issued, caller.as_ref()).map(Response::new)
     }
 }

@@ -11,6 +11,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "app/exit.rs",
         "app/source.rs",
         "barrier.rs",
+        "enrol/accounts.rs",
         "serve.rs",
         "serve",
         "inspect.rs",
@@ -87,6 +88,11 @@ const ROWS: &[Row] = &[
         "a message of enrolment and renewal",
         &["serve::identity::MESSAGE"],
         &["a_message_of_enrolment_has_its_size_to_the_byte"],
+    ),
+    Row(
+        "tokens that the API server is asked about at once",
+        &["enrol::accounts::REVIEWS", "enrol::accounts::OF_ADDRESS", "enrol::accounts::TURN"],
+        &["strangers_keep_nobody_waiting_who_has_a_certificate", "an_address_has_its_turns_and_no_more"],
     ),
     Row(
         "a connection without a request",
