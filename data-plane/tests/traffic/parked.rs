@@ -21,6 +21,11 @@ fn parked(proxy: &Proxy, count: u64) {
     eventually("all that are open are parked", all);
 }
 
+/// What they may take however slow the machine is: a client that has never asked has ten seconds, else.
+fn lasting() -> Limits {
+    Limits { head: 20 * PATIENCE, idle: 20 * PATIENCE, ..Limits::default() }
+}
+
 /// Waits until a proxy has no connection, and nothing that belongs to one.
 fn gone(proxy: &Proxy, budgets: &Budgets) {
     eventually("all are gone", || (proxy.metrics.open(), proxy.metrics.parked()) == (0, 0));
@@ -41,7 +46,7 @@ fn alone(limits: Limits, places: usize) -> (Proxy, Budgets) {
 #[test]
 fn a_connection_goes_on_as_if_nothing_had_been() {
     let origin = Origin::says("hello");
-    let proxy = Proxy::serving(Limits { requests: 4, ..Limits::default() }, &[origin.address]);
+    let proxy = Proxy::serving(Limits { requests: 4, ..lasting() }, &[origin.address]);
     let mut client = Client::new(proxy.http);
     for (number, connection) in [vec![], vec![], vec![], vec!["close"]].into_iter().enumerate() {
         parked(&proxy, 1);
@@ -63,7 +68,7 @@ fn a_connection_goes_on_as_if_nothing_had_been() {
 #[test]
 fn what_a_load_balancer_said_is_not_forgotten() {
     let origin = Origin::says("hello");
-    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut proxy = Proxy::serving(lasting(), &[origin.address]);
     let defaults = LocationPolicy { use_proxy_protocol: Some(true), ..LocationPolicy::default() };
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     let mut client = Client::new(proxy.http);
@@ -118,7 +123,7 @@ fn its_time_runs_on() {
 #[test]
 fn pieces_of_a_record_win_no_time_and_are_not_lost() {
     let origin = Origin::says("in");
-    let limits = Limits { idle: Duration::from_secs(6), ..Limits::default() };
+    let limits = Limits { idle: Duration::from_secs(6), ..lasting() };
     let mut proxy = Proxy::serving(limits, &[origin.address]);
     proxy.host("b.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
     let mut client = Secure::new(&proxy, &client_certs::client(None), "b.test");
@@ -154,7 +159,7 @@ fn pieces_of_a_record_win_no_time_and_are_not_lost() {
 
 #[test]
 fn whichever_way_a_client_goes_it_is_gone() {
-    let (proxy, budgets) = alone(Limits::default(), 100);
+    let (proxy, budgets) = alone(lasting(), 100);
     let mut clients: Vec<Client> = (0..30).map(|_| Client::new(proxy.http)).collect();
     clients.iter_mut().step_by(2).for_each(|client| assert_eq!(client.get("/").status, 404));
     let mut secure: Vec<Secure> =
@@ -183,7 +188,7 @@ fn whichever_way_a_client_goes_it_is_gone() {
 
 #[test]
 fn the_longest_parked_make_room_for_the_newest() {
-    let (proxy, budgets) = alone(Limits::default(), 60);
+    let (proxy, budgets) = alone(lasting(), 60);
     let mut old: Vec<Client> = (0..30).map(|_| Client::new(proxy.http)).collect();
     old.iter_mut().step_by(2).for_each(|client| assert_eq!(client.get("/").status, 404));
     parked(&proxy, 30);
@@ -203,7 +208,7 @@ fn the_longest_parked_make_room_for_the_newest() {
 #[test]
 fn where_memory_is_short_the_parked_go() {
     let budgets = Budgets { bytes: Budget::new(4 << 20), ..Budgets::default() };
-    let proxy = Proxy::within(Limits::default(), budgets.clone());
+    let proxy = Proxy::within(lasting(), budgets.clone());
     let mut clients: Vec<Client> = (0..20).map(|_| Client::new(proxy.http)).collect();
     parked(&proxy, 20);
     let short = budgets.bytes.take(3_500_000).unwrap();
@@ -214,7 +219,7 @@ fn where_memory_is_short_the_parked_go() {
 
 #[test]
 fn a_drain_ends_them_at_once_and_answers_who_has_asked() {
-    let (proxy, budgets) = alone(Limits::default(), 1_000);
+    let (proxy, budgets) = alone(lasting(), 1_000);
     let mut clients: Vec<Client> = (0..600).map(|_| Client::new(proxy.http)).collect();
     clients.iter_mut().step_by(2).for_each(|client| assert_eq!(client.get("/").status, 404));
     parked(&proxy, 600);
@@ -237,7 +242,7 @@ fn a_drain_ends_them_at_once_and_answers_who_has_asked() {
 #[test]
 fn of_thousands_some_wake_at_once() {
     const ALL: u64 = 4_000;
-    let (proxy, budgets) = alone(Limits::default(), 5_000);
+    let (proxy, budgets) = alone(lasting(), 5_000);
     let mut clients: Vec<Client> = (0..ALL).map(|_| Client::new(proxy.http)).collect();
     parked(&proxy, ALL);
     for round in 0..3 {
@@ -273,7 +278,7 @@ const PING: u8 = 6;
 #[test]
 fn a_connection_of_http2_goes_on_too() {
     let origin = Origin::says("hello");
-    let limits = Limits { idle: Duration::from_secs(8), ..Limits::default() };
+    let limits = Limits { idle: Duration::from_secs(8), ..lasting() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     // One that said nothing at all so far may be of either kind.
     let late = Client::new(proxy.http);
@@ -305,7 +310,7 @@ fn a_connection_of_http2_goes_on_too() {
 #[test]
 fn an_answer_that_waits_for_room_is_not_forgotten() {
     let origin = Origin::says("hello");
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let proxy = Proxy::serving(lasting(), &[origin.address]);
     let mut client = Frames::new(&proxy);
     // No stream may be sent anything at first.
     assert!(client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
@@ -320,7 +325,7 @@ fn an_answer_that_waits_for_room_is_not_forgotten() {
 #[test]
 fn a_drain_tells_those_of_http2_and_answers_who_has_asked() {
     let origin = Origin::says("hello");
-    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let proxy = Proxy::serving(lasting(), &[origin.address]);
     let mut clients: Vec<Frames> = (0..40).map(|_| Frames::new(&proxy)).collect();
     parked(&proxy, 40);
     let (asking, silent) = clients.split_at_mut(20);
