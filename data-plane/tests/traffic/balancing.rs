@@ -347,3 +347,12 @@ fn with_ewma_a_request_leaves_who_fails() {
     proxy.endpoints("echo", &[refusing(), refusing(), refusing()]);
     assert_eq!(client.get("/").status, 502);
 }
+
+#[test]
+fn endpoints_take_turns() {
+    let origins = [Origin::says("one"), Origin::says("two")];
+    let proxy = Proxy::serving(Limits::default(), &origins.each_ref().map(|origin| origin.address));
+    let mut client = Client::new(proxy.http);
+    (0..100).for_each(|_| assert_eq!(client.get("/").status, 200));
+    assert_eq!(origins.each_ref().map(|origin| origin.seen().len()), [50, 50]);
+}

@@ -118,6 +118,21 @@ fn an_answer_arrives_whole_however_it_is_framed() {
 }
 
 #[test]
+fn an_answer_in_single_bytes_is_an_answer() {
+    let origin = Origin::raw(|mut stream, number, _| {
+        stream.set_nodelay(true).unwrap();
+        while read_request(&mut stream, number).is_some() {
+            let answer =
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+            answer.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+        }
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!([client.get("/").text(), client.get("/").text()], ["abcde", "abcde"]);
+}
+
+#[test]
 fn a_backend_hints_so_often_before_it_answers() {
     let origin = Origin::new(|seen| {
         let hints = seen.line().split(['/', ' ']).nth(2).unwrap().parse().unwrap();

@@ -61,6 +61,10 @@ fn a_refused_request_is_answered_and_ends_the_connection() {
     let proxy = Proxy::start();
     for (request, status) in [
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        ("nonsense\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -3\r\n\r\nabc", 400),
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         (
             "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -244,7 +248,7 @@ fn forwarded_fields_and_no_others() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
     let response = client.ask(
-        "GET /x?y HTTP/1.1\r\nHost: a.test\r\nX-Mine: 1\r\nX_Under: 1\r\nTE: gzip\r\nConnection: close, X-Nominated\r\n\
+        "GET /x?y HTTP/1.1\r\nHost: A.test:8080\r\nX-Mine: 1\r\nX_Under: 1\r\nTE: gzip\r\nConnection: close, X-Nominated\r\n\
          X-Nominated: 1\r\nX-Forwarded-For: 6.6.6.6\r\nExpect: 100-continue\r\n\r\n",
     );
     assert_eq!(response.status, 418);
@@ -265,7 +269,16 @@ fn forwarded_fields_and_no_others() {
     let expected = "host x-forwarded-for x-forwarded-host x-forwarded-port x-forwarded-proto x-forwarded-scheme x-mine \
                     x-original-forwarded-for x-real-ip x-request-id x-scheme";
     assert_eq!(names.join(" "), expected);
-    assert_eq!(seen.all("x-forwarded-for"), ["127.0.0.1"]);
+    for (name, value) in [
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-real-ip", "127.0.0.1"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-host", "A.test:8080"),
+        ("x-mine", "1"),
+    ] {
+        assert_eq!(seen.all(name), [value], "{name}");
+    }
+    assert_eq!(seen.all("x-request-id").iter().map(|id| id.len()).collect::<Vec<_>>(), [32]);
     assert_eq!(seen.all("x-forwarded-port"), [proxy.http.port().to_string()]);
 }
 

@@ -114,6 +114,8 @@ fn what_is_no_answer_is_502_and_not_tried_again() {
     for nonsense in [
         "SSH-2.0-OpenSSH\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5x\r\n\r\nhello",
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
     ] {
         let origin = Origin::new(move |_| (nonsense.into(), true));

@@ -4,7 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use data_plane::local::Limits;
+use rustls::{ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
 use shared::policy::LocationPolicy;
+use shared::resource::PathType;
+use test_kit::client::tls::trusting;
+use test_kit::client::websocket;
 
 use super::harness::*;
 
@@ -182,4 +187,33 @@ fn client_asking(proxy: &Proxy, protocol: &str) -> Answer {
     let request =
         format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
     Client::new(proxy.http).ask(&request)
+}
+
+#[test]
+fn a_websocket_passes_over_tls() {
+    let origin = Origin::raw(|mut stream, number, _| {
+        read_request(&mut stream, number).unwrap();
+        stream.write_all(SWITCH).unwrap();
+        while let Ok(text) = websocket::read_blocking(&mut stream) {
+            stream.write_all(&websocket::server_frame(&format!("echo {text}"))).unwrap();
+        }
+    });
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    let name = ServerName::try_from("a.test").unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
+    let mut secured = StreamOwned::new(session, Client::new(proxy.https).stream);
+    secured.write_all(UPGRADE.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        secured.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+    for text in ["one", "two", "three"] {
+        secured.write_all(&websocket::client_frame(text)).unwrap();
+        assert_eq!(websocket::read_blocking(&mut secured).unwrap(), format!("echo {text}"));
+    }
 }
