@@ -1,8 +1,10 @@
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use shared::policy::{BasicAuth, Header, HeaderList, LocationPolicy, StatusList, TextList};
+use shared::policy::{BasicAuth, ExternalAuth, Header, HeaderList, LocationPolicy, StatusList, TextList};
 use shared::resource::{Material, Resource, Settings, User};
 
 use super::harness::*;
@@ -206,4 +208,57 @@ fn one_of_addresses_and_passwords_is_enough_where_any_satisfies() {
         assert_eq!(response.status, status, "{path} {source} {credentials}");
     }
     assert!(origin.seen().iter().all(|seen| seen.all("authorization").is_empty()));
+}
+
+/// One who is on the list of the denied has shown nothing of what would be enough.
+#[test]
+fn who_is_denied_is_not_let_in_because_any_would_do() {
+    let origin = Origin::says("in");
+    let mut proxy = Proxy::start();
+    let denied = LocationPolicy {
+        satisfy_any: Some(true),
+        denylist_source_range: list(&["127.0.0.2"]),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/x", denied)]);
+    proxy.endpoints("x", &[origin.address]);
+    let statuses = [HERE, THERE].map(|source| Client::from(source, proxy.http).get("/x").status);
+    assert_eq!((statuses, origin.seen().len()), ([200, 403], 1));
+}
+
+#[test]
+fn passwords_and_who_is_asked_both_have_to_let_in_unless_any_does() {
+    let origin = Origin::says("in");
+    let says = Arc::new(AtomicU16::new(200));
+    let verdict = Arc::clone(&says);
+    let auth = Origin::new(move |_| {
+        let status = verdict.load(Ordering::SeqCst);
+        (format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let external = ExternalAuth { url: format!("http://{}/", auth.address), ..ExternalAuth::default() };
+    let all = LocationPolicy { external_auth: Some(external), ..asking() };
+    let any = LocationPolicy { satisfy_any: Some(true), ..all.clone() };
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &[("/all", all), ("/any", any)]);
+    users(&mut proxy, &[("u", BCRYPT)]);
+    for service in ["all", "any"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for (path, credentials, verdict, status, is_asked) in [
+        ("/all", "u:secret", 200, 200, true),
+        ("/all", "u:secret", 403, 403, true),
+        ("/all", "u:secret", 401, 401, true),
+        ("/all", "u:wrong", 200, 401, false),
+        ("/any", "u:secret", 403, 200, false),
+        ("/any", "u:wrong", 200, 200, true),
+        // Who may try again with another password is told so.
+        ("/any", "u:wrong", 403, 401, true),
+    ] {
+        says.store(verdict, Ordering::SeqCst);
+        let (passed, asked) = (origin.seen().len(), auth.seen().len());
+        let answer = client.ask(&with(path, credentials));
+        let told = (answer.status, origin.seen().len() > passed, auth.seen().len() > asked);
+        assert_eq!(told, (status, status == 200, is_asked), "{path} {credentials} {verdict}");
+    }
 }

@@ -208,3 +208,24 @@ fn it_is_the_same_over_http2() {
     };
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
 }
+
+/// As nginx reads `$cookie_...`.
+#[test]
+fn of_several_cookies_the_last_one_counts() {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);
+    proxy.endpoints("echo", &origins.each_ref().map(|origin| origin.address));
+    let mut client = Client::new(proxy.http);
+    let mut issue = || {
+        let answer = client.get("/in");
+        (issued(&answer).unwrap(), answer.text().to_owned())
+    };
+    let one = issue();
+    let other = std::iter::repeat_with(issue).find(|(_, origin)| *origin != one.1).unwrap();
+    for (first, last) in [(&one, &other), (&other, &one)] {
+        for cookies in [format!("{}; {}", first.0, last.0), format!("{}\r\nCookie: {}", first.0, last.0)] {
+            assert_eq!(Client::new(proxy.http).ask(&with(&cookies)).text(), last.1, "{cookies}");
+        }
+    }
+}

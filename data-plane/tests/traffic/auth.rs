@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use data_plane::local::KnownNames;
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
-use shared::resource::{Resource, Settings};
+use shared::resource::{PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -447,4 +447,37 @@ fn nobody_names_itself_by_a_look_alike() {
     assert!(!head.contains("admin"), "{head}");
     let asked = auth.seen().last().unwrap().head.to_ascii_lowercase();
     assert!(asked.contains("\r\nx-asked: ours\r\n") && !asked.contains("x_asked"), "{asked}");
+}
+
+#[test]
+fn who_is_asked_hints_so_often_before_it_answers() {
+    let backend = Origin::says("in");
+    let auth = Origin::new(|seen| {
+        let hints = seen.header("x-hints").unwrap().parse().unwrap();
+        let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(hints);
+        (format!("{hints}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let proxy = serving(&[("/x", asking(&auth, |_| {}))], &backend);
+    let ask = |hints| {
+        let request = format!("GET /x HTTP/1.1\r\nHost: a.test\r\nX-Hints: {hints}\r\n\r\n");
+        Client::new(proxy.http).ask(&request).status
+    };
+    assert_eq!([ask(8), ask(9)], [200, 500]);
+}
+
+/// A path that goes from one Ingress to another takes no answers along: who asks the same for both need not mean it.
+#[test]
+fn answers_are_kept_for_the_ingress_that_asked() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    let fixed = asking(&auth, |it| it.cache_key = "fixed".into());
+    let mut proxy = serving(&[("/x", fixed.clone())], &backend);
+    assert_eq!(Client::new(proxy.http).get("/x").status, 200);
+    status.store(403, Ordering::SeqCst);
+    assert_eq!(Client::new(proxy.http).get("/x").status, 200, "it is kept");
+    proxy.remove(shared::kind::Kind::Route, "ingress/ns/x/a.test");
+    let paths = vec![to("/x", PathType::Prefix, "x")];
+    let route = Resource::Route(Route { paths, policy: fixed, ..Route::default() });
+    proxy.config(vec![("ingress/ns/other/a.test", route)]);
+    assert_eq!(Client::new(proxy.http).get("/x").status, 403);
 }

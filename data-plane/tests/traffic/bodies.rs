@@ -403,3 +403,20 @@ fn a_backend_that_is_merely_odd_is_understood_and_put_right() {
         assert!(origin.seen().iter().all(|seen| seen.connection == 0), "its connection goes on");
     }
 }
+
+/// What is still missing of a request would be read as the beginning of the next one.
+#[test]
+fn a_connection_on_which_a_request_was_not_sent_whole_serves_no_other() {
+    let origin = Origin::raw(|mut stream, number, _| {
+        let mut some = vec![0; 64 * 1024];
+        let _ = stream.read(&mut some);
+        let _ = stream.write_all(&ok(&number.to_string()));
+        // Takes whatever else comes.
+        while stream.read(&mut some).is_ok_and(|count| count > 0) {}
+    });
+    let proxy = Proxy::serving(streaming(), &[origin.address]);
+    let mut early = Client::new(proxy.http);
+    early.send(post("Content-Length: 100", "some"));
+    assert_eq!(early.receive(false).unwrap().text(), "0");
+    assert_eq!(Client::new(proxy.http).get("/").text(), "1");
+}

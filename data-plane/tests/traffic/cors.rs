@@ -82,3 +82,19 @@ fn a_denied_location_says_nothing_of_it() {
     assert_eq!(response.status, 503);
     assert!(response.all("access-control-allow-origin").is_empty());
 }
+
+/// As in nginx, which looks at the length of a body before anything of the location is done.
+#[test]
+fn a_preflight_with_a_body_that_is_too_long_is_no_preflight() {
+    let origin = Origin::says("x");
+    let proxy = proxy(&origin, route(LocationPolicy { proxy_body_size: Some(1), ..said(&["*"]) }));
+    let asks = |length| {
+        let head = format!(
+            "OPTIONS / HTTP/1.1\r\nHost: a.test\r\nOrigin: https://a.com\r\nContent-Length: {length}"
+        );
+        let mut client = Client::new(proxy.http);
+        client.send(format!("{head}\r\n\r\n{}", "x".repeat(length)));
+        client.receive(false).unwrap().status
+    };
+    assert_eq!([asks(1), asks(2)], [204, 413]);
+}

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, TextList};
 use shared::resource::{Backend, Host, Path, PathType, Resource, Route};
 
 use super::harness::*;
@@ -203,4 +203,17 @@ fn each_stream_of_http2_counts() {
         drop(two);
     };
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
+}
+
+/// As in nginx: who asks too often is told so before anybody looks who it is.
+#[test]
+fn who_is_not_let_in_is_counted_too() {
+    let origin = Origin::says("x");
+    let mut proxy = Proxy::start();
+    let everybody = TextList { values: vec!["127.0.0.0/8".to_owned()] };
+    let policy = LocationPolicy { denylist_source_range: Some(everybody), ..a_minute(1) };
+    limited(&mut proxy, &["a.test"], &policy);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!([(); 5].map(|()| client.get("/").status), [403, 403, 403, 403, 429]);
 }

@@ -133,6 +133,14 @@ fn connections_are_shown_to_whom_somebody_says() {
         "{text}"
     );
     assert_eq!(ask(&proxy, "a.test").0, 503, "that of a host is its Ingress'");
+    // Without a list it is shown to this machine alone, whoever brings the request.
+    let defaults = LocationPolicy {
+        use_forwarded_headers: Some(true),
+        proxy_real_ip_cidr: Some(TextList { values: vec!["127.0.0.0/8".to_owned()] }),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    assert_eq!(ask(&proxy, "nobody.test\r\nX-Forwarded-For: 192.0.2.1").0, 403);
     let defaults = LocationPolicy {
         nginx_status_ipv4_whitelist: Some(TextList { values: vec!["192.0.2.0/24".to_owned()] }),
         ..LocationPolicy::default()

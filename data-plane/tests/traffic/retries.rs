@@ -369,3 +369,14 @@ fn no_try_begins_after_the_time() {
     assert_eq!(Client::new(proxy.http).get("/").status, 503);
     assert_eq!(slow.iter().map(|it| it.seen().len()).sum::<usize>(), 1);
 }
+
+/// What was read of a body as it was sent is nowhere any more.
+#[test]
+fn a_status_of_a_body_that_was_streamed_is_its_answer() {
+    let (busy, good) = (unavailable(), Origin::says("good"));
+    let streamed = LocationPolicy { proxy_request_buffering: Some(false), ..again_after("http_503") };
+    let proxy = saying(streamed, &[&busy, &good]);
+    let statuses = [(); 4].map(|()| Client::new(proxy.http).ask(&request("PUT")).status);
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 2, "{statuses:?}");
+    assert_eq!((busy.seen().len(), good.seen().len()), (2, 2));
+}

@@ -179,6 +179,7 @@ fn health_of_the_proxy_on_nobodys_host() {
     // It stays the proxy's when there is a backend for everything, but not when that very path has one.
     proxy.host("_", false, &[("/", PathType::Prefix, "echo")]);
     assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 200);
+    assert_eq!(client.ask(&ask("10.0.0.1", "/healthz/deep")).status, 200, "and all below it");
     assert_eq!(client.ask(&ask("10.0.0.1", "/health")).status, 503);
     proxy.host("_", false, &[("/healthz", PathType::Exact, "echo")]);
     assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 503);
