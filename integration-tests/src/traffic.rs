@@ -85,14 +85,37 @@ impl Traffic {
         it
     }
 
+    /// As [`Self::start_on`], so many requests a second in all, whether answers are slow or not.
+    pub fn start_at(
+        rate: u32,
+        ledger: Ledger,
+        address: SocketAddr,
+        clients: u32,
+        questions: &[Question],
+    ) -> Self {
+        let mut it = Self { stop: Arc::default(), ledger, clients: JoinSet::new(), begun: Instant::now() };
+        let pace = Some(Duration::from_secs(1) * clients / rate);
+        (0..clients)
+            .for_each(|first| it.add(address, Protocol::Http1, questions.into(), first as usize, pace));
+        it
+    }
+
     /// Further clients on the same ledger.
     pub fn join(&mut self, address: SocketAddr, clients: usize, protocol: Protocol, questions: &[Question]) {
         let questions: Arc<[Question]> = questions.into();
-        for first in 0..clients {
-            let (questions, stop) = (Arc::clone(&questions), Arc::clone(&self.stop));
-            let client = Client { address, protocol, connection: None, ledger: self.ledger.clone() };
-            self.clients.spawn(client.run(questions, first, stop));
-        }
+        (0..clients).for_each(|first| self.add(address, protocol, Arc::clone(&questions), first, None));
+    }
+
+    fn add(
+        &mut self,
+        address: SocketAddr,
+        protocol: Protocol,
+        questions: Arc<[Question]>,
+        first: usize,
+        pace: Option<Duration>,
+    ) {
+        let client = Client { address, protocol, connection: None, ledger: self.ledger.clone(), pace };
+        self.clients.spawn(client.run(questions, first, Arc::clone(&self.stop)));
     }
 
     /// Requests that were answered as they should be, so far.
@@ -140,6 +163,8 @@ struct Client {
     protocol: Protocol,
     connection: Option<Open>,
     ledger: Ledger,
+    /// From one request to the next; what could not be asked in time is asked afterwards.
+    pace: Option<Duration>,
 }
 
 enum Open {
@@ -149,7 +174,11 @@ enum Open {
 
 impl Client {
     async fn run(mut self, questions: Arc<[Question]>, first: usize, stop: Arc<AtomicBool>) {
+        let mut ticks = self.pace.map(tokio::time::interval);
         for question in questions.iter().cycle().skip(first) {
+            if let Some(ticks) = &mut ticks {
+                ticks.tick().await;
+            }
             if stop.load(Ordering::Relaxed) {
                 return;
             }

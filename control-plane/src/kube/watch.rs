@@ -11,13 +11,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shared::backoff::Backoff;
 use shared::name::ObjectName;
 
 use crate::removal::{self, SECOND_LOOK};
 
+mod delays;
 mod types;
 
+use self::delays::{Delays, FORBIDDEN};
 pub(super) use self::types::{Change, Heard, Item, Revision, Said, Todo};
 
 /// The server ends a watch after this long; the next goes on where it was.
@@ -35,8 +36,6 @@ const PROBE: Duration = Duration::from_secs(60);
 const LAG: Duration = Duration::from_secs(120);
 /// The longest that grows to.
 const MAX_LAG: Duration = Duration::from_secs(3600);
-/// A list that is forbidden is asked for again this often: an operator has to act.
-const FORBIDDEN: Duration = Duration::from_secs(30);
 /// So many refusals one after the other, and the revision itself is what the server cannot serve.
 const STUBBORN: u32 = 5;
 
@@ -58,7 +57,7 @@ pub(super) struct Watch<T> {
     empty_until: Option<Instant>,
     doubted: Option<(HashSet<ObjectName>, Instant)>,
     wait: Option<Instant>,
-    backoff: Backoff,
+    delays: Delays,
     failures: u32,
     opened: Instant,
     heard: Instant,
@@ -107,7 +106,7 @@ impl<T> Watch<T> {
             empty_until: None,
             doubted: None,
             wait: None,
-            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
+            delays: Delays::default(),
             failures: 0,
             opened: now,
             heard: now,
@@ -265,6 +264,7 @@ impl<T> Watch<T> {
     fn listed(&mut self, items: Vec<Item<T>>, revision: Revision, now: Instant, said: &mut Vec<Said<T>>) {
         said.push(Said::Listed);
         self.complained = false;
+        self.delays.allowed();
         let went_back = revision.number() < self.highest;
         if went_back && !self.told_restored {
             said.push(Said::Warning(format!("revisions went back from {} to {revision}", self.highest)));
@@ -344,6 +344,11 @@ impl<T> Watch<T> {
             Phase::Streaming(_) | Phase::Following => (false, true),
         };
         let transient = matches!(code, 401 | 408 | 429 | 500..);
+        // Of a list. Nothing is known of who may do what before one was complete.
+        if code == 403 && self.at.is_none() && self.highest > 0 && !self.delays.is_forbidden(now) {
+            self.complain(format!("what was allowed is forbidden: {reason}"), said);
+            return self.fail(now);
+        }
         if listing {
             if code == 403 {
                 said.push(Said::Forbidden(reason));
@@ -358,14 +363,14 @@ impl<T> Watch<T> {
             }
             // Of a list whose rest has expired nothing is used.
             self.relist();
-            return self.fail(now);
+            return self.back_off(now);
         }
         if self.at.is_none() {
             if opened || !transient {
                 self.list_paged();
             } else {
                 self.complain(format!("a watch was refused with {code}: {reason}"), said);
-                self.fail(now);
+                self.back_off(now);
             }
             return;
         }
@@ -374,12 +379,12 @@ impl<T> Watch<T> {
             let calm = self.spoke;
             self.relist();
             if !calm {
-                self.fail(now);
+                self.back_off(now);
             }
             return;
         }
         self.complain(format!("a watch was refused with {code}: {reason}"), said);
-        self.fail(now);
+        self.back_off(now);
     }
 
     fn ended(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
@@ -487,7 +492,13 @@ impl<T> Watch<T> {
     /// Tries again a little later.
     fn fail(&mut self, now: Instant) {
         self.phase = Phase::Idle;
-        self.wait = Some(now + self.backoff.next_delay());
+        self.wait = Some(now + self.delays.unanswered());
+    }
+
+    /// Tries again later: the server may have too much to do.
+    fn back_off(&mut self, now: Instant) {
+        self.phase = Phase::Idle;
+        self.wait = Some(now + self.delays.refused());
     }
 
     fn spoke(&mut self, now: Instant) {
@@ -496,7 +507,7 @@ impl<T> Watch<T> {
         if matches!(self.phase, Phase::Following) {
             self.spoke = true;
             self.failures = 0;
-            self.backoff.reset();
+            self.delays.reset();
         }
     }
 

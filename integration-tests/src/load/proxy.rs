@@ -35,7 +35,7 @@ const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
 const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
-const FAILED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+const FAILED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(3));
 /// A stream that was welcome for so long has held: only after one the delays begin anew.
 const HELD: Duration = Duration::from_secs(10);
 /// A control plane has so long to take a call while there are others to try.

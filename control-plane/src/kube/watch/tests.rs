@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use shared::clock;
 
+use super::delays::UNANSWERED;
 use super::*;
 
 mod beliefs;
@@ -448,6 +449,63 @@ fn what_is_forbidden_is_asked_for_again() {
     assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
     edge.server.put(1);
     edge.settle();
+}
+
+/// An API server that has just begun forbids what it allows a moment later. Nothing is forgotten for that, no round is taken for
+/// over, and it is not left alone for half a minute.
+#[test]
+fn what_was_allowed_is_not_forbidden_at_once() {
+    let mut edge = Edge::new(true);
+    edge.server.put(1);
+    edge.settle();
+    let forbid = |edge: &mut Edge| {
+        let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+        let silent = |said: &Said<u64>| matches!(said, Said::Warning(_));
+        assert!(said.iter().all(silent), "{said:?}");
+        match edge.watch.todo(edge.now) {
+            Todo::Wait(until) => until - edge.now,
+            _ => Duration::ZERO,
+        }
+    };
+    edge.watch.on(Heard::Refresh(7), edge.now);
+    for _ in 0..20 {
+        edge.now += Duration::from_secs(1);
+        assert!(forbid(&mut edge) <= UNANSWERED.1, "and a round waits for it");
+    }
+    assert!(edge.watch.streams, "whether it streams lists is not known from that");
+    edge.watch.on(Heard::Opened, edge.now);
+    edge.watch.on(Heard::Put(item(1, 11)), edge.now);
+    let end = Heard::Bookmark { revision: revision(12), complete: true };
+    assert!(edge.watch.on(end, edge.now).contains(&Said::Fresh(7)));
+    // Once it is meant, it is believed.
+    edge.watch.on(Heard::Refresh(8), edge.now);
+    forbid(&mut edge);
+    edge.now += FORBIDDEN;
+    edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    assert!(said.contains(&Said::Forbidden("no".to_owned())) && said.contains(&Said::Fresh(8)), "{said:?}");
+}
+
+#[test]
+fn who_does_not_answer_is_asked_again_within_three_seconds_and_who_refuses_within_ten() {
+    let longest = |heard: fn() -> Heard<u64>| {
+        let mut edge = Edge::new(true);
+        edge.server.put(1);
+        edge.settle();
+        edge.watch.on(Heard::Ended, edge.now);
+        let mut longest = Duration::ZERO;
+        for _ in 0..300 {
+            edge.watch.on(heard(), edge.now);
+            let Todo::Wait(until) = edge.watch.todo(edge.now) else { continue };
+            longest = longest.max(until - edge.now);
+            edge.now = until;
+        }
+        longest
+    };
+    let unanswered = longest(|| Heard::Failed("refused".to_owned()));
+    assert!(unanswered > Duration::from_secs(2) && unanswered <= Duration::from_secs(3), "{unanswered:?}");
+    let refused = longest(|| Heard::Refused { code: 429, reason: String::new() });
+    assert!(refused > Duration::from_secs(5) && refused <= Duration::from_secs(10), "{refused:?}");
 }
 
 /// What a round of the barrier waits for is a list that was begun after it, and believed.

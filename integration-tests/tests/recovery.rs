@@ -1,0 +1,179 @@
+//! Each fault between the parts, long enough that everybody has got used to it: not one of 500 requests a second is lost
+//! meanwhile, and what changed meanwhile is served within 5 s of its end (`docs/adr/035-who-is-back-is-found-soon.md`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use integration_tests::cluster::{Authorization, Cluster};
+use integration_tests::faults::Relay;
+use integration_tests::process::Signal;
+use integration_tests::site::ingress;
+use integration_tests::{
+    ClusterSite, DataPlane, FolderSite, Ledger, Origin, Question, Traffic, eventually_within,
+};
+
+const RATE: u32 = 500;
+const CLIENTS: u32 = 4;
+const HOST: &str = "a.test";
+/// Delays between tries have grown as long as they get.
+const LASTS: Duration = Duration::from_secs(9);
+/// From the end of a fault.
+const SOON: Duration = Duration::from_secs(5);
+/// What was damaged where its length stands is waited for until 15 s of silence are over.
+const AFTER_SILENCE: Duration = Duration::from_secs(15 + 5);
+
+/// Requests for a host that goes to one of two Services, whose endpoints stand still.
+struct Watcher {
+    traffic: Traffic,
+    turn: usize,
+    names: [String; 2],
+}
+
+impl Watcher {
+    fn start(proxy: &DataPlane, origins: [&Origin; 2]) -> Self {
+        let ledger = Ledger::new();
+        for origin in origins {
+            ledger.endpoints(origin.name(), &[origin.name()]);
+        }
+        ledger.routes(HOST, origins[0].name());
+        let questions = [Question::moving(HOST, "/")];
+        let traffic = Traffic::start_at(RATE, ledger, proxy.http(), CLIENTS, &questions);
+        Self { traffic, turn: 0, names: origins.map(|origin| origin.name().to_owned()) }
+    }
+
+    /// Where the host is to go from now on.
+    fn next(&mut self) -> &str {
+        self.turn += 1;
+        let name = &self.names[self.turn % 2];
+        self.traffic.ledger().routes(HOST, name);
+        name
+    }
+
+    /// The fault is over.
+    async fn is_seen_soon(&self, after: &str) {
+        self.is_seen_within(SOON, after).await;
+    }
+
+    async fn is_seen_within(&self, time: Duration, after: &str) {
+        let what = format!("after {after} the newest version is served");
+        eventually_within(time, &what, || async { self.traffic.ledger().is_newest(HOST) }).await;
+    }
+
+    async fn end(self, faults: u32) {
+        let summary = self.traffic.stop().await;
+        summary.assert_clean();
+        let least = u64::from(RATE) * LASTS.as_secs() * u64::from(faults) / 4;
+        assert!(summary.answered > least, "this machine is too slow for that: {summary:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_is_back_within_five_seconds_of_any_fault_of_its_stream() {
+    let site = FolderSite::start(&[]).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", HOST, &one).await;
+    let relay = Relay::start(site.control.listen()).await;
+    let proxy = DataPlane::start(relay.address()).await;
+    proxy.serves(HOST, "/", "one").await;
+    let mut watcher = Watcher::start(&proxy, [&one, &two]);
+    let moves = |to: &str| site.folder.apply(&ingress("web", HOST, &[("/", to)]));
+
+    relay.refuse(true);
+    relay.cut();
+    moves(watcher.next());
+    tokio::time::sleep(LASTS).await;
+    relay.refuse(false);
+    watcher.is_seen_soon("connections that are refused").await;
+
+    relay.stall(true);
+    moves(watcher.next());
+    // The stream is given up, and others are tried.
+    tokio::time::sleep(2 * LASTS).await;
+    relay.stall(false);
+    watcher.is_seen_soon("a way on which nothing passes").await;
+
+    relay.damage(u64::MAX);
+    moves(watcher.next());
+    tokio::time::sleep(LASTS).await;
+    relay.damage(0);
+    watcher.is_seen_within(AFTER_SILENCE, "a way that damages all that passes").await;
+
+    relay.delay(Duration::from_millis(700));
+    moves(watcher.next());
+    tokio::time::sleep(LASTS).await;
+    relay.delay(Duration::ZERO);
+    watcher.is_seen_soon("a slow way").await;
+    watcher.end(5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_is_back_within_five_seconds_of_a_plane_that_stood_still_or_died() {
+    let mut site = FolderSite::start(&[]).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", HOST, &one).await;
+    let mut watcher = Watcher::start(&site.proxy, [&one, &two]);
+
+    site.control.process().signal(Signal::Stop);
+    site.folder.apply(&ingress("web", HOST, &[("/", watcher.next())]));
+    tokio::time::sleep(2 * LASTS).await;
+    site.control.process().signal(Signal::Cont);
+    watcher.is_seen_soon("a control plane that stood still").await;
+
+    site.control.kill();
+    site.folder.apply(&ingress("web", HOST, &[("/", watcher.next())]));
+    tokio::time::sleep(LASTS).await;
+    site.control.resume().await;
+    watcher.is_seen_soon("a control plane that died").await;
+
+    // Clients wait for so long, and each of them gets its answer.
+    site.proxy.process().signal(Signal::Stop);
+    site.folder.apply(&ingress("web", HOST, &[("/", watcher.next())]));
+    tokio::time::sleep(2 * LASTS).await;
+    site.proxy.process().signal(Signal::Cont);
+    watcher.is_seen_soon("a proxy that stood still").await;
+    watcher.end(5).await;
+
+    // One that died loses what it was asked; what it had is there at once, what it missed soon after.
+    site.proxy.kill();
+    site.folder.apply(&ingress("web", HOST, &[("/", "one")]));
+    tokio::time::sleep(LASTS).await;
+    site.proxy.start_again();
+    eventually_within(SOON, "it serves what it missed", || async {
+        let page = integration_tests::client::get(site.proxy.http(), HOST, "/").await;
+        let origin = page.as_ref().ok().and_then(|answer| answer.origin().map(ToOwned::to_owned));
+        if origin.as_deref() == Some("one") { Ok(()) } else { Err(format!("{page:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_read_within_five_seconds_of_any_fault_of_the_api_server() {
+    let mut cluster = Cluster::start(Authorization::AlwaysAllow).await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let site = ClusterSite::start_by(&cluster, "recovery", relay.address().port()).await;
+    let (one, two) = (site.origin("one").await, site.origin("two").await);
+    site.route("web", HOST, &one).await;
+    let mut watcher = Watcher::start(&site.proxy, [&one, &two]);
+
+    relay.refuse(true);
+    relay.cut();
+    site.api.apply(&site.ingress("web", HOST, &[("/", watcher.next())])).await;
+    tokio::time::sleep(2 * LASTS).await;
+    relay.refuse(false);
+    watcher.is_seen_soon("an API server that could not be reached").await;
+
+    relay.stall(true);
+    site.api.apply(&site.ingress("web", HOST, &[("/", watcher.next())])).await;
+    tokio::time::sleep(LASTS).await;
+    relay.stall(false);
+    watcher.is_seen_soon("an API server that did not answer").await;
+
+    cluster.kill_apiserver();
+    tokio::time::sleep(2 * LASTS).await;
+    cluster.restart_apiserver().await;
+    let api = cluster.api().await;
+    api.apply(&site.ingress("web", HOST, &[("/", watcher.next())])).await;
+    watcher.is_seen_soon("an API server that died").await;
+    watcher.end(5).await;
+}
