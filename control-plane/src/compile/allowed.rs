@@ -68,7 +68,10 @@ impl Allowed {
             let row = table::find(name).filter(|row| row.value.status() != Status::Dead);
             let too_risky = row.filter(|row| row.risk > risk).map(|row| {
                 let (is, most) = (row.risk.as_str(), risk.as_str());
-                format!("is of {is} risk, and {RISK_LEVEL} allows {most} at most")
+                let too = if row.name.ends_with("-snippet") { ", and allow-snippet-annotations," } else { "" };
+                format!(
+                    "is of {is} risk, and {RISK_LEVEL} of the ConfigMap allows {most} at most: with {is} there{too} it is taken"
+                )
             });
             let forbidden = || {
                 let word = words.iter().find(|word| text.contains(word.as_str()))?;
@@ -140,6 +143,24 @@ mod tests {
             let expected: Vec<_> = rejected.into_iter().map(annotations::field).collect();
             assert_eq!(fields(&[("Annotations-Risk-Level", level)], &all), expected, "{level}");
         }
+    }
+
+    #[test]
+    fn who_is_rejected_is_told_what_would_take_it() {
+        let annotations = [("server-snippet", "x"), ("server-alias", "b.test")];
+        let annotations: BTreeMap<_, _> =
+            annotations.map(|(name, text)| (ours(name), text.to_owned())).into_iter().collect();
+        let data = [(RISK_LEVEL.into(), "Medium".into())].into_iter().collect();
+        let faults = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() })).faults(&annotations);
+        let said: Vec<_> = faults.iter().map(|fault| fault.reason.as_str()).collect();
+        let start = "risk, and annotations-risk-level of the ConfigMap allows medium at most: with";
+        assert_eq!(
+            said,
+            [
+                format!("is of high {start} high there it is taken"),
+                format!("is of critical {start} critical there, and allow-snippet-annotations, it is taken"),
+            ]
+        );
     }
 
     #[test]
