@@ -12,7 +12,8 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
-/// Those entries that are headers, in order of their names, and what is wrong with the others.
+/// Those entries that are headers, in order of their names, and what is wrong with the others. One without a value takes
+/// away what there is of its name: nginx sends none such.
 pub fn usable(entries: &BTreeMap<String, String>) -> (HeaderList, Vec<String>) {
     let (mut headers, mut wrong) = (Vec::new(), Vec::new());
     for (name, value) in entries {
@@ -32,6 +33,7 @@ pub fn custom(entries: &BTreeMap<String, String>, allowed: &BTreeSet<String>) ->
     let headers = entries.iter().map(|(name, value)| {
         let header = header(name, value)?;
         match allowed.contains(name) {
+            true if header.value.is_empty() => Err(format!("expected a value for {name}, got none")),
             true => Ok(header),
             false => {
                 Err(format!("{} is not among the ConfigMap's global-allowed-response-headers", shown(name)))
@@ -66,7 +68,7 @@ fn header(name: &str, value: &str) -> Result<Header, String> {
         return Err(format!("expected the name of a header, got {}", shown(name)));
     }
     let value = value.strip_suffix('\n').unwrap_or(value);
-    if value.is_empty() || !value.chars().all(|c| (' '..='~').contains(&c)) {
+    if !value.chars().all(|c| (' '..='~').contains(&c)) {
         let value = shown(value);
         return Err(format!("expected a value of one line of printable ASCII for {name}, got {value}"));
     }
@@ -100,8 +102,9 @@ mod tests {
             ("X-F", "\u{e4}"),
         ]);
         let (list, wrong) = usable(&entries);
-        assert_eq!(list.headers, [Header { name: "X-A".into(), value: "two words".into() }]);
-        assert_eq!(wrong.len(), 4);
+        let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+        assert_eq!(list.headers, [header("X-A", "two words"), header("X-E", "")]);
+        assert_eq!(wrong.len(), 3);
         assert!(wrong.iter().all(|it| !it.contains('\n')));
     }
 
@@ -130,7 +133,7 @@ mod tests {
     fn one_that_is_not_allowed_spoils_all() {
         let allowed = BTreeSet::from(["X-A".to_owned()]);
         assert_eq!(custom(&entries(&[("X-A", "1")]), &allowed).unwrap().headers.len(), 1);
-        for bad in [("x-a", "1"), ("X-B", "1"), ("X-A", "a\nb")] {
+        for bad in [("x-a", "1"), ("X-B", "1"), ("X-A", "a\nb"), ("X-A", "")] {
             assert!(custom(&entries(&[("X-A", "1"), bad]), &allowed).is_err(), "{bad:?}");
         }
     }
