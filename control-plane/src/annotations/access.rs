@@ -60,7 +60,7 @@ pub(crate) static BLOCK_USER_AGENTS: Row = Row {
 
 pub(super) static ROWS: &[&Row] = &[&ALLOWLIST_SOURCE_RANGE, &DENYLIST_SOURCE_RANGE];
 
-/// Entries of an nginx map, as they stand in its configuration.
+/// Entries of an nginx map, as they stand in its configuration. An empty one stands in quotes: who sends no such header.
 pub(super) const BLOCKED: Grammar<Vec<String>> = Grammar {
     words: "texts with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
@@ -70,12 +70,12 @@ pub(super) const BLOCKED: Grammar<Vec<String>> = Grammar {
                 let pattern = pattern.strip_prefix('*').unwrap_or(pattern);
                 !pattern.is_empty() && Pattern::anywhere(pattern).is_ok()
             }
-            None => !entry.is_empty(),
+            None => true,
         };
         (!entries.is_empty() && entries.iter().all(is_sound)).then_some(entries)
     },
-    good: &["AlphaBot", "AlphaBot, ~*chrome\\/68\\.0\\ safari", "~^curl/(?!8)"],
-    bad: &["~*(", "~", "~*", "AlphaBot, ~[", "''"],
+    good: &["AlphaBot", "AlphaBot, ~*chrome\\/68\\.0\\ safari", "~^curl/(?!8)", "AlphaBot, ''"],
+    bad: &["~*(", "~", "~*", "AlphaBot, ~["],
 };
 
 /// A word as nginx reads it: without the quotes around it; a backslash takes the meaning from a quote or a backslash, and
@@ -109,6 +109,7 @@ mod tests {
             (r"~*chrome\/68\.0\ safari,AlphaBot", Some(r"~*chrome\/68\.0\ safari|AlphaBot")),
             (r#""~*a b", 'Mozilla/5.0 (x)'"#, Some("~*a b|Mozilla/5.0 (x)")),
             (r"~a\\.b", Some(r"~a\.b")),
+            ("'',A", Some("|A")),
             ("~(", None),
             (" , ", None),
         ] {
