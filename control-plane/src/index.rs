@@ -219,6 +219,9 @@ impl Index {
         let Some(reference) = event.object() else {
             return;
         };
+        if self.is_unwatched(&reference) {
+            return;
+        }
         if !self.hear_of(&reference, &event) {
             return;
         }
@@ -258,6 +261,19 @@ impl Index {
             self.refresh_slice(&reference.name);
         }
         self.dirty.objects.insert(reference);
+    }
+
+    /// Whether it is of another namespace than the one that is watched, in a folder, which is read whole. What annotations
+    /// refer to is judged where they do, and operators name ConfigMaps and Secrets wherever they are.
+    fn is_unwatched(&self, object: &ObjectRef) -> bool {
+        let is_watched_for =
+            matches!(object.kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::EndpointSlice);
+        self.options.folder && is_watched_for && !self.is_watched(&object.name.namespace)
+    }
+
+    /// Whether what is in a namespace may be ours.
+    fn is_watched(&self, namespace: &str) -> bool {
+        self.options.watch_namespace.as_deref().is_none_or(|watched| watched == namespace)
     }
 
     /// What an event means for those who refer to the object. False where it means nothing else.

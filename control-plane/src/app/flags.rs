@@ -106,7 +106,7 @@ pub(super) fn index(args: &Args) -> Index {
         prefix: index::Prefix::new(annotations_prefix),
         passes_tls: *enable_ssl_passthrough,
         ticket_keys: ticket_keys(args),
-        watch_namespace: watch_namespace.as_deref().filter(|_| manifests.is_none()).map(Arc::from),
+        watch_namespace: watch_namespace.as_deref().map(Arc::from),
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),

@@ -358,6 +358,28 @@ fn what_lies_outside_of_the_one_watched_namespace_is_absent_and_not_asked_for() 
 }
 
 #[test]
+fn of_a_folder_the_one_watched_namespace_counts() {
+    let watched = |namespace: &str| {
+        World::with(Options { folder: true, watch_namespace: Some(namespace.into()), ..options() })
+    };
+    let web = || ingress("web").rule("a.test", &[("/", "echo")]);
+    let (mut own, mut others) = (watched("default"), watched("other"));
+    for world in [&mut own, &mut others] {
+        world.apply(web());
+        world.apply(slice("echo-1", "echo", &["10.0.0.1"]));
+    }
+    assert_eq!((own.routes().len(), own.keys(Kind::Endpoints).len()), (1, 1));
+    assert_eq!((others.routes().len(), others.keys(Kind::Endpoints).len()), (0, 0));
+    let broken = web().annotation("limit-rps", "x");
+    let review = |world: &World| match broken.clone().into() {
+        Object::Ingress(ingress) => world.index.review(&ingress).refused,
+        other => panic!("{other:?}"),
+    };
+    assert!(review(&own).is_some());
+    assert_eq!(review(&others), None, "it is none of ours");
+}
+
+#[test]
 fn what_no_object_can_be_called_is_said_and_not_asked_for() {
     let mut world = on_demand();
     for name in ["my_users", "Users", "default/-users", "a/b/c"] {
