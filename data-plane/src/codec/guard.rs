@@ -26,9 +26,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What clients may send by default.
+    /// What clients may send by default: nginx' four large buffers, of which a line fills one at most, and its first one.
     pub(crate) const REQUEST: Self =
-        Self { start_line: 8 << 10, field_line: 8 << 10, head: 64 << 10, fields: 100 };
+        Self { start_line: 8 << 10, field_line: 8 << 10, head: 33 << 10, fields: 100 };
 
     /// What backends may send by default: only the whole head is bounded, a single field may fill it.
     pub(crate) const RESPONSE: Self =

@@ -18,6 +18,7 @@ use tokio::task::spawn_local;
 use tracing::{debug, error};
 
 use super::peer::Peer;
+use crate::codec::guard::Limits as HeadLimits;
 use crate::codec::stream::{Prefixed, Stream};
 use crate::http::server::Server;
 use crate::local::isolated::isolated;
@@ -35,7 +36,7 @@ mod wire;
 
 /// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).
 const STREAMS: u32 = 128;
-/// Size of a header list, in bytes.
+/// Size of a header list, in bytes, where nobody says how long a head may be.
 const HEADER_LIST: u32 = 32 * 1024;
 /// Streams that were reset before they were served; more end the connection (CVE-2023-44487).
 const PENDING_RESETS: usize = 20;
@@ -74,7 +75,7 @@ async fn begin<S: Stream>(
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(server.clients().streams.unwrap_or(STREAMS))
-        .max_header_list_size(HEADER_LIST)
+        .max_header_list_size(header_list(server.clients().head))
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(CAUSED_RESETS))
         .initial_window_size(STREAM_WINDOW)
@@ -106,6 +107,11 @@ enum Left {
     Ended,
     /// It is without a request, and its client says nothing.
     Silent,
+}
+
+/// Size of a header list that has a head as long as it may be. A change counts for new connections.
+fn header_list(head: Option<HeadLimits>) -> u32 {
+    head.map_or(HEADER_LIST, |head| u32::try_from(head.head).unwrap_or(u32::MAX).max(HEADER_LIST))
 }
 
 /// What a connection waits for, if there is a limit to it.

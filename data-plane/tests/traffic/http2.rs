@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
-use shared::policy::LocationPolicy;
+use shared::policy::{Buffers, LocationPolicy};
 use shared::resource::{PathType, Resource, SETTINGS_KEY, Settings};
 use test_kit::client::tls::trusting;
 use tokio::net::TcpStream;
@@ -329,6 +329,31 @@ fn a_connection_has_128_streams_at_once() {
     let defaults = LocationPolicy { http2_max_concurrent_streams: Some(7), ..LocationPolicy::default() };
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     refused(&proxy, 7);
+}
+
+#[test]
+fn a_head_may_be_as_long_as_in_http_1() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let status = |proxy: &Proxy, path: usize, field: usize| {
+        let mut status = StatusCode::IM_A_TEAPOT;
+        run(async {
+            let uri = format!("http://a.test/{}", "x".repeat(path));
+            let mut get = request(Method::GET, &uri, "");
+            get.headers_mut().insert("x-long", "x".repeat(field).parse().unwrap());
+            let mut sender = prior_knowledge(proxy.http).await;
+            status = sender.send_request(get).await.unwrap().status();
+        });
+        status.as_u16()
+    };
+    let of =
+        |proxy: &Proxy| [(7_000, 7_000), (20_000, 1), (1, 20_000)].map(|(path, it)| status(proxy, path, it));
+    assert_eq!(of(&proxy), [200, 414, 400]);
+    let large_client_header_buffers = Some(Buffers { number: 4, size: 32 << 10 });
+    let defaults = LocationPolicy { large_client_header_buffers, ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    assert_eq!(of(&proxy), [200; 3]);
+    assert_eq!([status(&proxy, 33_000, 1), status(&proxy, 1, 33_000)], [414, 400]);
 }
 
 #[test]

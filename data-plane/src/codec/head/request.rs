@@ -133,7 +133,9 @@ impl RequestHead {
     /// Makes the head of an HTTP/2 request: `:method`, `:path`, `:authority`, the other fields in order, and whether
     /// the stream ended with them.
     ///
-    /// `:authority` takes the place of any Host; the crumbs of a cookie become one field (RFC 9113 section 8.2.3).
+    /// A field may be as long as a line of HTTP/1.1, and all of them as a head; `:authority` never longer than is usual, for
+    /// it stands in log lines and keys. `:authority` takes the place of any Host; the crumbs of a cookie become one field
+    /// (RFC 9113 section 8.2.3).
     /// Everything is checked again (RFC 9113 section 8.2.1), because it goes on as lines of text.
     ///
     /// # Errors
@@ -144,14 +146,15 @@ impl RequestHead {
         authority: Option<&[u8]>,
         fields: F,
         ended: bool,
+        limits: Limits,
     ) -> Result<Box<Self>, HeadError>
     where
         F: Iterator<Item = (&'a [u8], &'a [u8])>,
     {
-        if method.len() + path.len() + 12 > Limits::REQUEST.start_line {
+        if method.len() + path.len() + 12 > limits.start_line {
             return Err(HeadError::StartLineTooLong);
         }
-        let mut lines = Lines::begin(method, path);
+        let mut lines = Lines::begin(method, path, limits);
         if let Some(authority) = authority {
             if authority.len() + 6 > Limits::REQUEST.field_line {
                 return Err(HeadError::HeadTooLong);
@@ -160,7 +163,7 @@ impl RequestHead {
         }
         let mut cookies = BytesMut::new();
         for (name, value) in fields {
-            if name.len() + value.len() + 4 > Limits::REQUEST.field_line {
+            if name.len() + value.len() + 4 > limits.field_line {
                 return Err(HeadError::HeadTooLong);
             }
             let known = Known::of(name);
@@ -308,16 +311,17 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
 struct Lines {
     text: Vec<u8>,
     head: Box<RequestHead>,
+    limits: Limits,
 }
 
 impl Lines {
-    fn begin(method: &str, path: &[u8]) -> Self {
+    fn begin(method: &str, path: &[u8], limits: Limits) -> Self {
         let mut text = Vec::with_capacity(1024);
         text.put_slice(method.as_bytes());
         text.put_u8(b' ');
         text.put_slice(path);
         text.put_slice(b" HTTP/2.0\r\n");
-        Self { text, head: RequestHead::unread() }
+        Self { text, head: RequestHead::unread(), limits }
     }
 
     fn push(&mut self, known: Known, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
@@ -325,10 +329,10 @@ impl Lines {
         if !guard::is_name(name) || name.iter().any(u8::is_ascii_uppercase) || !guard::is_value(value) {
             return Err(HeadError::Field);
         }
-        if self.text.len() + name.len() + value.len() + 4 > Limits::REQUEST.head {
+        if self.text.len() + name.len() + value.len() + 4 > self.limits.head {
             return Err(HeadError::HeadTooLong);
         }
-        if self.head.fields.spans() == Limits::REQUEST.fields {
+        if self.head.fields.spans() == self.limits.fields {
             return Err(HeadError::TooManyFields);
         }
         let at = self.text.len();
@@ -345,7 +349,7 @@ impl Lines {
     }
 
     fn end(self) -> Box<RequestHead> {
-        let Self { text, mut head } = self;
+        let Self { text, mut head, limits: _ } = self;
         let end = text.len();
         head.fields.stand_in(text.into(), end);
         head

@@ -17,7 +17,7 @@ use super::streams::Counted;
 use super::wire::Wire;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::guard::HeadError;
+use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
@@ -41,7 +41,8 @@ pub(super) async fn serve(
     let timer = local.timers.timer();
     timer.bound(local.limits.request);
     let (parts, incoming) = request.into_parts();
-    let head = head(&parts, incoming.is_end_stream());
+    let limits = server.clients().head.unwrap_or(HeadLimits::REQUEST);
+    let head = head(&parts, incoming.is_end_stream(), limits);
     // The fields stand in the head now.
     drop(parts);
     let (head, error) = match head {
@@ -97,7 +98,7 @@ pub(super) async fn serve(
 }
 
 /// The head of a request as the pipeline knows it.
-fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
+fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHead>, HeadError> {
     // h2 takes an empty scheme, which says nothing.
     if parts.uri.scheme_str() == Some("") {
         return Err(HeadError::Target);
@@ -107,7 +108,7 @@ fn head(parts: &Parts, ended: bool) -> Result<Box<RequestHead>, HeadError> {
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended)
+    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended, limits)
 }
 
 async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {

@@ -65,7 +65,7 @@ fn head(said: &LocationPolicy) -> Option<Limits> {
             let number = usize::try_from(buffers.number).unwrap_or(usize::MAX);
             (line, number.saturating_mul(line))
         }
-        None => (Limits::REQUEST.field_line, Limits::REQUEST.head),
+        None => (Limits::REQUEST.field_line, Limits::REQUEST.head - FIRST),
     };
     let (line, head) = (line.max(first), all.saturating_add(first).min(LARGEST));
     Some(Limits { start_line: line, field_line: line, head, ..Limits::REQUEST })
@@ -103,7 +103,7 @@ mod tests {
         let large = Some(Buffers { number: 2, size: 4 << 10 });
         assert_eq!(first(16 << 10, large), (16 << 10, 16 << 10, 24 << 10));
         assert_eq!(first(1, large), (4 << 10, 4 << 10, (8 << 10) + 1));
-        assert_eq!(first(16 << 10, None), (16 << 10, 16 << 10, 80 << 10));
+        assert_eq!(first(16 << 10, None), (16 << 10, 16 << 10, 48 << 10));
         assert_eq!(first(u64::MAX, None), (LARGEST, LARGEST, LARGEST));
         assert_eq!(Clients::compile(&LocationPolicy::default()), Clients::default());
     }

@@ -26,14 +26,14 @@ fn ends_at(most: usize, refused: &str, message: impl Fn(usize) -> String) {
 #[test]
 fn heads_have_their_sizes_to_the_byte() {
     let Limits { start_line, field_line, head, fields } = Limits::REQUEST;
-    assert_eq!((start_line, field_line, head, fields), (8 << 10, 8 << 10, 64 << 10, 100));
+    assert_eq!((start_line, field_line, head, fields), (8 << 10, 8 << 10, 33 << 10, 100));
     ends_at(start_line, "StartLineTooLong", |bytes| {
         format!("{}Host: a\r\n\r\n", line("GET /", " HTTP/1.1", bytes))
     });
     let begin = "GET / HTTP/1.1\r\nHost: a\r\n";
     ends_at(field_line, "HeadTooLong", |bytes| format!("{begin}{}\r\n", line("X: ", "", bytes)));
     ends_at(head, "HeadTooLong", |bytes| {
-        let long = line("X: ", "", field_line).repeat(head / field_line - 1);
+        let long = line("X: ", "", field_line).repeat(head / field_line);
         let rest = bytes - begin.len() - long.len() - 2;
         format!("{begin}{long}{}\r\n", line("X: ", "", rest))
     });
@@ -65,7 +65,8 @@ fn chunks_have_their_sizes_to_the_byte() {
 fn a_head_of_http2_has_a_hundred_fields() {
     let outcome = |number: usize| {
         let fields = (0..number).map(|_| (&b"x"[..], &b"1"[..]));
-        RequestHead::from_h2("GET", b"/", Some(b"a"), fields, true).map(|head| head.fields.iter().count())
+        RequestHead::from_h2("GET", b"/", Some(b"a"), fields, true, Limits::REQUEST)
+            .map(|head| head.fields.iter().count())
     };
     // With the Host.
     assert_eq!(outcome(99), Ok(100));
@@ -79,7 +80,15 @@ fn the_authority_of_http_2_is_a_line_of_http_1() {
     let most = Limits::REQUEST.field_line - "host: ".len();
     let of = |length: usize| {
         let authority = "a".repeat(length);
-        RequestHead::from_h2("GET", b"/", Some(authority.as_bytes()), std::iter::empty(), true).map(|_| ())
+        RequestHead::from_h2(
+            "GET",
+            b"/",
+            Some(authority.as_bytes()),
+            std::iter::empty(),
+            true,
+            Limits::REQUEST,
+        )
+        .map(|_| ())
     };
     assert_eq!(of(most), Ok(()));
     assert_eq!(of(most + 1), Err(HeadError::HeadTooLong));
