@@ -19,7 +19,7 @@ use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
 pub(crate) use exchange::{Call, Exchange};
-pub(crate) use respond::{refusal, unrouted};
+pub(crate) use respond::{refusal, unread, unrouted};
 
 mod access;
 mod affinity;

@@ -35,6 +35,30 @@ pub(crate) struct Reply {
     pub(crate) timeouts: Timeouts,
 }
 
+/// What is wrong with a request beyond its being bad, with nginx' number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bad {
+    /// 494.
+    TooLarge,
+    /// 495: the client's certificate is none that lets in.
+    Certificate,
+    /// 496: it has none.
+    NoCertificate,
+    /// 497: plain HTTP on a port of TLS.
+    Plain,
+}
+
+impl Bad {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::TooLarge => "Request Header Or Cookie Too Large",
+            Self::Certificate => "The SSL certificate error",
+            Self::NoCertificate => "No required SSL certificate was sent",
+            Self::Plain => "The plain HTTP request was sent to HTTPS port",
+        }
+    }
+}
+
 /// What follows the head.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
@@ -136,14 +160,15 @@ impl Reply {
         reply
     }
 
-    /// The page for plain HTTP on a port of TLS (nginx' status 497, which is told as 400).
-    pub(crate) fn misplaced(local: &Local) -> Self {
-        const TEXT: &str = "The plain HTTP request was sent to HTTPS port";
-        let mut reply = Self::refusal(local, 400);
+    /// A page of 400 that says why: nginx has statuses of its own for these, which nobody is told.
+    pub(crate) fn bad(local: &Local, why: Bad) -> Self {
+        let mut reply = Self::page(local, 400);
+        let text = why.as_str();
         let page = format!(
-            "<html>\r\n<head><title>400 {TEXT}</title></head>\r\n<body>\r\n<center><h1>400 Bad Request</h1></center>\r\n\
-             <center>{TEXT}</center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+            "<html>\r\n<head><title>400 {text}</title></head>\r\n<body>\r\n<center><h1>400 Bad Request</h1></center>\r\n\
+             <center>{text}</center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
         );
+        reply.close = matches!(why, Bad::TooLarge | Bad::Plain);
         reply.head.framing = Framing::Length(page.len() as u64);
         reply.head.declared_length = Some(page.len() as u64);
         reply.body = ReplyBody::Page(page.into());

@@ -96,6 +96,24 @@ fn status(proxy: &Proxy, own: Option<&Own>) -> u16 {
 }
 
 #[test]
+fn who_does_not_get_in_is_told_why() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let strange = other.leaf("strange", &[]);
+    let proxy = proxy(&Origin::says("in"), asking(), &authority);
+    let page = |own: Option<&Own>| Secure::new(&proxy, &client(own), "a.test").ask("a.test", "").1;
+    for (own, why) in
+        [(None, "No required SSL certificate was sent"), (Some(&strange), "The SSL certificate error")]
+    {
+        let page = page(own);
+        assert!(page.contains(&format!("<title>400 {why}</title>")), "{page}");
+        assert!(
+            page.contains(&format!("<h1>400 Bad Request</h1></center>\r\n<center>{why}</center>")),
+            "{page}"
+        );
+    }
+}
+
+#[test]
 fn who_gets_in() {
     use ClientVerification::{Off, On, Optional, OptionalNoCa};
     let (authority, other) = (Authority::new("one"), Authority::new("other"));

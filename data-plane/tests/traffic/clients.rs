@@ -56,6 +56,12 @@ fn a_head_may_be_as_long_as_the_fleet_says() {
         saying(&origin, LocationPolicy { large_client_header_buffers: buffers, ..LocationPolicy::default() })
     };
     let usual = saying(&origin, LocationPolicy::default());
+    let many = |count| {
+        let fields = format!("X-Long: {}\r\n", "x".repeat(7_000)).repeat(count);
+        Client::new(usual.http).ask(&format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n"))
+    };
+    assert_eq!((many(4).status, many(5).status), (200, 400), "four buffers");
+    assert!(many(5).text().contains("<title>400 Request Header Or Cookie Too Large</title>"));
     assert_eq!((ask(&usual, 7_000, 7_000), ask(&usual, 9_000, 1), ask(&usual, 1, 9_000)), (200, 414, 400));
     let large = with(4, 32 << 10);
     assert_eq!(

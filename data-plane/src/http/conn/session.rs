@@ -20,7 +20,7 @@ use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::{REQUEST, RequestRecord};
 use crate::http::pipeline::{self, Call, Exchange};
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::reply::{Bad, Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::timer::{SILENCE, Timer};
@@ -270,7 +270,9 @@ impl<S: Stream> Session<S> {
             return false;
         };
         let mut reply = match share {
-            Some(_) if self.misplaced => pipeline::unrouted(&server.local, Reply::misplaced(&server.local)),
+            Some(_) if self.misplaced => {
+                pipeline::unrouted(&server.local, Reply::bad(&server.local, Bad::Plain))
+            }
             Some(_) => pipeline::serve(exchange, &mut body).await,
             None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
         };
@@ -328,7 +330,7 @@ impl<S: Stream> Session<S> {
         debug!(client = %peer.address(), %error, "request refused");
         let mut record = RequestRecord::refused(&server.local, peer, input);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
-        let reply = pipeline::refusal(&server.local, error.status());
+        let reply = pipeline::unread(&server.local, error);
         let mut unread = Unread::nothing();
         let connection = (stream, input, &mut unread);
         let written = answer::write(&server.local, timer, connection, reply, client, &mut record.info).await;

@@ -54,7 +54,7 @@ pub(super) async fn serve(
     // Clients number their streams 1, 3, 5.
     record.info.place = u32::from(respond.stream_id()).div_ceil(2);
     let reply = match error {
-        Some(error) => pipeline::refusal(local, error.status()),
+        Some(error) => pipeline::unread(local, error),
         None => {
             let call = Call { server, timer: &timer, peer };
             let received = Received {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::{Exchange, Step};
 use crate::codec::head::{Fields, Framing, Known, Method, RequestHead};
 use crate::http::peer::Peer;
-use crate::http::reply::{Reply, ReplyBody};
+use crate::http::reply::{Bad, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::table::HostEntry;
@@ -41,7 +41,7 @@ pub(super) enum Refusal {
     /// It is sent to this URL.
     Elsewhere(Box<str>),
     /// It has none, or none that is good.
-    Certificate,
+    Certificate(Bad),
     /// It has one of another name than may pass.
     Name,
     /// What is asked of it cannot be told.
@@ -102,7 +102,10 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
         ErrorPage::Url(url) => return Judged::Refused(Refusal::Elsewhere(url.clone())),
         // The page is behind the same rule of names.
         ErrorPage::Path(path) if is_bare(head) && lets_in => return Judged::Page(path.clone()),
-        ErrorPage::Path(_) | ErrorPage::None => return Judged::Refused(Refusal::Certificate),
+        ErrorPage::Path(_) | ErrorPage::None => {
+            let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
+            return Judged::Refused(Refusal::Certificate(bad));
+        }
     }
     if !lets_in {
         return Judged::Refused(Refusal::Name);
@@ -155,7 +158,7 @@ fn escaped(der: &[u8]) -> String {
 pub(super) fn answer(refused: &Refusal, local: &Local) -> Reply {
     match refused {
         Refusal::Elsewhere(url) => Reply::redirect(local, 302, url.as_bytes().to_vec()),
-        Refusal::Certificate => Reply::page(local, 400),
+        Refusal::Certificate(bad) => Reply::bad(local, *bad),
         Refusal::Name => unauthorized(local),
         Refusal::Untold => Reply::page(local, 403),
         Refusal::Unknown => Reply::page(local, 503),

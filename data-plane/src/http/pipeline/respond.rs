@@ -5,8 +5,9 @@ use shared::template::Overlong;
 
 use super::variables::{self, Allowance};
 use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned};
+use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
-use crate::http::reply::{Paced, Reply, ReplyBody};
+use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::table::policy::answers::{Answers, Beside, Server};
@@ -66,6 +67,14 @@ fn pace(local: &Local, pace: Pace, body: &mut ReplyBody) {
 /// The answer to what is no request. Nothing more is read from its connection.
 pub(crate) fn refusal(local: &Local, status: u16) -> Reply {
     unrouted(local, Reply::refusal(local, status))
+}
+
+/// The answer to a head that cannot be taken.
+pub(crate) fn unread(local: &Local, error: HeadError) -> Reply {
+    match error {
+        HeadError::HeadTooLong => unrouted(local, Reply::bad(local, Bad::TooLarge)),
+        error => refusal(local, error.status()),
+    }
 }
 
 /// The answer to what is not even looked at.
