@@ -31,13 +31,17 @@ pub struct ClientTls {
 /// with the cache (its nginx.tmpl).
 const FORGOTTEN: u32 = 300;
 
+/// Suites of TLS 1.2 where nobody lists any, in ingress-nginx' order (configmap.md 1.3, ssl-ciphers), which is the one that
+/// counts: the shorter keys of AES first.
+const USUAL: [u16; 6] = [0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8];
+
 impl Default for ClientTls {
     fn default() -> Self {
         Self {
             http2: true,
             tls12: true,
             tls13: true,
-            ciphers: Box::default(),
+            ciphers: USUAL.into(),
             rejects_unknown: false,
             remembers: true,
             tickets: false,
@@ -61,7 +65,7 @@ impl ClientTls {
             http2: said.use_http2.unwrap_or(usual.http2),
             tls12,
             tls13,
-            ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or_default(),
+            ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or(usual.ciphers),
             rejects_unknown: said.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
             remembers,
             tickets: said.ssl_session_tickets.unwrap_or(usual.tickets),

@@ -167,6 +167,16 @@ fn a_host_has_ciphers_of_its_own() {
     assert!(!Arc::ptr_eq(&own, &terms(&handshakes, &writer, Some("a.test")).unwrap()), "nobody used it");
 }
 
+/// A client that likes long keys most, as many do, gets what the original chooses for it.
+#[test]
+fn the_order_of_suites_is_the_original_s_where_nobody_says_one() {
+    let (usual, writer) = saying(LocationPolicy::default(), None);
+    let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
+    let client = client(&[&rustls::version::TLS12], &[]);
+    assert_eq!(u16::from(client.crypto_provider().cipher_suites[3].suite()), 0xc02c, "what it likes most");
+    assert_eq!(suite(&config, &[&rustls::version::TLS12]), 0xc02b);
+}
+
 #[test]
 fn names_of_no_host_are_turned_away_where_that_is_asked_for() {
     for asked in [false, true] {
