@@ -39,8 +39,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-prefer-server-ciphers",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Unnoticed("all ciphers that are offered are strong")),
-        doc: "Whose order of ciphers counts",
+        value: &Of(BOOL, Act::Sets(|to, it| to.host.ssl_prefer_server_ciphers = Some(it))),
+        default: "true",
+        doc: "Whether the proxy's order of ciphers counts; else the client's does",
         ..Row::NEW
     },
 ];

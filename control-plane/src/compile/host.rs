@@ -101,6 +101,8 @@ struct Deciders {
     client_certificates: FewOf<Age>,
     /// Ciphers.
     ciphers: FewOf<Age>,
+    /// Whose order of ciphers counts.
+    order: FewOf<Age>,
     /// TLS goes on to the backend.
     passthrough: FewOf<Age>,
     /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
@@ -236,11 +238,12 @@ impl Claims {
             backend_tls,
             client_certificates,
             ciphers,
+            order,
             passthrough,
             roots,
         } = &mut self.deciders;
-        let all =
-            [tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, passthrough, roots];
+        let certificates = [tls, backend_tls, client_certificates, ciphers, order];
+        let all = certificates.into_iter().chain([aliases, guards, snippets, passthrough, roots]);
         for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
             all.remove(age);
         }
@@ -265,6 +268,7 @@ impl Claims {
             backend_tls,
             client_certificates,
             ciphers,
+            order,
             passthrough,
             roots,
         } = &mut self.deciders;
@@ -276,6 +280,7 @@ impl Claims {
             (backend_tls, claim.shared_backend_tls().is_some()),
             (client_certificates, serving.host.client_certificates.is_some()),
             (ciphers, serving.host.ssl_ciphers.is_some()),
+            (order, serving.host.ssl_prefer_server_ciphers.is_some()),
             (passthrough, serving.host.passthrough == Some(true)),
             (roots, asks_for_root),
         ] {
@@ -365,6 +370,7 @@ impl Claims {
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
                 ssl_ciphers: self.ciphers(),
+                ssl_prefer_server_ciphers: self.prefers_own_order(),
                 passthrough: (!self.deciders.passthrough.is_empty()).then_some(true),
             },
         };
@@ -389,6 +395,11 @@ impl Claims {
     /// The list of the first Ingress that says one (annotations.md 2.4).
     fn ciphers(&self) -> Option<NumberList> {
         self.decider(&self.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
+    }
+
+    /// Whose order counts, as the first Ingress says it that does, whoever says the list (annotations.md 2.4).
+    fn prefers_own_order(&self) -> Option<bool> {
+        self.decider(&self.deciders.order)?.parsed.serving.host.ssl_prefer_server_ciphers
     }
 
     fn decider(&self, deciders: &FewOf<Age>) -> Option<&Arc<Claim>> {

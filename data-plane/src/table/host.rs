@@ -43,6 +43,7 @@ pub struct HostEntry {
     shortcuts: Option<Arc<Shortcuts>>,
     /// Suites of TLS 1.2 in place of the fleet's.
     ciphers: Option<Arc<[u16]>>,
+    client_order: bool,
     /// TLS for this very name ends at the backend of "/".
     passthrough: bool,
 }
@@ -97,6 +98,7 @@ impl HostEntry {
             certificates_of_clients: None,
             shortcuts: None,
             ciphers: None,
+            client_order: false,
             passthrough: false,
         }
     }
@@ -144,9 +146,9 @@ impl HostEntry {
         self.shortcuts.as_ref()
     }
 
-    /// With suites of its own.
-    pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>) -> Self {
-        self.ciphers = ciphers;
+    /// With suites of its own, and of whichever there are the one that the client likes most, if that is asked for.
+    pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>, client_order: bool) -> Self {
+        (self.ciphers, self.client_order) = (ciphers, client_order);
         self
     }
 
@@ -179,6 +181,11 @@ impl HostEntry {
     /// Suites of TLS 1.2 in place of the fleet's, the one that is liked most first.
     pub fn ciphers(&self) -> Option<&Arc<[u16]>> {
         self.ciphers.as_ref()
+    }
+
+    /// Whether the client's order of suites counts.
+    pub fn has_client_order(&self) -> bool {
+        self.client_order
     }
 
     /// Who of its clients must show a certificate, if anybody asks.

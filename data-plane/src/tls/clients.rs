@@ -27,7 +27,7 @@ use shared::clock;
 
 use crate::table::client_tls::ClientTls;
 use crate::table::trust::Trust;
-use crate::table::{ClientAuth, HostTable};
+use crate::table::{ClientAuth, HostEntry, HostTable};
 use crate::tls::tickets::{Bound, aged, stamped};
 
 /// Ticks after which settings that no handshake used are made anew for the next one: a minute.
@@ -39,6 +39,8 @@ pub(crate) struct Terms {
     fleet: Arc<ClientTls>,
     /// Suites of TLS 1.2 of its host, in place of the fleet's.
     ciphers: Option<Arc<[u16]>>,
+    /// The client's order of suites counts.
+    client_order: bool,
     /// By whom its client is judged.
     auth: Option<Arc<ClientAuth>>,
 }
@@ -48,18 +50,20 @@ pub(crate) struct Terms {
 struct Key {
     fleet: Arc<ClientTls>,
     ciphers: Option<Arc<[u16]>>,
+    client_order: bool,
     /// Number of the way to judge; 0: nobody is.
     judged_by: u64,
 }
 
 impl Terms {
     /// Of a host, or of who names none.
-    pub(crate) fn new(
-        table: &HostTable,
-        ciphers: Option<&Arc<[u16]>>,
-        auth: Option<Arc<ClientAuth>>,
-    ) -> Self {
-        Self { fleet: Arc::clone(table.client_tls()), ciphers: ciphers.cloned(), auth }
+    pub(crate) fn new(table: &HostTable, host: Option<&HostEntry>, auth: Option<Arc<ClientAuth>>) -> Self {
+        Self {
+            fleet: Arc::clone(table.client_tls()),
+            ciphers: host.and_then(HostEntry::ciphers).cloned(),
+            client_order: host.is_some_and(HostEntry::has_client_order),
+            auth,
+        }
     }
 
     /// By whom the client is judged.
@@ -76,6 +80,7 @@ impl Terms {
         Key {
             fleet: Arc::clone(&self.fleet),
             ciphers: self.ciphers.clone(),
+            client_order: self.client_order,
             judged_by: self.asking().map_or(0, |auth| auth.id),
         }
     }
@@ -156,8 +161,8 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
     let mut config = builder.with_cert_resolver(Arc::clone(&usual.cert_resolver));
     let offered = super::PROTOCOLS.iter().filter(|it| *http2 || **it != super::HTTP2);
     config.alpn_protocols = offered.map(|it| it.to_vec()).collect();
-    // As in ingress-nginx (ssl_prefer_server_ciphers on).
-    config.ignore_client_order = true;
+    // As in ingress-nginx, where nobody says otherwise of the host (ssl_prefer_server_ciphers on).
+    config.ignore_client_order = !terms.client_order;
     let (id, digest) = terms.asking().map_or((0, [0; 16]), |auth| (auth.id, auth.digest));
     let life = *session_time;
     config.session_storage = match remembers {

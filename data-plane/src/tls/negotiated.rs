@@ -48,7 +48,7 @@ impl Asked {
         Self {
             host: host.map(|host| host.name().into()),
             name: name.map(Into::into),
-            terms: Terms::new(table, host.and_then(|host| host.ciphers()), auth),
+            terms: Terms::new(table, host.map(|host| &**host), auth),
             is_rejected: is_of_none && table.client_tls().rejects_unknown,
             end: exact.map_or(End::Here, |host| host.end()),
         }

@@ -105,13 +105,15 @@ fn versions_and_protocols() {
 
 /// A table with these settings, and `a.test` with these ciphers of its own.
 fn saying(defaults: LocationPolicy, ciphers: Option<&[u32]>) -> (Arc<ServerConfig>, Writer) {
+    let ssl_ciphers = ciphers.map(|values| NumberList { values: values.into() });
+    of_host(defaults, HostPolicy { ssl_ciphers, ..HostPolicy::default() })
+}
+
+/// A table with these settings, of which `a.test` says this.
+fn of_host(defaults: LocationPolicy, policy: HostPolicy) -> (Arc<ServerConfig>, Writer) {
     let (usual, mut writer) = server();
-    let list = ciphers.map(|values| NumberList { values: values.into() });
-    let named = Host {
-        tls: Some(Tls { certificates: vec!["ns/a".into()] }),
-        policy: HostPolicy { ssl_ciphers: list, ..HostPolicy::default() },
-        ..Host::default()
-    };
+    let tls = Some(Tls { certificates: vec!["ns/a".into()] });
+    let named = Host { tls, policy, ..Host::default() };
     let settings = Settings { defaults, ..Settings::default() };
     let settings = entry("default", Resource::Settings(settings));
     writer.replace_config(vec![settings, entry("a.test", Resource::Host(named)), host("_", None)]);
@@ -175,6 +177,22 @@ fn the_order_of_suites_is_the_original_s_where_nobody_says_one() {
     let client = client(&[&rustls::version::TLS12], &[]);
     assert_eq!(u16::from(client.crypto_provider().cipher_suites[3].suite()), 0xc02c, "what it likes most");
     assert_eq!(suite(&config, &[&rustls::version::TLS12]), 0xc02b);
+}
+
+#[test]
+fn a_host_leaves_the_order_to_its_clients() {
+    let old = [&rustls::version::TLS12];
+    for (says, expected) in [(None, 0xc02b), (Some(true), 0xc02b), (Some(false), 0xc02c)] {
+        let policy = HostPolicy {
+            ssl_ciphers: Some(NumberList { values: vec![0xc02b, 0xc02c] }),
+            ssl_prefer_server_ciphers: says,
+            ..HostPolicy::default()
+        };
+        let (usual, writer) = of_host(LocationPolicy::default(), policy);
+        let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
+        // Of the two the client likes that with the longer key most.
+        assert_eq!(suite(&config, &old), expected, "{says:?}");
+    }
 }
 
 #[test]

@@ -58,6 +58,30 @@ fn who_decides() {
 }
 
 #[test]
+fn whose_order_of_ciphers_counts_is_said_by_the_first_that_does() {
+    let web = |name: &str, second, annotation, text| {
+        let path = format!("/{name}");
+        ingress(name).at(second).rule("a.test", &[(&path, "echo")]).annotation(annotation, text)
+    };
+    let order = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(host)) => {
+            (host.policy.ssl_ciphers.is_some(), host.policy.ssl_prefer_server_ciphers)
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut world = World::default();
+    world.apply(web("a", 1, "ssl-ciphers", "HIGH"));
+    world.apply(web("b", 2, "ssl-prefer-server-ciphers", "perhaps"));
+    assert_eq!(order(&world), (true, None));
+    world.apply(web("d", 4, "ssl-prefer-server-ciphers", "true"));
+    assert_eq!(order(&world), (true, Some(true)));
+    world.apply(web("c", 3, "ssl-prefer-server-ciphers", "false"));
+    assert_eq!(order(&world), (true, Some(false)));
+    world.delete(ObjectKind::Ingress, "c");
+    assert_eq!(order(&world), (true, Some(true)));
+}
+
+#[test]
 fn the_catch_all_has_none() {
     let mut world = World::default();
     world.apply(ingress("web").rule("", &[("/", "echo")]).tls(&[""], "one"));

@@ -112,7 +112,8 @@ impl Writer {
         let entry = HostEntry::new(Arc::clone(name), certificates, routing);
         if let Some(same) = same {
             let entry = entry.with_certificates(same.certificates().cloned());
-            let entry = entry.with_ciphers(same.ciphers().cloned()).with_passthrough(same.has_passthrough());
+            let entry = entry.with_ciphers(same.ciphers().cloned(), same.has_client_order());
+            let entry = entry.with_passthrough(same.has_passthrough());
             let entry = entry.with_shortcuts(same.shortcuts().cloned());
             return entry.with_names(same.names().cloned(), same.has_www());
         }
@@ -128,7 +129,8 @@ impl Writer {
         let said = policy.and_then(|policy| policy.shortcuts.as_ref());
         let entry = entry.with_shortcuts(Shortcuts::compile(said).ok().flatten().map(Arc::new));
         let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
-        let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into));
+        let client_order = policy.is_some_and(|policy| policy.ssl_prefer_server_ciphers == Some(false));
+        let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into), client_order);
         let entry = entry.with_passthrough(policy.is_some_and(|policy| policy.passthrough == Some(true)));
         entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
     }

@@ -362,6 +362,7 @@ fn of_paths(host: &Host) -> Host {
         shortcuts: None,
         client_certificates: None,
         ssl_ciphers: None,
+        ssl_prefer_server_ciphers: None,
         passthrough: None,
         ..of_paths
     };
