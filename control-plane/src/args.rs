@@ -134,6 +134,12 @@ pub struct Args {
     /// Controller of the IngressClasses that make an Ingress ours
     #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,
+    /// Path at which proxies answer health checks on their public ports, for hosts that no Ingress has
+    #[arg(
+        long, env = "FIRTH_HEALTH_CHECK_PATH", value_name = "PATH",
+        default_value = "/healthz", value_parser = path
+    )]
+    pub health_check_path: String,
     /// Serve Ingresses that name no class at all, too
     #[arg(
         long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
@@ -263,6 +269,16 @@ fn prefix(text: &str) -> Result<String, String> {
     if is_name { Ok(text.to_owned()) } else { Err(format!("expected a DNS name, got {text:?}")) }
 }
 
+fn path(text: &str) -> Result<String, String> {
+    let is_plain = |b: u8| b.is_ascii_graphic() && !b"?#%\\".contains(&b);
+    let is_path = text.starts_with('/') && text.bytes().all(is_plain) && !text.contains("//");
+    let climbs = text.split('/').any(|part| part == "." || part == "..");
+    match is_path && !climbs {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected a path such as /healthz, got {text:?}")),
+    }
+}
+
 fn object_or_none(text: &str) -> Result<OrNone<ObjectName>, String> {
     text_or_none(text)?.as_deref().map(object).transpose()
 }
@@ -367,6 +383,16 @@ mod tests {
         assert_eq!(parse(&["--annotations-prefix=a.test"]).unwrap().annotations_prefix, "a.test");
         for bad in ["", "a.test/", "A.test"] {
             assert!(parse(&["--annotations-prefix", bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn health_is_asked_for_at_a_path() {
+        let path = |text: &str| parse(&["--health-check-path", text]).map(|args| args.health_check_path);
+        assert_eq!(parse(&[]).unwrap().health_check_path, "/healthz");
+        assert_eq!(path("/up/is-it").unwrap(), "/up/is-it");
+        for bad in ["", "up", "/a b", "/a?b", "/%61", "//a", "/a/../b"] {
+            assert!(path(bad).is_err(), "{bad}");
         }
     }
 

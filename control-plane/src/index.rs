@@ -68,6 +68,9 @@ use crate::reference::Use;
 pub use prefix::Prefix;
 pub use review::Verdict;
 
+/// Where proxies answer health checks where nobody says it.
+pub const HEALTH_PATH: &str = "/healthz";
+
 /// What the index must know that no object says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -77,6 +80,8 @@ pub struct Options {
     pub controller_class: String,
     /// What proxies export of requests.
     pub request_metrics: RequestMetrics,
+    /// Where proxies answer health checks on their public ports.
+    pub health_path: Arc<str>,
     /// Whether the IngressClass of the name `ingress_class` is ours, whatever its controller.
     pub class_by_name: bool,
     /// An Ingress without any class is ours.

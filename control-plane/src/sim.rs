@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
-use crate::index::{Index, Options};
+use crate::index::{HEALTH_PATH, Index, Options};
 use crate::kube::sim::Followed;
 pub use crate::kube::sim::{Came, NAMESPACE, Next};
 use crate::metrics::Metrics;
@@ -105,6 +105,7 @@ impl Replica {
             ingress_class: "nginx".to_owned(),
             controller_class: "k8s.io/ingress-nginx".to_owned(),
             request_metrics: if is_ours { RequestMetrics::default() } else { other_metrics() },
+            health_path: HEALTH_PATH.into(),
             class_by_name: false,
             watch_without_class: false,
             default_certificate: None,

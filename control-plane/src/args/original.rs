@@ -71,11 +71,7 @@ pub const FLAGS: &[Flag] = &[
     flag("enable-ssl-passthrough", "false", Same),
     flag("enable-topology-aware-routing", "false", Elsewhere("endpoints of all zones are used")),
     flag("exclude-socket-metrics", "", Same),
-    flag(
-        "health-check-path",
-        "/healthz",
-        Elsewhere("/healthz, /readyz and /livez of --admin, and of proxies' --health"),
-    ),
+    flag("health-check-path", "/healthz", Same),
     flag("health-check-timeout", "10", Nothing("health is answered from memory")),
     flag("healthz-host", "", Elsewhere("--admin, and proxies' --health")),
     flag("healthz-port", "10254", Elsewhere("--admin, and proxies' --health")),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use shared::policy::RequestMetrics;
 use shared::resource::{Listener, Resource, SETTINGS_KEY};
 
-use super::Index;
 use super::objects::reference;
 use super::refs::{Site, User};
+use super::{HEALTH_PATH, Index};
 use crate::compile::allowed::Allowed;
 use crate::compile::claim::{Claim, OfFleet};
 use crate::compile::referred::Referred;
@@ -56,6 +56,8 @@ impl Index {
         self.compile_ticket_keys(settings.defaults.ssl_session_tickets == Some(true), ticket_key);
         settings.defaults.request_metrics =
             Some(self.options.request_metrics.clone()).filter(|it| *it != RequestMetrics::default());
+        settings.defaults.health_check_path =
+            Some(self.options.health_path.to_string()).filter(|it| it != HEALTH_PATH);
         settings.default_backend =
             self.options.default_backend().map(|key| key.to_string()).unwrap_or_default();
         if self.allowed_headers != allowed_headers {

@@ -11,7 +11,7 @@ use super::backlog;
 use super::disk::Disk;
 use super::folder::Folder;
 use crate::event::Event;
-use crate::index::{Index, Options};
+use crate::index::{HEALTH_PATH, Index, Options};
 use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
 use crate::problem::{Severity, Subject};
 
@@ -38,6 +38,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         ingress_class: "nginx".into(),
         controller_class: "k8s.io/ingress-nginx".into(),
         request_metrics: RequestMetrics::default(),
+        health_path: HEALTH_PATH.into(),
         class_by_name: false,
         watch_without_class,
         default_certificate: None,

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::event::Inputs;
-use crate::index::Options;
+use crate::index::{HEALTH_PATH, Options};
 use crate::objects::{
     ConfigMap, EndpointSlice, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType,
     IngressRule, IngressTls, Metadata, Object, ServicePortRef, ServiceRef, SliceEndpoint,
@@ -36,6 +36,7 @@ fn bench() -> Bench {
         ingress_class: "nginx".to_owned(),
         controller_class: "k8s.io/ingress-nginx".to_owned(),
         request_metrics: RequestMetrics::default(),
+        health_path: HEALTH_PATH.into(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         default_backend: None,

@@ -104,6 +104,20 @@ fn a_health_check_is_answered_in_the_said_type() {
 }
 
 #[test]
+fn a_health_check_is_answered_where_the_fleet_says() {
+    let origin = Origin::says("hello");
+    for (said, there, elsewhere) in [(None, "/healthz", "/up"), (Some("/up"), "/up/x?y", "/healthz")] {
+        let health_check_path = said.map(str::to_owned);
+        let mut proxy = saying(&origin, LocationPolicy { health_check_path, ..LocationPolicy::default() });
+        proxy.config(vec![("_", Resource::Host(Host::default()))]);
+        let mut client = Client::new(proxy.http);
+        let mut status =
+            |path: &str| client.ask(&format!("GET {path} HTTP/1.1\r\nHost: nobody.test\r\n\r\n")).status;
+        assert_eq!((status(there), status(elsewhere)), (200, 404), "{said:?}");
+    }
+}
+
+#[test]
 fn http_2_is_spoken_unless_the_fleet_says_no() {
     let origin = Origin::says("hello");
     for (said, spoken) in [(None, true), (Some(true), true), (Some(false), false)] {

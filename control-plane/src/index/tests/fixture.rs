@@ -20,6 +20,7 @@ pub(super) fn options() -> Options {
         ingress_class: "nginx".into(),
         controller_class: "k8s.io/ingress-nginx".into(),
         request_metrics: RequestMetrics::default(),
+        health_path: HEALTH_PATH.into(),
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
         default_backend: None,

@@ -19,10 +19,10 @@ use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
-const HEALTH: &[u8] = b"/healthz";
+const HEALTH: &str = "/healthz";
 
 /// The page about connections, likewise.
-const STATUS: &[u8] = b"/nginx_status";
+const STATUS: &str = "/nginx_status";
 
 /// What a path leads to.
 enum Found {
@@ -290,7 +290,11 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Verdict::Refuse => return Found::Ambiguous,
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
-    let own = [HEALTH, STATUS].into_iter().find(|own| catch_all && normal.path.starts_with(own));
+    let answers = &table.policy().answers;
+    let health = answers.health.as_deref().unwrap_or(HEALTH);
+    // Prefixes in the original, of which the longer one counts.
+    let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));
+    let own = own.max_by_key(|own| own.len());
     if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
         return Found::AppRoot(app_root.into());
     }
@@ -306,7 +310,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
         },
         Match::Unknown => Found::Unknown,
-        _ if own == Some(HEALTH) => Found::HealthCheck(table.policy().answers.media_type.clone()),
+        _ if own == Some(health) => Found::HealthCheck(answers.media_type.clone()),
         _ if own == Some(STATUS) => Found::Status(match &table.policy().status {
             Some(shown) => shown.contains(client),
             None => client.is_loopback(),
@@ -328,8 +332,8 @@ fn redirects(entry: &PathEntry) -> bool {
 }
 
 /// Whether an Ingress has taken a path of the proxy's own for a backend.
-fn takes(entry: &PathEntry, own: &[u8]) -> bool {
-    entry.declared.as_bytes().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
+fn takes(entry: &PathEntry, own: &str) -> bool {
+    entry.declared.starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }
 
 /// `climbs`: somebody reads a step up into the path as it came.

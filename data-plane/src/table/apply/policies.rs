@@ -36,7 +36,7 @@ impl Policies {
                 (None, None, None);
             (whole.gzip_types, whole.gzip_disable, whole.brotli_types) = (None, None, None);
             (whole.disable_stream_access_log, whole.log_format_stream) = (None, None);
-            whole.request_metrics = None;
+            (whole.request_metrics, whole.health_check_path) = (None, None);
             (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }
         let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;

@@ -22,7 +22,9 @@ pub struct Answers {
     pub beside: Box<[Beside]>,
     /// Whether the request's id is among that.
     pub tells_id: bool,
-    /// Media type of answers to health checks, where somebody says it.
+    /// Path of health checks of the proxy itself, where somebody says it.
+    pub health: Option<Box<str>>,
+    /// Media type of answers to them, likewise.
     pub media_type: Option<Bytes>,
 }
 
@@ -62,6 +64,7 @@ impl Default for Answers {
             added: Box::default(),
             beside: Box::default(),
             tells_id: false,
+            health: None,
             media_type: None,
         }
     }
@@ -97,6 +100,7 @@ impl Answers {
             added: added.into(),
             beside: beside.into(),
             tells_id,
+            health: said.health_check_path.as_deref().map(Into::into),
             media_type: said.default_type.as_ref().map(|it| it.clone().into()),
         })
     }
