@@ -29,6 +29,8 @@ struct Facts {
     number: u64,
     /// It comes by a load balancer that ended its TLS.
     by_tls: bool,
+    /// What a load balancer says of it, believed or not.
+    told: Option<Box<Ends>>,
     /// What its handshake came to, over TLS.
     negotiated: Option<Box<Negotiated>>,
 }
@@ -96,6 +98,7 @@ impl Peer {
             local: None,
             number: 0,
             by_tls: false,
+            told: None,
             negotiated: None,
         }))
     }
@@ -123,8 +126,14 @@ impl Peer {
         let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
         if let Some(facts) = Rc::get_mut(&mut told.0) {
             facts.by_tls = port == Scheme::Https.usual_port();
+            facts.told = Some(Box::new(ends));
         }
         told
+    }
+
+    /// What a load balancer says of it, whether that is believed or not.
+    pub(crate) fn ends(&self) -> Option<&Ends> {
+        self.0.told.as_deref()
     }
 
     /// What its client speaks, as far as that is known.

@@ -79,6 +79,32 @@ fn a_load_balancer_tells_whose_connection_it_is() {
 }
 
 #[test]
+fn the_log_has_what_it_says_whoever_is_believed() {
+    let origin = Origin::says("in");
+    for (believed, client) in [(None, "192.0.2.7"), (Some("192.0.2.0/24"), "127.0.0.1")] {
+        let mut proxy = behind(&origin, believed, None);
+        let format = "$remote_addr $proxy_protocol_addr:$proxy_protocol_port \
+                      $proxy_protocol_server_addr:$proxy_protocol_server_port";
+        let defaults = LocationPolicy {
+            use_proxy_protocol: Some(true),
+            log_format_upstream: Some(format.into()),
+            proxy_real_ip_cidr: believed.map(|it| TextList { values: vec![it.into()] }),
+            ..LocationPolicy::default()
+        };
+        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        for header in [LINE, "PROXY UNKNOWN\r\n"] {
+            let mut client = Client::new(proxy.http);
+            client.send(header);
+            assert_eq!(client.get("/").status, 200);
+        }
+        let log = proxy.stop(Duration::ZERO, PATIENCE);
+        let lines: Vec<_> = log.lines().collect();
+        let told = format!("{client} 192.0.2.7:56324 192.0.2.8:1234");
+        assert_eq!(lines, [told.as_str(), "127.0.0.1 -:- -:-"]);
+    }
+}
+
+#[test]
 fn a_header_comes_first_and_only_some_are_believed_it() {
     let origin = Origin::says("in");
     let proxy = behind(&origin, Some("192.0.2.0/24"), None);

@@ -50,6 +50,14 @@ pub enum Value {
     Peer,
     /// `$remote_port`, `$realip_remote_port`.
     PeerPort,
+    /// `$proxy_protocol_addr`: the client, as the header of its load balancer says, believed or not.
+    ToldAddr,
+    /// `$proxy_protocol_port`.
+    ToldPort,
+    /// `$proxy_protocol_server_addr`: where it connected to, likewise.
+    ToldServerAddr,
+    /// `$proxy_protocol_server_port`.
+    ToldServerPort,
     /// `$remote_user`.
     User,
     /// `$request`: the first line.
@@ -148,10 +156,6 @@ const MISSING: &[&str] = &[
     "opentelemetry_span_id",
     "opentelemetry_trace_id",
     "proxy_internal_body_length",
-    "proxy_protocol_addr",
-    "proxy_protocol_port",
-    "proxy_protocol_server_addr",
-    "proxy_protocol_server_port",
     "realip_remote_host",
     "realpath_root",
     "request_body",
@@ -279,6 +283,10 @@ impl Value {
             "binary_remote_addr" => Self::ClientBytes,
             "realip_remote_addr" => Self::Peer,
             "remote_port" | "realip_remote_port" => Self::PeerPort,
+            "proxy_protocol_addr" => Self::ToldAddr,
+            "proxy_protocol_port" => Self::ToldPort,
+            "proxy_protocol_server_addr" => Self::ToldServerAddr,
+            "proxy_protocol_server_port" => Self::ToldServerPort,
             "remote_user" => Self::User,
             "request" => Self::Request,
             "request_method" => Self::Method,

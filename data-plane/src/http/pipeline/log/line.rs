@@ -11,6 +11,7 @@ use super::attempts::Attempt;
 use super::{InPlace, RequestRecord, basic};
 use crate::access_log::{Kept, Source, seconds};
 use crate::codec::head::Known;
+use crate::codec::proxy_protocol::Ends;
 use crate::http::pipeline::variables;
 use crate::listen::Scheme;
 use crate::table::{DEFAULT_UPSTREAM, PathEntry};
@@ -58,6 +59,9 @@ impl Source for Ended<'_> {
             Value::Hostname => text(variables::hostname().as_bytes(), out),
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
+            Value::ToldAddr | Value::ToldPort | Value::ToldServerAddr | Value::ToldServerPort => {
+                record.peer.ends().is_some_and(|ends| told(value, ends, out))
+            }
             Value::Missing => false,
             other => self.of_head(other, out) || self.of_location(other, out) || self.of_others(other, out),
         }
@@ -162,6 +166,16 @@ impl Ended<'_> {
             Value::SslClientIssuer => shown.is_some_and(|it| text(&it.issuer, out)),
             _ => false,
         }
+    }
+}
+
+/// What a load balancer says of the connection.
+fn told(value: &Value, ends: &Ends, out: &mut Vec<u8>) -> bool {
+    match value {
+        Value::ToldAddr => written(&ends.source.ip(), out),
+        Value::ToldPort => number(ends.source.port().into(), out),
+        Value::ToldServerAddr => written(&ends.destination.ip(), out),
+        _ => number(ends.destination.port().into(), out),
     }
 }
 
