@@ -58,6 +58,8 @@ struct Record<'t> {
     locations: BTreeMap<&'t str, Vec<&'t str>>,
     /// Whether anybody but a main upstream leads here.
     is_main: bool,
+    /// Whether TLS of some host ends there.
+    ends_tls: bool,
     /// The main upstream whose affinity it has, as its canary.
     heir_of: Option<&'t str>,
 }
@@ -77,6 +79,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
             };
             let record = records.entry(name).or_default();
             record.is_main = true;
+            record.ends_tls |= host.has_passthrough() && &*entry.declared == "/";
             record.port.get_or_insert(&entry.port);
             if let Some(errors) = entry.errors.as_ref().filter(|it| !it.cell.endpoints().list.is_empty()) {
                 stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
@@ -156,6 +159,7 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     if !endpoints.is_empty() {
         json.insert("endpoints".into(), endpoints.into());
     }
+    json.insert("sslPassthrough".into(), record.ends_tls.into());
     json.insert("noServer".into(), (policy.canary.is_some() && !record.is_main).into());
     json.insert("sessionAffinityConfig".into(), affinity);
     let is_ewma = matches!(record.balancing, Some(Balancing::Ewma));

@@ -18,6 +18,21 @@ fn records(writer: &Writer) -> BTreeMap<String, Value> {
 }
 
 #[test]
+fn where_tls_ends_is_told_of_what_has_the_root() {
+    let mut writer = Writer::new();
+    let policy = HostPolicy { passthrough: Some(true), ..HostPolicy::default() };
+    writer.replace_config(vec![
+        entry("a.test", Resource::Host(Host { policy, ..Host::default() })),
+        route("ingress/ns/web/a.test", &[("/", "ns/main/443"), ("/api", "ns/api/80")]),
+        backend("ns/main/443"),
+        backend("ns/api/80"),
+    ]);
+    let records = records(&writer);
+    let ends = ["ns-main-443", "ns-api-80"].map(|name| records[name]["sslPassthrough"].clone());
+    assert_eq!(ends, [json!(true), json!(false)]);
+}
+
+#[test]
 fn upstreams_are_told_as_the_original_does() {
     let mut writer = Writer::new();
     let canary = Canary { weight: 5, weight_total: 1000, header: "X-Next".into(), ..Canary::default() };
