@@ -62,6 +62,14 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_text_is_who_says_nothing() {
+        let said = LocationPolicy { block_user_agents: list(&["", "AlphaBot"]), ..LocationPolicy::default() };
+        let blocks = Blocks::compile(&said).unwrap().unwrap();
+        let agents = [None, Some(&b""[..]), Some(b"AlphaBot"), Some(b"curl")];
+        assert_eq!(agents.map(|agent| blocks.block(agent, None)), [true, true, true, false]);
+    }
+
+    #[test]
     fn nothing_said_costs_a_look_and_what_is_no_pattern_is_refused() {
         assert!(Blocks::compile(&LocationPolicy::default()).unwrap().is_none());
         let none = LocationPolicy { block_referers: list(&[]), ..LocationPolicy::default() };
