@@ -222,7 +222,9 @@ fn agree(raw: &[u8], normal: &path::Normalised<'_>, route: impl Fn(&[u8]) -> Vec
     if !normal.suspicious {
         return;
     }
-    for (reading, path) in path::readings(&target) {
+    let read = path::readings(&target);
+    assert!(read.is_some(), "it was sent");
+    for (reading, path) in read.into_iter().flatten() {
         assert_eq!(
             route(&path),
             route(&normal.path),

@@ -9,6 +9,7 @@
 
 mod climb;
 mod normal;
+mod octets;
 mod reading;
 
 use std::borrow::Cow;

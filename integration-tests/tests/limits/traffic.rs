@@ -187,6 +187,11 @@ const ROWS: &[Row] = &[
         &["a_backend_reads_the_route_that_was_chosen"],
     ),
     Row(
+        "bytes of a path that are read, in all the ways together in which backends may read it",
+        &["codec::path::reading::AHEAD", "codec::path::reading::TIMES"],
+        &["what_has_too_many_readings_is_refused", "reading_costs_so_much_an_octet"],
+    ),
+    Row(
         "a chunk's line, its extensions and the trailers of a body",
         &[
             "codec::h1::chunk::MAX_SIZE_LINE",

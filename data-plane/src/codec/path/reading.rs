@@ -1,10 +1,24 @@
 //! What other readers make of a raw path, and what to send them so that they agree with the route that was chosen.
 
-use super::normal::{decode, hex};
-use super::{Normalised, is_plain, re_encode};
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use super::octets::{
+    cut_parameters, decode_except_slashes, decode_leniently, decode_unreserved, merge, remove_dots,
+    to_slashes,
+};
+use super::{Normalised, re_encode};
 
 /// Line breaks that a path may have: each is a further way to read it.
 const BREAKS: usize = 4;
+
+/// Octets that are read of a path in all the ways together, of one that is short.
+const AHEAD: usize = 64 * 1024;
+
+/// As many times its length more. Only what has backslashes, parameters and escapes all at once takes more than both, when it
+/// is longer than a KiB and a half, and that is long for nobody's sake but that of who wants it read.
+const TIMES: usize = 8;
 
 /// A way in which some backend reads a raw path: what it does, in this order. Backends differ in each step, and real ones
 /// do the steps in more than one order, so nearly every combination is somebody's.
@@ -64,11 +78,21 @@ impl Decode {
         1 + usize::from(self == Self::Twice)
     }
 
+    /// The first round. That of who decodes twice is that of who decodes all.
     fn once(self, path: &[u8]) -> Vec<u8> {
         match self {
             Self::Unreserved => decode_unreserved(path),
-            Self::ExceptSlashes => decode_if(path, |b| !matches!(b, b'/' | b'\\')),
+            Self::ExceptSlashes => decode_except_slashes(path),
             Self::All | Self::Twice => decode_leniently(path),
+        }
+    }
+
+    /// Number of its first round among those.
+    fn place(self) -> usize {
+        match self {
+            Self::Unreserved => 0,
+            Self::ExceptSlashes => 1,
+            Self::All | Self::Twice => 2,
         }
     }
 }
@@ -83,15 +107,15 @@ impl Reading {
     }
 }
 
-/// What all kinds of readers make of a raw path. Readings that no path of this kind can set apart are left out: a path
-/// without a backslash is read alike by those who differ in backslashes only.
+/// What all kinds of readers make of a raw path, each path once of those that a normal form cures and once of the others.
+/// Readings that no path of this kind can set apart are left out: a path without a backslash is read alike by those who
+/// differ in backslashes only. `None`: there are more than anybody needs.
 ///
-/// **Invariant:** bounded work: at most 150 readings, each linear in the path, which a head's limits bound.
-pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
-    let mut found = Vec::new();
-    let every = decode_twice(raw);
-    let has =
-        |octet| raw.contains(&octet) || decode_leniently(raw).contains(&octet) || every.contains(&octet);
+/// **Invariant:** bounded work: at most 60 times all of it is read, and at most [`AHEAD`] and [`TIMES`] of it together.
+pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
+    let once = decode_leniently(raw);
+    let every = decode_leniently(&once);
+    let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
     let (semicolon, backslash) = (has(b';'), has(b'\\'));
     let backslashes: &[Backslashes] = match (backslash, semicolon) {
         (true, true) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last],
@@ -102,36 +126,58 @@ pub(crate) fn readings(raw: &[u8]) -> Vec<(Reading, Vec<u8>)> {
     if semicolon {
         cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
     }
+    let mut found = Found { left: AHEAD + TIMES * raw.len(), ..Found::default() };
+    let mut begun = Begun::new(raw);
     for parameters in cuts {
         for &backslashes in backslashes {
-            read(raw, (false, parameters, backslashes), &mut found);
+            found.add(&mut begun, (false, parameters, backslashes))?;
         }
     }
     for (backslashes, rest) in behind_host(raw) {
         // To who parses references `;` is a letter.
-        read(rest, (true, Parameters::Kept, backslashes), &mut found);
+        found.add(&mut Begun::new(rest), (true, Parameters::Kept, backslashes))?;
     }
-    found
+    Some(found.paths)
 }
 
-/// Adds what readers of one manner make of a path, however they decode it: of all of it, or of what is behind a host.
-fn read(
-    raw: &[u8],
-    (host, parameters, backslashes): (bool, Parameters, Backslashes),
-    found: &mut Vec<(Reading, Vec<u8>)>,
-) {
-    let mut known: Vec<Vec<u8>> = Vec::new();
-    for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
-        if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
-            continue;
+/// Readings so far.
+#[derive(Default)]
+struct Found {
+    paths: Vec<(Reading, Vec<u8>)>,
+    /// Paths as readers see their segments, and whether they are cured.
+    known: Vec<(bool, Vec<u8>)>,
+    /// Octets that may be read yet.
+    left: usize,
+}
+
+impl Found {
+    /// Adds what readers of one manner make of a path, however they decode it: of all of it, or of what is behind a host.
+    /// `None`: it is too much.
+    fn add(
+        &mut self,
+        begun: &mut Begun<'_>,
+        (host, parameters, backslashes): (bool, Parameters, Backslashes),
+    ) -> Option<()> {
+        let mut mine: Vec<usize> = Vec::new();
+        for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+            if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+                continue;
+            }
+            self.left = self.left.checked_sub(begun.raw.len())?;
+            let path = segments(begun, decode, parameters, backslashes);
+            if mine.iter().any(|place| self.known[*place].1 == path) {
+                continue;
+            }
+            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
+            let known = (reading.is_curable(), path);
+            let place = self.known.iter().position(|it| *it == known);
+            mine.push(place.unwrap_or(self.known.len()));
+            if place.is_none() {
+                resolve(reading, &known.1, &mut self.paths);
+                self.known.push(known);
+            }
         }
-        let path = segments(raw, decode, parameters, backslashes);
-        let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
-        if known.contains(&path) {
-            continue;
-        }
-        resolve(reading, &path, found);
-        known.push(path);
+        Some(())
     }
 }
 
@@ -149,14 +195,47 @@ fn behind_host(raw: &[u8]) -> impl Iterator<Item = (Backslashes, &[u8])> {
     kept.into_iter().chain(written.filter(|_| raw.contains(&b'\\')))
 }
 
+/// A raw path, with what it is after the first round of decoding, which many readers have in common.
+struct Begun<'a> {
+    raw: &'a [u8],
+    /// By who decodes, whether backslashes are slashes before, and whether parameters are cut before.
+    once: [Option<Vec<u8>>; 12],
+}
+
+impl<'a> Begun<'a> {
+    fn new(raw: &'a [u8]) -> Self {
+        Self { raw, once: Default::default() }
+    }
+
+    fn once(&mut self, decode: Decode, has_slashes: bool, is_cut: bool) -> &[u8] {
+        let place = decode.place() * 4 + usize::from(has_slashes) * 2 + usize::from(is_cut);
+        self.once[place].get_or_insert_with(|| {
+            let mut path = Cow::Borrowed(self.raw);
+            if has_slashes {
+                to_slashes(path.to_mut());
+            }
+            if is_cut {
+                path = Cow::Owned(cut_parameters(&path));
+            }
+            decode.once(&path)
+        })
+    }
+}
+
 /// A raw path as a reader sees its segments.
-fn segments(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Backslashes) -> Vec<u8> {
-    let mut path = raw.to_vec();
-    for round in 0..=decode.rounds() {
-        if round > 0 {
+fn segments(
+    begun: &mut Begun<'_>,
+    decode: Decode,
+    parameters: Parameters,
+    backslashes: Backslashes,
+) -> Vec<u8> {
+    let has_slashes = matches!(backslashes, Backslashes::Always | Backslashes::Written);
+    let mut path = begun.once(decode, has_slashes, parameters == Parameters::CutAfter(0)).to_vec();
+    for round in 1..=decode.rounds() {
+        if round > 1 {
             path = decode.once(&path);
         }
-        if backslashes == Backslashes::Always || (backslashes == Backslashes::Written && round == 0) {
+        if backslashes == Backslashes::Always {
             to_slashes(&mut path);
         }
         if parameters == Parameters::CutAfter(round) {
@@ -224,7 +303,10 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Refuse;
     }
     let mut astray = false;
-    for (reading, path) in readings(raw) {
+    let Some(read) = readings(raw) else {
+        return Verdict::Refuse;
+    };
+    for (reading, path) in read {
         if strays(&path) {
             if !reading.is_curable() {
                 return Verdict::Refuse;
@@ -237,7 +319,7 @@ pub(crate) fn forward<R: PartialEq>(
     }
     let target = re_encode(&normalised.path);
     // What was harmless in the raw path need not be in the normal one: `/a\b/../c` and `/a\../b` change places.
-    if readings(&target).iter().any(|(_, path)| strays(path)) {
+    if readings(&target).is_none_or(|read| read.iter().any(|(_, path)| strays(path))) {
         return Verdict::Refuse;
     }
     Verdict::Normal(target)
@@ -250,86 +332,5 @@ fn before_breaks(path: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     is_few.then(|| memchr::memchr_iter(b'\n', path).map(|end| &path[..end]))
 }
 
-fn is_unreserved(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
-}
-
-/// An octet that no target may hold as it is has one spelling only: no reader tells `%20` from the space that it
-/// stands for, so decoding it sets no two readers apart.
-fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
-    decode_if(raw, |b| is_unreserved(b) || (b != b'%' && !is_plain(b)))
-}
-
-/// Decodes every escape; a `%` that begins none stays, as most backends have it.
-fn decode_leniently(raw: &[u8]) -> Vec<u8> {
-    decode(raw).unwrap_or_else(|_| decode_if(raw, |_| true))
-}
-
-fn decode_twice(raw: &[u8]) -> Vec<u8> {
-    decode_leniently(&decode_leniently(raw))
-}
-
-fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
-    let mut path = Vec::with_capacity(raw.len());
-    let mut rest = raw;
-    while let Some((&b, after)) = rest.split_first() {
-        if let [b'%', high, low, after @ ..] = rest
-            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
-            && which(high << 4 | low)
-        {
-            path.push(high << 4 | low);
-            rest = after;
-        } else {
-            path.push(b);
-            rest = after;
-        }
-    }
-    path
-}
-
-/// RFC 3986 section 5.2.4: a climb above the root stops there.
-fn remove_dots(path: &[u8]) -> Vec<u8> {
-    let mut out: Vec<u8> = Vec::with_capacity(path.len());
-    let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
-    while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            b"." => {}
-            b".." => out.truncate(out.iter().rposition(|&b| b == b'/').unwrap_or(0)),
-            _ => {
-                out.push(b'/');
-                out.extend_from_slice(segment);
-                continue;
-            }
-        }
-        if last {
-            out.push(b'/');
-        }
-    }
-    out
-}
-
-fn merge(path: &[u8]) -> Vec<u8> {
-    let mut out = path.to_vec();
-    out.dedup_by(|next, before| *next == b'/' && *before == b'/');
-    out
-}
-
-fn to_slashes(path: &mut [u8]) {
-    for b in path {
-        if *b == b'\\' {
-            *b = b'/';
-        }
-    }
-}
-
-fn cut_parameters(path: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.len());
-    for (index, segment) in path.split(|&b| b == b'/').enumerate() {
-        if index > 0 {
-            out.push(b'/');
-        }
-        out.extend_from_slice(segment.split(|&b| b == b';').next().unwrap_or_default());
-    }
-    out
-}
+#[cfg(test)]
+mod tests;

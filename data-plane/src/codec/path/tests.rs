@@ -351,7 +351,7 @@ proptest! {
         let fast = normalise(&raw).ok();
         prop_assert_eq!(fast.as_ref().map(|n| n.path.to_vec()), slow(&raw));
         if let Some(fast) = fast.filter(|fast| !fast.suspicious) {
-            for (reading, path) in readings(&raw) {
+            for (reading, path) in readings(&raw).unwrap() {
                 prop_assert_eq!(&path[..], &fast.path[..], "{:?}", reading);
             }
         }
@@ -372,7 +372,7 @@ proptest! {
             Verdict::Normal(target) => target,
             Verdict::Refuse => return Ok(()),
         };
-        for (reading, path) in readings(&sent) {
+        for (reading, path) in readings(&sent).unwrap() {
             prop_assert_eq!(route(&path), route(&normalised.path), "{:?} of {}", reading, String::from_utf8_lossy(&sent));
         }
         for path in others(&sent) {

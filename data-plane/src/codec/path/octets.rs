@@ -1,0 +1,92 @@
+//! The single steps of which readings of a path consist: one pass over it each, which looks at nothing but what it changes.
+
+use memchr::memchr;
+
+use super::is_plain;
+use super::normal::hex;
+
+fn is_unreserved(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
+}
+
+/// An octet that no target may hold as it is has one spelling only: no reader tells `%20` from the space that it
+/// stands for, so decoding it sets no two readers apart.
+pub(super) fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
+    decode_if(raw, |b| is_unreserved(b) || (b != b'%' && !is_plain(b)))
+}
+
+/// Decodes every escape but those of slashes and backslashes.
+pub(super) fn decode_except_slashes(raw: &[u8]) -> Vec<u8> {
+    decode_if(raw, |b| !matches!(b, b'/' | b'\\'))
+}
+
+/// Decodes every escape; a `%` that begins none stays, as most backends have it.
+pub(super) fn decode_leniently(raw: &[u8]) -> Vec<u8> {
+    decode_if(raw, |_| true)
+}
+
+fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut path = Vec::with_capacity(raw.len());
+    let (before, mut rest) = raw.split_at(memchr(b'%', raw).unwrap_or(raw.len()));
+    path.extend_from_slice(before);
+    while let Some((&b, after)) = rest.split_first() {
+        if b == b'%'
+            && let [high, low, after @ ..] = after
+            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
+            && which(high << 4 | low)
+        {
+            path.push(high << 4 | low);
+            rest = after;
+        } else {
+            path.push(b);
+            rest = after;
+        }
+    }
+    path
+}
+
+/// RFC 3986 section 5.2.4: a climb above the root stops there.
+pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(path.len() + 1);
+    let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"." => {}
+            b".." => out.truncate(out.iter().rposition(|&b| b == b'/').unwrap_or(0)),
+            _ => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+                continue;
+            }
+        }
+        if last {
+            out.push(b'/');
+        }
+    }
+    out
+}
+
+/// Makes one slash of many.
+pub(super) fn merge(path: &[u8]) -> Vec<u8> {
+    let mut out = path.to_vec();
+    out.dedup_by(|next, before| *next == b'/' && *before == b'/');
+    out
+}
+
+pub(super) fn to_slashes(path: &mut [u8]) {
+    for b in path {
+        *b = if *b == b'\\' { b'/' } else { *b };
+    }
+}
+
+/// Takes away what follows a `;` in each segment.
+pub(super) fn cut_parameters(path: &[u8]) -> Vec<u8> {
+    let mut out = path.to_vec();
+    let mut is_cut = false;
+    out.retain(|b| {
+        is_cut = *b == b';' || (is_cut && *b != b'/');
+        !is_cut
+    });
+    out
+}

@@ -1,0 +1,122 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::codec::path::normalise;
+
+/// A path as one reader after the other has it, each from its beginning, as [`segments`] would be without what they have in
+/// common.
+fn one_by_one(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Backslashes) -> Vec<u8> {
+    let mut path = raw.to_vec();
+    for round in 0..=decode.rounds() {
+        if round > 0 {
+            path = decode.once(&path);
+        }
+        if backslashes == Backslashes::Always || (backslashes == Backslashes::Written && round == 0) {
+            to_slashes(&mut path);
+        }
+        if parameters == Parameters::CutAfter(round) {
+            path = cut_parameters(&path);
+        }
+    }
+    if backslashes == Backslashes::Last {
+        to_slashes(&mut path);
+    }
+    path
+}
+
+/// All readings, and whether a normal form cures them, whatever they cost.
+fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut add = |raw: &[u8], (host, parameters, backslashes)| {
+        let mut known = Vec::new();
+        for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+            if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+                continue;
+            }
+            let path = one_by_one(raw, decode, parameters, backslashes);
+            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
+            if !known.contains(&path) {
+                resolve(reading, &path, &mut found);
+                known.push(path);
+            }
+        }
+    };
+    let cuts = [0, 1, 2].map(Parameters::CutAfter);
+    for parameters in [Parameters::Kept].into_iter().chain(cuts) {
+        for backslashes in [Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last] {
+            add(raw, (false, parameters, backslashes));
+        }
+    }
+    for (backslashes, rest) in behind_host(raw) {
+        add(rest, (true, Parameters::Kept, backslashes));
+    }
+    found.into_iter().map(|(reading, path)| (reading.is_curable(), path)).collect()
+}
+
+fn raw_path() -> impl Strategy<Value = Vec<u8>> {
+    let parts = vec![
+        "/", "/", "//", ".", "..", "a", "%2e", "%2F", "%", "%41", "%25", "2e", "5c", "%5c", "\\", ";", ";x",
+        "%3b", "3B", "%252f", "%255c", "%00", "%20", "\u{e9}", "x=1",
+    ];
+    prop::collection::vec(select(parts), 0..14).prop_map(|parts| format!("/{}", parts.concat()).into_bytes())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn what_readers_have_in_common_is_read_once_and_nothing_is_left_out(raw in raw_path()) {
+        let found = readings(&raw).unwrap().into_iter();
+        let found: BTreeSet<_> = found.map(|(reading, path)| (reading.is_curable(), path)).collect();
+        // Those who differ in nothing that the path has are only more of the same. Of what no normal form cures, the same
+        // in a manner that one cures counts: the target is looked at anew.
+        let strict = |all: &BTreeSet<(bool, Vec<u8>)>| -> BTreeSet<Vec<u8>> {
+            all.iter().map(|(_, path)| path.clone()).collect()
+        };
+        let all = all(&raw);
+        prop_assert_eq!(strict(&found), strict(&all));
+        let cured = |all: &BTreeSet<(bool, Vec<u8>)>| -> BTreeSet<_> {
+            all.iter().filter(|(is_cured, _)| *is_cured).cloned().collect()
+        };
+        prop_assert_eq!(cured(&found), cured(&all));
+    }
+}
+
+/// A path of this length at most, of nothing but this.
+fn repeated(part: &str, length: usize) -> Vec<u8> {
+    format!("/{}", part.repeat((length - 1) / part.len())).into_bytes()
+}
+
+/// A path of 8 KiB with all that sets readers apart was read for milliseconds.
+#[test]
+fn reading_costs_so_much_an_octet() {
+    for part in ["a;b\\c%5c/", "%2f;\\", "a;b\\c%255c//../", "//a;b%2f../", "%2e;a%25/", "%25", "/", ";/"] {
+        for length in [100, 1_000, 8_000, 64_000, 250_000] {
+            let raw = repeated(part, length);
+            // A reading is five paths at most, merged and resolved and both.
+            let most = 5 * (AHEAD + TIMES * raw.len());
+            let read: usize = readings(&raw).into_iter().flatten().map(|(_, path)| path.len()).sum();
+            assert!(read <= most, "{part} of {length}: {read}");
+        }
+    }
+}
+
+#[test]
+fn what_has_too_many_readings_is_refused() {
+    let verdict = |part, length| {
+        let raw = repeated(part, length);
+        forward(&raw, &normalise(&raw).unwrap(), <[u8]>::is_empty)
+    };
+    for part in ["a;b\\c%5c/", "a;b\\c%255c//../"] {
+        assert_eq!(verdict(part, 1_200), Verdict::Raw, "{part}");
+        assert_eq!(verdict(part, 8_000), Verdict::Refuse, "{part}");
+    }
+    for (part, length) in
+        [("a;v=1%20b/", 8_000), ("a\\b%20/", 8_000), ("%E3%81%82%2F", 8_000), ("%20a/", 200_000)]
+    {
+        assert_eq!(verdict(part, length), Verdict::Raw, "{part}");
+    }
+}
