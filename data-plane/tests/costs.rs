@@ -95,16 +95,28 @@ fn a_long_body_is_read_in_large_parts() {
     assert!(reads < 45, "{reads} reads a megabyte");
 }
 
-/// The end of a connection on which nothing is left to be said is its close, and nothing before that.
+/// A connection for one request, from accept to its end, which is its close and nothing before that. The kernel is asked for
+/// nothing that nobody wants to know, and what is said at the same time is one write: with TLS the end of the handshake is said
+/// with the answer, and so is that nothing follows.
 #[test]
-fn a_connection_ends_with_one_call() {
+fn a_connection_is_begun_served_and_ended_with_few_calls() {
     const REQUESTS: usize = 100;
     let endpoint = clients::endpoint();
     let proxy = Looked::start(Scene::Plain, endpoint.address);
-    let mut ask = clients::http1_once(proxy.http);
-    let Ok(calls) = traced::calls(proxy.worker, || (0..REQUESTS).for_each(&mut ask)) else { return };
-    let each = |number| calls.get(&number).map_or(0, |count| *count as usize) / REQUESTS;
-    assert_eq!((each(libc::SYS_close), each(libc::SYS_shutdown)), (1, 0));
+    let clients = [
+        ("plain", clients::http1_once(proxy.http), 1, 2),
+        ("TLS", clients::http1_once_over_tls(proxy.https, "tls.test"), 2, 3),
+    ];
+    for (name, mut ask, writes, reads) in clients {
+        ask(0);
+        let Ok(calls) = traced::calls(proxy.worker, || (0..REQUESTS).for_each(&mut ask)) else { return };
+        let each = |number| calls.get(&number).map_or(0, |count| (*count as usize + REQUESTS / 2) / REQUESTS);
+        // To the client, and to the endpoint on the connection that is there.
+        assert_eq!((each(libc::SYS_writev), each(libc::SYS_sendto)), (writes, 1), "{name}: writes");
+        assert_eq!(each(libc::SYS_recvfrom), reads, "{name}: reads");
+        assert_eq!((each(libc::SYS_close), each(libc::SYS_shutdown)), (1, 0), "{name}: ends");
+        assert_eq!((each(libc::SYS_getsockname), each(libc::SYS_epoll_ctl)), (1, 2), "{name}: beside that");
+    }
 }
 
 #[test]

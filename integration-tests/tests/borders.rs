@@ -132,6 +132,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/table*", &[Http]),
     // The codec is pure, but for the traits of the streams that it reads from and writes to.
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),
+    // Streams to clients, that of TLS among them: what it writes may wait for what follows.
+    ("data-plane/src/codec/stream.rs", &[Tokio, Rustls]),
     ("data-plane/src/codec/stream*", &[Tokio]),
     ("data-plane/src/codec*", &[Http]),
     // Files are written by threads that may block, which the runtime has.

@@ -9,9 +9,12 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
+pub(crate) use gathered::Gathered;
 pub(crate) use socket::Socket;
 
+mod gathered;
 mod socket;
 
 /// Room that a buffer has when it is taken, in bytes.
@@ -20,15 +23,25 @@ pub(crate) const ROOM: usize = 16 * 1024;
 /// A buffer that was filled to the brim is given this much room the next time, in bytes.
 pub(crate) const LARGE: usize = 64 * 1024;
 
+/// A connection whose TLS ends here. It has a place of its own: each await may hold a copy of what it owns.
+pub(crate) type Tls = Box<TlsStream<Gathered<Prefixed<Socket>>>>;
+
 /// A connection to a client: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The socket itself, where its bytes are those of the connection.
     fn socket(&self) -> Option<&TcpStream>;
+
+    /// What TLS stands on.
+    fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
     fn socket(&self) -> Option<&TcpStream> {
         (self as &dyn Any).downcast_ref::<Socket>()?.as_known()
+    }
+
+    fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {
+        Some((self as &mut dyn Any).downcast_mut::<Tls>()?.get_mut().0)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::ready;
 
 use bytes::BytesMut;
-use rustls::HandshakeKind;
+use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::h2;
 use super::peer::Peer;
-use crate::codec::stream::{Prefixed, Socket};
+use crate::codec::stream::{Gathered, Prefixed, Socket, Tls};
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::opening;
@@ -27,7 +27,6 @@ use crate::table::host::End;
 use crate::tcp;
 use crate::tls::negotiated::{Asked, Negotiated};
 use hello::Hello;
-use parked::Tls;
 use session::Session;
 
 pub(crate) use parked::Parked;
@@ -188,10 +187,25 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         false => BytesMut::new(),
     };
     buffers.give_input(input);
-    let stream = Prefixed::new(rest, Socket::from(stream));
-    let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config);
-    let stream = in_turns(&server.local.turns, handshake).await?;
-    Ok(Shaken::Here(Box::new(stream), asked))
+    let stream = Gathered::in_turns(Prefixed::new(rest, Socket::from(stream)));
+    let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config).into_fallible();
+    match in_turns(&server.local.turns, handshake).await {
+        Ok(mut stream) => {
+            let (below, session) = stream.get_mut();
+            below.at_once();
+            // The client waits for the end of a handshake of TLS 1.2. That of 1.3 ended with the client: what we have said
+            // since are sessions to be resumed, which go out with the first answer.
+            if session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
+                stream.flush().await?;
+            }
+            Ok(Shaken::Here(Box::new(stream), asked))
+        }
+        Err((error, mut below)) => {
+            // It is told why.
+            below.let_go();
+            Err(error)
+        }
+    }
 }
 
 /// Computes for a handshake when it is its turn.

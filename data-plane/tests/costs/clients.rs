@@ -9,6 +9,7 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::client::Resumption;
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use test_kit::client::tls::trusting;
@@ -78,6 +79,24 @@ pub(crate) fn http1_once(address: SocketAddr) -> Ask {
         let mut client = super::harness::Client { stream: connected(address) };
         let answer = client.ask("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
         assert!(answer.status == 200 && client.ended());
+    })
+}
+
+/// The same over TLS, each with a full handshake.
+pub(crate) fn http1_once_over_tls(address: SocketAddr, host: &str) -> Ask {
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let mut forgetful = trusting(&[b"http/1.1"]);
+    forgetful.resumption = Resumption::disabled();
+    let config = Arc::new(forgetful);
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    Box::new(move |_| {
+        let session = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
+        let mut stream = StreamOwned::new(session, connected(address));
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // To the word that nothing more follows.
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.ends_with(&BODY));
     })
 }
 

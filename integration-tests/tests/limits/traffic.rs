@@ -598,6 +598,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::outgoing::FULL", "bytes for the kernel at a time"),
     ("codec::outgoing::SLICES", "pieces for the kernel at a time"),
     ("codec::stream::ENOUGH", "room of a buffer"),
+    ("codec::stream::gathered::SLICES", "pieces that are written with one call"),
     ("codec::stream::LARGE", "room of a buffer that was filled"),
     ("codec::stream::ROOM", "room of a buffer, which is reckoned where it is held"),
     ("http::h2::frames::HEADER", "the format"),

@@ -48,6 +48,7 @@ pub(super) async fn write<S: Stream>(
     let (writer, keep) = write_response(&mut text, &head, client);
     info.replied(head.status, text.len());
     let mut answer = Answer {
+        is_last: !keep && !matches!(body, ReplyBody::Tunnel(_)),
         out: Outgoing::new(&text),
         writer,
         ended: false,
@@ -78,6 +79,8 @@ pub(super) async fn write<S: Stream>(
 }
 
 struct Answer<'a> {
+    /// The connection is closed after it.
+    is_last: bool,
     out: Outgoing<'a>,
     writer: BodyWriter,
     ended: bool,
@@ -111,6 +114,14 @@ impl Answer<'_> {
             };
             if !(self.out.is_empty() && self.in_pipe() == 0) {
                 let before = self.written();
+                // All of it, which TLS says the end after: that goes out with it.
+                if self.is_last
+                    && self.ended
+                    && before == 0
+                    && let Some(below) = stream.below_tls()
+                {
+                    below.ends();
+                }
                 match self.poll_write(stream, cx) {
                     Poll::Ready(Ok(())) => {
                         (self.untaken, self.own) = (None, 0);

@@ -5,18 +5,14 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::rc::Rc;
 
-use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 use super::session::{Left, Session};
 use super::silent::Silent;
 use super::{h2, http2};
-use crate::codec::stream::{Prefixed, Socket};
+use crate::codec::stream::{Socket, Tls};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
-
-/// A connection whose TLS ends here. It has a place of its own: each await may hold a copy of what it owns.
-pub(super) type Tls = Box<TlsStream<Prefixed<Socket>>>;
 
 /// A connection that says nothing, of which the runtime knows nothing. Its times run on, and whatever happens to it is for
 /// a task to see: when there is something to read, or it is due, it is served again.
@@ -31,7 +27,7 @@ enum Kept {
 
 /// Where the bytes of TLS go.
 fn below(tls: &mut Tls) -> &mut Socket {
-    tls.get_mut().0.get_mut()
+    tls.get_mut().0.get_mut().get_mut()
 }
 
 impl Parked {
@@ -64,6 +60,8 @@ impl Parked {
     pub(super) fn tls(left: Left<Tls>) -> Option<Self> {
         let Left::Silent(session) = left else { return None };
         let mut silent = session.into_silent();
+        // Sessions that it may resume, where it has asked nothing yet.
+        silent.stream.get_mut().0.let_go();
         let forgotten = below(&mut silent.stream).forget().map(drop);
         Self::lost_or(forgotten.map(|()| Kept::Tls(silent)))
     }

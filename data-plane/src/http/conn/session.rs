@@ -344,13 +344,24 @@ impl<S: Stream> Session<S> {
     /// read for a while, for a closed socket with unread bytes resets the connection, and the answer with it.
     async fn close(&mut self, clean: bool) {
         let Self { server, timer, stream, input, .. } = self;
-        if clean && input.is_empty() && S::socket(stream).is_some() {
-            // Its end says it. TLS has a word of its own for it.
+        let is_clean = clean && input.is_empty();
+        if is_clean && S::socket(stream).is_some() {
+            // Its end says it.
             return;
         }
         let limits = &server.local.limits;
-        let shut = timer.limit(limits.linger, stream.shutdown()).await;
-        if !matches!(shut, Ok(Ok(()))) || (clean && input.is_empty()) {
+        let mut time = limits.linger;
+        // TLS has a word of its own for it.
+        if let Some(below) = stream.below_tls() {
+            if is_clean {
+                below.closes();
+            }
+            if below.is_holding() {
+                time = limits.client_send;
+            }
+        }
+        let shut = timer.limit(time, stream.shutdown()).await;
+        if !matches!(shut, Ok(Ok(()))) || is_clean {
             return;
         }
         let mut patience = Patience::new(&server.local, timer);
