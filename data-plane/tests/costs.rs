@@ -81,6 +81,21 @@ fn a_long_answer_is_not_read() {
     assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
 }
 
+/// Nor what passes through a TCP service, either way: two megabytes were 130 reads and as many writes.
+#[test]
+fn a_long_session_is_not_read() {
+    const ROUNDS: usize = 20;
+    let endpoint = clients::endpoint_that_echoes();
+    let proxy = Looked::start(Scene::Sessions, endpoint.address);
+    let mut ask = clients::session(proxy.tcp);
+    ask(0);
+    let Ok(calls) = traced::calls(proxy.worker, || (0..ROUNDS).for_each(&mut ask)) else { return };
+    let each = |number| calls.get(&number).map_or(0, |count| *count as usize) / ROUNDS;
+    let (reads, writes, moves) = (each(libc::SYS_recvfrom), each(libc::SYS_sendto), each(libc::SYS_splice));
+    eprintln!("{reads} reads, {writes} writes and {moves} moves for a megabyte each way");
+    assert!(reads + writes < 4 && moves > 4, "{reads} reads, {writes} writes, {moves} moves");
+}
+
 /// A body that comes in plenty is read in large parts: a megabyte was 65 reads.
 #[test]
 fn a_long_body_is_read_in_large_parts() {

@@ -37,7 +37,8 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
     fn socket(&self) -> Option<&TcpStream> {
-        (self as &dyn Any).downcast_ref::<Socket>()?.as_known()
+        let any = self as &dyn Any;
+        any.downcast_ref::<TcpStream>().or_else(|| any.downcast_ref::<Socket>()?.as_known())
     }
 
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {

@@ -1,5 +1,7 @@
 //! Bytes in both directions between two streams, as they come. What one side has said and the other does not take is
 //! reckoned with what is held for clients, and the first side is read no further.
+//!
+//! From some bytes on what passes from socket to socket is not read: it goes through a pipe of the kernel's.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,14 +10,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use super::Local;
 use super::buffers::Buffers;
+use super::pipes::{Pipe, Pipes};
 use super::quota::{Quota, Share};
 use super::timer::Timer;
 use crate::codec::stream::{ROOM, Stream, poll_fill};
+use bytes::{Buf, BytesMut};
+
+/// Bytes that one direction has moved before it is given a pipe: most never have so many, and who says little is served with
+/// fewer calls by a read and a write.
+const PLENTY: u64 = 128 * 1024;
 
 /// A stream, and what was read of it already.
 pub(crate) struct End<'a, S> {
@@ -49,8 +54,8 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
     timer.arm(idle);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = Moved { up: up.moved, down: down.moved };
-        let sent = up.poll(&mut *client, &mut *endpoint, (&local.buffers, &local.quota), cx);
-        let received = down.poll(&mut *endpoint, &mut *client, (&local.buffers, &local.quota), cx);
+        let sent = up.poll(&mut *client, &mut *endpoint, Lent::by(local), cx);
+        let received = down.poll(&mut *endpoint, &mut *client, Lent::by(local), cx);
         let moved = Moved { up: up.moved - before.up, down: down.moved - before.down };
         told(moved);
         let (sent, received) = (sent?, received?);
@@ -66,7 +71,23 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
     timer.disarm();
     local.buffers.give_input(up.buffer);
     local.buffers.give_input(down.buffer);
+    // One that is not empty is closed.
+    [up.pipe, down.pipe].into_iter().flatten().for_each(|pipe| local.pipes.give(pipe));
     outcome
+}
+
+/// What the worker lends a direction.
+#[derive(Clone, Copy)]
+struct Lent<'a> {
+    buffers: &'a Buffers,
+    quota: &'a Rc<Quota>,
+    pipes: &'a Pipes,
+}
+
+impl<'a> Lent<'a> {
+    fn by(local: &'a Local) -> Self {
+        Self { buffers: &local.buffers, quota: &local.quota, pipes: &local.pipes }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +102,9 @@ enum State {
 struct Direction {
     /// Read and not written yet. Without memory when empty.
     buffer: BytesMut,
-    /// That of the buffer, while nobody takes what is in it.
+    /// What passes without being read. Empty while the buffer is not.
+    pipe: Option<Pipe>,
+    /// That of the two, while nobody takes what is in them.
     share: Option<Share>,
     state: State,
     unflushed: bool,
@@ -91,7 +114,7 @@ struct Direction {
 
 impl Direction {
     fn new(buffer: BytesMut) -> Self {
-        Self { buffer, share: None, state: State::Open, unflushed: false, moved: 0 }
+        Self { buffer, pipe: None, share: None, state: State::Open, unflushed: false, moved: 0 }
     }
 
     /// Moves what can be moved. Ready when the source has finished and the sink knows.
@@ -99,12 +122,12 @@ impl Direction {
         &mut self,
         from: &mut F,
         to: &mut T,
-        lent: (&Buffers, &Rc<Quota>),
+        lent: Lent<'_>,
         cx: &mut Context<'_>,
     ) -> io::Result<Poll<()>>
     where
-        F: AsyncRead + Unpin,
-        T: AsyncWrite + Unpin,
+        F: Stream,
+        T: Stream,
     {
         match self.step(from, to, lent, cx) {
             Poll::Ready(Ok(())) => Ok(Poll::Ready(())),
@@ -117,14 +140,14 @@ impl Direction {
         &mut self,
         from: &mut F,
         to: &mut T,
-        lent: (&Buffers, &Rc<Quota>),
+        lent: Lent<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>>
     where
-        F: AsyncRead + Unpin,
-        T: AsyncWrite + Unpin,
+        F: Stream,
+        T: Stream,
     {
-        let (buffers, quota) = lent;
+        let Lent { buffers, quota, .. } = lent;
         loop {
             while !self.buffer.is_empty() {
                 let Poll::Ready(written) = Pin::new(&mut *to).poll_write(cx, &self.buffer) else {
@@ -152,6 +175,12 @@ impl Direction {
                 }
                 State::Open => {}
             }
+            if self.moved >= PLENTY
+                && let Some(ended) = ready!(self.poll_pass(from, to, lent, cx))?
+            {
+                self.state = if ended { State::Finishing } else { State::Open };
+                continue;
+            }
             if self.buffer.capacity() == 0 {
                 self.buffer = buffers.input();
             }
@@ -173,12 +202,57 @@ impl Direction {
             }
         }
     }
+
+    /// Moves what is there from socket to socket, once; gives whether that was the end. `None`: it has to be read.
+    fn poll_pass<F: Stream, T: Stream>(
+        &mut self,
+        from: &F,
+        to: &T,
+        Lent { quota, pipes, .. }: Lent<'_>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<bool>>> {
+        let (Some(from), Some(to)) = (from.socket(), to.socket()) else {
+            return Poll::Ready(Ok(None));
+        };
+        let Some(mut pipe) = self.pipe.take().or_else(|| pipes.take()) else {
+            return Poll::Ready(Ok(None));
+        };
+        if pipe.held() == 0 {
+            match pipe.poll_fill(from, usize::MAX, cx) {
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                // Who waits for more has none.
+                outcome => {
+                    pipes.give(pipe);
+                    return match outcome {
+                        Poll::Ready(Ok(_)) => Poll::Ready(Ok(Some(true))),
+                        Poll::Ready(Err(Some(error))) => Poll::Ready(Err(error)),
+                        Poll::Ready(Err(None)) => {
+                            pipes.give_up();
+                            Poll::Ready(Ok(None))
+                        }
+                        Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+        let before = pipe.held();
+        let drained = pipe.poll_drain(to, cx);
+        self.moved += (before - pipe.held()) as u64;
+        if drained.is_pending() && self.share.is_none() {
+            self.share = Some(quota.take(before).ok_or(io::ErrorKind::OutOfMemory)?);
+        }
+        self.pipe = Some(pipe);
+        ready!(drained)?;
+        self.share = None;
+        Poll::Ready(Ok(Some(false)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use shared::budget::Budget;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -192,8 +266,9 @@ mod tests {
             source.write_all(b"and what follows").await.unwrap();
             drop(source);
         };
-        let quota = Quota::new(Budget::new(1 << 20));
-        let copying = poll_fn(|cx| direction.step(&mut from, &mut to, (&buffers, &quota), cx));
+        let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+        let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+        let copying = poll_fn(|cx| direction.step(&mut from, &mut to, lent, cx));
         let mut seen = String::new();
         let reading = sink.read_to_string(&mut seen);
         let ((), copied, read) = tokio::join!(writing, copying, reading);
@@ -208,13 +283,13 @@ mod tests {
     async fn what_nobody_takes_is_reckoned_and_without_room_the_relay_ends() {
         let buffers = Buffers::new();
         for room in [1 << 20, 100] {
-            let quota = Quota::new(Budget::new(room));
+            let (quota, pipes) = (Quota::new(Budget::new(room)), Pipes::new(Budget::new(0)));
+            let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
             let (mut source, mut from) = duplex(64 * 1024);
             let (mut to, mut sink) = duplex(5);
             let mut direction = Direction::new(BytesMut::new());
             source.write_all(&[b'x'; 1_000]).await.unwrap();
-            let step =
-                poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, (&buffers, &quota), cx))).await;
+            let step = poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, lent, cx))).await;
             if room < ROOM {
                 let Poll::Ready(Err(error)) = step else { panic!("it goes on without room: {step:?}") };
                 assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
@@ -224,11 +299,62 @@ mod tests {
             assert!(quota.held() >= 995, "{} bytes are held", quota.held());
             drop(source);
             let mut seen = Vec::new();
-            let copying = poll_fn(|cx| direction.step(&mut from, &mut to, (&buffers, &quota), cx));
+            let copying = poll_fn(|cx| direction.step(&mut from, &mut to, lent, cx));
             let (copied, read) = tokio::join!(copying, sink.read_to_end(&mut seen));
             copied.unwrap();
             read.unwrap();
             assert_eq!((seen.len(), quota.held()), (1_000, 0));
         }
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    /// The same bytes in the same order, where they are read at first and pass unread then, and at a sink that stops.
+    #[tokio::test]
+    async fn what_passes_in_plenty_passes_as_it_came() {
+        let local = Rc::new(Local::for_tests());
+        let timer = local.timers.timer();
+        let (mut near, mut client) = pair().await;
+        let (mut endpoint, mut far) = pair().await;
+        let bytes: Vec<u8> = (0..40 * PLENTY as u32).map(|at| (at / 7 + at / 1_000) as u8).collect();
+        let moved = std::cell::Cell::new(Moved::default());
+        let relaying = async {
+            let client = End { stream: &mut client, input: BytesMut::from(&bytes[..10]) };
+            let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
+            let tell = |more: Moved| {
+                let so_far = moved.get();
+                moved.set(Moved { up: so_far.up + more.up, down: so_far.down + more.down });
+            };
+            relay((&local, &timer), client, endpoint, Duration::from_secs(60), tell).await
+        };
+        let speaking = async {
+            let (mut reads, mut writes) = near.split();
+            let writing = async {
+                writes.write_all(&bytes[10..]).await.unwrap();
+                writes.shutdown().await.unwrap();
+            };
+            let mut heard = Vec::new();
+            let (_, read) = tokio::join!(writing, reads.read_to_end(&mut heard));
+            read.unwrap();
+            heard
+        };
+        let answering = async {
+            let mut heard = vec![0; bytes.len() / 2];
+            far.read_exact(&mut heard).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            far.write_all(&bytes).await.unwrap();
+            far.read_to_end(&mut heard).await.unwrap();
+            far.shutdown().await.unwrap();
+            heard
+        };
+        let (relayed, answered, heard) = tokio::join!(relaying, speaking, answering);
+        relayed.unwrap();
+        assert!(answered == bytes && heard == bytes);
+        let all = bytes.len() as u64;
+        assert_eq!((moved.get(), local.quota.held()), (Moved { up: all, down: all }, 0));
     }
 }

@@ -65,6 +65,33 @@ pub(crate) fn endpoint_of_long_answers() -> Origin {
     })
 }
 
+/// An endpoint of a TCP service that gives back what it hears.
+pub(crate) fn endpoint_that_echoes() -> Origin {
+    Origin::raw(|mut stream, _, _| {
+        let mut buffer = vec![0; LONG / 8];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+/// One that sends as much to a TCP service, and hears it again.
+pub(crate) fn session(address: SocketAddr) -> Ask {
+    let mut stream = connected(address);
+    let mut writes = stream.try_clone().unwrap();
+    let sent = vec![b'x'; LONG];
+    Box::new(move |_| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| writes.write_all(&sent).unwrap());
+            let mut heard = vec![0; LONG];
+            stream.read_exact(&mut heard).unwrap();
+            assert!(heard == sent);
+        });
+    })
+}
+
 /// One that sends as much.
 pub(crate) fn http1_sending(address: SocketAddr) -> Ask {
     let mut client = super::harness::Client { stream: connected(address) };

@@ -1,15 +1,18 @@
 //! The process that is looked at: a proxy, whose worker is the one thread that is counted, and a line to who looks.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use data_plane::access_log;
 use data_plane::listen::PublicPorts;
 use data_plane::local::{Budgets, Limits};
-use shared::policy::{HostPolicy, LocationPolicy, TextList};
-use shared::resource::{Backend, Host, PathType, Resource, Route};
+use shared::policy::{BackendProtocol, HostPolicy, LocationPolicy, TextList};
+use shared::resource::{
+    Backend, EndpointPort, Endpoints, Host, Listener, PathType, PortRule, Resource, Route, StreamService,
+    Transport,
+};
 
 use super::counted::{self, Allocated};
 use super::harness::{self, PATIENCE, Proxy, eventually, to};
@@ -38,12 +41,18 @@ pub(crate) enum Scene {
     Many,
     /// As many as [`ROUTES`], each with a route of its own.
     Routes,
+    /// A host whose endpoint speaks HTTP/2, as for gRPC.
+    Calls,
+    /// A TCP service.
+    Sessions,
 }
 
 impl Scene {
-    const ALL: [Self; 5] = [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes];
+    const ALL: [Self; 7] =
+        [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes, Self::Calls, Self::Sessions];
 
-    fn set_up(self, proxy: &mut Proxy) {
+    /// `port` is of a TCP service.
+    fn set_up(self, proxy: &mut Proxy, endpoint: SocketAddr, port: u16) {
         match self {
             Self::Plain | Self::Logged => {
                 proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
@@ -61,11 +70,58 @@ impl Scene {
                     ("ingress/ns/web/a.test", Resource::Route(route)),
                 ]);
             }
+            Self::Calls => {
+                let policy = LocationPolicy {
+                    backend_protocol: Some(BackendProtocol::Grpc.into()),
+                    ..LocationPolicy::default()
+                };
+                let paths = vec![to("/", PathType::Prefix, "echo")];
+                let route = Resource::Route(Route { paths, policy, ..Route::default() });
+                let host = Resource::Host(Host::default());
+                proxy.config(vec![("a.test", host), ("ingress/ns/web/a.test", route)]);
+            }
+            Self::Sessions => {
+                let service = StreamService {
+                    transport: Transport::Tcp,
+                    port,
+                    backend: "ns/echo/80/tcp".into(),
+                    takes_proxy_header: false,
+                    sends_proxy_header: false,
+                };
+                let rule = PortRule { name: "sql".into(), target_port: None, udp: false };
+                let backend = Backend { port: Some(rule), ..Backend::default() };
+                let port = EndpointPort { name: "sql".into(), port: endpoint.port(), udp: false };
+                let slice = Endpoints {
+                    service: "ns/echo".into(),
+                    ports: vec![port],
+                    ipv4: vec![Ipv4Addr::LOCALHOST],
+                    ipv6: vec![],
+                };
+                proxy.live("ns/echo-0", Resource::Endpoints(slice));
+                proxy.config(vec![
+                    (&service.backend, Resource::Backend(backend)),
+                    (&service.key(), Resource::Listener(Listener::Service(service.clone()))),
+                ]);
+                return eventually("the worker serves the port", || {
+                    TcpStream::connect((Ipv4Addr::LOCALHOST, service.port)).is_ok()
+                });
+            }
             Self::Many => many(proxy, HOSTS),
             Self::Routes => many(proxy, ROUTES),
         }
         proxy.service("echo", Backend::default());
+        proxy.endpoints("echo", &[endpoint]);
     }
+}
+
+/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
+fn free() -> u16 {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::mem::forget(socket);
+    port
 }
 
 /// Hosts with a path each, which come all at once.
@@ -106,6 +162,8 @@ pub(crate) struct Looked {
     line: TcpStream,
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
+    /// Of its TCP service.
+    pub(crate) tcp: SocketAddr,
     /// Its worker, as the kernel calls it.
     pub(crate) worker: i32,
 }
@@ -125,9 +183,10 @@ impl Looked {
         let (mut line, _) = caller.accept().unwrap();
         let mut numbers = [0; 16];
         line.read_exact(&mut numbers).unwrap();
-        let [http, https, worker, _] = four(&numbers);
+        let [http, https, worker, tcp] = four(&numbers);
         let on = |port| SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
-        Self { process, line, http: on(http), https: on(https), worker: i32::try_from(worker).unwrap() }
+        let (http, https, tcp) = (on(http), on(https), on(tcp));
+        Self { process, line, http, https, tcp, worker: i32::try_from(worker).unwrap() }
     }
 
     /// What its worker has asked for so far, and what all of it holds.
@@ -194,9 +253,10 @@ pub(crate) fn serve() {
     // One connection lasts to the end.
     let limits = Limits { requests: usize::MAX, ..Limits::default() };
     let mut proxy = Proxy::logging(log, PublicPorts::default(), limits, Budgets::default());
-    scene.set_up(&mut proxy);
-    proxy.endpoints("echo", &[endpoint]);
-    let hello = [u32::from(proxy.http.port()), u32::from(proxy.https.port()), worker(), 0];
+    let port = free();
+    scene.set_up(&mut proxy, endpoint, port);
+    let ports = [proxy.http.port(), proxy.https.port(), port].map(u32::from);
+    let hello = [ports[0], ports[1], worker(), ports[2]];
     line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
     counted::stand_aside();
     while line.read_exact(&mut [0]).is_ok() {
