@@ -309,6 +309,7 @@ const SHARED: &[&str] = &[
     "version",
     "batch",
     "resource",
+    "rewrites",
     "name",
     "schema",
     "entry",

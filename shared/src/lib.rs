@@ -29,6 +29,7 @@ pub mod policy;
 pub mod private;
 pub mod proto;
 pub mod resource;
+pub mod rewrites;
 pub mod schema;
 pub mod secret;
 pub mod snapshot;

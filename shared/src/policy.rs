@@ -11,17 +11,3 @@ pub use crate::proto::config::{
     Replacement, RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison,
     ShortcutPath, ShortcutTest, Shortcuts, StatusList, TextList,
 };
-
-impl LocationPolicy {
-    /// Whether requests for a declared path are sent to another path, or elsewhere (ingress-nginx behaviour,
-    /// annotations.md 3.5): a target that is the path itself rewrites nothing.
-    pub fn rewrites(&self, declared: &str) -> bool {
-        self.rewrite_target.as_deref().is_some_and(|target| !target.is_empty() && target != declared)
-    }
-
-    /// Whether a declared path is a regular expression as it stands, which makes all paths of its host ones
-    /// (annotations.md 3.4).
-    pub fn is_pattern(&self, declared: &str) -> bool {
-        self.use_regex == Some(true) || self.rewrites(declared)
-    }
-}

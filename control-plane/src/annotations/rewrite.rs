@@ -9,7 +9,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "rewrite-target",
         risk: Risk::Medium,
         value: &Of(PATH, Act::Sets(|to, it| to.location.rewrite_target = Some(it))),
-        doc: "The path sent to the backend; `$1` to `$9` are captures of the path. A target other than the path itself makes all paths of the host regular expressions; an http(s) URL redirects",
+        doc: "The path sent to the backend; `$1` to `$9` are captures of the path. A target other than the path itself makes all paths of the host regular expressions; so does one that is a `Prefix` path itself without a slash at its end, where what lies below is rewritten; an http(s) URL redirects",
         ..Row::NEW
     },
     &Row {

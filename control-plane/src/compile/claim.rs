@@ -20,7 +20,9 @@ use self::tls::ClaimedTls;
 use super::copies;
 use super::referred::{self, AllReferred, Referred};
 use crate::annotations::{Parsed, field};
-use crate::objects::{Ingress, IngressBackend, IngressPathType, Metadata, ObjectKind, ObjectRef};
+use crate::objects::{
+    Ingress, IngressBackend, IngressPath, IngressPathType, Metadata, ObjectKind, ObjectRef,
+};
 use crate::problem::{Fault, Severity};
 
 /// Who comes first where Ingresses compete: the oldest; at the same second the *greater* `namespace/name`
@@ -171,13 +173,7 @@ impl Claim {
                 }
                 claimed.push(ClaimedPath {
                     path: if path.path.is_empty() { "/" } else { &path.path }.into(),
-                    kind: match path.path_type {
-                        Some(IngressPathType::Exact) => PathType::Exact,
-                        // annotations.md 3.1.
-                        Some(IngressPathType::Prefix | IngressPathType::ImplementationSpecific) | None => {
-                            PathType::Prefix
-                        }
-                    },
+                    kind: kind(path),
                     backend,
                     place: (i, j),
                 });
@@ -285,6 +281,14 @@ fn no_service(field: String) -> Fault {
         field,
         "a backend that is no Service is not served, as in ingress-nginx",
     )
+}
+
+/// How a path is compared (annotations.md 3.1).
+pub fn kind(path: &IngressPath) -> PathType {
+    match path.path_type {
+        Some(IngressPathType::Exact) => PathType::Exact,
+        Some(IngressPathType::Prefix | IngressPathType::ImplementationSpecific) | None => PathType::Prefix,
+    }
 }
 
 fn backend_key(ingress: &ObjectName, backend: &IngressBackend) -> Option<BackendKey> {

@@ -8,8 +8,10 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexBuilder};
 use shared::pattern::{Allowance, Pattern, PatternError};
 use shared::policy::LocationPolicy;
+use shared::rewrites::makes_patterns;
 
-use crate::objects::Ingress;
+use super::claim::kind;
+use crate::objects::{Ingress, IngressPath};
 use crate::problem::{Fault, Severity, shown};
 
 /// Bytes of text in one Ingress: a bound on what one of a folder can cost. An API server takes requests of up to 3 MiB,
@@ -47,7 +49,7 @@ pub fn faults(ingress: &Ingress, location: &LocationPolicy) -> Vec<Fault> {
         reject(format!("spec.rules[{i}].host"), host_fault(&rule.host));
         let paths = rule.http.iter().flat_map(|http| &http.paths);
         for (j, path) in paths.enumerate() {
-            let fault = path_fault(&path.path).or_else(|| pattern_fault(&path.path, location, &mut patterns));
+            let fault = path_fault(&path.path).or_else(|| pattern_fault(path, location, &mut patterns));
             reject(format!("spec.rules[{i}].http.paths[{j}].path"), fault);
         }
     }
@@ -105,8 +107,9 @@ fn path_fault(path: &str) -> Option<String> {
 
 /// A path that its own Ingress makes a regular expression must be one: nginx would not start with it. Another Ingress can
 /// make it one too, where both have paths of the host: what would take much then counts, whatever else it is.
-fn pattern_fault(path: &str, location: &LocationPolicy, all: &mut Allowance) -> Option<String> {
-    let is_pattern = location.is_pattern(path);
+fn pattern_fault(path: &IngressPath, location: &LocationPolicy, all: &mut Allowance) -> Option<String> {
+    let (path, kind) = (path.path.as_str(), kind(path));
+    let is_pattern = makes_patterns(location, path, kind);
     if !is_pattern && !path.contains('{') {
         return None;
     }
@@ -260,7 +263,14 @@ mod tests {
             assert_eq!(faults.len(), 1);
             assert!(faults[0].reason.ends_with("not a regular expression: unclosed group"), "{faults:?}");
         }
-        let same = LocationPolicy { rewrite_target: Some("/a(b".into()), ..LocationPolicy::default() };
-        assert_eq!(super::faults(&with("a.test", "/a(b"), &same), [], "no rewrite, no pattern");
+        let same = |path: &str| {
+            let rewrite_target = Some(path.to_owned());
+            super::faults(
+                &with("a.test", path),
+                &LocationPolicy { rewrite_target, ..LocationPolicy::default() },
+            )
+        };
+        assert_eq!(same("/a(b/"), [], "no rewrite, no pattern");
+        assert_eq!(same("/a(b").len(), 1, "what lies below is rewritten");
     }
 }

@@ -52,15 +52,15 @@ impl Patterns {
     pub fn new(declared: Box<[Declared]>) -> Self {
         let is_exact = |it: &&Declared| it.kind == PathType::Exact;
         let exact: HashSet<&str> = declared.iter().filter(is_exact).map(|it| &*it.entry.declared).collect();
-        let ask = |it: &'_ Declared| {
-            let is_split =
-                it.kind == PathType::Prefix && !it.entry.policy.rewrite.is_pattern(&it.entry.declared);
-            is_split && exact.contains(&*it.entry.declared)
-        };
-        let asked = declared.iter().map(|it| Asked {
-            path: &it.entry.declared,
-            only_below: ask(it),
-            pattern: it.entry.rewritten.as_ref().and_then(Rewritten::pattern),
+        let asked = declared.iter().map(|it| {
+            let path = &*it.entry.declared;
+            let is_one = it.entry.policy.rewrite.is_one_location(path, it.kind);
+            Asked {
+                path,
+                only_below: !is_one && exact.contains(path),
+                // What lies below is another pattern than the path.
+                pattern: it.entry.rewritten.as_ref().and_then(Rewritten::pattern).filter(|_| is_one),
+            }
         });
         let asked: Vec<_> = asked.collect();
         let order = Order::new(&asked, ALL);

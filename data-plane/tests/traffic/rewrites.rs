@@ -43,6 +43,38 @@ fn captures_fill_the_target_and_the_query_stays() {
     assert_eq!(client.get("/other").status, 404);
 }
 
+/// A Prefix path that is its own target is two locations: what lies below it is rewritten, and what begins with it is not.
+#[test]
+fn what_lies_below_a_target_is_rewritten_to_it() {
+    let (auth, app, twin) = (Origin::says("auth"), Origin::says("app"), Origin::says("twin"));
+    let mut proxy = Proxy::start();
+    regex_host(
+        &mut proxy,
+        &[
+            ("/", PathType::Prefix, "app", LocationPolicy::default()),
+            ("/oauth2", PathType::Prefix, "auth", rewriting("/oauth2")),
+            ("/v1.0", PathType::Prefix, "auth", rewriting("/v1.0")),
+            ("/v1.0", PathType::Exact, "twin", LocationPolicy::default()),
+        ],
+    );
+    for (service, origin) in [("auth", &auth), ("app", &app), ("twin", &twin)] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    for (sent, origin, seen) in [
+        ("/oauth2", &auth, "/oauth2"),
+        ("/oauth2/", &auth, "/oauth2"),
+        ("/OAuth2/auth?x=1", &auth, "/oauth2?x=1"),
+        ("/oauth2x/oauth2/y", &auth, "/oauth2x/oauth2/y"),
+        ("/v1.0/a", &auth, "/v1.0"),
+        ("/v1.0a", &twin, "/v1.0a"),
+        ("/x/oauth2", &app, "/x/oauth2"),
+    ] {
+        assert_eq!(client.get(sent).status, 200, "{sent}");
+        assert_eq!(origin.seen().last().unwrap().line(), format!("GET {seen} HTTP/1.1"), "{sent}");
+    }
+}
+
 #[test]
 fn no_line_break_leads_past_a_location() {
     let (admin, open) = (Origin::says("admin"), Origin::says("open"));

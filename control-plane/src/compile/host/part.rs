@@ -7,6 +7,7 @@ use shared::few::FewOf;
 use shared::name::HostName;
 use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
+use shared::rewrites::makes_patterns;
 
 use super::{Attachment, Claims};
 use crate::compile::claim::{Age, BackendKey, Claim};
@@ -89,7 +90,7 @@ impl Claims {
         let mut part = Part::default();
         let won = self.won(claim, &mut part);
         let policy = policy(&self.host, claim);
-        let has_patterns = won.iter().any(|path| policy.is_pattern(&path.path));
+        let has_patterns = won.iter().any(|path| makes_patterns(&policy, &path.path, path.kind));
         // Patterns have no name with or without `www.` (annotations.md 2.4).
         let is_name = !self.is_catch_all() && self.host.wildcard_suffix().is_none();
         let asks_for_www = claim.parsed.serving.host.www == Some(true);

@@ -215,7 +215,8 @@ fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
     assert_eq!(route.policy, shared::policy::LocationPolicy::default());
 }
 
-/// A target that is the path itself rewrites nothing (annotations.md 3.5), the host's own "/" included.
+/// A target that is the path itself rewrites nothing (annotations.md 3.5), the host's own "/" included; what lies below a
+/// Prefix path is another one.
 #[test]
 fn a_rewrite_to_the_path_itself_is_none() {
     let is_regex = |world: &World| match world.get(Kind::Host, "a.test") {
@@ -229,7 +230,13 @@ fn a_rewrite_to_the_path_itself_is_none() {
     world.apply(ingress("web").at(1).annotation("rewrite-target", "/x").rule("a.test", &[("/x", "x")]));
     assert!(is_regex(&world), "the implicit / is rewritten");
     world.apply(ingress("first").at(0).rule("a.test", &[("/y", "y")]));
-    assert!(!is_regex(&world), "the implicit / is another's");
+    assert!(is_regex(&world), "the implicit / is another's, and what lies below /x is rewritten");
+    for path in ["=/x", "/x/"] {
+        let target = path.trim_start_matches('=');
+        let web = ingress("web").at(1).annotation("rewrite-target", target);
+        world.apply(web.rule("a.test", &[(path, "x")]));
+        assert!(!is_regex(&world), "{path}");
+    }
 }
 
 #[test]

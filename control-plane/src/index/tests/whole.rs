@@ -123,7 +123,8 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
     for Location { owner, path, kind, backend, .. } in &locations {
         let Some(owner) = owner else { continue };
         let said = &owner.parsed.serving;
-        outcome.patterns |= said.location.is_pattern(path) && (owner.has_rules || host.as_str() != CATCH_ALL);
+        let is_whole = owner.has_rules || host.as_str() != CATCH_ALL;
+        outcome.patterns |= shared::rewrites::makes_patterns(&said.location, path, *kind) && is_whole;
         outcome.www |=
             said.host.www == Some(true) && !matches!(host.as_str().as_bytes(), [b'_'] | [b'*', ..]);
         let won = (path.to_string(), *kind, backend.as_ref().map(ToString::to_string));

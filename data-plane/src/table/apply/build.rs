@@ -227,7 +227,7 @@ impl Writer {
             (None, _, Some(Some(upstream))) => Action::Backend(upstream),
         };
         // The control plane has looked at it: this is for one that has not.
-        let (action, rewritten) = match policy.rewrite.of(&path.path) {
+        let (action, rewritten) = match policy.rewrite.of(&path.path, path.kind) {
             Ok(rewritten) => (action, rewritten),
             Err(error) => (Action::Denied(format!("{}: {error}", path.path).into()), None),
         };

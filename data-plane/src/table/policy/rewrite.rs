@@ -1,9 +1,12 @@
 //! What becomes of a request's path, and what its backend is told of that (ingress-nginx behaviour, annotations.md 3.5).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps, is_literal};
 use shared::policy::LocationPolicy;
+use shared::resource::PathType;
+use shared::rewrites::Rewrites;
 use shared::template::Template;
 
 /// How the paths of a location's requests are rewritten.
@@ -71,25 +74,33 @@ impl Rewrite {
         }
     }
 
-    /// The rewrite of a declared path, if it is rewritten; a target that is the path itself rewrites nothing.
+    /// The rewrite of a declared path, if it or what lies below it is rewritten.
     ///
     /// # Errors
     /// The path is no regular expression.
-    pub fn of(&self, declared: &str) -> Result<Option<Rewritten>, PatternError> {
-        let Some((text, target)) = self.target.as_ref().filter(|(text, _)| **text != *declared) else {
-            return Ok(None);
+    pub fn of(&self, declared: &str, kind: PathType) -> Result<Option<Rewritten>, PatternError> {
+        let Some((text, target)) = &self.target else { return Ok(None) };
+        let found: Cow<'_, str> = match self.rewrites(declared, kind) {
+            Rewrites::Nothing => return Ok(None),
+            Rewrites::Below => format!("{declared}/").into(),
+            Rewrites::All => declared.into(),
         };
         let is_redirect = text.starts_with("http://") || text.starts_with("https://");
-        let finder = match is_literal(declared) {
-            true => Finder::Text(declared.into()),
-            false => Finder::Pattern(Pattern::path(declared)?),
+        let finder = match is_literal(&found) {
+            true => Finder::Text((&*found).into()),
+            false => Finder::Pattern(Pattern::path(&found)?),
         };
         Ok(Some(Rewritten { finder, target: Arc::clone(target), is_redirect }))
     }
 
-    /// Whether a declared path is a regular expression as it stands, on a host that has any.
-    pub fn is_pattern(&self, declared: &str) -> bool {
-        self.uses_regex || self.target.as_ref().is_some_and(|(text, _)| **text != *declared)
+    /// Whether a declared path is one location on a host in regex mode, and not two: itself, and what lies below it.
+    pub fn is_one_location(&self, declared: &str, kind: PathType) -> bool {
+        kind == PathType::Exact || self.uses_regex || self.rewrites(declared, kind) == Rewrites::All
+    }
+
+    fn rewrites(&self, declared: &str, kind: PathType) -> Rewrites {
+        let of = |target: &'_ str| Rewrites::of(target, self.uses_regex, declared, kind);
+        self.target.as_ref().map_or(Rewrites::Nothing, |(target, _)| of(target))
     }
 }
 
@@ -102,16 +113,39 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_the_path_itself_rewrites_nothing() {
-        assert!(rewrite("/a").of("/a").unwrap().is_none());
-        assert!(rewrite("").of("/a").unwrap().is_none());
-        assert!(!rewrite("/a").is_pattern("/a") && rewrite("/a").is_pattern("/b"));
+    fn a_target_that_is_the_path_itself_rewrites_what_lies_below_at_most() {
+        for (target, declared, kind) in [("/a", "/a", PathType::Exact), ("/a/", "/a/", PathType::Prefix)] {
+            assert!(rewrite(target).of(declared, kind).unwrap().is_none(), "{declared}");
+        }
+        assert!(rewrite("/").of("/", PathType::Prefix).unwrap().is_none());
+        assert!(rewrite("").of("/a", PathType::Prefix).unwrap().is_none());
+        let below = rewrite("/a.b").of("/a.b", PathType::Prefix).unwrap().unwrap();
+        let is_rewritten = |path: &[u8]| below.groups(path, &Steps::new()).unwrap().is_some();
+        assert_eq!(
+            [&b"/A.B/c"[..], b"/a.b/", b"/a.b", b"/a.bc/d"].map(is_rewritten),
+            [true, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_prefix_that_is_not_rewritten_itself_is_two_locations() {
+        let is_one = |target: &str, declared, kind| rewrite(target).is_one_location(declared, kind);
+        assert!(!is_one("/a", "/a", PathType::Prefix) && !is_one("", "/a", PathType::Prefix));
+        assert!(is_one("/b", "/a", PathType::Prefix) && is_one("/a", "/a", PathType::Exact));
+        let regex = LocationPolicy {
+            use_regex: Some(true),
+            rewrite_target: Some("/a".into()),
+            ..LocationPolicy::default()
+        };
+        let regex = Rewrite::compile(&regex);
+        assert!(regex.is_one_location("/a", PathType::Prefix));
+        assert!(regex.of("/a", PathType::Prefix).unwrap().is_none(), "it stands as it is");
     }
 
     #[test]
     fn a_plain_text_is_found_as_a_pattern_would() {
         let (steps, declared) = (Steps::new(), "/A b-c/\u{e9}");
-        let rewritten = rewrite("/").of(declared).unwrap().unwrap();
+        let rewritten = rewrite("/").of(declared, PathType::Prefix).unwrap().unwrap();
         assert!(rewritten.pattern().is_none(), "it takes no memory");
         let pattern = Pattern::path(declared).unwrap();
         for path in ["/a B-C/\u{e9}/d", declared, "/a b-c/", "/a b-c/\u{c9}", "", "/x/a b-c/\u{e9}"] {
@@ -120,13 +154,13 @@ mod tests {
                 found.map(|found| found.unwrap().map(|it| it.get(0, path.as_bytes()).to_vec()));
             assert_eq!(text, pattern, "{path}");
         }
-        assert!(rewrite("/").of("/a.b").unwrap().unwrap().pattern().is_some());
+        assert!(rewrite("/").of("/a.b", PathType::Prefix).unwrap().unwrap().pattern().is_some());
     }
 
     #[test]
     fn a_url_is_a_redirect() {
-        assert!(rewrite("https://x.test/y").of("/a").unwrap().unwrap().is_redirect);
-        assert!(!rewrite("/$1").of("/a(.*)").unwrap().unwrap().is_redirect);
-        assert!(rewrite("/$1").of("/a(").is_err());
+        assert!(rewrite("https://x.test/y").of("/a", PathType::Prefix).unwrap().unwrap().is_redirect);
+        assert!(!rewrite("/$1").of("/a(.*)", PathType::Prefix).unwrap().unwrap().is_redirect);
+        assert!(rewrite("/$1").of("/a(", PathType::Prefix).is_err());
     }
 }
