@@ -18,6 +18,7 @@ use crate::metrics::WorkerMetrics;
 
 pub use kept::Kept;
 pub use line::{Ask, Format, Source, seconds};
+pub use stamp::Time;
 
 mod kept;
 mod line;

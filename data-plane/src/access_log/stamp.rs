@@ -1,10 +1,11 @@
 //! The time of a log line, made once a second.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
+
+use super::line::seconds;
 
 /// The texts of the last second that was asked for. In UTC.
 #[derive(Debug, Default)]
@@ -12,8 +13,35 @@ pub(super) struct Stamp {
     /// Since 1970, of the present line.
     now: Duration,
     second: Option<u64>,
-    local: String,
-    iso: String,
+    local: Vec<u8>,
+    iso: Vec<u8>,
+}
+
+/// How nginx' variables have a time. In UTC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Time {
+    /// `$time_local`: `10/Oct/2000:13:55:36 +0000`.
+    Local,
+    /// `$time_iso8601`: `2000-10-10T13:55:36+00:00`.
+    Iso8601,
+    /// `$msec`: seconds since 1970, with three digits of their parts.
+    Msec,
+}
+
+impl Time {
+    /// Appends a time.
+    pub fn write(self, time: SystemTime, out: &mut Vec<u8>) {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let format = match self {
+            Self::Local => "%d/%b/%Y:%H:%M:%S +0000",
+            Self::Iso8601 => "%Y-%m-%dT%H:%M:%S+00:00",
+            Self::Msec => return seconds(since, out),
+        };
+        let second = i64::try_from(since.as_secs()).ok();
+        let time = second.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or_default();
+        // Into memory: never fails.
+        let _ = write!(out, "{}", time.strftime(format));
+    }
 }
 
 impl Stamp {
@@ -23,33 +51,28 @@ impl Stamp {
         let second = self.now.as_secs();
         if self.second != Some(second) {
             self.second = Some(second);
-            let time = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
-            let time = time.unwrap_or_default();
-            for (text, format) in
-                [(&mut self.local, "%d/%b/%Y:%H:%M:%S +0000"), (&mut self.iso, "%Y-%m-%dT%H:%M:%S+00:00")]
-            {
+            for (text, format) in [(&mut self.local, Time::Local), (&mut self.iso, Time::Iso8601)] {
                 text.clear();
-                // Writing to a String cannot fail.
-                let _ = write!(text, "{}", time.strftime(format));
+                format.write(time, text);
             }
         }
     }
 
     /// Appends `10/Oct/2000:13:55:36 +0000`.
     pub(super) fn local(&self, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(self.local.as_bytes());
+        out.extend_from_slice(&self.local);
         true
     }
 
     /// Appends `2000-10-10T13:55:36+00:00`.
     pub(super) fn iso(&self, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(self.iso.as_bytes());
+        out.extend_from_slice(&self.iso);
         true
     }
 
     /// Appends the seconds since 1970, with three digits.
     pub(super) fn seconds(&self, out: &mut Vec<u8>) -> bool {
-        let _ = write!(out, "{}.{:03}", self.now.as_secs(), self.now.subsec_millis());
+        seconds(self.now, out);
         true
     }
 }
