@@ -9,6 +9,7 @@
 //! **Invariant:** the pipeline knows only our head and body types; which version a client speaks ends at the edge.
 
 pub(crate) mod conn;
+mod facts;
 pub(crate) mod h2;
 pub(crate) mod peer;
 pub(crate) mod pipeline;

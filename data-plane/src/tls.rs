@@ -9,6 +9,7 @@ pub(crate) mod negotiated;
 pub mod own;
 pub mod resolver;
 pub mod sessions;
+mod shown;
 pub(crate) mod tickets;
 mod verifiers;
 

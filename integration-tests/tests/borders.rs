@@ -213,6 +213,7 @@ const DATA_PLANE: &[&str] = &[
     // Connections and requests.
     "http/server",
     "http/peer",
+    "http/facts",
     "tcp",
     "udp",
     "http/reply",

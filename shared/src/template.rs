@@ -5,6 +5,10 @@
 //!
 //! **Invariant:** what a variable gives is data: it is never parsed again.
 
+mod connection;
+
+pub use connection::{OfCertificate, OfConnection};
+
 /// How many variables a template may have: what a request says stands in each, as often as it is named.
 pub const MOST_VARIABLES: usize = 64;
 
@@ -57,14 +61,10 @@ pub enum Variable {
     Args,
     /// `$is_args`: `?` where there is a query.
     IsArgs,
-    /// `$scheme`: of the connection.
-    Scheme,
     /// `$pass_access_scheme`: of the request, after trusted headers.
     AccessScheme,
     /// `$pass_server_port`, `$pass_port`.
     AccessPort,
-    /// `$server_port`.
-    ServerPort,
     /// `$server_name`: the host of the rules that serve the request.
     ServerName,
     /// `$server_protocol`.
@@ -101,10 +101,18 @@ pub enum Variable {
     UpstreamName,
     /// `$hostname` of the proxy.
     Hostname,
+    /// `$time_local`.
+    TimeLocal,
     /// `$time_iso8601`.
     TimeIso8601,
     /// `$msec`.
     Msec,
+    /// Told by the connection.
+    OfConnection(OfConnection),
+    /// `$connection_requests`: number of the request on its connection.
+    ConnectionRequests,
+    /// `$request`: the first line.
+    Request,
     /// A name that nobody gives a value to: empty, as a variable of nginx that is not set. `$subdomain` is what stands for
     /// the star of a location's host.
     Named(Box<str>),
@@ -122,6 +130,7 @@ impl Variable {
                 | Self::User
                 | Self::Named(_)
                 | Self::Capture(_)
+                | Self::OfConnection(OfConnection::OfCertificate(_))
         )
     }
 
@@ -139,10 +148,8 @@ impl Variable {
             "uri" | "document_uri" => Self::Uri,
             "args" | "query_string" => Self::Args,
             "is_args" => Self::IsArgs,
-            "scheme" => Self::Scheme,
             "pass_access_scheme" => Self::AccessScheme,
             "pass_server_port" | "pass_port" => Self::AccessPort,
-            "server_port" => Self::ServerPort,
             "server_name" => Self::ServerName,
             "server_protocol" => Self::Protocol,
             "request_method" => Self::Method,
@@ -161,10 +168,15 @@ impl Variable {
             "location_path" => Self::LocationPath,
             "proxy_upstream_name" | "proxy_host" => Self::UpstreamName,
             "hostname" => Self::Hostname,
+            "time_local" => Self::TimeLocal,
             "time_iso8601" => Self::TimeIso8601,
             "msec" => Self::Msec,
+            "connection_requests" => Self::ConnectionRequests,
+            "request" => Self::Request,
             _ => {
-                if let Some(header) = name.strip_prefix("http_") {
+                if let Some(of) = OfConnection::of(name) {
+                    Self::OfConnection(of)
+                } else if let Some(header) = name.strip_prefix("http_") {
                     Self::Header(field(header))
                 } else if let Some(argument) = name.strip_prefix("arg_") {
                     Self::Argument(argument.into())

@@ -141,8 +141,6 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
     let template = Template::parse(&text);
     let known_to_nginx = template.variables().find_map(|variable| match variable {
         Variable::Named(name) if is_known_to_nginx(name) => Some(&**name),
-        Variable::Hostname => Some("hostname"),
-        Variable::TimeIso8601 => Some("time_iso8601"),
         _ => None,
     });
     if let Some(name) = known_to_nginx {
@@ -177,30 +175,23 @@ fn is_known_to_nginx(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "body_bytes_sent",
         "bytes_sent",
-        "connection",
-        "connection_requests",
         "connection_time",
         "connections_active",
         "connections_reading",
         "connections_waiting",
         "connections_writing",
         "document_root",
-        "https",
         "limit_rate",
         "nginx_version",
         "pid",
         "pipe",
         "realpath_root",
-        "remote_port",
-        "request",
         "request_body",
         "request_completion",
         "request_filename",
         "request_length",
         "request_time",
-        "server_addr",
         "status",
-        "time_local",
     ];
     const FAMILIES: &[&str] = &[
         "geoip_",
@@ -241,6 +232,8 @@ mod tests {
             "$host$uri",
             "$binary_remote_addr",
             "$cookie_a$arg_b",
+            "$ssl_client_fingerprint$remote_port",
+            "$hostname$request",
             "text",
         ] {
             let it = parsed(&[("upstream-hash-by", text)]);
@@ -254,7 +247,7 @@ mod tests {
         let it = parsed(&[("upstream-hash-by", "$foo_bar")]);
         assert_eq!((it.backend.hash_by.as_deref(), it.faults.len()), (Some("$foo_bar"), 1));
         // There it is something.
-        for text in ["$ssl_client_fingerprint", "$request_uri$server_addr", "$hostname", "$request"] {
+        for text in ["$ssl_client_raw_cert", "$request_uri$request_body", "$tcpinfo_rtt", "$request_length"] {
             let it = parsed(&[("upstream-hash-by", text)]);
             assert_eq!((it.backend.hash_by, it.faults[0].severity), (None, Unsupported), "{text}");
         }
@@ -315,7 +308,7 @@ mod tests {
 
     #[test]
     fn names_are_found() {
-        for name in ["body_bytes_sent", "time_local", "pid", "ssl_protocol"] {
+        for name in ["body_bytes_sent", "status", "pid", "ssl_early_data"] {
             assert!(super::is_known_to_nginx(name), "{name}");
         }
         assert!(!super::is_known_to_nginx("foo_bar"));

@@ -3,9 +3,11 @@
 //!
 //! **Invariant:** no header is longer than [`LONGEST`], and of one that is none no more is looked at than it takes to see that.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use shared::template::OfConnection;
 use thiserror::Error;
 
 /// A line of version 1, its end included (proxy-protocol.txt 2.1).
@@ -27,6 +29,22 @@ pub(crate) struct Ends {
     pub(crate) source: SocketAddr,
     /// Where it connected to.
     pub(crate) destination: SocketAddr,
+}
+
+impl Ends {
+    /// Appends one of nginx' variables of them; `false`: it is none.
+    pub(crate) fn tell(&self, what: OfConnection, out: &mut Vec<u8>) -> bool {
+        let Self { source, destination } = self;
+        // Into memory: never fails.
+        let _ = match what {
+            OfConnection::ToldAddr => write!(out, "{}", source.ip()),
+            OfConnection::ToldPort => write!(out, "{}", source.port()),
+            OfConnection::ToldServerAddr => write!(out, "{}", destination.ip()),
+            OfConnection::ToldServerPort => write!(out, "{}", destination.port()),
+            _ => return false,
+        };
+        true
+    }
 }
 
 /// A header.

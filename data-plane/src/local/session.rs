@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use shared::log_format::Value;
 use shared::telemetry::VERSION;
+use shared::template::OfConnection;
 
 use super::Local;
 use super::relay::Moved;
@@ -128,8 +129,8 @@ impl Source for Session {
                 return true;
             }
             Value::Peer => write!(text, "{}", peer.ip().to_canonical()),
-            Value::PeerPort => write!(text, "{}", peer.port()),
-            Value::ServerPort => write!(text, "{port}"),
+            Value::OfConnection(OfConnection::ClientPort) => write!(text, "{}", peer.port()),
+            Value::OfConnection(OfConnection::ServerPort) => write!(text, "{port}"),
             Value::Upstream => upstream(transport, backend, &mut text),
             Value::UpstreamAddr => match self.endpoint.get() {
                 Some((endpoint, _)) => write!(text, "{endpoint}"),

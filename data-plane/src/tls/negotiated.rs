@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use rustls::{CipherSuite, ProtocolVersion, ServerConnection};
-use rustls_pki_types::CertificateDer;
+use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
 use shared::resource::CATCH_ALL;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::clients::Terms;
-use super::names;
+pub(crate) use super::shown::Shown;
 use crate::table::host::End;
-use crate::table::trust::Untrusted;
 use crate::table::{ClientAuth, HostTable};
 
 /// Whose handshake it is.
@@ -65,25 +61,16 @@ pub(crate) struct Negotiated {
     pub(crate) protocol: &'static str,
     /// Likewise: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
     pub(crate) cipher: &'static str,
+    /// The group of its key exchange, likewise: `X25519`.
+    pub(crate) curve: Option<&'static str>,
+    /// Whether it goes on from another one.
+    pub(crate) is_resumed: bool,
     /// What is spoken inside, where the client offered anything (RFC 7301): `h2`, `http/1.1`.
     pub(crate) alpn: Option<&'static str>,
     /// Number of the way to judge; 0: nobody was.
     judged_by: u64,
     /// What the client showed.
     pub(crate) shown: Option<Shown>,
-}
-
-/// A client's certificate.
-#[derive(Debug)]
-pub(crate) struct Shown {
-    /// Whether it is good, and if not, why.
-    pub(crate) verdict: Result<(), Untrusted>,
-    /// Whose it is.
-    pub(crate) subject: Bytes,
-    /// Who signed it.
-    pub(crate) issuer: Bytes,
-    /// X.509, DER.
-    pub(crate) der: Bytes,
 }
 
 impl Negotiated {
@@ -102,7 +89,10 @@ impl Negotiated {
             Some(b"http/1.1") => Some("http/1.1"),
             _ => None,
         };
-        Self { host, name, protocol, cipher, alpn, judged_by: auth.map_or(0, |auth| auth.id), shown }
+        let curve = session.negotiated_key_exchange_group().and_then(|group| curve(group.name()));
+        let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+        let judged_by = auth.map_or(0, |auth| auth.id);
+        Self { host, name, protocol, cipher, curve, is_resumed, alpn, judged_by, shown }
     }
 
     /// Whether it was made for a host as that is now: its client was judged as clients of that host are.
@@ -110,22 +100,14 @@ impl Negotiated {
         self.host.as_deref() == Some(host) && self.judged_by == auth.id
     }
 
+    /// Whether it was made for a host.
+    pub(crate) fn is_of(&self, host: &str) -> bool {
+        self.host.as_deref() == Some(host)
+    }
+
     /// Whether the client named a host.
     pub(crate) fn is_named(&self) -> bool {
         self.name.is_some()
-    }
-}
-
-impl Shown {
-    fn new(verdict: Result<(), Untrusted>, leaf: &CertificateDer<'_>) -> Self {
-        let certificate = X509Certificate::from_der(leaf).map(|(_, it)| it);
-        let (subject, issuer) = match &certificate {
-            Ok(it) => (names::text(it.subject()), names::text(it.issuer())),
-            // Of one that nobody can read nothing is told, and it is not good.
-            Err(_) => Default::default(),
-        };
-        let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
-        Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
     }
 }
 
@@ -135,6 +117,18 @@ fn protocol(version: ProtocolVersion) -> &'static str {
         ProtocolVersion::TLSv1_2 => "TLSv1.2",
         _ => "",
     }
+}
+
+/// The name that OpenSSL has for a group.
+fn curve(group: NamedGroup) -> Option<&'static str> {
+    Some(match group {
+        NamedGroup::X25519 => "X25519",
+        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
+        NamedGroup::secp256r1 => "prime256v1",
+        NamedGroup::secp384r1 => "secp384r1",
+        NamedGroup::secp521r1 => "secp521r1",
+        _ => return None,
+    })
 }
 
 /// The name that OpenSSL has for a suite of ours.

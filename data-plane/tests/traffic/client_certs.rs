@@ -7,8 +7,10 @@ use std::sync::Arc;
 use data_plane::local::Limits;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use rustls_pki_types::ServerName;
-use shared::policy::{ClientCertificates, ClientVerification, HostPolicy};
-use shared::resource::{Host, Material, PathType, Resource, Tls};
+use shared::policy::{
+    ClientCertificates, ClientVerification, Header, HeaderList, HostPolicy, LocationPolicy,
+};
+use shared::resource::{Host, Material, PathType, Resource, Route, Tls};
 use test_kit::certificates::{Authority, Own};
 use test_kit::client::tls::trusting;
 
@@ -284,4 +286,61 @@ fn who_does_not_pass_may_be_sent_elsewhere() {
     proxy.config(vec![("a.test", host(Some(page("/no.html")), false))]);
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 200);
     assert_eq!(origin.seen()[0].line(), "GET /no.html HTTP/1.1");
+}
+
+/// What a ConfigMap of headers names of a connection, and of the certificate that was shown on it to that very host.
+#[test]
+fn headers_may_name_what_a_connection_tells() {
+    let (authority, origin) = (Authority::new("one"), Origin::says("in"));
+    let mut proxy = proxy(&origin, verifying(ClientVerification::Optional), &authority);
+    let texts = [
+        ("X-Tls", "=$ssl_protocol $ssl_curve $ssl_session_reused $ssl_server_name $https $scheme"),
+        ("X-Ends", "$server_addr $server_port $remote_port $connection_requests"),
+        ("X-Time", "$time_iso8601|$time_local|$msec"),
+        ("X-Line", "$request"),
+        ("X-Verify", "$ssl_client_verify"),
+        ("X-Who", "$ssl_client_s_dn $ssl_client_i_dn"),
+        ("X-Print", "$ssl_client_fingerprint"),
+        ("X-Serial", "$ssl_client_serial"),
+        ("X-Cert", "$ssl_client_escaped_cert"),
+        ("X-Until", "$ssl_client_v_end"),
+    ];
+    let headers = texts.map(|(name, value)| Header { name: name.into(), value: value.into() });
+    for host in ["a.test", "b.test"] {
+        let policy = LocationPolicy {
+            proxy_set_headers: Some(HeaderList { headers: headers.to_vec() }),
+            ..LocationPolicy::default()
+        };
+        let route = Route { paths: vec![to("/", PathType::Prefix, "echo")], policy, ..Route::default() };
+        proxy.config(vec![(&format!("ingress/ns/said/{host}"), Resource::Route(route))]);
+    }
+    let own = authority.leaf("Ann", &[]);
+    let mut secure = Secure::new(&proxy, &client(Some(&own)), "a.test");
+    let port = secure.0.sock.local_addr().unwrap().port();
+    assert_eq!(secure.get("/x?y", "a.test", "").0, 200);
+    let seen = origin.seen().pop().unwrap();
+    let value = |name: &str| seen.all(name).concat();
+    assert_eq!(value("x-tls"), "=TLSv1.3 X25519 . a.test on https");
+    assert_eq!(value("x-ends"), format!("127.0.0.1 {} {port} 1", proxy.https.port()));
+    let times = value("x-time");
+    let times: Vec<_> = times.split('|').collect();
+    assert!(times[0].ends_with("+00:00") && times[1].ends_with("+0000"), "{times:?}");
+    assert!(times[2].parse::<f64>().unwrap() > 1.7e9, "{times:?}");
+    assert_eq!(value("x-line"), "GET /x?y HTTP/1.1");
+    assert_eq!((value("x-verify"), value("x-who")), ("SUCCESS".into(), "CN=Ann CN=one".into()));
+    assert_eq!(value("x-print").len(), 40);
+    assert!(!value("x-serial").is_empty() && value("x-until").ends_with(" GMT"));
+    assert!(value("x-cert").starts_with("-----BEGIN%20CERTIFICATE-----%0A"));
+
+    // Nobody has asked for it there.
+    assert_eq!(secure.get("/", "b.test", "").0, 200);
+    let seen = origin.seen().pop().unwrap();
+    assert_eq!(
+        (seen.all("x-verify"), seen.all("x-print"), seen.all("x-cert")),
+        (vec!["NONE"], vec![], vec![])
+    );
+    // In plain there is nothing to tell.
+    assert_eq!(Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").status, 200);
+    let seen = origin.seen().pop().unwrap();
+    assert_eq!((seen.all("x-verify"), seen.all("x-tls").concat()), (vec![], "=     http".into()));
 }

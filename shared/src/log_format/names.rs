@@ -1,6 +1,6 @@
 //! The variables of a log line, by their names.
 
-use crate::template::Variable;
+use crate::template::{OfConnection, Variable};
 
 /// What a request's end gives a value to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,6 +8,8 @@ use crate::template::Variable;
 pub enum Value {
     /// Said by the request's head, as it came.
     OfHead(Variable),
+    /// Told by its connection.
+    OfConnection(OfConnection),
     /// Known while it is answered, and not from the head alone.
     OfAnswer(Variable),
     /// `$sent_http_NAME`: a field of the answer as the client gets it, lower-case with hyphens.
@@ -48,16 +50,6 @@ pub enum Value {
     ClientBytes,
     /// `$realip_remote_addr`: the peer of the connection.
     Peer,
-    /// `$remote_port`, `$realip_remote_port`.
-    PeerPort,
-    /// `$proxy_protocol_addr`: the client, as the header of its load balancer says, believed or not.
-    ToldAddr,
-    /// `$proxy_protocol_port`.
-    ToldPort,
-    /// `$proxy_protocol_server_addr`: where it connected to, likewise.
-    ToldServerAddr,
-    /// `$proxy_protocol_server_port`.
-    ToldServerPort,
     /// `$remote_user`.
     User,
     /// `$request`: the first line.
@@ -69,20 +61,12 @@ pub enum Value {
     Protocol,
     /// `$http2`: `h2`, `h2c` in plain text, or nothing.
     Http2,
-    Scheme,
-    /// `$https`: `on`, or nothing.
-    Https,
     /// `$host`: lower-case, without a port.
     Host,
     /// `$server_name`: the host of the rules that served it.
     ServerName,
-    ServerPort,
-    /// `$server_addr`: where the client connected to.
-    ServerAddr,
     /// `$req_id`, `$request_id`.
     RequestId,
-    /// `$connection`: number of the connection.
-    Connection,
     /// `$connection_requests`: number of the request on it.
     ConnectionRequests,
     Namespace,
@@ -100,14 +84,6 @@ pub enum Value {
     UpstreamTime,
     UpstreamConnectTime,
     UpstreamHeaderTime,
-    SslProtocol,
-    SslCipher,
-    SslServerName,
-    /// `$ssl_alpn_protocol`.
-    SslAlpn,
-    SslClientVerify,
-    SslClientSubject,
-    SslClientIssuer,
     /// `$hostname` of the proxy.
     Hostname,
     /// `$pid`.
@@ -167,18 +143,10 @@ const MISSING: &[&str] = &[
     "slice_range",
     "ssl_ciphers",
     "ssl_client_cert",
-    "ssl_client_escaped_cert",
-    "ssl_client_fingerprint",
     "ssl_client_raw_cert",
-    "ssl_client_serial",
-    "ssl_client_v_end",
-    "ssl_client_v_remain",
-    "ssl_client_v_start",
-    "ssl_curve",
     "ssl_curves",
     "ssl_early_data",
     "ssl_session_id",
-    "ssl_session_reused",
     "tcpinfo_rcv_space",
     "tcpinfo_rtt",
     "tcpinfo_rttvar",
@@ -268,6 +236,9 @@ impl Value {
     }
 
     fn plain(name: &str) -> Option<Self> {
+        if let Some(of) = OfConnection::of(name) {
+            return Some(Self::OfConnection(of));
+        }
         Some(match name {
             "time_local" => Self::TimeLocal,
             "time_iso8601" => Self::TimeIso8601,
@@ -282,11 +253,6 @@ impl Value {
             "remote_addr" | "the_real_ip" => Self::Client,
             "binary_remote_addr" => Self::ClientBytes,
             "realip_remote_addr" => Self::Peer,
-            "remote_port" | "realip_remote_port" => Self::PeerPort,
-            "proxy_protocol_addr" => Self::ToldAddr,
-            "proxy_protocol_port" => Self::ToldPort,
-            "proxy_protocol_server_addr" => Self::ToldServerAddr,
-            "proxy_protocol_server_port" => Self::ToldServerPort,
             "remote_user" => Self::User,
             "request" => Self::Request,
             "request_method" => Self::Method,
@@ -295,14 +261,9 @@ impl Value {
             "is_args" => Self::IsArgs,
             "server_protocol" => Self::Protocol,
             "http2" => Self::Http2,
-            "scheme" => Self::Scheme,
-            "https" => Self::Https,
             "host" => Self::Host,
             "server_name" => Self::ServerName,
-            "server_port" => Self::ServerPort,
-            "server_addr" => Self::ServerAddr,
             "req_id" | "request_id" => Self::RequestId,
-            "connection" => Self::Connection,
             "connection_requests" => Self::ConnectionRequests,
             "namespace" => Self::Namespace,
             "ingress_name" => Self::Ingress,
@@ -326,13 +287,6 @@ impl Value {
             "upstream_response_time" => Self::UpstreamTime,
             "upstream_connect_time" => Self::UpstreamConnectTime,
             "upstream_header_time" => Self::UpstreamHeaderTime,
-            "ssl_protocol" => Self::SslProtocol,
-            "ssl_cipher" => Self::SslCipher,
-            "ssl_server_name" => Self::SslServerName,
-            "ssl_alpn_protocol" => Self::SslAlpn,
-            "ssl_client_verify" => Self::SslClientVerify,
-            "ssl_client_s_dn" => Self::SslClientSubject,
-            "ssl_client_i_dn" => Self::SslClientIssuer,
             _ => return None,
         })
     }

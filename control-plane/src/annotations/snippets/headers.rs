@@ -235,16 +235,8 @@ fn frames(name: &str) -> bool {
 
 /// Whether it is text of one line whose variables all have a value.
 fn is_value(value: &str) -> bool {
-    let has_value = |variable: &Variable| {
-        !matches!(
-            variable,
-            Variable::Capture(_)
-                | Variable::Named(_)
-                | Variable::User
-                | Variable::Hostname
-                | Variable::TimeIso8601
-        )
-    };
+    let has_value =
+        |variable: &Variable| !matches!(variable, Variable::Capture(_) | Variable::Named(_) | Variable::User);
     let template = Template::parse(value);
     value.chars().all(|c| (' '..='~').contains(&c))
         && template.is_moderate()

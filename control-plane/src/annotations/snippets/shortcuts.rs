@@ -315,7 +315,7 @@ fn is_place(text: &str) -> bool {
 fn has_values(text: &str, has_groups: bool) -> bool {
     let has_value = |variable: &Variable| match variable {
         Variable::Capture(_) => has_groups,
-        Variable::Named(_) | Variable::User | Variable::Hostname | Variable::TimeIso8601 => false,
+        Variable::Named(_) | Variable::User => false,
         // They belong to a location, and its backend.
         Variable::Namespace
         | Variable::Ingress

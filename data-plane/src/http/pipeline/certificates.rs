@@ -7,8 +7,6 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::{Exchange, Step};
@@ -120,38 +118,16 @@ fn is_bare(head: &RequestHead) -> bool {
 
 /// What a backend is told, as nginx' variables have it.
 fn told(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'static str, Bytes)> {
-    let verify = match shown.map(|it| it.verdict) {
-        None => Bytes::from_static(b"NONE"),
-        Some(Ok(())) => Bytes::from_static(b"SUCCESS"),
-        Some(Err(why)) => format!("FAILED:{}", why.as_str()).into(),
-    };
+    let verify = shown.map_or(Bytes::from_static(b"NONE"), Shown::verify);
     let mut told = vec![("ssl-client-verify", verify)];
-    if let Some(Shown { subject, issuer, der, .. }) = shown {
+    if let Some(shown) = shown {
         if asked.policy.tells_certificate {
-            told.push(("ssl-client-cert", escaped(der).into()));
+            told.push(("ssl-client-cert", shown.escaped().into()));
         }
-        told.extend([("ssl-client-subject-dn", subject.clone()), ("ssl-client-issuer-dn", issuer.clone())]);
+        let (subject, issuer) = (shown.subject.clone(), shown.issuer.clone());
+        told.extend([("ssl-client-subject-dn", subject), ("ssl-client-issuer-dn", issuer)]);
     }
     told
-}
-
-/// PEM with its line breaks, as a part of a URL (nginx' `$ssl_client_escaped_cert`).
-fn escaped(der: &[u8]) -> String {
-    let mut text = String::from("-----BEGIN%20CERTIFICATE-----%0A");
-    let base64 = STANDARD.encode(der);
-    for (place, character) in base64.chars().enumerate() {
-        if place > 0 && place % 64 == 0 {
-            text.push_str("%0A");
-        }
-        match character {
-            '+' => text.push_str("%2B"),
-            '/' => text.push_str("%2F"),
-            '=' => text.push_str("%3D"),
-            character => text.push(character),
-        }
-    }
-    text.push_str("%0A-----END%20CERTIFICATE-----%0A");
-    text
 }
 
 /// The answer to who does not pass.
@@ -191,22 +167,5 @@ pub(super) fn tell(passes: Option<&Passes>, fields: &mut Fields) {
         if !value.is_empty() {
             fields.append(name, value);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_certificate_is_pem_in_a_url() {
-        assert_eq!(
-            escaped(&[0xfb; 50]),
-            format!(
-                "-----BEGIN%20CERTIFICATE-----%0A{}%0A{}%0A-----END%20CERTIFICATE-----%0A",
-                "%2B/v7".replace('/', "%2F").repeat(16),
-                "%2B%2Fs%3D"
-            )
-        );
     }
 }

@@ -1,17 +1,17 @@
 //! What nginx variables stand for in a request (controller.md 8 and 9).
 
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use std::time::UNIX_EPOCH;
 
 use shared::clock;
 use shared::template::{Overlong, Template, Variable};
 
 use super::Exchange;
+use crate::access_log::Time;
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::codec::path;
+use crate::http::facts;
 use crate::http::reply::Reply;
 
 /// How many bytes the templates may come to that are filled in together. A template may name what a client says many
@@ -73,7 +73,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
                 location.map_or("", |it| label(it.place.host(), head.host.name())).as_bytes(),
             );
         }
-        Variable::Capture(_) | Variable::Named(_) | Variable::TimeIso8601 => {}
+        Variable::Capture(_) | Variable::Named(_) => {}
         // Nobody else: what a client says of itself is taken by backends for what was looked at.
         Variable::User if exchange.has_password => {
             out.extend_from_slice(info.user.as_deref().unwrap_or_default())
@@ -91,11 +91,15 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::Uri => out.extend_from_slice(exchange.path()),
         Variable::Args => out.extend_from_slice(head.query().unwrap_or_default()),
         Variable::IsArgs => out.extend_from_slice(if head.query().is_some() { b"?" } else { b"" }),
-        Variable::Scheme => out.extend_from_slice(peer.scheme().as_str().as_bytes()),
+        Variable::OfConnection(what) => {
+            let host = location.map_or_else(|| head.host.name(), |it| it.place.host());
+            facts::append_for(peer, host, *what, out);
+        }
+        Variable::ConnectionRequests => out.extend_from_slice(info.place.to_string().as_bytes()),
         Variable::AccessScheme => out.extend_from_slice(&exchange.scheme()),
         Variable::AccessPort => out.extend_from_slice(&exchange.port()),
-        Variable::ServerPort => out.extend_from_slice(&peer.port_text()),
         Variable::Protocol => out.extend_from_slice(head.version.as_str().as_bytes()),
+        Variable::Request => first_line(head, out),
         Variable::Method => out.extend_from_slice(head.method_bytes()),
         Variable::ClientAddress => out.extend_from_slice(&exchange.client_text()),
         Variable::ClientBytes => match exchange.client().to_canonical() {
@@ -123,10 +127,17 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             out.extend_from_slice(location.map_or("", |it| &*it.upstream_name).as_bytes());
         }
         Variable::Hostname => out.extend_from_slice(hostname().as_bytes()),
-        Variable::Msec => {
-            let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let _ = write!(out, "{}.{:03}", now.as_secs(), now.subsec_millis());
-        }
+        Variable::TimeLocal => Time::Local.write(clock::wall(), out),
+        Variable::TimeIso8601 => Time::Iso8601.write(clock::wall(), out),
+        Variable::Msec => Time::Msec.write(clock::wall(), out),
+    }
+}
+
+/// The first line of a request, as it came.
+pub(super) fn first_line(head: &RequestHead, out: &mut Vec<u8>) {
+    let version = head.version.as_str();
+    for part in [head.method_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()] {
+        out.extend_from_slice(part);
     }
 }
 

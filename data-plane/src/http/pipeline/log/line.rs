@@ -11,11 +11,9 @@ use super::attempts::Attempt;
 use super::{InPlace, RequestRecord, basic};
 use crate::access_log::{Kept, Source, seconds};
 use crate::codec::head::Known;
-use crate::codec::proxy_protocol::Ends;
+use crate::http::facts;
 use crate::http::pipeline::variables;
-use crate::listen::Scheme;
 use crate::table::{DEFAULT_UPSTREAM, PathEntry};
-use crate::tls::negotiated::Negotiated;
 
 /// A request that has ended.
 pub(super) struct Ended<'a> {
@@ -47,21 +45,13 @@ impl Source for Ended<'_> {
                 IpAddr::V6(ip) => text(&ip.octets(), out),
             },
             Value::Peer => text(record.peer.address_text(), out),
-            Value::PeerPort => number(record.peer.address().port().into(), out),
-            Value::ServerPort => number(record.peer.port().into(), out),
-            Value::ServerAddr => record.peer.local().is_some_and(|address| written(&address, out)),
+            Value::OfConnection(what) => facts::append(&record.peer, *what, out),
             Value::Http2 => text(record.http2(), out),
-            Value::Scheme => text(record.peer.scheme().as_str().as_bytes(), out),
-            Value::Https => text(if record.peer.scheme() == Scheme::Https { b"on" } else { b"" }, out),
-            Value::Connection => number(record.peer.number(), out),
             Value::ConnectionRequests => number(info.place.into(), out),
             Value::RequestId => text(&info.id, out),
             Value::Hostname => text(variables::hostname().as_bytes(), out),
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
-            Value::ToldAddr | Value::ToldPort | Value::ToldServerAddr | Value::ToldServerPort => {
-                record.peer.ends().is_some_and(|ends| told(value, ends, out))
-            }
             Value::Missing => false,
             other => self.of_head(other, out) || self.of_location(other, out) || self.of_others(other, out),
         }
@@ -91,10 +81,7 @@ impl Ended<'_> {
         };
         match value {
             Value::Request => {
-                let version = head.version.as_str();
-                for part in [head.method_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()] {
-                    out.extend_from_slice(part);
-                }
+                variables::first_line(head, out);
                 true
             }
             Value::Method => text(head.method_bytes(), out),
@@ -142,8 +129,6 @@ impl Ended<'_> {
 
     fn of_others(&self, value: &Value, out: &mut Vec<u8>) -> bool {
         let list = self.record.info.attempts.list();
-        let tls: Option<&Negotiated> = self.record.peer.negotiated();
-        let shown = tls.and_then(|tls| tls.shown.as_ref());
         match value {
             Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
             Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
@@ -151,31 +136,8 @@ impl Ended<'_> {
             Value::UpstreamTime => each(list, out, |it, out| time(Some(it.took), out)),
             Value::UpstreamConnectTime => each(list, out, |it, out| time(it.connect, out)),
             Value::UpstreamHeaderTime => each(list, out, |it, out| time(it.header, out)),
-            Value::SslProtocol => tls.is_some_and(|tls| text(tls.protocol.as_bytes(), out)),
-            Value::SslCipher => tls.is_some_and(|tls| text(tls.cipher.as_bytes(), out)),
-            Value::SslServerName => {
-                tls.and_then(|tls| tls.name.as_deref()).is_some_and(|name| text(name.as_bytes(), out))
-            }
-            Value::SslAlpn => tls.and_then(|tls| tls.alpn).is_some_and(|name| text(name.as_bytes(), out)),
-            Value::SslClientVerify => tls.is_some_and(|_| match shown.map(|it| it.verdict) {
-                None => text(b"NONE", out),
-                Some(Ok(())) => text(b"SUCCESS", out),
-                Some(Err(why)) => text(b"FAILED:", out) && text(why.as_str().as_bytes(), out),
-            }),
-            Value::SslClientSubject => shown.is_some_and(|it| text(&it.subject, out)),
-            Value::SslClientIssuer => shown.is_some_and(|it| text(&it.issuer, out)),
             _ => false,
         }
-    }
-}
-
-/// What a load balancer says of the connection.
-fn told(value: &Value, ends: &Ends, out: &mut Vec<u8>) -> bool {
-    match value {
-        Value::ToldAddr => written(&ends.source.ip(), out),
-        Value::ToldPort => number(ends.source.port().into(), out),
-        Value::ToldServerAddr => written(&ends.destination.ip(), out),
-        _ => number(ends.destination.port().into(), out),
     }
 }
 

@@ -1,0 +1,177 @@
+//! The certificate that a client has shown, as nginx' variables have it.
+
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use sha1::{Digest as _, Sha1};
+use shared::clock;
+use shared::template::OfCertificate;
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
+
+use super::names;
+use crate::table::trust::Untrusted;
+
+/// Seconds of a day.
+const DAY: i64 = 24 * 60 * 60;
+
+/// A client's certificate.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// Whether it is good, and if not, why.
+    pub(crate) verdict: Result<(), Untrusted>,
+    /// Whose it is.
+    pub(crate) subject: Bytes,
+    /// Who signed it.
+    pub(crate) issuer: Bytes,
+    /// X.509, DER.
+    der: Bytes,
+}
+
+impl Shown {
+    pub(super) fn new(verdict: Result<(), Untrusted>, leaf: &CertificateDer<'_>) -> Self {
+        let certificate = X509Certificate::from_der(leaf).map(|(_, it)| it);
+        let (subject, issuer) = match &certificate {
+            Ok(it) => (names::text(it.subject()), names::text(it.issuer())),
+            // Of one that nobody can read nothing is told, and it is not good.
+            Err(_) => Default::default(),
+        };
+        let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
+        Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
+    }
+
+    /// Appends what is known of it; `false`: nothing.
+    pub(crate) fn tell(&self, what: OfCertificate, out: &mut Vec<u8>) -> bool {
+        match what {
+            OfCertificate::Verify => out.extend_from_slice(&self.verify()),
+            OfCertificate::Subject => out.extend_from_slice(&self.subject),
+            OfCertificate::Issuer => out.extend_from_slice(&self.issuer),
+            OfCertificate::Fingerprint => hex(&Sha1::digest(&self.der), b"0123456789abcdef", out),
+            OfCertificate::Escaped => out.extend_from_slice(self.escaped().as_bytes()),
+            OfCertificate::Serial | OfCertificate::Begins | OfCertificate::Ends | OfCertificate::Remains => {
+                return self.read(what, out).is_some();
+            }
+        }
+        true
+    }
+
+    /// `$ssl_client_verify`.
+    pub(crate) fn verify(&self) -> Bytes {
+        match self.verdict {
+            Ok(()) => Bytes::from_static(b"SUCCESS"),
+            Err(why) => format!("FAILED:{}", why.as_str()).into(),
+        }
+    }
+
+    /// PEM with its line breaks, as a part of a URL (nginx' `$ssl_client_escaped_cert`).
+    pub(crate) fn escaped(&self) -> String {
+        escaped(&self.der)
+    }
+
+    /// What stands in the certificate and is asked for so rarely that nobody keeps it.
+    fn read(&self, what: OfCertificate, out: &mut Vec<u8>) -> Option<()> {
+        let (_, certificate) = X509Certificate::from_der(&self.der).ok()?;
+        let validity = certificate.validity();
+        match what {
+            OfCertificate::Begins => time(validity.not_before, out)?,
+            OfCertificate::Ends => time(validity.not_after, out)?,
+            OfCertificate::Remains => {
+                let now = Timestamp::try_from(clock::wall()).ok()?.as_second();
+                let days = (validity.not_after.timestamp() - now).max(0) / DAY;
+                let _ = write!(out, "{days}");
+            }
+            _ => {
+                // A number that is not negative may begin with an octet for its sign.
+                let serial = match certificate.raw_serial() {
+                    [0, rest @ ..] if !rest.is_empty() => rest,
+                    serial => serial,
+                };
+                hex(serial, b"0123456789ABCDEF", out);
+            }
+        }
+        Some(())
+    }
+}
+
+fn hex(octets: &[u8], digits: &[u8; 16], out: &mut Vec<u8>) {
+    for octet in octets {
+        out.extend([digits[usize::from(octet >> 4)], digits[usize::from(octet & 15)]]);
+    }
+}
+
+/// As OpenSSL writes times: `Jan  2 03:04:05 2026 GMT`.
+fn time(time: ASN1Time, out: &mut Vec<u8>) -> Option<()> {
+    let time = Timestamp::from_second(time.timestamp()).ok()?;
+    write!(out, "{}", time.strftime("%b %e %H:%M:%S %Y GMT")).ok()
+}
+
+fn escaped(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN%20CERTIFICATE-----%0A");
+    let base64 = STANDARD.encode(der);
+    for (place, character) in base64.chars().enumerate() {
+        if place > 0 && place % 64 == 0 {
+            text.push_str("%0A");
+        }
+        match character {
+            '+' => text.push_str("%2B"),
+            '/' => text.push_str("%2F"),
+            '=' => text.push_str("%3D"),
+            character => text.push(character),
+        }
+    }
+    text.push_str("%0A-----END%20CERTIFICATE-----%0A");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_pem_in_a_url() {
+        assert_eq!(
+            escaped(&[0xfb; 50]),
+            format!(
+                "-----BEGIN%20CERTIFICATE-----%0A{}%0A{}%0A-----END%20CERTIFICATE-----%0A",
+                "%2B/v7".replace('/', "%2F").repeat(16),
+                "%2B%2Fs%3D"
+            )
+        );
+    }
+
+    #[test]
+    fn a_certificate_tells_what_openssl_says_of_it() {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.serial_number = Some(vec![0xab, 0x01].into());
+        params.not_before = rcgen::date_time_ymd(2025, 1, 2);
+        params.not_after = rcgen::date_time_ymd(4000, 12, 31);
+        let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let shown = Shown::new(Ok(()), certificate.der());
+        let told = |what| {
+            let mut out = Vec::new();
+            assert!(shown.tell(what, &mut out), "{what:?}");
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(told(OfCertificate::Verify), "SUCCESS");
+        assert_eq!(told(OfCertificate::Serial), "AB01");
+        assert_eq!(told(OfCertificate::Begins), "Jan  2 00:00:00 2025 GMT");
+        assert_eq!(told(OfCertificate::Ends), "Dec 31 00:00:00 4000 GMT");
+        assert!(told(OfCertificate::Remains).parse::<u32>().unwrap() > 700_000);
+        let print = told(OfCertificate::Fingerprint);
+        assert!(
+            print.len() == 40 && print.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+        );
+        assert!(told(OfCertificate::Escaped).starts_with("-----BEGIN%20CERTIFICATE-----%0A"));
+    }
+
+    #[test]
+    fn of_what_is_no_certificate_little_is_told() {
+        let shown = Shown::new(Ok(()), &CertificateDer::from(vec![1, 2, 3]));
+        let mut out = Vec::new();
+        assert!(shown.tell(OfCertificate::Verify, &mut out) && out.starts_with(b"FAILED:"));
+        assert!(!shown.tell(OfCertificate::Serial, &mut Vec::new()));
+    }
+}

@@ -1,0 +1,102 @@
+//! What the connection of a request tells, whatever is asked on it.
+
+/// A variable of a connection, by nginx' names. Empty where there is nothing to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum OfConnection {
+    /// `$remote_port`, `$realip_remote_port`.
+    ClientPort,
+    /// `$server_addr`: where the client connected to.
+    ServerAddr,
+    /// `$server_port`.
+    ServerPort,
+    /// `$scheme`.
+    Scheme,
+    /// `$https`: `on`, or nothing.
+    Https,
+    /// `$connection`: its number.
+    Number,
+    /// `$proxy_protocol_addr`: the client, as the header of its load balancer says, believed or not.
+    ToldAddr,
+    /// `$proxy_protocol_port`.
+    ToldPort,
+    /// `$proxy_protocol_server_addr`: where it connected to, likewise.
+    ToldServerAddr,
+    /// `$proxy_protocol_server_port`.
+    ToldServerPort,
+    SslProtocol,
+    SslCipher,
+    /// `$ssl_curve`: the group of the key exchange.
+    SslCurve,
+    SslServerName,
+    /// `$ssl_alpn_protocol`.
+    SslAlpn,
+    /// `$ssl_session_reused`: `r`, or `.`.
+    SslSessionReused,
+    OfCertificate(OfCertificate),
+}
+
+/// What is known of the certificate that a client has shown: `$ssl_client_NAME`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OfCertificate {
+    /// `verify`: `SUCCESS`, `FAILED:` and why, or `NONE`.
+    Verify,
+    /// `s_dn`: whose it is (RFC 2253).
+    Subject,
+    /// `i_dn`: who signed it.
+    Issuer,
+    /// `serial`, hexadecimal.
+    Serial,
+    /// `fingerprint`: SHA-1, hexadecimal.
+    Fingerprint,
+    /// `escaped_cert`: all of it, as PEM that may stand in a URL.
+    Escaped,
+    /// `v_start`: from when on it is good.
+    Begins,
+    /// `v_end`: until when.
+    Ends,
+    /// `v_remain`: days until then.
+    Remains,
+}
+
+impl OfConnection {
+    /// By its name, without the dollar sign.
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "remote_port" | "realip_remote_port" => Self::ClientPort,
+            "server_addr" => Self::ServerAddr,
+            "server_port" => Self::ServerPort,
+            "scheme" => Self::Scheme,
+            "https" => Self::Https,
+            "connection" => Self::Number,
+            "proxy_protocol_addr" => Self::ToldAddr,
+            "proxy_protocol_port" => Self::ToldPort,
+            "proxy_protocol_server_addr" => Self::ToldServerAddr,
+            "proxy_protocol_server_port" => Self::ToldServerPort,
+            "ssl_protocol" => Self::SslProtocol,
+            "ssl_cipher" => Self::SslCipher,
+            "ssl_curve" => Self::SslCurve,
+            "ssl_server_name" => Self::SslServerName,
+            "ssl_alpn_protocol" => Self::SslAlpn,
+            "ssl_session_reused" => Self::SslSessionReused,
+            _ => Self::OfCertificate(OfCertificate::of(name.strip_prefix("ssl_client_")?)?),
+        })
+    }
+}
+
+impl OfCertificate {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "verify" => Self::Verify,
+            "s_dn" => Self::Subject,
+            "i_dn" => Self::Issuer,
+            "serial" => Self::Serial,
+            "fingerprint" => Self::Fingerprint,
+            "escaped_cert" => Self::Escaped,
+            "v_start" => Self::Begins,
+            "v_end" => Self::Ends,
+            "v_remain" => Self::Remains,
+            _ => return None,
+        })
+    }
+}
