@@ -134,20 +134,23 @@ pub(crate) async fn serve(
         (table.streams().terms, table.streams().log.clone(), Arc::clone(table.proxy_protocol()))
     });
     let (transport, port, backend) = ("TCP", service.port, Arc::clone(&cell.key));
-    let session = Session::new(local, log, Begun { transport, peer: address, port, backend });
+    let destination = client.local_addr();
+    let at = destination.as_ref().ok().map(SocketAddr::ip);
+    let session = Session::new(local, log, Begun { transport, peer: address, at, port, backend });
     let timer = local.timers.timer();
     let mut input = BytesMut::new();
-    let Ok(destination) = client.local_addr() else { return };
+    let Ok(destination) = destination else { return };
     let mut ends = Ends { source: address, destination };
     if service.takes_proxy_header {
         timer.idle(true);
         let header = Box::pin(opening::header(&local.buffers, &mut client, &mut input));
         match timer.limit(said.time, header).await {
-            Ok(Ok(Some(told))) if said.believes(address.ip()) => {
-                session.is_of(told.source.ip());
-                ends = told;
+            Ok(Ok(Some(told))) => {
+                let is_believed = said.believes(address.ip());
+                session.told(told, is_believed);
+                ends = if is_believed { told } else { ends };
             }
-            Ok(Ok(_)) => {}
+            Ok(Ok(None)) => {}
             Ok(Err(error)) => {
                 session.ends(Status::Malformed);
                 return debug!(client = %address, %error, "no PROXY header");

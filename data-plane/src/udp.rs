@@ -167,7 +167,7 @@ impl Port {
                 return None;
             }
         };
-        let told = self.told(key.0, &cell);
+        let told = self.told(key, &cell);
         told.reached(endpoint.address);
         let number = self.begun.get() + 1;
         self.begun.set(number);
@@ -188,10 +188,11 @@ impl Port {
     }
 
     /// For the log.
-    fn told(&self, client: SocketAddr, cell: &BackendCell) -> session::Session {
+    fn told(&self, (peer, at): Key, cell: &BackendCell) -> session::Session {
         let log = self.server.with_table(|table| table.streams().log.clone());
         let port = self.socket.local_addr().map_or(0, |address| address.port());
-        let begun = session::Begun { transport: "UDP", peer: client, port, backend: Arc::clone(&cell.key) };
+        let backend = Arc::clone(&cell.key);
+        let begun = session::Begun { transport: "UDP", peer, at, port, backend };
         session::Session::new(&self.server.local, log, begun)
     }
 

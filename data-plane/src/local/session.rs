@@ -14,6 +14,7 @@ use shared::template::OfConnection;
 use super::Local;
 use super::relay::Moved;
 use crate::access_log::{Format, Kept, Source, seconds};
+use crate::codec::proxy_protocol::Ends;
 
 /// nginx' statuses of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Begun {
     pub(crate) transport: &'static str,
     /// The peer.
     pub(crate) peer: SocketAddr,
+    /// The address of ours that it came to, as far as that is known.
+    pub(crate) at: Option<IpAddr>,
     /// Our port.
     pub(crate) port: u16,
     /// The key of its backend.
@@ -49,6 +52,8 @@ pub(crate) struct Session {
     endpoint: Cell<Option<(SocketAddr, Duration)>>,
     /// Of whom the peer speaks.
     client: Cell<IpAddr>,
+    /// What it says of its connection, believed or not.
+    told: Cell<Option<Ends>>,
     moved: Cell<Moved>,
     kept: Kept,
 }
@@ -60,6 +65,7 @@ impl Session {
             local: Rc::clone(local),
             format: format.filter(|_| local.log.borrow().wanted()),
             client: Cell::new(begun.peer.ip()),
+            told: Cell::new(None),
             begun,
             at: local.timers.now(),
             status: Cell::new(Status::Unreached),
@@ -80,9 +86,12 @@ impl Session {
         self.ends(Status::Served);
     }
 
-    /// Its peer, who is believed, speaks of this client.
-    pub(crate) fn is_of(&self, client: IpAddr) {
-        self.client.set(client);
+    /// What its peer says of its connection.
+    pub(crate) fn told(&self, ends: Ends, is_believed: bool) {
+        self.told.set(Some(ends));
+        if is_believed {
+            self.client.set(ends.source.ip());
+        }
     }
 
     /// So much went on.
@@ -106,7 +115,7 @@ impl Drop for Session {
 
 impl Source for Session {
     fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
-        let Begun { transport, peer, port, backend } = &self.begun;
+        let Begun { transport, peer, at, port, backend } = &self.begun;
         let Moved { up, down } = self.moved.get();
         let client = self.client.get().to_canonical();
         let mut text = String::new();
@@ -131,6 +140,13 @@ impl Source for Session {
             Value::Peer => write!(text, "{}", peer.ip().to_canonical()),
             Value::OfConnection(OfConnection::ClientPort) => write!(text, "{}", peer.port()),
             Value::OfConnection(OfConnection::ServerPort) => write!(text, "{port}"),
+            Value::OfConnection(OfConnection::ServerAddr) => match at {
+                Some(address) => write!(text, "{}", address.to_canonical()),
+                None => return false,
+            },
+            Value::OfConnection(what) => {
+                return self.told.get().is_some_and(|told| told.tell(*what, out));
+            }
             Value::Upstream => upstream(transport, backend, &mut text),
             Value::UpstreamAddr => match self.endpoint.get() {
                 Some((endpoint, _)) => write!(text, "{endpoint}"),
@@ -165,9 +181,16 @@ fn upstream(transport: &str, backend: &str, text: &mut String) -> std::fmt::Resu
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use shared::log_format::{Escape, LogFormat, STREAM};
 
     use super::*;
+
+    const ENDS: Ends = Ends {
+        source: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000),
+        destination: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), 443),
+    };
 
     fn line(text: &str, of: impl FnOnce(&Session)) -> String {
         let local = Rc::new(Local::for_tests());
@@ -175,6 +198,7 @@ mod tests {
         let begun = Begun {
             transport: "TCP",
             peer: ([10, 0, 0, 1], 40_000).into(),
+            at: Some([10, 0, 0, 2].into()),
             port: 5432,
             backend: "shop/db/5432/tcp".into(),
         };
@@ -197,19 +221,26 @@ mod tests {
 
     #[test]
     fn a_session_has_its_values() {
-        let text = "$remote_addr $realip_remote_addr $server_port $protocol $status $bytes_sent $bytes_received \
+        let text = "$remote_addr $realip_remote_addr $remote_port $server_addr $server_port $protocol $status $bytes_sent $bytes_received \
                     $upstream_addr $proxy_upstream_name $ssl_protocol";
-        assert_eq!(line(text, |_| {}), "10.0.0.1 10.0.0.1 5432 TCP 502 0 0 - tcp-shop-db-5432 -");
+        assert_eq!(
+            line(text, |_| {}),
+            "10.0.0.1 10.0.0.1 40000 10.0.0.2 5432 TCP 502 0 0 - tcp-shop-db-5432 -"
+        );
         let served = |session: &Session| {
-            session.is_of([192, 0, 2, 1].into());
+            session.told(ENDS, true);
             session.reached(([10, 1, 0, 1], 5432).into());
             session.moves(Moved { up: 3, down: 4 });
             session.moves(Moved { up: 1, down: 0 });
         };
         assert_eq!(
             line(text, served),
-            "192.0.2.1 10.0.0.1 5432 TCP 200 4 4 10.1.0.1:5432 tcp-shop-db-5432 -"
+            "192.0.2.1 10.0.0.1 40000 10.0.0.2 5432 TCP 200 4 4 10.1.0.1:5432 tcp-shop-db-5432 -"
         );
+        let text = "$remote_addr $proxy_protocol_addr:$proxy_protocol_port \
+                    $proxy_protocol_server_addr:$proxy_protocol_server_port";
+        assert_eq!(line(text, |_| {}), "10.0.0.1 -:- -:-");
+        assert_eq!(line(text, |it| it.told(ENDS, false)), "10.0.0.1 192.0.2.1:1000 192.0.2.9:443");
         assert!(line(STREAM, |it| it.ends(Status::Malformed)).contains(" TCP 400 0 0 0.0"));
     }
 }

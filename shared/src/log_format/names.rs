@@ -218,18 +218,29 @@ impl Value {
             "upstream_addr" => Self::UpstreamAddr,
             "upstream_connect_time" => Self::UpstreamConnectTime,
             "proxy_upstream_name" => Self::Upstream,
-            "time_local" | "time_iso8601" | "msec" | "status" | "bytes_sent" | "remote_addr"
-            | "remote_port" | "binary_remote_addr" | "realip_remote_addr" | "realip_remote_port"
-            | "server_port" | "connection" | "hostname" | "pid" | "nginx_version" => {
-                return Self::plain(name);
-            }
-            "server_addr"
-            | "upstream_first_byte_time"
-            | "upstream_session_time"
+            "time_local"
+            | "time_iso8601"
+            | "msec"
+            | "status"
+            | "bytes_sent"
+            | "remote_addr"
+            | "remote_port"
+            | "binary_remote_addr"
+            | "realip_remote_addr"
+            | "realip_remote_port"
+            | "server_addr"
+            | "server_port"
+            | "connection"
+            | "hostname"
+            | "pid"
+            | "nginx_version"
             | "proxy_protocol_addr"
             | "proxy_protocol_port"
             | "proxy_protocol_server_addr"
-            | "proxy_protocol_server_port" => Self::Missing,
+            | "proxy_protocol_server_port" => {
+                return Self::plain(name);
+            }
+            "upstream_first_byte_time" | "upstream_session_time" => Self::Missing,
             _ if name.starts_with("ssl_") || name.starts_with("geoip2_") => Self::Missing,
             _ => return None,
         })
