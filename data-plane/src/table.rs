@@ -17,6 +17,7 @@ pub mod backend_tls;
 pub mod canary;
 pub mod cell;
 pub mod certified;
+mod chosen;
 pub mod client_auth;
 pub mod client_tls;
 pub mod directory;

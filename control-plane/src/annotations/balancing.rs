@@ -147,18 +147,14 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
         return to.differs(format!("${name} is not known here: endpoints take turns"));
     }
     for variable in template.variables() {
-        match variable {
-            Variable::Named(name) => {
-                let name = shown(name);
-                to.fault(
-                    Severity::Warning,
-                    format!("no variable is called {name}: it is empty, as in ingress-nginx where no snippet sets it"),
-                );
-            }
-            Variable::Capture(_) if to.said("rewrite-target").is_none() => {
-                to.fault(Severity::Unsupported, "a capture is empty where there is no rewrite-target");
-            }
-            _ => {}
+        if let Variable::Named(name) = variable {
+            let name = shown(name);
+            to.fault(
+                Severity::Warning,
+                format!(
+                    "no variable is called {name}: it is empty, as in ingress-nginx where no snippet sets it"
+                ),
+            );
         }
     }
     to.backend.hash_by = Some(text);
@@ -251,8 +247,8 @@ mod tests {
             let it = parsed(&[("upstream-hash-by", text)]);
             assert_eq!((it.backend.hash_by, it.faults[0].severity), (None, Unsupported), "{text}");
         }
-        assert_eq!(severities(&[("upstream-hash-by", "$1")]), [Unsupported]);
-        assert_eq!(severities(&[("upstream-hash-by", "$1"), ("rewrite-target", "/$1")]), []);
+        // A path that another Ingress makes a regular expression has groups, too.
+        assert_eq!(severities(&[("upstream-hash-by", "$1")]), []);
     }
 
     #[test]

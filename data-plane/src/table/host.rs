@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use shared::pattern::{Exhausted, Steps};
+use shared::pattern::{Exhausted, Groups, Pattern, Steps};
 
 use super::aliases::Names;
 use super::backend_tls::BackendTls;
-use super::canary::CompiledCanary;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::client_auth::ClientAuth;
@@ -14,15 +13,15 @@ use super::material::MaterialCell;
 use super::paths::{Declared, Router};
 use super::patterns::Patterns;
 use super::policy::Policy;
-use super::policy::balancing::Balancing;
 use super::policy::certificates::Certificates;
 use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::policy::shortcuts::Shortcuts;
-use super::sticky::Sticky;
 use super::users::UsersCell;
 use crate::metrics::Place;
 use crate::rate::Counts;
+
+pub use super::chosen::{Alternative, Upstream};
 
 /// One virtual host. Immutable.
 #[derive(Debug)]
@@ -307,6 +306,8 @@ pub struct PathEntry {
     pub stays_plain: bool,
     /// What takes the place of its requests' paths.
     pub rewritten: Option<Rewritten>,
+    /// The declared path, where its groups are asked for and nothing is rewritten.
+    pub grouped: Option<Pattern>,
     /// Its clients are asked for nothing but their addresses: `no-auth-locations` (annotations.md 6.6).
     pub asks_nobody: bool,
     /// Whose passwords it asks for.
@@ -345,6 +346,20 @@ impl PathEntry {
         }
     }
 
+    /// Where the groups of the declared path lie in one that it leads to.
+    pub fn groups(&self, path: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
+        match (&self.rewritten, &self.grouped) {
+            (Some(rewritten), _) => rewritten.groups(path, steps),
+            (None, Some(pattern)) => pattern.groups(path, steps),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The declared path, where it has been compiled.
+    pub fn pattern(&self) -> Option<&Pattern> {
+        self.rewritten.as_ref().and_then(Rewritten::pattern).or(self.grouped.as_ref())
+    }
+
     /// Whether anybody may be kept out.
     pub fn is_guarded(&self) -> bool {
         self.users.is_some() || self.policy.addresses.are_listed() || self.external().is_some()
@@ -367,34 +382,4 @@ pub enum Action {
     Denied(Arc<str>),
     /// 503: its host or its backend cannot be served.
     Unavailable,
-}
-
-/// A backend as a path uses it.
-#[derive(Debug)]
-pub struct Upstream {
-    /// `namespace-service-port`, as logs and metrics call it.
-    pub name: Arc<str>,
-    /// Its endpoints.
-    pub cell: Arc<BackendCell>,
-    /// How clients stay with one of them.
-    pub sticky: Option<Arc<Sticky>>,
-    /// How they are chosen for clients that do not.
-    pub balancing: Balancing,
-    /// The canary that may take its requests.
-    pub alternative: Option<Arc<Alternative>>,
-}
-
-/// The canary of an [`Upstream`].
-#[derive(Debug)]
-pub struct Alternative {
-    /// `namespace-service-port`.
-    pub name: Arc<str>,
-    /// Its endpoints.
-    pub cell: Arc<BackendCell>,
-    /// How clients stay with one of them.
-    pub sticky: Option<Arc<Sticky>>,
-    /// How they are chosen for clients that do not.
-    pub balancing: Balancing,
-    /// Which requests it takes; none without it.
-    pub canary: Option<CompiledCanary>,
 }

@@ -18,7 +18,6 @@ use shared::resource::PathType;
 
 use super::host::PathEntry;
 use super::paths::Declared;
-use super::policy::rewrite::Rewritten;
 use literals::Literals;
 
 /// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. Then
@@ -59,7 +58,7 @@ impl Patterns {
                 path,
                 only_below: !is_one && exact.contains(path),
                 // What lies below is another pattern than the path.
-                pattern: it.entry.rewritten.as_ref().and_then(Rewritten::pattern).filter(|_| is_one),
+                pattern: it.entry.pattern().filter(|_| is_one || it.entry.rewritten.is_none()),
             }
         });
         let asked: Vec<_> = asked.collect();

@@ -115,7 +115,13 @@ fn a_key_knows_the_rewritten_path_and_its_captures() {
         ("ingress/ns/one/a.test", Resource::Route(route("one"))),
         ("ingress/ns/two/a.test", Resource::Route(route("two"))),
     ]);
-    for (service, expression) in [("one", "$uri"), ("two", "$2-$request_uri")] {
+    // Nothing is rewritten: the groups are those that the path was found by.
+    let policy = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+    proxy.config(vec![(
+        "ingress/ns/three/a.test",
+        Resource::Route(Route { paths: route("three").paths, policy, ..Route::default() }),
+    )]);
+    for (service, expression) in [("one", "$uri"), ("two", "$2-$request_uri"), ("three", "$2")] {
         proxy.service(service, Backend { policy: by(expression), ..Backend::default() });
         proxy.endpoints(service, &origins.each_ref().map(|origin| origin.address));
     }
@@ -125,6 +131,8 @@ fn a_key_knows_the_rewritten_path_and_its_captures() {
         assert_eq!(text, owner(&origins, &format!("/to/k {number}")));
         let text = client.get(&format!("/two/{number}")).text().to_owned();
         assert_eq!(text, owner(&origins, &format!("{number}-/two/{number}")));
+        let text = client.get(&format!("/three/{number}?x")).text().to_owned();
+        assert_eq!(text, owner(&origins, &number.to_string()));
     }
 }
 

@@ -33,8 +33,8 @@ fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
             Some(Err(_)) | None => key.extend_from_slice(exchange.path()),
         },
         Variable::Capture(group) => {
-            let rewritten = exchange.location.as_deref().and_then(|location| location.rewritten.as_ref());
-            let found = rewritten.and_then(|it| it.groups(exchange.path(), &exchange.steps).ok().flatten());
+            let location = exchange.location.as_deref();
+            let found = location.and_then(|it| it.groups(exchange.path(), &exchange.steps).ok().flatten());
             if let Some(found) = found {
                 key.extend_from_slice(found.get(usize::from(*group), exchange.path()));
             }

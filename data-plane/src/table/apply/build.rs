@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use shared::pattern::{Pattern, is_literal};
 use shared::resource::{Guard, Host, Path, PathType, Settings};
 
 use super::Writer;
@@ -231,6 +232,10 @@ impl Writer {
             Ok(rewritten) => (action, rewritten),
             Err(error) => (Action::Denied(format!("{}: {error}", path.path).into()), None),
         };
+        let asks_groups = matches!(&action, Action::Backend(upstream) if upstream.asks_groups());
+        // One that is no pattern has no groups.
+        let is_grouped = asks_groups && rewritten.is_none() && !is_literal(&path.path);
+        let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten();
         let upstream_name = match &action {
             Action::Backend(upstream) => Arc::clone(&upstream.name),
             Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
@@ -253,6 +258,7 @@ impl Writer {
             counts: common.counts.clone(),
             errors: common.errors.clone(),
             rewritten,
+            grouped,
             asks_nobody,
             users,
             backend_tls: common.backend_tls.clone(),

@@ -37,6 +37,7 @@ impl Config {
             counts: None,
             stays_plain: true,
             rewritten: None,
+            grouped: None,
             asks_nobody: false,
             users: None,
             backend_tls: None,

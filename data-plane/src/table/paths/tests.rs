@@ -18,6 +18,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         errors: None,
         stays_plain: false,
         rewritten: None,
+        grouped: None,
         asks_nobody: false,
         users: None,
         backend_tls: None,

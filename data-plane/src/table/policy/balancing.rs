@@ -50,6 +50,12 @@ impl Balancing {
         Self::Hash(Arc::new(Hashing { key, subset, asks_id }))
     }
 
+    /// Whether the key of a request is made of groups of its location's regular expression.
+    pub fn asks_groups(&self) -> bool {
+        let is_capture = |variable: &Variable| matches!(variable, Variable::Capture(_));
+        matches!(self, Self::Hash(hashing) if hashing.key.variables().any(is_capture))
+    }
+
     /// Makes what it asks a cell's endpoints for, where it is not made yet. For the control thread.
     pub fn prepare(&self, cell: &BackendCell) {
         let set = cell.endpoints();
