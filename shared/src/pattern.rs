@@ -7,6 +7,7 @@
 //!
 //! The control plane compiles a pattern to tell its owner what is wrong with it, the proxy to match.
 
+mod pcre;
 mod quick;
 mod set;
 mod steps;
@@ -228,7 +229,7 @@ impl Pattern {
         if text.len() > LENGTH {
             return Err(PatternError::Long { length: text.len() });
         }
-        let linear = linear(text, true, HOST_SIZE);
+        let linear = linear(&pcre::read(text), true, HOST_SIZE);
         few(linear.map_err(|refused| PatternError::Invalid { reason: reason(&refused) })?)
     }
 
@@ -236,6 +237,7 @@ impl Pattern {
         if text.len() > LENGTH {
             return Err(PatternError::Long { length: text.len() });
         }
+        let text = &*pcre::read(text);
         let refused = match linear(text, any_case, SIZE) {
             Ok(linear) => {
                 let linear = few(linear)?;

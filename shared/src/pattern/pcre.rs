@@ -1,0 +1,171 @@
+//! What PCRE reads otherwise than the engines here do, said in their words.
+//!
+//! Most patterns have nothing of it and stay as they are. What has no other words is left: the engines refuse it, or do not
+//! know it either.
+
+use std::borrow::Cow;
+
+/// Spaces and tabs of PCRE without UTF mode: `\h`.
+const BLANKS: &str = r"\t \xA0";
+/// Ends of lines: `\v`.
+const BREAKS: &str = r"\n\x0B\f\r\x85";
+
+/// A pattern as the engines read it.
+pub(super) fn read(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '[']) {
+        return text.into();
+    }
+    let mut reader = Reader { rest: text, out: String::with_capacity(text.len() + 16), in_class: false };
+    while let Some(next) = reader.take() {
+        match next {
+            '\\' => reader.escape(),
+            '[' if !reader.in_class => reader.open(),
+            ']' if reader.in_class => {
+                reader.in_class = false;
+                reader.out.push(']');
+            }
+            sign if reader.in_class => reader.in_class(sign),
+            sign => reader.out.push(sign),
+        }
+    }
+    match reader.out == text {
+        true => text.into(),
+        false => reader.out.into(),
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    out: String,
+    in_class: bool,
+}
+
+impl Reader<'_> {
+    fn take(&mut self) -> Option<char> {
+        let mut rest = self.rest.chars();
+        let next = rest.next()?;
+        self.rest = rest.as_str();
+        Some(next)
+    }
+
+    /// Takes a text if it comes next, as it stands.
+    fn copies(&mut self, text: &str) {
+        if let Some(rest) = self.rest.strip_prefix(text) {
+            self.out.push_str(text);
+            self.rest = rest;
+        }
+    }
+
+    /// What stands behind a backslash.
+    fn escape(&mut self) {
+        let Some(next) = self.take() else { return self.out.push('\\') };
+        match next {
+            'Q' => {
+                let (quoted, rest) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
+                quoted.chars().for_each(|it| plain(it, &mut self.out));
+                self.rest = rest;
+            }
+            // It ends what has not begun.
+            'E' => {}
+            'h' => self.class("", BLANKS),
+            'H' => self.class("^", BLANKS),
+            'v' => self.class("", BREAKS),
+            'V' => self.class("^", BREAKS),
+            'N' if !self.in_class && !self.rest.starts_with('{') => self.class("^", r"\n"),
+            'R' if !self.in_class => {
+                self.out.push_str(r"(?:\r\n|[");
+                self.out.push_str(BREAKS);
+                self.out.push_str("])");
+            }
+            'e' => self.out.push_str(r"\x1B"),
+            other => self.out.extend(['\\', other]),
+        }
+    }
+
+    /// One of these, or none of them; within a class a part of it.
+    fn class(&mut self, sign: &str, members: &str) {
+        let is_own = !self.in_class || !sign.is_empty();
+        let (begin, end) = if is_own { ("[", "]") } else { ("", "") };
+        for part in [begin, sign, members, end] {
+            self.out.push_str(part);
+        }
+    }
+
+    /// A class begins: a bracket that closes nothing yet is one of its members.
+    fn open(&mut self) {
+        self.in_class = true;
+        self.out.push('[');
+        self.copies("^");
+        self.copies("]");
+    }
+
+    /// A sign in a class. The engines know classes in classes, and have signs for what several have in common.
+    fn in_class(&mut self, sign: char) {
+        if sign == '[' {
+            let named = self.rest.strip_prefix(':').and_then(|name| name.find(":]"));
+            return match named {
+                Some(end) => {
+                    let (name, rest) = self.rest.split_at(end + 3);
+                    self.out.push('[');
+                    self.out.push_str(name);
+                    self.rest = rest;
+                }
+                None => self.out.push_str(r"\["),
+            };
+        }
+        if matches!(sign, '&' | '~') && self.rest.starts_with(sign) {
+            self.out.push('\\');
+        }
+        self.out.push(sign);
+    }
+}
+
+/// A character that stands for itself.
+fn plain(it: char, out: &mut String) {
+    // Escaped, these two are no signs but ends of words.
+    if it.is_ascii_punctuation() && !matches!(it, '<' | '>') {
+        out.push('\\');
+    }
+    out.push(it);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Pattern, Steps};
+    use super::*;
+
+    #[test]
+    fn most_patterns_stay_as_they_are() {
+        for text in ["/a(/|$)(.*)", r"/v\d+/[a-z_-]+", "/[[:alpha:]]+", "/[^]]", "/[]a]", r"/\[x\]", r"/a\"] {
+            assert!(matches!(read(text), Cow::Borrowed(it) if it == text), "{text} {}", read(text));
+        }
+    }
+
+    #[test]
+    fn what_pcre_says_otherwise_is_said_in_other_words() {
+        for (text, fits, others) in [
+            (r"/\Qa.b(c\E/\d", "/a.b(c/1", "/axb(c/1"),
+            (r"/\Qa.b", "/a.b", "/axb"),
+            (r"/[\Q^]\E]x", "/]x", "/ax"),
+            (r"/a\Eb", "/ab", "/a"),
+            (r"/\Q<a>\E", "/<a>", "/a"),
+            (r"/a\hb", "/a b", "/aab"),
+            (r"/a[x\h]b", "/a\tb", "/ahb"),
+            (r"/a\Hb", "/axb", "/a b"),
+            (r"/a[\H]b", "/axb", "/a b"),
+            (r"/a\vb", "/a\rb", "/avb"),
+            (r"/a\Nb", "/axb", "/a\nb"),
+            (r"/a\Rb", "/a\r\nb", "/aRb"),
+            (r"/a\Vb", "/axb", "/a\nb"),
+            (r"/[[a]x", "/[x", "/bx"),
+            (r"/[a&&b]x", "/&x", "/cx"),
+            (r"/[a~~b]x", "/ax", "/cx"),
+            (r"/[[:digit:][]x", "/[x", "/ax"),
+            (r"/\h(?!x)", "/ y", "/a"),
+        ] {
+            let pattern = Pattern::path(text).unwrap();
+            let is_match = |path: &str| pattern.is_match(path.as_bytes(), &Steps::new()).unwrap();
+            assert!(is_match(fits) && !is_match(others), "{text}: {}", read(text));
+        }
+    }
+}
