@@ -19,6 +19,20 @@ pub(crate) static SSL_CIPHERS: Row = Row {
     ..Row::NEW
 };
 
+/// `ssl-ecdh-curve`.
+pub(crate) static SSL_ECDH_CURVE: Row = Row {
+    name: "ssl-ecdh-curve",
+    value: &Of(
+        CURVES,
+        Act::Sets(|to, values| {
+            to.location.ssl_ecdh_curve = Some(NumberList { values }).filter(|list| !list.values.is_empty());
+        }),
+    ),
+    default: "auto",
+    doc: "Groups of the key exchange with clients, in OpenSSL's words; of X25519MLKEM768, X25519, prime256v1 and secp384r1, which are known here, those that it names",
+    ..Row::NEW
+};
+
 /// `enable-ocsp`.
 pub(crate) static ENABLE_OCSP: Row = Row {
     name: "enable-ocsp",
@@ -114,3 +128,33 @@ const SESSION: Grammar<u32> = Grammar {
     good: &["10m", "300", "1h 30m"],
     bad: &["0", "500ms", "10x", "-1s", "60d"],
 };
+
+/// OpenSSL's names of groups, with a colon between; none where it may choose. Those that nobody speaks here are left out.
+const CURVES: Grammar<Vec<u32>> = Grammar {
+    words: "auto, or names of groups with a colon between, one of X25519MLKEM768, X25519, prime256v1 and secp384r1 among them",
+    read: |text| {
+        if text == "auto" {
+            return Some(Vec::new());
+        }
+        // A question mark: where it is known.
+        let groups = text.split(':').map(|name| group(name.trim_start_matches(['?', '*'])));
+        let mut groups: Vec<_> = groups.collect::<Option<_>>()?;
+        groups.retain(|group| *group > 0);
+        (!groups.is_empty()).then_some(groups)
+    },
+    good: &["X25519:P-256", "prime256v1", "secp521r1:secp384r1", "auto"],
+    bad: &["", "secp521r1", "x:y", "X25519,P-256"],
+};
+
+/// The number of a group by its name, in any case; 0: of one that is not spoken here.
+fn group(name: &str) -> Option<u32> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "x25519mlkem768" => 4588,
+        "x25519" => 29,
+        "prime256v1" | "p-256" | "secp256r1" => 23,
+        "secp384r1" | "p-384" => 24,
+        "secp521r1" | "p-521" | "x448" | "secp256r1mlkem768" | "secp384r1mlkem1024" | "ffdhe2048"
+        | "ffdhe3072" | "ffdhe4096" | "ffdhe6144" | "ffdhe8192" => 0,
+        _ => return None,
+    })
+}

@@ -15,6 +15,8 @@ pub struct ClientTls {
     pub tls13: bool,
     /// Suites of TLS 1.2 by their numbers, the one that is liked most first; empty: all.
     pub ciphers: Box<[u16]>,
+    /// Groups of the key exchange by their numbers, likewise.
+    pub groups: Box<[u16]>,
     /// Handshakes for names of no host are turned away.
     pub rejects_unknown: bool,
     /// Sessions are remembered.
@@ -42,6 +44,7 @@ impl Default for ClientTls {
             tls12: true,
             tls13: true,
             ciphers: USUAL.into(),
+            groups: [].into(),
             rejects_unknown: false,
             remembers: true,
             tickets: false,
@@ -66,6 +69,7 @@ impl ClientTls {
             tls12,
             tls13,
             ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or(usual.ciphers),
+            groups: numbers("ssl_ecdh_curve", said.ssl_ecdh_curve.as_ref())?.unwrap_or(usual.groups),
             rejects_unknown: said.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
             remembers,
             tickets: said.ssl_session_tickets.unwrap_or(usual.tickets),
@@ -80,15 +84,18 @@ impl ClientTls {
 /// # Errors
 /// Where a number is none of a suite.
 pub fn ciphers(said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+    numbers("ssl_ciphers", said)
+}
+
+fn numbers(field: &'static str, said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
     let Some(said) = said else {
         return Ok(None);
     };
     let numbers = said.values.iter().map(|number| u16::try_from(*number));
     let numbers = numbers.collect::<Result<_, _>>();
-    numbers.map(Some).map_err(|_| Refused {
-        field: "ssl_ciphers",
-        problem: "expected numbers of 16 bits, got a greater one".into(),
-    })
+    numbers
+        .map(Some)
+        .map_err(|_| Refused { field, problem: "expected numbers of 16 bits, got a greater one".into() })
 }
 
 fn versions(said: Option<&NumberList>) -> Result<(bool, bool), Refused> {

@@ -141,6 +141,7 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
         tls12,
         tls13,
         ciphers,
+        groups,
         rejects_unknown: _,
         remembers,
         tickets,
@@ -148,7 +149,7 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
         staples: _,
     } = &*terms.fleet;
     let ciphers = terms.ciphers.as_deref().unwrap_or(ciphers);
-    let provider = Arc::new(with_ciphers(usual.crypto_provider(), ciphers));
+    let provider = Arc::new(with_groups(with_ciphers(usual.crypto_provider(), ciphers), groups));
     let algorithms = provider.signature_verification_algorithms;
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&super::versions(*tls12, *tls13))?;
@@ -184,6 +185,14 @@ fn with_ciphers(provider: &CryptoProvider, ciphers: &[u16]) -> CryptoProvider {
     let chosen: Vec<_> = ciphers.iter().filter_map(known).collect();
     let chosen = if chosen.is_empty() { old } else { chosen };
     CryptoProvider { cipher_suites: new.into_iter().chain(chosen).collect(), ..provider.clone() }
+}
+
+/// The same with these groups of the key exchange, in this order; all where none of them is known.
+fn with_groups(provider: CryptoProvider, groups: &[u16]) -> CryptoProvider {
+    let all = &provider.kx_groups;
+    let known = |number: &u16| all.iter().find(|group| u16::from(group.name()) == *number).copied();
+    let chosen: Vec<_> = groups.iter().filter_map(known).collect();
+    if chosen.is_empty() { provider } else { CryptoProvider { kx_groups: chosen, ..provider } }
 }
 
 /// Asks for a certificate, and takes any whose key the client has.

@@ -149,6 +149,20 @@ fn the_fleet_says_what_is_spoken() {
 }
 
 #[test]
+fn the_fleet_says_by_which_groups_keys_are_exchanged() {
+    let group = |values: &[u32]| {
+        let said = Some(NumberList { values: values.into() }).filter(|list| !list.values.is_empty());
+        let (usual, writer) =
+            saying(LocationPolicy { ssl_ecdh_curve: said, ..LocationPolicy::default() }, None);
+        let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
+        let (client, _) = shake(&config, &client(rustls::ALL_VERSIONS, &[]), "a.test");
+        client.negotiated_key_exchange_group().map(|group| u16::from(group.name())).unwrap()
+    };
+    assert_eq!((group(&[24]), group(&[23, 24])), (24, 23));
+    assert_eq!(group(&[1]), group(&[]), "none of them is known here");
+}
+
+#[test]
 fn a_host_has_ciphers_of_its_own() {
     let (usual, writer) = saying(LocationPolicy::default(), Some(&[0xc02c]));
     let handshakes = Handshakes::new(usual);

@@ -232,7 +232,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("ssl-ciphers", Default(&client_tls::SSL_CIPHERS)),
     ("ssl-dh-param", Unsupported),
     ("ssl-early-data", Unsupported),
-    ("ssl-ecdh-curve", Unsupported),
+    ("ssl-ecdh-curve", Default(&client_tls::SSL_ECDH_CURVE)),
     ("ssl-protocols", Default(&client_tls::SSL_PROTOCOLS)),
     ("ssl-redirect", Default(&redirect::SSL_REDIRECT)),
     ("ssl-reject-handshake", Default(&client_tls::SSL_REJECT_HANDSHAKE)),
