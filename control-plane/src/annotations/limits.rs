@@ -1,7 +1,9 @@
 //! Rates and numbers that a client may not exceed (annotations.md 5.3, 6.10).
 
 use shared::policy::TextList;
+use shared::template::{Template, Variable};
 
+use super::draft::Draft;
 use super::row::{Act, Bad, Of, Row};
 use super::value::{ANY, CIDRS, Grammar, INT};
 
@@ -17,17 +19,22 @@ pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
 /// `limit-conn-zone-variable`, a key alone.
 pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
     name: "limit-conn-zone-variable",
-    value: &Of(
-        ANY,
-        Act::Differs {
-            unless: |it| matches!(it.as_str(), "$binary_remote_addr" | "$remote_addr"),
-            without: "clients are told apart by their addresses",
-        },
-    ),
+    value: &Of(ANY, Act::Sets(told_apart_by)),
     default: "$binary_remote_addr",
-    doc: "What clients are told apart by",
+    doc: "What clients are told apart by that are counted; who shows nothing of it is not",
     ..Row::NEW
 };
+
+/// The address is what clients are told apart by anyway. With a variable that nobody has here none of them would be counted.
+fn told_apart_by(to: &mut Draft<'_>, text: String) {
+    let template = Template::parse(&text);
+    let has_value = |it: &Variable| !matches!(it, Variable::Named(_) | Variable::Capture(_));
+    match template.variables().all(has_value) && template.is_moderate() && !text.is_empty() {
+        _ if matches!(text.as_str(), "$binary_remote_addr" | "$remote_addr") => {}
+        true => to.location.limit_conn_zone_variable = Some(text),
+        false => to.differs("a variable that is not known here: clients are told apart by their addresses"),
+    }
+}
 
 /// `limit-req-status-code`, a key alone.
 pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {

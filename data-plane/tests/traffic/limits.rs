@@ -41,6 +41,23 @@ fn at_once(count: u32) -> LocationPolicy {
     }
 }
 
+/// Whoever comes from the same address is another client by what it says, and none that is counted where it says nothing.
+#[test]
+fn clients_are_told_apart_by_what_the_fleet_says() {
+    let origin = Origin::says("x");
+    let mut proxy = Proxy::start();
+    let key = Some("$http_x_key$cookie_k".to_owned());
+    limited(&mut proxy, &["a.test"], &LocationPolicy { limit_conn_zone_variable: key, ..a_minute(1) });
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let mut passed = |said: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{said}\r\n");
+        (0..9).filter(|_| client.ask(&head).status == 200).count()
+    };
+    assert_eq!([passed("X-Key: a\r\n"), passed("X-Key: b\r\n"), passed("X-Key: a\r\n")], [4, 4, 0]);
+    assert_eq!([passed("Cookie: k=c\r\n"), passed(""), passed("")], [4, 9, 9]);
+}
+
 #[test]
 fn a_rate_is_an_ingress_own_and_outlives_changes() {
     let origin = Origin::says("x");

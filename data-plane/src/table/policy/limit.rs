@@ -1,10 +1,12 @@
 //! How many requests a client may make (ingress-nginx behaviour, annotations.md 6.10).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::address::AddressSet;
 use shared::policy::LocationPolicy;
+use shared::template::Template;
 
 use super::Refused;
 use crate::rate::{Counts, Permit, Rate};
@@ -20,6 +22,8 @@ pub struct Limits {
     second: Option<Rate>,
     minute: Option<Rate>,
     connections: Option<u32>,
+    /// What clients are told apart by; `None`: their addresses.
+    pub key: Option<Arc<Template>>,
     /// Who is not counted.
     exempt: AddressSet,
     /// Status of what a rate refuses.
@@ -39,7 +43,9 @@ impl Limits {
         let list = said.limit_allowlist.iter().flat_map(|list| &list.values);
         let exempt = AddressSet::parse(list.map(String::as_str))
             .map_err(|error| Refused { field: "limit_allowlist", problem: error.to_string() })?;
+        let key = said.limit_conn_zone_variable.as_deref().filter(|text| !text.is_empty());
         let limits = Self {
+            key: key.map(|text| Arc::new(Template::parse(text))),
             second: rate(said.limit_rps, Duration::from_secs(1)),
             minute: rate(said.limit_rpm, Duration::from_secs(60)),
             connections: said.limit_connections.filter(|count| *count > 0),
@@ -51,14 +57,16 @@ impl Limits {
         Ok(limited.then_some(limits))
     }
 
+    /// Whether the requests of a client are counted.
+    pub fn counts(&self, client: IpAddr) -> bool {
+        !self.exempt.contains(client)
+    }
+
     /// Counts a request of `client`, by its rates and then as one in progress until the permit is dropped.
     ///
     /// # Errors
     /// The status that it is refused with. A request that one of the rates refuses is counted by none.
     pub fn admit(&self, counts: &Counts, client: IpAddr, now: Instant) -> Result<Option<Permit>, u16> {
-        if self.exempt.contains(client) {
-            return Ok(None);
-        }
         let now = counts.clock(now);
         if self.second.is_some_and(|rate| !counts.second().admit(client, rate, now)) {
             return Err(self.too_fast);
@@ -159,7 +167,7 @@ mod tests {
         });
         let start = Instant::now();
         let counts = Counts::new(start);
-        assert_eq!(admitted(&limits, &counts, OTHER, start), 50);
+        assert!(!limits.counts(OTHER) && limits.counts(CLIENT));
         assert_eq!(admitted(&limits, &counts, CLIENT, start), 6);
     }
 
