@@ -198,6 +198,28 @@ pub fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
+/// Go's `ParseInt` with a base that is not said: `0x`, `0o` and `0b` say one, a 0 before other digits is that of octal
+/// numbers; a line may stand between digits.
+pub fn integer_of_any_base(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (base, rest) = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)]
+        .into_iter()
+        .find_map(|(prefix, base)| Some((base, lower.strip_prefix(prefix).filter(|it| !it.is_empty())?)))
+        .unwrap_or((10, &lower));
+    // Behind the sign of a base there may be one as well.
+    let rest = if base == 10 { rest } else { rest.strip_prefix('_').unwrap_or(rest) };
+    let parts: Vec<_> = rest.split('_').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_alphanumeric());
+    parts
+        .iter()
+        .all(is_number)
+        .then(|| i64::from_str_radix(&format!("{sign}{}", parts.concat()), base).ok())?
+}
+
 fn size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], unit.to_ascii_lowercase()),
@@ -270,6 +292,27 @@ mod tests {
         assert_eq!(integer("-7"), Some(-7));
         for text in ["", "30s", " 1", "1 ", "50%", "1.0", "99999999999999999999", "1_0", "0x10"] {
             assert_eq!(integer(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_may_say_their_base() {
+        for (text, number) in [
+            ("50", 50),
+            ("0", 0),
+            ("+7", 7),
+            ("-0x1F", -31),
+            ("0X_1f", 31),
+            ("0b101", 5),
+            ("0o17", 15),
+            ("017", 15),
+            ("0_17", 15),
+            ("1_000", 1000),
+        ] {
+            assert_eq!(integer_of_any_base(text), Some(number), "{text}");
+        }
+        for text in ["", "-", "0x", "08", "1__0", "_1", "1_", "0x+1", "ff", "1.0", "99999999999999999999"] {
+            assert_eq!(integer_of_any_base(text), None, "{text:?}");
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status};
+use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status, is_number};
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::Row;
@@ -75,7 +75,19 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
             Some(_) if text.is_empty() => {}
+            Some(Status::Default(_)) if is_number(key) && value::integer_of_any_base(text).is_none() => {
+                fault(
+                    Severity::Warning,
+                    format!(
+                        "expected a whole number (octal behind a 0), got {}: the default counts",
+                        shown(text)
+                    ),
+                );
+            }
             Some(Status::Default(row)) => {
+                let number = value::integer_of_any_base(text).filter(|_| is_number(key));
+                let number = number.map(|number| number.to_string());
+                let text = number.as_deref().unwrap_or(text);
                 let (denies, said) = row_of(row, key, text, &mut settings, &mut refs);
                 guard = denies.then_some(Guard::Addresses);
                 faults.extend(said);
@@ -243,6 +255,33 @@ mod tests {
         for text in ["least_conn", "chash", "sticky_balanced", "EWMA"] {
             assert_eq!(load_balance(text), (None, vec![Severity::Warning]), "{text}");
         }
+    }
+
+    /// As in the original; a number behind a 0 that is none of octal digits is none at all.
+    #[test]
+    fn numbers_of_the_fleet_may_say_their_base() {
+        for key in table::NUMBERS {
+            let (decimal, others) = match key.ends_with("-status-code") {
+                true => ("429", ["0x1AD", "0655", "0b1_1010_1101"]),
+                false => ("5", ["0x5", "05", "0b1_01"]),
+            };
+            let decimal = compiled(&[(key, decimal)]);
+            assert!(
+                decimal.1.iter().all(|fault| fault.severity != Severity::Warning),
+                "{key}: {:?}",
+                decimal.1
+            );
+            for text in others {
+                assert_eq!(compiled(&[(key, text)]), decimal, "{key} {text}");
+            }
+            assert_eq!(compiled(&[(key, "08")]).0, Settings::default(), "{key}");
+            assert_eq!(compiled(&[(key, "08")]).1.len(), 1, "{key}");
+        }
+        assert_eq!(
+            compiled(&[("http-redirect-code", "0x12d")]).0,
+            Settings::default(),
+            "this one is decimal"
+        );
     }
 
     #[test]

@@ -52,6 +52,22 @@ pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
+/// Keys that the original reads as Go reads numbers whose base is not said; all other numbers are decimal.
+#[rustfmt::skip]
+pub(crate) const NUMBERS: &[&str] = &[
+    "brotli-level", "brotli-min-length", "client-body-timeout", "client-header-timeout", "gzip-level", "gzip-min-length",
+    "http2-max-concurrent-streams", "keep-alive", "keep-alive-requests", "limit-conn-status-code", "limit-rate",
+    "limit-rate-after", "limit-req-status-code", "proxy-buffers-number", "proxy-connect-timeout",
+    "proxy-next-upstream-timeout", "proxy-next-upstream-tries", "proxy-read-timeout", "proxy-send-timeout",
+    "proxy-stream-next-upstream-tries", "upstream-keepalive-connections", "upstream-keepalive-requests",
+    "upstream-keepalive-timeout",
+];
+
+/// Whether a key is one of [`NUMBERS`].
+pub(super) fn is_number(key: &str) -> bool {
+    NUMBERS.iter().any(|number| number.eq_ignore_ascii_case(key))
+}
+
 impl Status {
     /// Of a key; `None`: nobody ever knew it. Keys are compared without regard to case (configmap.md 0).
     pub fn of(key: &str) -> Option<Self> {
