@@ -4,6 +4,7 @@ use shared::policy::Buffers;
 
 use super::buffering::SOME;
 use super::row::{Act, Of, Row};
+use super::streams;
 use super::value::{BOOL, Grammar, SECONDS, SIZE};
 
 /// `client-header-buffer-size`.
@@ -48,6 +49,21 @@ pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.use_proxy_protocol = Some(it))),
     default: "false",
     doc: "Every connection for HTTP begins with a header of the PROXY protocol, version 1 or 2; peers in `proxy-real-ip-cidr` are believed the address in it",
+    ..Row::NEW
+};
+
+/// `worker-shutdown-timeout`. nginx ends workers at each reload, too; here nothing is cut but at the end of a proxy.
+pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
+    name: "worker-shutdown-timeout",
+    value: &Of(
+        streams::TIME,
+        Act::Differs {
+            unless: |it| *it == 240_000,
+            without: "what is open when a proxy ends is cut after the --drain-deadline of that proxy, and a change of configuration cuts nothing",
+        },
+    ),
+    default: "240s",
+    doc: "How long what is open may take when a worker ends",
     ..Row::NEW
 };
 

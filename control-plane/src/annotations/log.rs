@@ -8,6 +8,21 @@ use super::access::BLOCKED;
 use super::row::{Act, Of, Row};
 use super::value::{self, ANY, BOOL, Grammar};
 
+/// `enable-auth-access-log`, a key alone.
+pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
+    name: "enable-auth-access-log",
+    value: &Of(
+        BOOL,
+        Act::Differs {
+            unless: |it| !it,
+            without: "requests to the authentication have no lines of their own",
+        },
+    ),
+    default: "false",
+    doc: "Requests to the authentication are logged",
+    ..Row::NEW
+};
+
 /// `disable-access-log`, a key alone.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     name: "disable-access-log",

@@ -120,7 +120,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("disable-stream-access-log", Default(&log::DISABLE_STREAM_ACCESS_LOG)),
     ("enable-access-log-for-default-backend", Default(&log::ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND)),
     ("enable-aio-write", Nginx),
-    ("enable-auth-access-log", Unsupported),
+    ("enable-auth-access-log", Default(&log::ENABLE_AUTH_ACCESS_LOG)),
     ("enable-brotli", Default(&compression::ENABLE_BROTLI)),
     ("enable-modsecurity", Default(&waf::ENABLE_MODSECURITY)),
     ("enable-multi-accept", Nginx),
@@ -281,7 +281,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("whitelist-source-range", Default(&access::ALLOWLIST_SOURCE_RANGE)),
     ("worker-cpu-affinity", Nginx),
     ("worker-processes", Nginx),
-    ("worker-shutdown-timeout", Unsupported),
+    ("worker-shutdown-timeout", Default(&clients::WORKER_SHUTDOWN_TIMEOUT)),
 ];
 
 #[cfg(test)]
