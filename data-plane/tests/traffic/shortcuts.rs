@@ -81,6 +81,24 @@ fn blocks_of_a_host_come_before_its_locations() {
     assert!(origin.seen().is_empty());
 }
 
+/// The redirect of an app root stands behind what a host says outside of its blocks, and before them.
+#[test]
+fn a_host_answers_before_it_sends_to_its_app_root() {
+    let origin = Origin::says("here");
+    let robot = only_if("$http_user_agent", ShortcutComparison::Finds, "bot", says(403, ""));
+    let blocks = vec![block(ShortcutPath::Exact, "/", vec![says(404, "")])];
+    let location = LocationPolicy { app_root: Some("/app".into()), ..LocationPolicy::default() };
+    let proxy = serving(Some(Shortcuts { shortcuts: vec![robot], blocks }), "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    let mut ask = |agent: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nUser-Agent: {agent}\r\n\r\n");
+        let answer = client.ask(&head);
+        (answer.status, place_of(&answer).map(str::to_owned))
+    };
+    assert_eq!(ask("a bot"), (403, None));
+    assert_eq!(ask("curl"), (302, Some("http://a.test/app".to_owned())));
+}
+
 /// A backend that reads a path in another way than the proxy gets none that a block would take then.
 #[test]
 fn no_reading_of_a_path_gets_past_a_block() {

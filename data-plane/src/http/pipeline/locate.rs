@@ -115,7 +115,10 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let found;
         (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
-        if matches!(found, Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. }) {
+        if matches!(
+            found,
+            Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. } | Found::AppRoot(_)
+        ) {
             // Nobody was sent to another host: it is the one that was found.
             answers = ask.host.and_then(|host| host.shortcuts().cloned());
         }
@@ -156,7 +159,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
         Found::Blocked => Break(Reply::page(local, 403)),
-        Found::AppRoot(path) => Break(redirect::to_app_root(exchange, &path)),
+        Found::AppRoot(path) => {
+            // In nginx' file the test for it stands behind the snippet, and before any location is looked for.
+            if let Some(answers) = answers {
+                shortcuts::before_blocks(exchange, &answers)?;
+            }
+            Break(redirect::to_app_root(exchange, &path))
+        }
         Found::AddSlash(location) => {
             if let Some(answers) = answers {
                 shortcuts::of_host(exchange, &answers)?;

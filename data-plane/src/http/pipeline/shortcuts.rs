@@ -17,8 +17,13 @@ type Found = Option<(Groups, Vec<u8>)>;
 
 /// Those of the host: its own, then its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    first(exchange, &shortcuts.plain, &None)?;
+    before_blocks(exchange, shortcuts)?;
     of_block(exchange, shortcuts)
+}
+
+/// Those of the host that stand in no block.
+pub(super) fn before_blocks(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
+    first(exchange, &shortcuts.plain, &None)
 }
 
 /// Those of the location. A block in it is chosen before any of them is asked.
