@@ -114,7 +114,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("permanent-redirect"),
         group: "redirects",
         default: "301",
-        doc: "Status of that redirect: 300 to 308",
+        doc: "Status of that redirect: 300 to 308; with 300, 304, 305 and 306 the URL is the text of the answer, and there is no `Location`",
         ..Row::NEW
     },
     &PRESERVE_TRAILING_SLASH,
@@ -139,7 +139,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("temporal-redirect"),
         group: "redirects",
         default: "302",
-        doc: "Status of that redirect: 300 to 307",
+        doc: "Status of that redirect: 300 to 307, of which the same are none",
         ..Row::NEW
     },
     &USE_PORT_IN_REDIRECTS,

@@ -140,7 +140,11 @@ impl Reply {
         reply.head.framing = Framing::Length(text.len() as u64);
         reply.head.declared_length = Some(text.len() as u64);
         reply.head.fields.set(Known::ContentType, media_type.unwrap_or(Bytes::from_static(b"text/html")));
-        reply.body = ReplyBody::Page(text.into());
+        // Neither has a body, whatever is said.
+        reply.body = match status {
+            204 | 304 => ReplyBody::Empty,
+            _ => ReplyBody::Page(text.into()),
+        };
         reply
     }
 

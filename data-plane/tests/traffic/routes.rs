@@ -90,6 +90,34 @@ fn redirects() {
 }
 
 /// Somebody who listens on 8443 and has nothing in front is reached there alone.
+/// With these nginx names no place: the URL is the text of the answer.
+#[test]
+fn statuses_that_redirect_nobody_have_the_url_as_their_text() {
+    let mut proxy = Proxy::start();
+    let to = |status: u16| shared::policy::LocationPolicy {
+        permanent_redirect: Some("/new?x=1".into()),
+        permanent_redirect_code: Some(status.into()),
+        ..Default::default()
+    };
+    let said = [("/300", 300), ("/303", 303), ("/304", 304), ("/305", 305), ("/306", 306)];
+    proxy.policies(false, &said.map(|(path, status)| (path, to(status))));
+    let mut client = Client::new(proxy.http);
+    for (path, status) in said {
+        let answer = client.get(path);
+        let (text, places) = match status {
+            303 => continue,
+            304 => ("", [""; 0]),
+            _ => ("/new?x=1", [""; 0]),
+        };
+        assert_eq!((answer.status, answer.text(), answer.all("location")), (status, text, places.to_vec()));
+        assert_eq!(
+            (answer.all("content-length"), answer.all("content-type")),
+            (vec!["8"], vec!["text/html"])
+        );
+    }
+    assert_eq!(client.get("/303").all("location"), ["http://a.test/new?x=1"]);
+}
+
 #[test]
 fn redirects_lead_to_the_ports_that_clients_use() {
     let ports = PublicPorts { http: 8080, https: 8443 };

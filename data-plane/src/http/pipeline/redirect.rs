@@ -22,11 +22,21 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     let Some(Elsewhere { status, url }) = &redirect.elsewhere else {
         return Continue(());
     };
+    if !is_redirect(*status) {
+        let text = url.as_bytes().to_vec();
+        return Break(Reply::said(&exchange.call.server.local, *status, None, text));
+    }
     let url = match url.strip_prefix('/') {
         Some(_) => on_this_host(exchange.call, redirect, &exchange.head.host, url.as_bytes()),
         None => url.as_bytes().to_vec(),
     };
     Break(Reply::redirect(&exchange.call.server.local, *status, url))
+}
+
+/// Whether nginx sends who is answered with this status elsewhere. With another one the URL is the text of the answer, even
+/// where that is a status of redirects.
+pub(super) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 /// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3).

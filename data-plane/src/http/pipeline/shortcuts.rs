@@ -122,7 +122,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
         });
     };
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
-    if !matches!(shortcut.status, 301 | 302 | 303 | 307 | 308) {
+    if !redirect::is_redirect(shortcut.status) {
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
         return Ok(Reply::said(local, shortcut.status, shortcut.media_type.clone(), text));
     }
