@@ -117,10 +117,11 @@ impl ResponseHead {
     }
 }
 
-/// The reason phrase that nginx gives a status: in some cases an older one than that of the registry.
+/// The reason phrase that nginx gives a status: in some cases an older one than that of the registry, and for many none.
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         302 => "Moved Temporarily",
+        405 => "Not Allowed",
         408 => "Request Time-out",
         413 => "Request Entity Too Large",
         414 => "Request-URI Too Large",
@@ -128,6 +129,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         503 => "Service Temporarily Unavailable",
         504 => "Gateway Time-out",
         505 => "HTTP Version Not Supported",
+        203 | 205 | 207..=300 | 305 | 306 | 407 | 417..=420 | 422..=428 | 430..=499 | 506 | 508.. => "",
         _ => http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason()).unwrap_or(""),
     }
 }
