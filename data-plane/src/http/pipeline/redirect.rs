@@ -65,7 +65,7 @@ pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
 }
 
 /// The answer to a request for the name of a host with or without `www.`: the scheme, always the port, and the target as it
-/// came, of which one slash at the very end is cut (annotations.md 6.4).
+/// came, of which one slash at the very end is cut, whatever is said of the redirect to https (annotations.md 6.4).
 pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -> Reply {
     let mut url = exchange.scheme().to_vec();
     url.extend_from_slice(b"://");
@@ -73,8 +73,7 @@ pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -
     url.push(b':');
     url.extend_from_slice(&exchange.port());
     let target = exchange.head.target();
-    let cut = target.strip_suffix(b"/").filter(|_| !redirect.preserves_slash);
-    url.extend_from_slice(cut.unwrap_or(target));
+    url.extend_from_slice(target.strip_suffix(b"/").unwrap_or(target));
     Reply::redirect(&exchange.call.server.local, redirect.to_tls, url)
 }
 
