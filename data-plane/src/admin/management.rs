@@ -84,7 +84,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
             if let Some(errors) = entry.errors.as_ref().filter(|it| !it.cell.endpoints().list.is_empty()) {
                 stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
             }
-            if entry.policy.issues_cookie {
+            if entry.issues_cookie() {
                 for name in std::iter::once(host.name()).chain(aliases()) {
                     record.locations.entry(name).or_default().push(&entry.declared);
                 }

@@ -360,6 +360,12 @@ impl PathEntry {
         self.rewritten.as_ref().and_then(Rewritten::pattern).or(self.grouped.as_ref())
     }
 
+    /// Whether its clients are given the cookie of its backend's affinity.
+    pub fn issues_cookie(&self) -> bool {
+        let is_nobodys = self.policy.root_issues_none && &*self.declared == "/";
+        self.policy.issues_cookie && !is_nobodys
+    }
+
     /// Whether anybody may be kept out.
     pub fn is_guarded(&self) -> bool {
         self.users.is_some() || self.policy.addresses.are_listed() || self.external().is_some()

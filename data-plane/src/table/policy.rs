@@ -99,6 +99,8 @@ pub struct Policy {
     pub redirect: Redirect,
     /// Whether clients are given the cookie of their backend's affinity.
     pub issues_cookie: bool,
+    /// Not at "/".
+    pub root_issues_none: bool,
     /// How many requests a client may make.
     pub limits: Option<Limits>,
     /// How fast clients get answers.
@@ -166,6 +168,7 @@ impl Policy {
             external: External::compile(said)?,
             redirect: Redirect::compile(said)?,
             issues_cookie: said.issues_cookie == Some(true),
+            root_issues_none: said.root_issues_none == Some(true),
             limits: Limits::compile(said)?,
             pace: Pace::compile(said),
             shortcuts: Shortcuts::compile(said.shortcuts.as_ref())?.map(Box::new),

@@ -46,6 +46,32 @@ fn issued(response: &Answer) -> Option<String> {
 }
 
 #[test]
+fn a_root_that_nobody_declared_issues_no_cookie() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::with(Limits::default());
+    let policy = |none| LocationPolicy {
+        issues_cookie: Some(true),
+        root_issues_none: none,
+        ..LocationPolicy::default()
+    };
+    let affinity = Some(sticky(AffinityMode::Balanced));
+    let said = BackendPolicy { affinity, ..BackendPolicy::default() };
+    for (none, root) in [(Some(true), false), (None, true)] {
+        let paths = ["/", "/in"].map(|path| to(path, PathType::Prefix, "echo"));
+        let route = Route { paths: paths.into(), policy: policy(none), ..Route::default() };
+        proxy.config(vec![
+            ("a.test", Resource::Host(Host::default())),
+            ("ingress/ns/in/a.test", Resource::Route(route)),
+        ]);
+        proxy.service("echo", Backend { policy: said.clone(), ..Backend::default() });
+        proxy.endpoints("echo", &[origin.address]);
+        let mut client = Client::new(proxy.http);
+        let mut issues = |path: &str| issued(&client.get(path)).is_some();
+        assert_eq!((issues("/in"), issues("/other"), issues("/")), (true, root, root));
+    }
+}
+
+#[test]
 fn a_client_stays_with_the_endpoint_of_its_cookie() {
     for mode in [AffinityMode::Balanced, AffinityMode::Persistent] {
         let origins = names().map(Origin::says);

@@ -99,6 +99,9 @@ impl Claims {
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
             let mut policy = snippets::put(policy.into_owned(), claim, self.headers());
+            if policy.issues_cookie == Some(true) && self.has_implicit_root(claim) {
+                policy.root_issues_none = Some(true);
+            }
             let denied = self.leave_to_host(claim, &mut policy);
             part.route = Some(route(claim, policy, won, denied));
         }
@@ -134,6 +137,14 @@ impl Claims {
             }
         }
         won
+    }
+
+    /// Whether it has the "/" that comes with the host, and declares none: the cookie of its affinity is for declared paths
+    /// alone (annotations.md 6.18).
+    fn has_implicit_root(&self, claim: &Claim) -> bool {
+        let root = self.location(&"/".into(), PathType::Prefix).filter(|it| it.index.is_none());
+        let is_mine = root.is_some_and(|root| root.owner.as_ref() == Some(&claim.age));
+        is_mine && claim.paths(&self.host).iter().all(|path| &*path.path != "/")
     }
 
     /// A `spec.defaultBackend` asks for the "/" of the host, which is the first one's.

@@ -84,3 +84,19 @@ fn only_the_paths_of_who_asks_issue_the_cookie() {
     };
     assert_eq!((issues("plain"), issues("sticky")), (None, Some(true)));
 }
+
+/// Of the paths that an Ingress has the "/" that comes with a host issues no cookie: nobody declared it.
+#[test]
+fn an_undeclared_root_issues_no_cookie() {
+    let issues_none = |paths: &[(&str, &str)]| {
+        let mut world = World::default();
+        world.apply(sticky("sticky", "one").at(1).default_backend("main").rule("a.test", paths));
+        let Some(Resource::Route(route)) = world.get(Kind::Route, "ingress/default/sticky/a.test") else {
+            panic!("no Route");
+        };
+        (route.paths[0].path.clone(), route.policy.root_issues_none)
+    };
+    assert_eq!(issues_none(&[("/in", "main")]), ("/".into(), Some(true)));
+    assert_eq!(issues_none(&[("/", "main")]), ("/".into(), None));
+    assert_eq!(issues_none(&[("=/", "main")]), ("/".into(), None), "one of them is declared");
+}
