@@ -205,6 +205,9 @@ impl<T> Watch<T> {
     }
 
     fn put(&mut self, item: Item<T>, now: Instant, said: &mut Vec<Said<T>>) {
+        if self.is_past(&item.revision) {
+            return self.went_back("an event", &item.revision, now, said);
+        }
         self.spoke(now);
         match &mut self.phase {
             Phase::Streaming(items) => {
@@ -225,6 +228,9 @@ impl<T> Watch<T> {
     }
 
     fn gone(&mut self, name: ObjectName, revision: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+        if self.is_past(revision) {
+            return self.went_back("an event", revision, now, said);
+        }
         self.spoke(now);
         match &mut self.phase {
             Phase::Streaming(items) => {
@@ -244,6 +250,9 @@ impl<T> Watch<T> {
     }
 
     fn bookmark(&mut self, revision: Revision, complete: bool, now: Instant, said: &mut Vec<Said<T>>) {
+        if self.is_past(&revision) {
+            return self.went_back("a bookmark", &revision, now, said);
+        }
         self.spoke(now);
         match &mut self.phase {
             Phase::Streaming(items) if complete => {
@@ -251,13 +260,21 @@ impl<T> Watch<T> {
                 self.phase = Phase::Following;
                 self.listed(items, revision, now, said);
             }
-            Phase::Following if revision.number() < self.highest => {
-                said.push(Said::Warning(format!("a bookmark went back from {} to {revision}", self.highest)));
-                self.relist();
-            }
             Phase::Following => self.advance(&revision),
             _ => {}
         }
+    }
+
+    /// Whether a watch says again what is older than what it has said. What has no revision is not.
+    fn is_past(&self, revision: &Revision) -> bool {
+        matches!(self.phase, Phase::Following) && (1..self.highest).contains(&revision.number())
+    }
+
+    /// Nothing that was is taken for what is: a list says that. A server may go on like this.
+    fn went_back(&mut self, what: &str, to: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+        said.push(Said::Warning(format!("{what} went back from {} to {to}", self.highest)));
+        self.relist();
+        self.fail(now);
     }
 
     /// A whole list: the one place that infers removals.

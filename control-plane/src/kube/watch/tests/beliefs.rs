@@ -178,11 +178,45 @@ fn bookmarks_are_believed_forwards_alone() {
     assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(8)) });
     watch.on(Heard::Opened, now);
     watch.on(mark(7, false), now);
-    assert_eq!(watch.todo(now), Todo::List { more: None });
+    assert_eq!(next(&watch, now), Todo::List { more: None });
 
     let mut streaming = Watch::new(false, now);
     streaming.on(Heard::Opened, now);
     streaming.on(Heard::Put(item(1, 3)), now);
     assert_eq!(streaming.on(mark(4, false), now), [], "the list is not at its end");
     assert!(streaming.on(mark(4, true), now).contains(&Said::Synced));
+}
+
+/// What was is not what is, whoever says it: neither an older version nor an older end of an object is taken in, and a list
+/// decides.
+#[test]
+fn events_are_believed_forwards_alone() {
+    let now = clock::now();
+    for past in [Heard::Put(item(1, 5)), Heard::Gone(name(1), revision(7))] {
+        let mut watch = knowing(3, now);
+        watch.on(Heard::Opened, now);
+        let event = |watch: &mut Watch<u64>, number| told(watch, Heard::Put(item(1, number)), now).len();
+        assert_eq!((event(&mut watch, 8), event(&mut watch, 8)), (1, 1), "twice the same is no step back");
+        let mut delays = Vec::new();
+        for _ in 0..20 {
+            let said = watch.on(past.clone(), now);
+            assert!(matches!(&said[..], [Said::Warning(_)]), "{said:?}");
+            let Todo::Wait(until) = watch.todo(now) else { panic!("it may go round for ever") };
+            delays.push(until - now);
+            assert_eq!(next(&watch, now), Todo::List { more: None });
+            let list = Heard::Page { items: vec![item(1, 8)], revision: revision(8), more: None };
+            assert_eq!(
+                told(&mut watch, list, now).iter().filter(|it| matches!(it, Change::Put(_))).count(),
+                0
+            );
+            watch.on(Heard::Opened, now);
+        }
+        assert!(delays.iter().max() > Some(&Duration::from_secs(1)), "{delays:?}");
+        assert!(delays.iter().all(|delay| *delay <= UNANSWERED.1), "{delays:?}");
+        assert_eq!(event(&mut watch, 9), 1, "what is new is");
+    }
+    // Who says no revision says nothing of its place.
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    assert_eq!(told(&mut watch, Heard::Put(item(1, 0)), now).len(), 1);
 }
