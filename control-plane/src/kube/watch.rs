@@ -393,7 +393,8 @@ impl<T> Watch<T> {
         }
         self.failures += 1;
         if code == 410 || self.failures >= STUBBORN {
-            let calm = self.spoke;
+            // Of the stream that this ends. One that is refused may be so for ever.
+            let calm = opened && self.spoke;
             self.relist();
             if !calm {
                 self.back_off(now);

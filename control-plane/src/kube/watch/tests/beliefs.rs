@@ -57,6 +57,13 @@ fn a_revision_that_is_too_old_is_given_up_at_the_first_refusal() {
         matches!(watch.todo(now), Todo::Wait(_)),
         "one that never spoke waits first: it may go round for ever"
     );
+
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    watch.on(Heard::Put(item(1, 6)), now);
+    watch.on(Heard::Ended, now);
+    watch.on(refused(410), now);
+    assert!(matches!(watch.todo(now), Todo::Wait(_)), "so does one that is refused after one that spoke");
 }
 
 #[test]
