@@ -380,14 +380,14 @@ impl<T> Watch<T> {
             }
             // Of a list whose rest has expired nothing is used.
             self.relist();
-            return self.back_off(now);
+            return self.fail(now);
         }
         if self.at.is_none() {
             if opened || !transient {
                 self.list_paged();
             } else {
                 self.complain(format!("a watch was refused with {code}: {reason}"), said);
-                self.back_off(now);
+                self.fail(now);
             }
             return;
         }
@@ -397,12 +397,12 @@ impl<T> Watch<T> {
             let calm = opened && self.spoke;
             self.relist();
             if !calm {
-                self.back_off(now);
+                self.fail(now);
             }
             return;
         }
         self.complain(format!("a watch was refused with {code}: {reason}"), said);
-        self.back_off(now);
+        self.fail(now);
     }
 
     fn ended(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
@@ -510,13 +510,7 @@ impl<T> Watch<T> {
     /// Tries again a little later.
     fn fail(&mut self, now: Instant) {
         self.phase = Phase::Idle;
-        self.wait = Some(now + self.delays.unanswered());
-    }
-
-    /// Tries again later: the server may have too much to do.
-    fn back_off(&mut self, now: Instant) {
-        self.phase = Phase::Idle;
-        self.wait = Some(now + self.delays.refused());
+        self.wait = Some(now + self.delays.again());
     }
 
     fn spoke(&mut self, now: Instant) {

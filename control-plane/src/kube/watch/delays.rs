@@ -9,40 +9,28 @@ use shared::backoff::Backoff;
 /// A list that is forbidden is asked for again this often: an operator has to act. One that was allowed before is taken
 /// for forbidden after this time: an API server that has just begun does not know yet who may do what.
 pub(super) const FORBIDDEN: Duration = Duration::from_secs(30);
-/// Delays while nobody answers, below these: changes are there within 5 s of the moment from which somebody does
-/// (`docs/adr/035-who-is-back-is-found-soon.md`).
-pub(super) const UNANSWERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// The same for a server that answers, and refuses: it may have too much to do.
-const REFUSED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Delays while nobody does what is asked, below these: changes are there within 5 s of the moment from which somebody does
+/// (`docs/adr/035-who-is-back-is-found-soon.md`). A server that refuses has told nobody to stay away for longer.
+pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
 /// The delays of one watch.
 #[derive(Debug)]
 pub(super) struct Delays {
-    unanswered: Backoff,
-    refused: Backoff,
+    again: Backoff,
     /// Since when it has been forbidden, and was allowed before.
     forbidden: Option<Instant>,
 }
 
 impl Default for Delays {
     fn default() -> Self {
-        Self {
-            unanswered: Backoff::new(UNANSWERED.0, UNANSWERED.1),
-            refused: Backoff::new(REFUSED.0, REFUSED.1),
-            forbidden: None,
-        }
+        Self { again: Backoff::new(AGAIN.0, AGAIN.1), forbidden: None }
     }
 }
 
 impl Delays {
-    /// After a question without an answer.
-    pub(super) fn unanswered(&mut self) -> Duration {
-        self.unanswered.next_delay()
-    }
-
-    /// After one that was refused.
-    pub(super) fn refused(&mut self) -> Duration {
-        self.refused.next_delay()
+    /// After a question without an answer, or one that was refused.
+    pub(super) fn again(&mut self) -> Duration {
+        self.again.next_delay()
     }
 
     /// Something was forbidden that was allowed before. Whether that is to be believed.
@@ -57,8 +45,7 @@ impl Delays {
 
     /// A watch speaks: all is well.
     pub(super) fn reset(&mut self) {
-        self.unanswered.reset();
-        self.refused.reset();
+        self.again.reset();
         self.forbidden = None;
     }
 }
