@@ -44,6 +44,14 @@ pub(crate) enum AskError {
         /// What the system said.
         reason: String,
     },
+    /// Somebody is there, or seems to be, and says nothing.
+    #[error("the control plane at {server} has not answered within {time:?}")]
+    Silent {
+        /// Who.
+        server: String,
+        /// For how long it was waited.
+        time: Duration,
+    },
     /// It answered that it has not got what was asked for.
     #[error("{message}")]
     Missing {

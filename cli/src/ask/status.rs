@@ -62,16 +62,25 @@ fn request(args: &StatusArgs) -> inspect::StatusRequest {
     inspect::StatusRequest { kind: args.kind.clone(), namespace, name }
 }
 
+/// What was heard while waiting.
+#[derive(Default)]
+struct Heard {
+    /// The newest answer; `None` inside: it is not there.
+    last: Option<Option<inspect::StatusResponse>>,
+    /// What was printed last.
+    said: String,
+}
+
 /// The first answer that settles it, or the last one before the time is over. Progress goes to standard error.
 async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
     let until = Instant::from_std(clock::now() + args.timeout);
-    let (mut last, mut said) = (None, String::new());
+    let mut heard = Heard::default();
     let mut failed = None;
     loop {
-        match timeout_at(until, follow(args, &mut last, &mut said)).await {
+        match timeout_at(until, follow(args, &mut heard)).await {
             Ok(Ok(status)) => return Ok(status),
             Ok(Err(error)) => {
-                say(&mut said, format!("{error:#}"));
+                heard.say(format!("{error:#}"));
                 failed = Some(error);
                 if Instant::now() + AGAIN < until {
                     sleep_until(Instant::now() + AGAIN).await;
@@ -80,24 +89,12 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
             }
             Err(_) => {}
         }
-        return match (last, failed) {
-            (Some(status), _) => Ok(status),
-            (None, Some(error)) => Err(error),
-            (None, None) => {
-                let message =
-                    format!("no {} {}/{} came within the time", args.kind, args.object.0, args.object.1);
-                Err(AskError::Missing { message }.into())
-            }
-        };
+        return heard.end(args, failed);
     }
 }
 
 /// Follows one stream to an answer that settles it.
-async fn follow(
-    args: &StatusArgs,
-    last: &mut Option<inspect::StatusResponse>,
-    said: &mut String,
-) -> anyhow::Result<inspect::StatusResponse> {
+async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect::StatusResponse> {
     let mut inspect: Inspect = connect(&args.ask).await?;
     let object = Some(request(args));
     let asked = inspect.watch_status(inspect::WatchStatusRequest { object }).await;
@@ -106,23 +103,44 @@ async fn follow(
         let status = answer.status.unwrap_or_default();
         if status.state.is_empty() {
             // It is not there, whatever was said of it before.
-            *last = None;
-            say(said, format!("{}: not there yet", status.object));
+            heard.last = Some(None);
+            heard.say(format!("{}: not there yet", status.object));
             continue;
         }
-        say(said, View::of(status.clone(), args.resource_version.as_deref()).line());
+        heard.say(View::of(status.clone(), args.resource_version.as_deref()).line());
         if is_settled(&status, args.resource_version.as_deref()) {
             return Ok(status);
         }
-        *last = Some(status);
+        heard.last = Some(Some(status));
     }
     anyhow::bail!("the control plane ended the stream")
 }
 
-fn say(said: &mut String, line: String) {
-    if *said != line {
-        output::progress(&line);
-        *said = line;
+impl Heard {
+    fn say(&mut self, line: String) {
+        if self.said != line {
+            output::progress(&line);
+            self.said = line;
+        }
+    }
+
+    /// The time is over. Whether an object is there is not known from somebody who said nothing.
+    fn end(
+        self,
+        args: &StatusArgs,
+        failed: Option<anyhow::Error>,
+    ) -> anyhow::Result<inspect::StatusResponse> {
+        let error = match self.last {
+            Some(Some(status)) => return Ok(status),
+            Some(None) => AskError::Missing {
+                message: format!("no {} {}/{} came within the time", args.kind, args.object.0, args.object.1),
+            },
+            None => match failed {
+                Some(error) => return Err(error),
+                None => AskError::Silent { server: args.ask.server.clone(), time: args.timeout },
+            },
+        };
+        Err(error.into())
     }
 }
 
@@ -162,7 +180,10 @@ fn is_seen(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Command, Question};
 
     fn status(state: &str, count: &str) -> inspect::StatusResponse {
         inspect::StatusResponse {
@@ -209,5 +230,28 @@ mod tests {
             Outcome::NotYet,
             "a folder counts nothing"
         );
+    }
+
+    /// Whoever hears nothing knows nothing of an object.
+    #[tokio::test]
+    async fn who_says_nothing_is_not_taken_for_who_says_that_there_is_none() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", silent.local_addr().unwrap());
+        let line = format!("firth status ingress a/b --wait --timeout 1s --server {server}");
+        let Command::Ask(Question::Status(args)) = Args::parse_from(line.split(' ')).command else {
+            panic!("a question")
+        };
+        let said = wait(&args).await.unwrap_err().to_string();
+        assert_eq!(said, format!("the control plane at {server} has not answered within 1s"));
+
+        let end = |last: Option<Option<_>>, failed: bool| {
+            let failed = failed.then(|| anyhow::anyhow!("cannot reach it"));
+            Heard { last, said: String::new() }.end(&args, failed)
+        };
+        let missing = "no ingress a/b came within the time";
+        assert_eq!(end(Some(None), false).unwrap_err().to_string(), missing);
+        assert_eq!(end(Some(None), true).unwrap_err().to_string(), missing, "it was heard of before");
+        assert_eq!(end(None, true).unwrap_err().to_string(), "cannot reach it");
+        assert_eq!(end(Some(Some(status("behind", "7"))), true).unwrap().state, "behind");
     }
 }
