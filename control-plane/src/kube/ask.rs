@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use kube::Client;
+use kube::core::Status;
 use serde_json::Value;
 
 use super::collection;
 use crate::objects::{Object, ObjectKind, json};
+
+/// What kube gives as the reason where an answer is no Status.
+const UNREAD: &str = "Failed to parse error data";
 
 /// A request without an answer for so long has none.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
@@ -52,10 +56,20 @@ impl AskError {
 impl From<kube::Error> for AskError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::Refused { code: status.code, message: status.message },
+            kube::Error::Api(status) => match is_believed(&status) {
+                true => Self::Refused { code: status.code, message: status.message },
+                false => Self::Unanswered(format!("not an answer of an API server: {}", status.message)),
+            },
             error => Self::Unanswered(chain(&error)),
         }
     }
+}
+
+/// Whether this is to be taken for what the API server says. Whatever stands in front of it may be out of order, and answer in
+/// its place: with a page, or JSON of another kind. That something is not there, is forbidden or is no more it cannot know.
+fn is_believed(status: &Status) -> bool {
+    let is_its_own = status.is_failure() && status.reason != UNREAD;
+    is_its_own || !matches!(status.code, 0 | 403 | 404 | 410)
 }
 
 impl From<AskError> for String {
@@ -171,9 +185,19 @@ mod tests {
     async fn only_the_api_server_s_word_is_an_absence() {
         let look = async |server: &Fake| find(&server.client(), ObjectKind::Secret, "a", "b").await;
         assert_eq!(look(&Fake::new(|_| status(404))).await, Ok(None));
-        for bad in [status(500), status(403), Reply::Text(200, "{".to_owned())] {
+        let said = |code, text: &str| Reply::Text(code, text.to_owned());
+        for bad in [status(500), status(403), said(200, "{")] {
             let server = Fake::new(move |_| bad.clone());
             assert!(look(&server).await.is_err());
         }
+        // Of whoever stands in front of it: a page, a router's JSON, another program's.
+        let others = ["404 page not found\n", "<html></html>", "{}", r#"{"code":404,"message":"no route"}"#];
+        for (code, text) in [404, 403, 410].into_iter().flat_map(|code| others.map(|text| (code, text))) {
+            let server = Fake::new(move |_| said(code, text));
+            let found = look(&server).await;
+            assert!(matches!(found, Err(AskError::Unanswered(_))), "{code} {text}: {found:?}");
+        }
+        let busy = Fake::new(move |_| said(429, "Too many requests, please try again later.\n"));
+        assert!(matches!(look(&busy).await, Err(AskError::Refused { code: 429, .. })));
     }
 }

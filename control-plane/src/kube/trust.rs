@@ -217,7 +217,11 @@ mod tests {
 
     /// As the API server says it: the code stands in the body, too.
     fn status_of(code: u16) -> Reply {
-        Reply::Text(code, json!({"kind": "Status", "apiVersion": "v1", "code": code}).to_string())
+        let status = if code < 300 { "Success" } else { "Failure" };
+        Reply::Text(
+            code,
+            json!({"kind": "Status", "apiVersion": "v1", "status": status, "code": code}).to_string(),
+        )
     }
 
     #[tokio::test]
