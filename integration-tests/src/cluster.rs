@@ -149,6 +149,11 @@ impl Cluster {
         self.apiserver_port
     }
 
+    /// Files with what the API server shows of itself, and the key of it.
+    pub fn certificate(&self) -> [PathBuf; 2] {
+        ["server.crt", "server.key"].map(|name| self.folder.path().join(name))
+    }
+
     /// Kills the API server; etcd lives on.
     pub fn kill_apiserver(&mut self) {
         self.apiserver.kill();

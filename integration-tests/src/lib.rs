@@ -28,6 +28,7 @@ pub mod grpcurl;
 pub mod h2spec;
 pub mod helm;
 pub mod identity;
+pub mod impostor;
 pub mod ledger;
 pub mod load;
 pub mod memory;

@@ -189,12 +189,17 @@ impl ControlPlane {
         self.process.kill();
     }
 
+    /// Starts it again after [`Self::kill`], with the same flags, ports and folder, and does not wait.
+    pub fn start_again(&mut self) {
+        self.process = run(Log::Kept, "firth-control-plane", &self.flags, self.folder.path());
+    }
+
     /// Starts it again after [`Self::kill`].
     ///
     /// # Panics
     /// When it ends instead of serving again.
     pub async fn resume(&mut self) {
-        self.process = run(Log::Kept, "firth-control-plane", &self.flags, self.folder.path());
+        self.start_again();
         assert!(self.up().await, "the control plane ends after its restart:\n{}", self.process.tail());
     }
 
