@@ -35,6 +35,8 @@ struct Weather {
     stalled: bool,
     /// A connection is cut after so many bytes to whoever opened it.
     life: Option<usize>,
+    /// Nothing goes to whoever connects beyond so many bytes on all connections.
+    hold: Option<u64>,
 }
 
 /// Turns a bit of what passes.
@@ -47,6 +49,8 @@ struct Counts {
     damages: AtomicU64,
     /// From the program that listens to the one that connects.
     down: AtomicU64,
+    /// How often something was held back.
+    held: AtomicU64,
     /// What passed in that direction, where somebody wants to look at it.
     heard: Mutex<Option<Vec<u8>>>,
 }
@@ -94,6 +98,18 @@ impl Relay {
     /// Lets nothing pass without closing anything, or lets it pass again.
     pub fn stall(&self, stalled: bool) {
         self.weather.send_modify(|weather| weather.stalled = stalled);
+    }
+
+    /// Lets so many more bytes pass to the programs that connect, and then nothing, without closing anything; or all of it.
+    pub fn hold_after(&self, bytes: Option<u64>) {
+        let hold = bytes.map(|bytes| self.bytes_down() + bytes);
+        self.counts.held.store(0, Ordering::Relaxed);
+        self.weather.send_modify(|weather| weather.hold = hold);
+    }
+
+    /// Whether there is something that is held back.
+    pub fn holds(&self) -> bool {
+        self.counts.held.load(Ordering::Relaxed) > 0
     }
 
     /// Damages one bit of each of the next pieces that go to the program that connects.
@@ -190,7 +206,7 @@ async fn pump(
         }
         let passes = weather.wait_for(|weather| !weather.stalled).await;
         passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
-        counts.down.fetch_add(read as u64, Ordering::Relaxed);
+        let before = counts.down.fetch_add(read as u64, Ordering::Relaxed);
         if let Some(heard) = &mut *counts.heard.lock().expect("nobody panics with it") {
             heard.extend_from_slice(&buffer[..read]);
         }
@@ -199,6 +215,14 @@ async fn pump(
             // Somewhere in the piece, another place each time.
             buffer[counts.down.load(Ordering::Relaxed) as usize % read] ^= BIT;
         }
-        to.write_all(&buffer[..read]).await?;
+        let hold = weather.borrow().hold.filter(|_| is_mortal);
+        let first = hold.map_or(read, |hold| read.min(hold.saturating_sub(before) as usize));
+        to.write_all(&buffer[..first]).await?;
+        if first < read {
+            counts.held.fetch_add(1, Ordering::Relaxed);
+            let passes = weather.wait_for(|weather| weather.hold.is_none()).await;
+            passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
+            to.write_all(&buffer[first..read]).await?;
+        }
     }
 }

@@ -1,0 +1,364 @@
+//! Each plane dies, or stands still, in the middle of whatever it did: what goes between them is held at a place, and only then it
+//! happens. Nobody else's requests are lost, no route goes or goes back, and 5 s after it is over the newest version is served.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use integration_tests::faults::Relay;
+use integration_tests::identity::token;
+use integration_tests::process::Signal;
+use integration_tests::site::{ingress, slice};
+use integration_tests::{
+    ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic, client,
+    eventually, eventually_within, objects,
+};
+use tempfile::TempDir;
+
+const HOST: &str = "moves.test";
+/// Ingresses whose Routes take several chunks of a batch.
+const MANY: usize = 60;
+/// Requests a second to a proxy.
+const RATE: u32 = 100;
+/// From the end of a fault.
+const SOON: Duration = Duration::from_secs(5);
+/// How long somebody stands still, or is gone.
+const LASTS: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    ControlDies,
+    ControlStops,
+    ProxyDies,
+    ProxyStops,
+}
+
+const FAULTS: [Fault; 4] = [Fault::ControlDies, Fault::ProxyStops, Fault::ProxyDies, Fault::ControlStops];
+
+/// Two proxies of a control plane. One of them follows it by a relay, and is the one that something happens to.
+struct Stage {
+    control: ControlPlane,
+    folder: Folder,
+    origins: [Origin; 2],
+    /// Where the host goes: as the folder says, and as is offered.
+    turns: usize,
+    offered: usize,
+    pinned: bool,
+    /// Of which sort the long paths are.
+    sort: usize,
+    steady: DataPlane,
+    traffic: Traffic,
+    relay: Relay,
+    victim: DataPlane,
+    dir: TempDir,
+    encrypted: bool,
+}
+
+impl Stage {
+    async fn start(encrypted: bool, further: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let folder = FolderSite::folder(&[]);
+        let origins = ["one", "two"].map(|name| {
+            let origin = Origin::start(name);
+            folder.apply(&objects::service("default", name));
+            folder.apply(&slice(name, &[origin.address()]));
+            origin
+        });
+        folder.apply(&ingress("web", HOST, &[("/", "one")]));
+        write_many(&folder, 0);
+        let [state, ca] = ["state", "ca"].map(|name| dir.path().join(name));
+        let mut flags = vec!["--state-dir", state.to_str().unwrap()];
+        flags.extend(further);
+        if encrypted {
+            flags.extend(["--ca-dir", ca.to_str().unwrap()]);
+        }
+        let control = ControlPlane::start_with(&Source::folder(&folder), &flags).await;
+        let relay = Relay::start(control.listen()).await;
+        let [steady, victim] =
+            [joins(control.listen(), &dir, encrypted).await, joins(relay.address(), &dir, encrypted).await];
+        for proxy in [&steady, &victim] {
+            proxy.serves(&format!("{}.test", MANY - 1), &path(0), "one").await;
+            proxy.serves(HOST, "/", "one").await;
+        }
+        let traffic = asks(&steady, &origins, 0);
+        Self {
+            control,
+            folder,
+            origins,
+            turns: 0,
+            offered: 0,
+            pinned: false,
+            sort: 0,
+            steady,
+            traffic,
+            relay,
+            victim,
+            dir,
+            encrypted,
+        }
+    }
+
+    /// Where the host is to go.
+    fn to(&self) -> &str {
+        self.origins[self.offered % 2].name()
+    }
+
+    /// Another version of every Route.
+    fn change_all(&mut self) {
+        self.sort += 1;
+        write_many(&self.folder, self.sort);
+    }
+
+    /// A proxy that has nothing, in place of the one by the relay; so many bytes of what it is sent come.
+    async fn begins_anew(&mut self, bytes: u64) {
+        self.relay.hold_after(Some(bytes));
+        self.victim.kill();
+        self.victim = spawn(self.relay.address(), &self.dir, self.encrypted).await;
+    }
+
+    /// A fault, where what is sent is held, and an edit meanwhile; then all goes on. `has`: where the proxy by the relay sends
+    /// the host until then; it serves all the time.
+    async fn suffers(&mut self, fault: Fault, has: Option<usize>, phase: &str) {
+        let what = format!("{phase}, {fault:?}");
+        let relay = &self.relay;
+        let holds = || async { relay.holds().then_some(()).ok_or("nothing is held") };
+        eventually(&format!("{what}: it is in the middle"), holds).await;
+        let asked = has.filter(|_| fault != Fault::ProxyDies).map(|has| {
+            let asked = asks(&self.victim, &self.origins, has);
+            asked.ledger().routes(HOST, self.to());
+            asked
+        });
+        match fault {
+            Fault::ControlDies => self.control.kill(),
+            Fault::ControlStops => self.control.process().signal(Signal::Stop),
+            Fault::ProxyDies => self.victim.kill(),
+            Fault::ProxyStops => self.victim.process().signal(Signal::Stop),
+        }
+        self.edit(asked.as_ref());
+        tokio::time::sleep(LASTS).await;
+        match fault {
+            Fault::ControlDies => self.control.resume().await,
+            Fault::ControlStops => self.control.process().signal(Signal::Cont),
+            // A token is good for one process.
+            Fault::ProxyDies if self.encrypted => {
+                self.victim = spawn(self.relay.address(), &self.dir, true).await;
+            }
+            Fault::ProxyDies => self.victim.start_again(),
+            Fault::ProxyStops => self.victim.process().signal(Signal::Cont),
+        }
+        self.relay.hold_after(None);
+        let begun = Instant::now();
+        self.serves_soon(&self.steady, begun, true, &what).await;
+        let serves_on = has.is_some() && !(self.encrypted && fault == Fault::ProxyDies);
+        self.serves_soon(&self.victim, begun, serves_on, &what).await;
+        if let Some(asked) = asked {
+            let problems = asked.stop().await.problems;
+            assert_eq!(problems, Vec::<String>::new(), "{what}:\n{}", self.victim.log());
+        }
+    }
+
+    /// The host goes to the other origin, unless a pin keeps that back.
+    fn edit(&mut self, asked: Option<&Traffic>) {
+        self.turns += 1;
+        let to = self.origins[self.turns % 2].name();
+        self.folder.apply(&ingress("web", HOST, &[("/", to)]));
+        if !self.pinned {
+            self.offer(self.turns, asked);
+        }
+    }
+
+    /// Where the host is to go from now on.
+    fn offer(&mut self, turn: usize, asked: Option<&Traffic>) {
+        self.offered = turn;
+        for traffic in [Some(&self.traffic), asked].into_iter().flatten() {
+            traffic.ledger().routes(HOST, self.to());
+        }
+    }
+
+    /// The newest version, within 5 s; and an origin's answer meanwhile, if it `serves`.
+    async fn serves_soon(&self, proxy: &DataPlane, since: Instant, serves: bool, what: &str) {
+        let left = SOON.saturating_sub(since.elapsed());
+        let host = format!("{}.test", MANY - 1);
+        eventually_within(left, &format!("{what}: the newest version is served"), || async {
+            let mut said = Vec::new();
+            for (host, path) in [(HOST, "/".to_owned()), (host.as_str(), path(self.sort))] {
+                let answer = client::get(proxy.http(), host, &path).await;
+                let by = answer.as_ref().ok().and_then(|answer| answer.origin().map(ToOwned::to_owned));
+                let goes = answer.is_err() || by.is_some();
+                assert!(!serves || goes, "{what}: {host}: {answer:?}\n{}", proxy.log());
+                said.push(by);
+            }
+            let wanted = [Some(self.to().to_owned()), Some("one".to_owned())];
+            if said == wanted { Ok(()) } else { Err(said) }
+        })
+        .await;
+    }
+
+    async fn end(self) {
+        let summary = self.traffic.stop().await;
+        summary.assert_clean();
+        assert!(summary.answered > u64::from(RATE) * 5, "this machine is too slow for that: {summary:?}");
+    }
+}
+
+/// A path of a sort, which is also served without what makes it long.
+fn path(sort: usize) -> String {
+    format!("/{sort}{}", "x".repeat(3000))
+}
+
+fn write_many(folder: &Folder, sort: usize) {
+    for number in 0..MANY {
+        let paths = [("/", "one"), (&path(sort), "one")];
+        folder.apply(&ingress(&format!("long-{number}"), &format!("{number}.test"), &paths));
+    }
+}
+
+/// Requests for the host, as it goes now, and for others that stay.
+fn asks(proxy: &DataPlane, origins: &[Origin; 2], turn: usize) -> Traffic {
+    let ledger = Ledger::new();
+    origins.iter().for_each(|origin| ledger.endpoints(origin.name(), &[origin.name()]));
+    ledger.routes(HOST, origins[turn % 2].name());
+    let others = (0..5).map(|number| Question::new(&format!("{number}.test"), "/", &["one"]));
+    let questions: Vec<_> = [Question::moving(HOST, "/")].into_iter().chain(others).collect();
+    Traffic::start_at(RATE, ledger, proxy.http(), 2, &questions)
+}
+
+async fn joins(address: SocketAddr, dir: &TempDir, encrypted: bool) -> DataPlane {
+    let token = token_of(dir.path(), encrypted).await;
+    let flags: Vec<_> = token.iter().flat_map(|token| ["--join", token.as_str()]).collect();
+    DataPlane::start_with(address, &flags).await
+}
+
+async fn spawn(address: SocketAddr, dir: &TempDir, encrypted: bool) -> DataPlane {
+    let token = token_of(dir.path(), encrypted).await;
+    let flags: Vec<_> = token.iter().flat_map(|token| ["--join", token.as_str()]).collect();
+    DataPlane::spawn(address, &flags)
+}
+
+async fn token_of(dir: &Path, encrypted: bool) -> Option<String> {
+    match encrypted {
+        true => Some(token(&dir.join("ca"), &[]).await),
+        false => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_first_full_sync() {
+    let mut stage = Stage::start(false, &[]).await;
+    let whole = stage.relay.bytes_down();
+    assert!(whole > 180_000, "{whole} bytes are several chunks");
+    // Before the Welcome, in the first chunk, in a later one, and a few bytes before the end.
+    let places = [10, 20_000, whole / 2, whole - 200];
+    for (at, fault) in FAULTS.into_iter().enumerate() {
+        for place in [places[at], places[(at + 2) % 4]] {
+            stage.begins_anew(place).await;
+            stage.suffers(fault, None, &format!("a full sync after {place} bytes")).await;
+        }
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_batch() {
+    let mut stage = Stage::start(false, &[]).await;
+    for (at, fault) in FAULTS.into_iter().enumerate() {
+        for place in [100, 60_000 + 20_000 * at as u64] {
+            stage.relay.hold_after(Some(place));
+            stage.change_all();
+            let has = Some(stage.offered);
+            stage.suffers(fault, has, &format!("a batch after {place} bytes")).await;
+        }
+    }
+    stage.end().await;
+}
+
+/// What a proxy has is what another process offered: digests of buckets show what differs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_an_inventory() {
+    let mut stage = Stage::start(false, &[]).await;
+    // Where it is asked for, in what is asked, and in the answer.
+    for (fault, place) in FAULTS.into_iter().zip([100, 300, 40_000, 120_000]) {
+        // Not killed: what it has served for a moment may not be on its disk yet.
+        stage.victim.terminate().await;
+        stage.control.kill();
+        stage.change_all();
+        stage.control.resume().await;
+        stage.relay.hold_after(Some(place));
+        stage.victim.start_again();
+        stage.victim.serves("0.test", "/", "one").await;
+        let has = Some(stage.offered);
+        stage.suffers(fault, has, &format!("an inventory after {place} bytes")).await;
+    }
+    let metrics = stage.control.metrics().await;
+    assert!(metrics.sum_where("firth_control_starts", "mode", "inventory") > 0.0, "{metrics:?}");
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_rollback() {
+    let mut stage = Stage::start(false, &[]).await;
+    for (at, fault) in FAULTS.into_iter().enumerate() {
+        let version = stage.control.inspect().await.in_sync(2).await;
+        let (turn, sort) = (stage.offered, stage.sort);
+        stage.change_all();
+        stage.edit(None);
+        let [newest, newest_sort] = [stage.offered, stage.sort];
+        for proxy in [&stage.steady, &stage.victim] {
+            stage.serves_soon(proxy, Instant::now(), true, "before the rollback").await;
+        }
+        stage.traffic.shows(HOST).await;
+
+        stage.relay.hold_after(Some(10 + 50_000 * at as u64));
+        (stage.pinned, stage.sort) = (true, sort);
+        stage.offer(turn, None);
+        let inspect = stage.control.inspect().await;
+        inspect.rollback(&version, Duration::from_secs(600), false).await.unwrap();
+        stage.suffers(fault, Some(newest), "a rollback").await;
+
+        (stage.pinned, stage.sort) = (false, newest_sort);
+        stage.offer(stage.turns, None);
+        stage.control.inspect().await.unpin().await.unwrap();
+        for proxy in [&stage.steady, &stage.victim] {
+            stage.serves_soon(proxy, Instant::now(), true, "after the pin").await;
+        }
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_an_enrolment() {
+    let mut stage = Stage::start(true, &[]).await;
+    // In the handshake, in what follows it, and when it has its certificate and connects anew.
+    for (at, fault) in FAULTS.into_iter().enumerate() {
+        for place in [10 + 400 * at as u64, 2_000 + 300 * at as u64] {
+            stage.begins_anew(place).await;
+            stage.suffers(fault, None, &format!("an enrolment after {place} bytes")).await;
+        }
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_renewal() {
+    let mut stage = Stage::start(true, &["--certificate-life", "8s"]).await;
+    let issued = |control: &ControlPlane| control.log().matches("a certificate is issued").count();
+    for fault in FAULTS {
+        // What the proxy that is not held is issued counts as well: it takes two.
+        let before = issued(&stage.control);
+        eventually("certificates are renewed", || async {
+            if issued(&stage.control) > before { Ok(()) } else { Err(before) }
+        })
+        .await;
+        stage.relay.hold_after(Some(0));
+        let before = issued(&stage.control);
+        eventually("one of them is on its way", || async {
+            if issued(&stage.control) > before + 1 { Ok(()) } else { Err(before) }
+        })
+        .await;
+        let has = Some(stage.offered);
+        stage.suffers(fault, has, "a renewal").await;
+    }
+    stage.end().await;
+}
