@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use integration_tests::objects::Edit;
 use integration_tests::plane::binary;
@@ -112,7 +112,9 @@ async fn one_that_is_stopped_is_behind_then_silent_and_never_one_of_all() {
     frozen.process().signal(Signal::Stop);
     site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
     site.proxy.serves("a.test", "/x", "one").await;
-    let (behind, code) = status(server, &["--wait", "--timeout=2s"]).await;
+    let stopped = Instant::now();
+    // It is waited to the end; and a busy machine takes its time until `firth` has an answer at all.
+    let (behind, code) = status(server, &["--wait", "--timeout=8s"]).await;
     assert_eq!((told(&behind), code), (("behind", 1, 2), 3), "{behind}");
     assert!(behind["behind"][0]["behind_seconds"].as_f64().unwrap() >= 1.0, "{behind}");
     let metrics = site.control.metrics().await;
@@ -132,9 +134,25 @@ async fn one_that_is_stopped_is_behind_then_silent_and_never_one_of_all() {
     let proxies = String::from_utf8_lossy(&proxies.stdout).into_owned();
     assert!(proxies.contains("SILENT for "), "{proxies}");
 
+    // The edit is everywhere when it is there too, or was not within a minute.
+    let converged = async || {
+        let metrics = site.control.metrics().await;
+        (
+            metrics.sum("firth_control_convergence_seconds_sum"),
+            metrics.sum("firth_control_convergence_given_up"),
+        )
+    };
+    let (before, _) = converged().await;
+    let stood = stopped.elapsed().as_secs_f64();
     frozen.process().signal(Signal::Cont);
     let (back, code) = status(server, &["--wait", "--timeout=30s"]).await;
     assert_eq!((told(&back), code), (("programmed", 2, 2), 0), "{back}");
+    integration_tests::eventually("how long that took is counted", || async {
+        let (sum, given_up) = converged().await;
+        if sum >= before + stood || given_up == 1.0 { Ok(()) } else { Err((before, stood, sum, given_up)) }
+    })
+    .await;
+    assert_eq!(site.control.metrics().await.sum("firth_control_behind_seconds"), 0.0);
 }
 
 #[tokio::test]

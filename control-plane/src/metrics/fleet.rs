@@ -177,3 +177,37 @@ pub(super) fn one_by_one(proxies: &Proxies) -> String {
     let _ = encode_registry(&mut text, &registry);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_proxy_and_each_reason_has_its_line() {
+        let listed = |id: &str, version: &str, seconds| Listed {
+            id: id.into(),
+            node: "n".into(),
+            version: version.to_owned(),
+            behind: Duration::from_secs(seconds),
+        };
+        let proxies = Proxies {
+            codes: BTreeMap::from([("invalid", 2), ("unnamed", 4)]),
+            listed: vec![listed("a", "0123456789ab", 0), listed("b", "", 7)],
+            unlisted: 3,
+            ..Proxies::default()
+        };
+        let page = one_by_one(&proxies);
+        let mut lines: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        lines.sort_unstable();
+        let expected = [
+            "firth_proxy_behind_seconds{proxy=\"a\",node=\"n\"} 0.0",
+            "firth_proxy_behind_seconds{proxy=\"b\",node=\"n\"} 7.0",
+            "firth_proxy_refusals{code=\"invalid\"} 2",
+            "firth_proxy_refusals{code=\"unnamed\"} 4",
+            "firth_proxy_unlisted 3",
+            "firth_proxy_version_info{proxy=\"a\",node=\"n\",version=\"0123456789ab\"} 1",
+            "firth_proxy_version_info{proxy=\"b\",node=\"n\",version=\"\"} 1",
+        ];
+        assert_eq!(lines, expected, "{page}");
+    }
+}
