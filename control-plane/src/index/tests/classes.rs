@@ -257,3 +257,28 @@ fn without_catch_alls_an_ingress_with_a_default_backend_is_nobodys() {
     world.apply(plain());
     assert_eq!(world.routes(), both);
 }
+
+/// The API server takes `true` alone.
+#[test]
+fn another_word_than_true_makes_no_default_class() {
+    for word in ["1", "True", "yes", "false", ""] {
+        let mut world = folder();
+        let mut class = class("web", "k8s.io/ingress-nginx");
+        let annotation = "ingressclass.kubernetes.io/is-default-class";
+        class.metadata_mut().annotations.insert(annotation.into(), word.into());
+        world.events([applied(service("echo")), applied(class), applied(web(None, None))]);
+        assert_eq!(world.routes().len(), 0, "{word}");
+    }
+}
+
+#[test]
+fn a_default_class_that_becomes_another_controllers_takes_its_ingresses_along() {
+    let mut world = folder();
+    let ours = || default_class("web", "k8s.io/ingress-nginx");
+    world.events([applied(service("echo")), applied(web(None, None)), applied(ours())]);
+    assert_eq!(world.routes().len(), 1);
+    world.apply(default_class("web", "example.com/other"));
+    assert_eq!(world.routes().len(), 0);
+    world.apply(ours());
+    assert_eq!(world.routes().len(), 1);
+}

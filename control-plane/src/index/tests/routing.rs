@@ -290,3 +290,25 @@ fn who_lost_a_path_is_told_who_has_it_now() {
     world.apply(of("one", 1));
     assert!(told(&world, "two").contains("belongs to Ingress default/one"), "{}", told(&world, "two"));
 }
+
+/// Who asks for the "/" of a host by a default backend stands in nobody's way, and is told who comes first all the same: also
+/// once that is somebody else.
+#[test]
+fn who_has_a_default_backend_is_told_whose_the_host_is_now() {
+    let of = |name: &str, at, path: &str| ingress(name).at(at).rule("a.test", &[(path, "echo")]);
+    let rest = |name: &str, at| ingress(name).at(at).default_backend("rest");
+    let told = |world: &World, name: &str| world.reasons(name).join("; ");
+    let mut world = World::default();
+    let late = of("late", 3, "/c").default_backend("rest");
+    world.events([of("one", 1, "/a"), of("two", 2, "/b"), late].map(applied));
+    assert!(told(&world, "late").contains("belongs to Ingress default/one"), "{}", told(&world, "late"));
+    world.delete(ObjectKind::Ingress, "one");
+    assert!(told(&world, "late").contains("belongs to Ingress default/two"), "{}", told(&world, "late"));
+    world.apply(of("one", 1, "/a"));
+    assert!(told(&world, "late").contains("belongs to Ingress default/one"), "{}", told(&world, "late"));
+
+    let mut world = World::default();
+    world.events([rest("one", 1), rest("two", 2), rest("late", 3)].map(applied));
+    world.delete(ObjectKind::Ingress, "one");
+    assert!(told(&world, "late").contains("belongs to Ingress default/two"), "{}", told(&world, "late"));
+}

@@ -227,3 +227,89 @@ fn events_are_believed_forwards_alone() {
     watch.on(Heard::Opened, now);
     assert_eq!(told(&mut watch, Heard::Put(item(1, 0)), now).len(), 1);
 }
+
+/// One that follows and is at revision 5.
+fn following(now: Instant) -> Watch<u64> {
+    let mut watch = knowing(3, now);
+    watch.on(Heard::Opened, now);
+    assert_eq!(watch.todo(now), Todo::Read);
+    watch
+}
+
+fn mark(number: u64) -> Heard<u64> {
+    Heard::Bookmark { revision: revision(number), complete: false }
+}
+
+#[test]
+fn a_server_whose_newest_revision_is_older_than_what_was_seen_is_listed_anew() {
+    let began = clock::now();
+    let probed = |after: Option<u64>, newest: u64| {
+        let mut watch = following(began);
+        let at = began + PROBE;
+        assert!(watch.on(Heard::Tick, at).contains(&Said::Probe));
+        after.map(|number| watch.on(mark(number), at));
+        watch.on(Heard::Newest(revision(newest)), at);
+        watch.todo(at)
+    };
+    assert_eq!(probed(None, 4), Todo::List { more: None });
+    assert_eq!(probed(None, 5), Todo::Read);
+    assert_eq!(probed(Some(8), 6), Todo::Read, "what came since the question says nothing of the answer");
+}
+
+/// A store may be slow to tell the API server how far it is: opening anew does not help then, and is done ever more rarely.
+#[test]
+fn a_watch_that_lags_is_given_twice_as_long_each_time() {
+    let mut now = clock::now();
+    let mut watch = following(now);
+    // It speaks all the time, and says nothing new.
+    let minute = |watch: &mut Watch<u64>, now: &mut Instant, at: u64, newest: u64| {
+        *now += PROBE;
+        watch.on(mark(at), *now);
+        watch.on(Heard::Ended, *now);
+        watch.on(Heard::Opened, *now);
+        assert!(watch.on(Heard::Tick, *now).contains(&Said::Probe));
+        watch.on(Heard::Newest(revision(newest)), *now);
+        watch.todo(*now) != Todo::Read
+    };
+    let mut waits = |watch: &mut Watch<u64>, times: usize| {
+        let mut waits = Vec::new();
+        while waits.len() < times {
+            assert!(!minute(watch, &mut now, 5, 9), "from here on it is known what is to be reached");
+            let since = now;
+            while !minute(watch, &mut now, 5, 9) {}
+            waits.push(now - since);
+            watch.on(Heard::Opened, now);
+        }
+        waits
+    };
+    assert_eq!(waits(&mut watch, 6), [LAG, 2 * LAG, 4 * LAG, 8 * LAG, 16 * LAG, MAX_LAG]);
+    assert_eq!(waits(&mut watch, 1), [MAX_LAG]);
+}
+
+/// A list that is streamed comes at once. A server that takes it for an ordinary watch says nothing, or no end.
+#[test]
+fn a_streamed_list_that_falls_silent_or_never_ends_is_read_in_pages() {
+    let began = clock::now();
+    let second = Duration::from_secs(1);
+    let mut watch = Watch::<u64>::new(false, began);
+    watch.on(Heard::Opened, began);
+    assert_eq!(watch.due(), began + STREAM_SILENCE);
+    let spoke = began + STREAM_SILENCE - second;
+    watch.on(Heard::Tick, spoke);
+    watch.on(Heard::Put(item(1, 3)), spoke);
+    watch.on(Heard::Tick, spoke + STREAM_SILENCE - second);
+    assert_eq!(watch.todo(spoke), Todo::Read, "it is silent since it spoke");
+    watch.on(Heard::Tick, spoke + STREAM_SILENCE);
+    assert_eq!(watch.todo(spoke), Todo::List { more: None });
+
+    let mut watch = Watch::<u64>::new(false, began);
+    watch.on(Heard::Opened, began);
+    let mut now = began;
+    while watch.todo(now) == Todo::Read {
+        assert!(now < began + STREAMED_LIST, "it has so long in all");
+        now += 5 * second;
+        watch.on(Heard::Tick, now);
+        watch.on(Heard::Put(item(1, 3)), now);
+    }
+    assert_eq!((now, watch.todo(now)), (began + STREAMED_LIST, Todo::List { more: None }));
+}
