@@ -20,12 +20,14 @@ use self::notice::Notice;
 use self::pins::PinFile;
 use self::reader::Reader;
 use self::record::Records;
+use self::watches::Watches;
 use crate::barrier::Barrier;
 use crate::event::{Event, HoldRequest, Inputs, PinRequest};
 use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 
 mod backlog;
+mod bell;
 mod defaults;
 mod disk;
 mod document;
@@ -109,10 +111,10 @@ impl FolderSource {
         // Absolute, for the events' paths are compared with it and the working folder may change.
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
         let notice = Notice::new(dir.clone());
-        let watcher = notify::recommended_watcher(notice.clone());
-        if let Err(error) = &watcher {
+        let watches = Watches::telling(&notice).unwrap_or_else(|error| {
             tracing::warn!("the kernel tells of no changes, they are found a few seconds later: {error}");
-        }
+            Watches::none()
+        });
         let records = Records::new(state_dir.as_deref());
         let mut pin = PinFile::new(&dir, state_dir.as_deref());
         let read = records.look().and_then(|loaded| Ok((loaded, pin.look()?)));
@@ -120,7 +122,7 @@ impl FolderSource {
             read.map_err(|reason| FolderError::Decisions { path: state_dir.unwrap_or_default(), reason })?;
         loaded.events.extend(pinned);
         Ok(Self {
-            disk: Disk::new(dir.clone(), watcher.ok()),
+            disk: Disk::new(dir.clone(), watches),
             dir,
             notice,
             records,

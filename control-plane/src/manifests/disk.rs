@@ -11,7 +11,6 @@ use std::io::{self, Read as _};
 use std::path::{Component, Path as FilePath, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use notify::RecommendedWatcher;
 use shared::clock;
 
 use super::folder::Path;
@@ -100,11 +99,11 @@ struct Known {
 }
 
 impl Disk {
-    /// The folder at `root`, which `watcher` is to watch, if there is one.
-    pub(super) fn new(root: PathBuf, watcher: Option<RecommendedWatcher>) -> Self {
+    /// The folder at `root`, which is watched as far as `watches` can.
+    pub(super) fn new(root: PathBuf, watches: Watches) -> Self {
         Self {
             root,
-            watches: Watches::new(watcher),
+            watches,
             known: HashMap::new(),
             folders: BTreeSet::new(),
             unread: BTreeSet::new(),

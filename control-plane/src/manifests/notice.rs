@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, ModifyKind};
 use tokio::sync::Notify;
 
+use super::bell::Bell;
+
 /// More paths than this at once, and reading everything is no dearer.
 const MAX_PATHS: usize = 65_536;
 
@@ -39,12 +41,20 @@ pub(super) struct Notice {
     root: Arc<PathBuf>,
     pending: Arc<Mutex<Pending>>,
     wake: Arc<Notify>,
+    /// `None` where there is no descriptor for one.
+    bell: Option<Arc<Bell>>,
 }
 
 impl Notice {
     /// Of the folder at `root`.
     pub(super) fn new(root: PathBuf) -> Self {
-        Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default() }
+        let bell = Bell::new().ok().map(Arc::new);
+        Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default(), bell }
+    }
+
+    /// What tells when all was told, once it is watched.
+    pub(super) fn bell(&self) -> Option<Arc<Bell>> {
+        self.bell.clone()
     }
 
     /// Returns when there is something. May be cancelled: nothing is taken.
@@ -65,6 +75,9 @@ impl Notice {
             Ok(event) => event,
             Err(error) => return self.lose(error.to_string()),
         };
+        if let Some(bell) = self.bell.as_ref().filter(|bell| event.paths.iter().any(|it| it == bell.path())) {
+            return bell.hear();
+        }
         let Some(touched) = touched(&event.kind) else {
             return;
         };

@@ -10,6 +10,7 @@ use shared::policy::RequestMetrics;
 use super::backlog;
 use super::disk::Disk;
 use super::folder::Folder;
+use super::watches::Watches;
 use crate::event::Event;
 use crate::index::{HEALTH_PATH, Index, Options};
 use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
@@ -17,7 +18,7 @@ use crate::problem::{Severity, Subject};
 
 /// A folder's events.
 fn read(dir: &FilePath) -> Vec<Event> {
-    let found = Disk::new(dir.to_owned(), None).scan().unwrap().found;
+    let found = Disk::new(dir.to_owned(), Watches::none()).scan().unwrap().found;
     Folder::default().update(backlog::parse(found)).events
 }
 

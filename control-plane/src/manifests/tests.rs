@@ -51,7 +51,7 @@ impl World {
             // Nothing is found by looking again: what the kernel tells has to do.
             Told::ByKernel => source.pace = None,
             Told::ByNobody => {
-                source.disk = Disk::new(root, None);
+                source.disk = Disk::new(root, Watches::none());
                 source.pace = Some(Duration::from_millis(20));
             }
         }

@@ -8,10 +8,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use notify::{Config, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
+use super::bell::Bell;
 use super::folder;
+use super::notice::Notice;
 use super::tree::{Id, Tree};
 
 /// The watches on a folder, on those in it, and on those that its links lead through.
@@ -19,6 +22,8 @@ use super::tree::{Id, Tree};
 pub(super) struct Watches {
     /// `None` where the kernel tells nothing.
     watcher: Option<RecommendedWatcher>,
+    /// `None` where there is none, or nobody would hear it.
+    bell: Option<Arc<Bell>>,
     watched: HashMap<PathBuf, Id>,
     /// Links and their targets that stand elsewhere: events of other names beside them are nothing.
     elsewhere: BTreeSet<PathBuf>,
@@ -27,8 +32,26 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    pub(super) fn new(watcher: Option<RecommendedWatcher>) -> Self {
-        Self { watcher, watched: HashMap::new(), elsewhere: BTreeSet::new(), is_short: false }
+    /// Nothing is watched, and nothing can be.
+    pub(super) fn none() -> Self {
+        Self {
+            watcher: None,
+            bell: None,
+            watched: HashMap::new(),
+            elsewhere: BTreeSet::new(),
+            is_short: false,
+        }
+    }
+
+    /// Nothing is watched yet.
+    ///
+    /// # Errors
+    /// Where the kernel will tell nothing.
+    pub(super) fn telling(notice: &Notice) -> notify::Result<Self> {
+        let mut watcher = notify::recommended_watcher(notice.clone())?;
+        let bell =
+            notice.bell().filter(|bell| watcher.watch(bell.path(), RecursiveMode::NonRecursive).is_ok());
+        Ok(Self { watcher: Some(watcher), bell, ..Self::none() })
     }
 
     /// Whether something elsewhere is on the way of a link.
@@ -37,17 +60,9 @@ impl Watches {
     }
 
     /// Returns once all is told that the kernel knows of now.
-    ///
-    /// The thread that tells does what it is asked between two readings of the kernel's queue. When it has answered twice,
-    /// it has read the queue to its end since the first time it was asked.
-    pub(super) fn hear(&mut self) {
-        let Some(watcher) = &mut self.watcher else {
-            return;
-        };
-        for _ in 0..2 {
-            // It changes nothing. A thread that has ended tells nothing: then comparing stamps has to do.
-            let _ = watcher.configure(Config::default());
-        }
+    pub(super) fn hear(&self) {
+        // Where nothing is heard, comparing stamps has to do.
+        let _ = self.bell.as_ref().is_some_and(|bell| bell.ring());
     }
 
     /// Watches a folder, if it is not the one that is watched by that name.

@@ -46,7 +46,7 @@ impl Follower {
 
 /// What a fresh start reads.
 fn afresh(root: &FilePath) -> BTreeMap<Path, Raw> {
-    Disk::new(root.to_owned(), None).scan().unwrap().found
+    Disk::new(root.to_owned(), Watches::none()).scan().unwrap().found
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_file_that_is_being_written_is_read_once_it_is_still() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.yaml");
     fs::write(&file, "one").unwrap();
-    let mut disk = Disk::new(dir.path().to_owned(), None);
+    let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     assert_eq!(disk.scan().unwrap().found.len(), 1);
     fs::write(&file, "one and").unwrap();
     assert_eq!(disk.poll().unwrap().found, Found::new(), "it may not be complete");
@@ -74,7 +74,7 @@ fn a_change_within_one_tick_is_seen() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.yaml");
     fs::write(&file, "one").unwrap();
-    let mut disk = Disk::new(dir.path().to_owned(), None);
+    let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     disk.scan().unwrap();
     fs::write(&file, "two").unwrap();
     // As if the clock of the file system had not ticked in between.
@@ -88,7 +88,7 @@ fn nothing_is_read_twice_and_a_touch_is_no_change() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.yaml");
     fs::write(&file, "one").unwrap();
-    let mut disk = Disk::new(dir.path().to_owned(), None);
+    let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     disk.scan().unwrap();
     assert_eq!(disk.scan().unwrap().found, Found::new());
     fs::write(&file, "one").unwrap();
@@ -163,7 +163,7 @@ proptest! {
         let root = trees.path().join("root");
         fs::create_dir(trees.path().join("0")).unwrap();
         symlink(trees.path().join("0"), &root).unwrap();
-        let mut disk = Disk::new(root.clone(), None);
+        let mut disk = Disk::new(root.clone(), Watches::none());
         let mut follower = Follower::default();
         follower.hear(disk.scan().unwrap());
         for step in &steps {

@@ -5,6 +5,7 @@ use super::look::REPLACED;
 use super::*;
 use crate::event::{Arrivals, Hold, Receivers};
 use crate::manifests::notice::{Pending, Touched};
+use crate::manifests::watches::Watches;
 
 fn ingress(name: &str) -> String {
     format!(
@@ -19,9 +20,8 @@ fn reader(dir: &Path) -> (Reader, Arrivals, Arrivals) {
 
 fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
     let notice = Notice::new(dir.into());
-    let watcher = notify::recommended_watcher(notice.clone()).unwrap();
     let (inputs, Receivers { endpoints: slices, objects: heard }) = Inputs::channel(64);
-    let disk = Disk::new(dir.into(), Some(watcher));
+    let disk = Disk::new(dir.into(), Watches::telling(&notice).unwrap());
     let folder = Folder::default();
     let mut reader = Reader::new(dir.into(), disk, notice, records, folder, Freshness::default(), inputs);
     reader.set_pin(PinFile::new(dir, None));
