@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
 use shared::resource::{Denial, Path, Route};
 
@@ -28,14 +29,14 @@ impl KeptRoute {
 /// What many say.
 #[derive(Debug)]
 pub(super) struct Sayings<T> {
-    said: HashSet<Arc<T>>,
+    said: HashSet<Arc<T>, RandomState>,
     /// Those that nobody says any more are looked for when there are this many.
     sweep_at: usize,
 }
 
 impl<T> Default for Sayings<T> {
     fn default() -> Self {
-        Self { said: HashSet::new(), sweep_at: 0 }
+        Self { said: HashSet::default(), sweep_at: 0 }
     }
 }
 

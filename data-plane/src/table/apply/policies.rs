@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
 
 use super::counts::Counted;
@@ -11,7 +12,7 @@ use crate::table::policy::Policy;
 /// The policies that tables use, by what Routes say. Most say nothing at all.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
-    compiled: HashMap<LocationPolicy, Weak<Policy>>,
+    compiled: HashMap<LocationPolicy, Weak<Policy>, RandomState>,
     /// Those that no table uses any more are looked for when there are this many.
     sweep_at: usize,
     /// What is counted under them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::convert::ConvertError;
 use shared::entry::Entry;
 use shared::kind::Kind;
+use shared::policy::LocationPolicy;
 use shared::resource::{Listener, Resource, SETTINGS_KEY};
 use shared::schema;
 use shared::version::Version;
@@ -87,6 +88,8 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             let connections = ClientTls::compile(said).and_then(|_| ProxyProtocol::compile(said));
             connections.and_then(|_| Policy::compile(said))
         }
+        // Most say nothing.
+        Resource::Route(route) if route.policy == LocationPolicy::default() => return Ok(resource),
         Resource::Route(route) => Policy::compile(&route.policy),
         Resource::Listener(Listener::Service(service)) if service.key() != *entry.key.key => {
             let reason = format!("expected the key {}, got {:?}", service.key(), entry.key.key);

@@ -41,6 +41,10 @@ impl Texts {
                 pattern.map_err(|error| Refused { field, problem: format!("{entry:?} is {error}") })?;
             patterns.push(pattern);
         }
+        if patterns.is_empty() {
+            // Most have none, and even a program of nothing takes a while to compile.
+            return Ok(texts);
+        }
         let linear = patterns.iter().filter_map(Pattern::linear);
         let set = RegexSetBuilder::new(linear).unicode(false).size_limit(SIZE).build().ok();
         if set.is_some() {
