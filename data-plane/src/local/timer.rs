@@ -23,7 +23,7 @@ use shared::drain::Phase;
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// So long a connection that says nothing has a task that waits for it.
-pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// The deadline of a timer that is not armed.
 const NEVER: u64 = u64::MAX;

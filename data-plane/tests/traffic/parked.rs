@@ -1,4 +1,4 @@
-//! Connections that say nothing for a second have no task any more. Whatever happens to them, nobody notices that.
+//! Connections that say nothing for a moment have no task any more. Whatever happens to them, nobody notices that.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
