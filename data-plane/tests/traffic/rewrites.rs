@@ -92,6 +92,10 @@ fn no_line_break_leads_past_a_location() {
     for path in ["/admin%0a", "/admin%0Ax", "/%61dmin%0a/y", "/admin%0a%0a"] {
         assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
     }
+    // Nor is the end of what goes on a step out of a location: `..` and a line break is a name, and `..` is none.
+    for path in ["/admin/..%0a", "/admin/%2E%2e%0Ax", "/admin/..%0a/y"] {
+        assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
+    }
     let mut client = Client::new(proxy.http);
     assert_eq!(client.get("/admin/x%0ay").text(), "admin");
     assert_eq!(client.get("/other%0ax").text(), "open");

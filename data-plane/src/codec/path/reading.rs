@@ -299,7 +299,12 @@ pub(crate) fn forward<R: PartialEq>(
             route(path) != *chosen
         }
     };
-    if before_breaks(&normalised.path).is_none_or(|mut some| some.any(&mut strays)) {
+    let leads_elsewhere = |before: &[u8]| {
+        // A segment that is none of dots may be one without what follows the line break.
+        strays(before)
+            || readings(&re_encode(before)).is_none_or(|read| read.iter().any(|(_, path)| strays(path)))
+    };
+    if before_breaks(&normalised.path).is_none_or(|mut some| some.any(leads_elsewhere)) {
         return Verdict::Refuse;
     }
     let mut astray = false;

@@ -145,6 +145,13 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public%0ax", Err(())),
         ("/public%0a", Err(())),
         ("/%70ublic%0A/../x", Ok(None)),
+        // And what stands before it is read by the backend.
+        ("/public/..%0a", Err(())),
+        ("/public/%2e%2e%0ax", Err(())),
+        ("/public/..%0a/x", Err(())),
+        ("/public/%252e%252e%0a", Err(())),
+        ("/public/x/..%0a", Ok(None)),
+        ("/public/.%0a", Ok(None)),
         ("/public/x%0ay", Ok(None)),
         ("/x%0ay", Ok(None)),
         ("/public/%0a%0a%0a%0a", Ok(None)),
