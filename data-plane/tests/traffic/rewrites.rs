@@ -76,6 +76,43 @@ fn what_lies_below_a_target_is_rewritten_to_it() {
 }
 
 #[test]
+fn a_rewrite_puts_no_step_up_together() {
+    let (guarded, open) = (Origin::says("guarded"), Origin::says("open"));
+    let mut proxy = Proxy::start();
+    regex_host(
+        &mut proxy,
+        &[
+            ("/static(.*)", PathType::Prefix, "open", rewriting("/assets/$1")),
+            ("/tenant/(.*)", PathType::Prefix, "open", rewriting("/$http_x_tenant/$1")),
+            ("/own", PathType::Prefix, "open", rewriting("/a/../own")),
+            ("/", PathType::Prefix, "guarded", LocationPolicy::default()),
+        ],
+    );
+    proxy.endpoints("guarded", &[guarded.address]);
+    proxy.endpoints("open", &[open.address]);
+    for path in [
+        "/static../admin",
+        "/static%2e%2e/admin",
+        "/static..",
+        "/static..;x/admin",
+        "/static..%5cadmin",
+        "/static%252e%252e/admin",
+        "/x/../static../admin",
+    ] {
+        assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
+    }
+    let up = "GET /tenant/admin HTTP/1.1\r\nHost: a.test\r\nX-Tenant: ..\r\n\r\n";
+    assert_eq!(Client::new(proxy.http).ask(up).status, 400);
+    let mut client = Client::new(proxy.http);
+    for path in ["/static/a..b/..c", "/static/%25", "/static...", "/own"] {
+        assert_eq!(client.get(path).text(), "open", "{path}");
+    }
+    let lines: Vec<_> = open.seen().iter().map(|seen| seen.line().to_owned()).collect();
+    let seen = ["/assets//a..b/..c", "/assets//%25", "/assets/...", "/a/../own"];
+    assert_eq!(lines, seen.map(|path| format!("GET {path} HTTP/1.1")));
+}
+
+#[test]
 fn no_line_break_leads_past_a_location() {
     let (admin, open) = (Origin::says("admin"), Origin::says("open"));
     let mut proxy = Proxy::start();

@@ -33,8 +33,20 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     if !target.starts_with(b"/") {
         target.insert(0, b'/');
     }
+    if climbs(rewritten, &text, &target) {
+        local.metrics.refusals.add(1);
+        return Break(Reply::refusal(local, 400));
+    }
     exchange.target = Some(target);
     Continue(())
+}
+
+/// Whether a client has put a step up together: `/a(.*)` and `/b/$1` make `/b/../c` of `/a../c`, which was none before. What
+/// the target leads to is looked at by nobody any more (security.md 2: what is stripped after it was normalised).
+fn climbs(rewritten: &Rewritten, text: &[u8], target: &[u8]) -> bool {
+    // Most have nothing that could be one.
+    let may = text.contains(&b'%') || memchr::memmem::find(text, b"..").is_some();
+    may && rewritten.target.as_literal().is_none() && path::climbs(target)
 }
 
 /// `X-Forwarded-Prefix` of a request that is rewritten, where its location says one. Its captures are those of the rewrite.
