@@ -225,6 +225,34 @@ fn an_answer_is_kept_for_as_long_as_it_says_itself() {
     assert_eq!(both(401), [401, 403]);
 }
 
+/// It is for others, too, who have nothing of it.
+#[test]
+fn what_is_kept_is_a_whole_answer() {
+    let backend = Origin::says("in");
+    let auth = Origin::new(|seen| {
+        let (has, part) = (!seen.all("if-none-match").is_empty(), !seen.all("range").is_empty());
+        let status = if has {
+            "304 Same"
+        } else if part {
+            "416 No"
+        } else {
+            "200 In"
+        };
+        let answer = format!("HTTP/1.1 {status}\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n");
+        (answer.into_bytes(), true)
+    });
+    let fixed = |it: &mut ExternalAuth| it.cache_key = "fixed".into();
+    let proxy = serving(&[("/x", asking(&auth, fixed)), ("/y", asking(&auth, fixed))], &backend);
+    let mut client = Client::new(proxy.http);
+    for (path, field) in [("/x", "If-None-Match: *"), ("/y", "Range: bytes=99-")] {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{field}\r\n\r\n");
+        assert_eq!([client.ask(&head).status, client.get(path).status], [200, 200], "{field}");
+        let name = field.split(':').next().unwrap();
+        assert_eq!(backend.seen()[backend.seen().len() - 2].all(name).len(), 1, "the backend hears it");
+    }
+    assert_eq!(auth.seen().len(), 2);
+}
+
 /// What the answer depends on beside the key, it says itself.
 #[test]
 fn an_answer_that_varies_is_kept_for_its_like_alone() {

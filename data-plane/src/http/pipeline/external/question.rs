@@ -29,7 +29,11 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     let original = [scheme.as_bytes(), b"://", head.host.raw(), head.target()].concat();
     let is_believed = exchange.claims.as_deref().is_some_and(|claims| claims.is_believed);
     let mut fields = head.fields.clone();
-    fields.retain(|known, name| !is_forged(known, name) && (is_believed || !is_of_proxies(name)));
+    let is_kept = external.cache.is_some();
+    fields.retain(|known, name| {
+        let is_of_one = is_kept && is_of_what_it_has(name);
+        !is_forged(known, name) && !is_of_one && (is_believed || !is_of_proxies(name))
+    });
     fields.add(Known::XOriginalUrl, original);
     fields.add(Known::XOriginalMethod, head.method_name());
     certificates::tell(exchange.certificate.as_deref(), &mut fields);
@@ -89,6 +93,14 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
                 | Known::XScheme
                 | Known::Expect
         )
+}
+
+/// Whether a field asks for less than the whole answer, as who has some of it already does. An answer that is kept is for others,
+/// too: nginx asks for it without.
+fn is_of_what_it_has(name: &[u8]) -> bool {
+    let conditions: [&[u8]; 6] =
+        [b"if-match", b"if-modified-since", b"if-none-match", b"if-range", b"if-unmodified-since", b"range"];
+    conditions.iter().any(|it| name.eq_ignore_ascii_case(it))
 }
 
 /// Whether a field says what a proxy says of its client. Who is asked takes it for ours, the host that is asked for before
