@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, pipe_with, splice};
 use shared::budget::{Budget, Held, Level};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -21,12 +21,21 @@ const MOST: usize = 128 * 1024;
 /// Pipes that are kept for the next body; each has two descriptors.
 const KEPT: usize = 8;
 
+/// Bytes that a pipe has room for that is worth it. A user who has many and no privileges (pipe-user-pages-soft) is given some
+/// for two pieces of what was received, whatever their length: they cost more calls than reading and writing.
+const LEAST: usize = 64 * 1024;
+
+/// So many who ask have none after one that was too small. Asking the kernel each time would cost more than it may save.
+const PASSED_OVER: usize = 1_000;
+
 /// Those of a worker that nobody uses.
 pub(crate) struct Pipes {
     descriptors: Budget,
     free: RefCell<Vec<Pipe>>,
     /// Whether the kernel moves nothing from a socket to a pipe. Not every one that says that it is Linux does.
     are_useless: Cell<bool>,
+    /// Who asks is given none, so many times more.
+    passed_over: Cell<usize>,
 }
 
 impl fmt::Debug for Pipes {
@@ -47,7 +56,12 @@ pub(crate) struct Pipe {
 impl Pipes {
     /// Without any. `descriptors` are what connections have, too.
     pub(crate) fn new(descriptors: Budget) -> Self {
-        Self { descriptors, free: RefCell::default(), are_useless: Cell::new(false) }
+        Self {
+            descriptors,
+            free: RefCell::default(),
+            are_useless: Cell::new(false),
+            passed_over: Cell::new(0),
+        }
     }
 
     /// An empty one; `None` where there is none and descriptors are not plenty: connections come first.
@@ -55,16 +69,29 @@ impl Pipes {
         if self.are_useless.get() {
             return None;
         }
-        self.free.borrow_mut().pop().or_else(|| self.open())
+        let made = || self.open(|| pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK));
+        self.free.borrow_mut().pop().or_else(made)
     }
 
-    fn open(&self) -> Option<Pipe> {
+    fn open(&self, make: impl FnOnce() -> Result<(OwnedFd, OwnedFd), Errno>) -> Option<Pipe> {
+        if let Some(left) = self.passed_over.get().checked_sub(1) {
+            self.passed_over.set(left);
+            return None;
+        }
         if self.descriptors.level() != Level::Calm {
             return None;
         }
         let descriptors = self.descriptors.take(2)?;
-        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        Some(Pipe { reads, writes, held: 0, _descriptors: descriptors })
+        let made = make().and_then(|(reads, writes)| Ok((fcntl_getpipe_size(&writes)?, reads, writes)));
+        match made {
+            Ok((room, reads, writes)) if room >= LEAST => {
+                Some(Pipe { reads, writes, held: 0, _descriptors: descriptors })
+            }
+            _ => {
+                self.passed_over.set(PASSED_OVER);
+                None
+            }
+        }
     }
 
     /// Takes back what [`Self::take`] gave. One that is not empty is closed.
@@ -151,6 +178,7 @@ fn is_unable(error: &io::Error) -> bool {
 mod tests {
     use std::future::poll_fn;
 
+    use rustix::pipe::fcntl_setpipe_size;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -207,6 +235,23 @@ mod tests {
         ] {
             assert_eq!(is_unable(&errno.into()), unable, "{errno}");
         }
+    }
+
+    #[test]
+    fn one_that_costs_more_than_it_saves_is_not_taken() {
+        let descriptors = Budget::new(10);
+        let pipes = Pipes::new(descriptors.clone());
+        let small = || {
+            let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+            // As the kernel makes them for who has too many.
+            fcntl_setpipe_size(&writes, 2 * 4096)?;
+            Ok((reads, writes))
+        };
+        assert!(pipes.open(small).is_none());
+        assert_eq!(descriptors.used(), 0);
+        let mut asked = 0..;
+        assert!(asked.by_ref().find_map(|_| pipes.take()).is_some(), "it is looked for again");
+        assert_eq!(asked.start, PASSED_OVER + 1);
     }
 
     #[tokio::test]

@@ -632,7 +632,12 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::passwords::IDLE", "how long a thread stays"),
     ("local::passwords::REMEMBERED", "a table of fixed size"),
     ("local::passwords::SHARDS", "a table of fixed size"),
-    ("local::relay::PLENTY", "bytes from which a direction has a pipe, which is reckoned as those of answers are"),
+    (
+        "local::relay::PLENTY",
+        "bytes from which a direction has a pipe, which is reckoned as those of answers are",
+    ),
+    ("local::pipes::LEAST", "what is worth a pipe"),
+    ("local::pipes::PASSED_OVER", "how seldom the kernel is asked again"),
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),
     ("local::shares::OF_OWNER", "the parts of a limit"),
     ("local::timer::NEVER", "no time"),
