@@ -50,7 +50,22 @@ pub(crate) struct Pipe {
     reads: OwnedFd,
     writes: OwnedFd,
     held: usize,
+    /// Whether nothing came of it the last time, or it is new: who hears then that there is something to read is not sure that it
+    /// is to be had this way.
+    is_doubted: bool,
     _descriptors: Held,
+}
+
+/// What came of filling a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Filled {
+    /// So many bytes are in it. None: the stream is over.
+    With(usize),
+    /// None are, though there is something to read, it is said. It may be there for who reads it, and for nobody else: sockets
+    /// that a program of the kernel's has joined (sockmap) are such, and urgent data is.
+    Unsure,
+    /// The kernel cannot do it.
+    Unable,
 }
 
 impl Pipes {
@@ -85,7 +100,7 @@ impl Pipes {
         let made = make().and_then(|(reads, writes)| Ok((fcntl_getpipe_size(&writes)?, reads, writes)));
         match made {
             Ok((room, reads, writes)) if room >= LEAST => {
-                Some(Pipe { reads, writes, held: 0, _descriptors: descriptors })
+                Some(Pipe { reads, writes, held: 0, is_doubted: true, _descriptors: descriptors })
             }
             _ => {
                 self.passed_over.set(PASSED_OVER);
@@ -98,7 +113,7 @@ impl Pipes {
     pub(crate) fn give(&self, pipe: Pipe) {
         let mut free = self.free.borrow_mut();
         if pipe.held == 0 && free.len() < KEPT {
-            free.push(pipe);
+            free.push(Pipe { is_doubted: true, ..pipe });
         }
     }
 
@@ -119,28 +134,36 @@ impl Pipe {
         self.held
     }
 
-    /// Puts in what a socket has, `most` bytes at most, once all is out that was put in before. 0 is the end of it.
+    /// Puts in what a socket has, `most` bytes at most, once all is out that was put in before.
     ///
     /// # Errors
-    /// The socket's; `None` for a kernel that cannot do it.
+    /// The socket's.
     pub(crate) fn poll_fill(
         &mut self,
         from: &TcpStream,
         most: usize,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<usize, Option<io::Error>>> {
+    ) -> Poll<io::Result<Filled>> {
         // A full pipe would look like a socket that has nothing.
         debug_assert_eq!(self.held, 0);
-        let moves = || Ok(splice(from, None, &self.writes, None, most.min(MOST), SpliceFlags::NONBLOCK)?);
         loop {
-            ready!(from.poll_read_ready(cx)).map_err(Some)?;
+            ready!(from.poll_read_ready(cx))?;
+            let moves = || match splice(from, None, &self.writes, None, most.min(MOST), SpliceFlags::NONBLOCK)
+            {
+                // To the runtime there still is something to read.
+                Err(Errno::AGAIN) if self.is_doubted => Ok(Filled::Unsure),
+                moved => Ok(Filled::With(moved?)),
+            };
             match from.try_io(Interest::READABLE, moves) {
-                Ok(count) => {
-                    self.held = count;
-                    return Poll::Ready(Ok(count));
+                Ok(Filled::With(count)) => {
+                    (self.held, self.is_doubted) = (count, false);
+                    return Poll::Ready(Ok(Filled::With(count)));
                 }
+                Ok(other) => return Poll::Ready(Ok(other)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_doubted = true,
                 Err(error) if is_passing(&error) => {}
-                Err(error) => return Poll::Ready(Err((!is_unable(&error)).then_some(error))),
+                Err(error) if is_unable(&error) => return Poll::Ready(Ok(Filled::Unable)),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
@@ -201,10 +224,18 @@ mod tests {
             assert!(pipes.take().is_none(), "there are descriptors for one");
             let mut total = 0;
             loop {
-                let count = poll_fn(|cx| pipe.poll_fill(&from, sent.len() - total, cx)).await.unwrap();
-                if count == 0 {
-                    break;
-                }
+                let filled = poll_fn(|cx| pipe.poll_fill(&from, sent.len() - total, cx)).await.unwrap();
+                let count = match filled {
+                    Filled::With(0) => break,
+                    Filled::With(count) => count,
+                    Filled::Unsure => {
+                        // All is taken already of what was told.
+                        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                        from.try_io(Interest::READABLE, nothing).unwrap_err();
+                        continue;
+                    }
+                    Filled::Unable => panic!("the kernel of this test can do it"),
+                };
                 assert!(count <= MOST);
                 total += count;
                 poll_fn(|cx| pipe.poll_drain(&to, cx)).await.unwrap();
@@ -261,7 +292,7 @@ mod tests {
         let pipes = Pipes::new(descriptors.clone());
         let mut pipe = pipes.take().unwrap();
         source.write_all(b"some").await.unwrap();
-        assert_eq!(poll_fn(|cx| pipe.poll_fill(&from, 10, cx)).await.unwrap(), 4);
+        assert_eq!(poll_fn(|cx| pipe.poll_fill(&from, 10, cx)).await.unwrap(), Filled::With(4));
         pipes.give(pipe);
         assert_eq!(descriptors.used(), 0);
         pipes.give(pipes.take().unwrap());

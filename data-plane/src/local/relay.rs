@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::Local;
 use super::buffers::Buffers;
-use super::pipes::{Pipe, Pipes};
+use super::pipes::{Filled, Pipe, Pipes};
 use super::quota::{Quota, Share};
 use super::timer::Timer;
 use crate::codec::stream::{ROOM, Stream, poll_fill};
@@ -219,17 +219,18 @@ impl Direction {
         };
         if pipe.held() == 0 {
             match pipe.poll_fill(from, usize::MAX, cx) {
-                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(Ok(Filled::With(count))) if count > 0 => {}
                 // Who waits for more has none.
                 outcome => {
                     pipes.give(pipe);
                     return match outcome {
-                        Poll::Ready(Ok(_)) => Poll::Ready(Ok(Some(true))),
-                        Poll::Ready(Err(Some(error))) => Poll::Ready(Err(error)),
-                        Poll::Ready(Err(None)) => {
+                        Poll::Ready(Ok(Filled::With(_))) => Poll::Ready(Ok(Some(true))),
+                        Poll::Ready(Ok(Filled::Unsure)) => Poll::Ready(Ok(None)),
+                        Poll::Ready(Ok(Filled::Unable)) => {
                             pipes.give_up();
                             Poll::Ready(Ok(None))
                         }
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         Poll::Pending => Poll::Pending,
                     };
                 }

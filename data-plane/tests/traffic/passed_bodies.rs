@@ -1,9 +1,10 @@
 //! Long answers, whose bodies go from the endpoint's socket to the client's without being read.
 
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, Limits};
+use data_plane::table::Timeouts;
 use shared::budget::Budget;
 
 use super::harness::*;
@@ -65,6 +66,33 @@ fn without_descriptors_for_a_pipe_it_is_read() {
     proxy.endpoints("echo", &[origin.address]);
     let mut client = Client::new(proxy.http);
     assert!(client.get("/").body == body);
+}
+
+/// Urgent data stands in a stream for who reads it alone, as all does where a program of the kernel's has joined two sockets.
+#[test]
+fn what_cannot_be_passed_is_read() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let timeouts = Timeouts { read: PATIENCE / 2, tries: 1, ..Timeouts::default() };
+    let limits = Limits { timeouts, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[listener.local_addr().unwrap()]);
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        let part = octets(1_000_000);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n").unwrap();
+        stream.write_all(&part).unwrap();
+        // Once, and not with the bytes before or behind it: another one would let those by.
+        std::thread::sleep(Duration::from_millis(200));
+        socket2::SockRef::from(&stream).send_out_of_band(b"!").unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        stream.write_all(&part.repeat(2)).unwrap();
+        stream
+    });
+    let begun = Instant::now();
+    let answer = Client::new(proxy.http).get("/");
+    assert!(answer.body == octets(1_000_000).repeat(3), "{} bytes", answer.body.len());
+    assert!(begun.elapsed() < PATIENCE / 2);
+    drop(answering.join().unwrap());
 }
 
 /// A client that goes leaves nothing of its answer to the next one.

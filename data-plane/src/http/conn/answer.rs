@@ -15,7 +15,7 @@ use crate::codec::stream::Stream;
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
-use crate::local::pipes::Pipe;
+use crate::local::pipes::{Filled, Pipe};
 use crate::local::quota::Share;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
@@ -207,16 +207,21 @@ impl Answer<'_> {
                 self.pipe = local.pipes.take();
             }
             if let Some(pipe) = &mut self.pipe {
-                if let Some(count) = ready!(relay.poll_pass(pipe, cx))? {
-                    self.piped += count as u64;
-                    info.relayed(count);
-                    let frame = self.writer.frame(count);
-                    return Poll::Ready(
-                        frame.map(drop).map_err(|error| ProxyError::of(Kind::InvalidBody, error)),
-                    );
+                match ready!(relay.poll_pass(pipe, cx))? {
+                    Filled::With(count) => {
+                        self.piped += count as u64;
+                        info.relayed(count);
+                        let frame = self.writer.frame(count);
+                        return Poll::Ready(
+                            frame.map(drop).map_err(|error| ProxyError::of(Kind::InvalidBody, error)),
+                        );
+                    }
+                    Filled::Unsure => {}
+                    Filled::Unable => {
+                        self.pipe = None;
+                        local.pipes.give_up();
+                    }
                 }
-                self.pipe = None;
-                local.pipes.give_up();
             }
         }
         body.poll_more(cx)

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
 use crate::http::server::Server;
-use crate::local::pipes::Pipe;
+use crate::local::pipes::{Filled, Pipe};
 use crate::table::Endpoint;
 use crate::upstream::link::Link;
 use crate::upstream::manner::Manner;
@@ -93,30 +93,31 @@ impl Relay {
         link.input.is_empty() && link.stream.socket().is_some() && self.reader.plain() >= Some(least)
     }
 
-    /// Puts more of it into a pipe; gives how much. `None`: the kernel cannot do it, and nothing is lost.
+    /// Puts more of it into a pipe. What is not in there is still to be read.
     pub(crate) fn poll_pass(
         &mut self,
         pipe: &mut Pipe,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<usize>, ProxyError>> {
+    ) -> Poll<Result<Filled, ProxyError>> {
         self.rest();
         let (Some(link), Some(left)) = (&mut self.link, self.reader.plain()) else {
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(Ok(Filled::Unsure));
         };
         let Some(socket) = link.stream.socket() else {
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(Ok(Filled::Unsure));
         };
         let failed = match ready!(pipe.poll_fill(socket, usize::try_from(left).unwrap_or(usize::MAX), cx)) {
-            Ok(0) => match self.reader.close() {
-                Ok(()) => return Poll::Ready(Ok(Some(0))),
+            Ok(Filled::With(0)) => match self.reader.close() {
+                Ok(()) => return Poll::Ready(Ok(Filled::With(0))),
                 Err(error) => ProxyError::of(Kind::Closed, error),
             },
-            Ok(count) => {
-                self.reader.skip(count);
-                return Poll::Ready(Ok(Some(count)));
+            Ok(filled) => {
+                if let Filled::With(count) = filled {
+                    self.reader.skip(count);
+                }
+                return Poll::Ready(Ok(filled));
             }
-            Err(None) => return Poll::Ready(Ok(None)),
-            Err(Some(error)) => ProxyError::of(Kind::Closed, error),
+            Err(error) => ProxyError::of(Kind::Closed, error),
         };
         self.link = None;
         Poll::Ready(Err(failed))
