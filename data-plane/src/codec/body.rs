@@ -66,6 +66,9 @@ pub(crate) trait RequestBody {
     /// The next piece, never empty; `None` at the end, and again after it.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>>;
 
+    /// From here on no more than so many bytes at a time are of use. What has come already is given all the same.
+    fn wants(&mut self, _: usize) {}
+
     /// Ready when the client has gone, asked after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -49,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
 /// Reads more into a buffer that has room. Gives the number of bytes, 0 at the end of the stream.
 pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
     stream: &mut S,
-    buffer: &mut BytesMut,
+    buffer: &mut impl BufMut,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     // The future keeps nothing between polls, so dropping it loses nothing.

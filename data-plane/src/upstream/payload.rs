@@ -95,6 +95,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         let mut joining = Joining::default();
         let mut reading = Reading { sizes, pause, read: 0, since: local.timers.now() };
         while memory.holds(reading.read, &local.spill) {
+            body.wants(memory.room(reading.read));
             let Some(piece) = reading.next(body, local, timer).await? else {
                 pieces.extend(joining.rest());
                 let framing = Framing::Length(reading.read);
@@ -109,10 +110,12 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         let mut held = usize::MAX;
         loop {
             if held >= BATCH {
+                pieces.extend(joining.rest());
                 file.append(std::mem::take(&mut pieces)).await.map_err(no_room)?;
                 memory.is_in_file();
                 held = 0;
             }
+            body.wants(BATCH - held);
             let Some(piece) = reading.next(body, local, timer).await? else { break };
             held += piece.len();
             pieces.extend(joining.push(piece));
@@ -238,6 +241,12 @@ impl Memory {
     fn is_in_file(&mut self) {
         self.share.shrink(BATCH);
         self.spare = None;
+    }
+
+    /// How much may come before that is asked again. One byte more than there is room for says whether there is more.
+    fn room(&self, bytes: u64) -> usize {
+        let room = (self.share.amount() as u64).saturating_sub(bytes);
+        usize::try_from(room).map_or(usize::MAX, |room| room.max(1))
     }
 
     /// Whether so many bytes may be kept here. If not, they go to a file.

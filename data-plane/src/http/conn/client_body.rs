@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
@@ -22,6 +22,8 @@ pub(super) struct ClientBody<'c, S> {
     received: u64,
     /// Whether the last read filled its room: then there is more, most likely.
     abounds: bool,
+    /// Bytes that may be read at a time.
+    most: usize,
 }
 
 impl<'c, S: Stream> ClientBody<'c, S> {
@@ -38,6 +40,7 @@ impl<'c, S: Stream> ClientBody<'c, S> {
             permission: permission.freeze(),
             received: 0,
             abounds: false,
+            most: LARGE,
         }
     }
 
@@ -46,12 +49,12 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         match S::socket(self.stream).filter(|_| self.abounds) {
             Some(socket) => {
                 ready!(socket.poll_read_ready(cx))?;
-                self.input.reserve(LARGE);
+                self.input.reserve(self.most);
             }
             None => make_room(self.input),
         }
-        let room = self.input.capacity() - self.input.len();
-        let count = ready!(poll_fill(self.stream, self.input, cx))?;
+        let room = self.most.min(self.input.capacity() - self.input.len());
+        let count = ready!(poll_fill(self.stream, &mut self.input.limit(room), cx))?;
         self.abounds = count == room;
         Poll::Ready(Ok(count))
     }
@@ -177,6 +180,10 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
                 return Poll::Ready(Err(Kind::ClientGone.into()));
             }
         }
+    }
+
+    fn wants(&mut self, bytes: usize) {
+        self.most = bytes.clamp(1, LARGE);
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -180,6 +180,56 @@ async fn a_body_is_in_memory_to_the_byte() {
     }
 }
 
+/// Has as much as is wanted, whenever it is asked.
+struct Plenty {
+    left: usize,
+    most: usize,
+    spill: Spill,
+    /// The most that was given and is not in the file.
+    ahead: usize,
+    given: usize,
+}
+
+impl RequestBody for Plenty {
+    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        let count = self.left.min(self.most);
+        self.left -= count;
+        self.given += count;
+        self.ahead = self.ahead.max(self.given - self.spill.used());
+        Poll::Ready(Ok((count > 0).then(|| vec![b'x'; count].into())))
+    }
+
+    fn wants(&mut self, bytes: usize) {
+        self.most = bytes;
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+/// However much comes at once, no more of it is taken than its buffer has room for, and then than goes to the file at a time.
+#[tokio::test]
+async fn a_body_that_abounds_is_read_to_the_byte() {
+    for (buffer, whole) in [(0, true), (1024, true), (8 * 1024, true), (100 * 1024, true), (8 * 1024, false)]
+    {
+        let mut local = Rc::new(Local::for_tests());
+        let spill = Spill::into_dir(std::env::temp_dir()).with_spare(0);
+        Rc::get_mut(&mut local).unwrap().spill = spill.clone();
+        let timer = local.timers.timer();
+        let length = if whole { buffer } else { 20 * BATCH };
+        let mut body = Plenty { left: length, most: usize::MAX, spill: spill.clone(), ahead: 0, given: 0 };
+        let sizes = Sizes { body: 0, buffer, ..Sizes::default() };
+        let pause = Duration::from_secs(60);
+        let prepared = Payload::prepare(&mut body, Framing::Chunked, sizes, pause, &local, &timer).await;
+        let (payload, _) = prepared.unwrap();
+        assert_eq!(matches!(payload, Payload::Whole { .. }), whole, "{buffer}");
+        drop(payload);
+        let most = if whole { buffer } else { BATCH };
+        assert!(body.given == length && body.ahead <= most, "{} of {buffer}", body.ahead);
+    }
+}
+
 /// A client that goes on sending for minutes holds what is on its way to the file, and not what a request had before.
 #[tokio::test]
 async fn what_went_to_a_file_holds_no_memory() {
