@@ -13,6 +13,7 @@ use shared::proto::config::control_message::Message as Control;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq};
 
+mod answers;
 mod inventory;
 
 use super::lane::{CHUNK_WINDOW, WINDOW};

@@ -4,7 +4,7 @@ use super::*;
 use crate::serve::message::Inventory;
 
 /// A session of a proxy that answers when it is asked, and has these on LIVE from another process.
-fn asked(plane: &Plane, has: &Snapshot, now: Instant) -> (Session, Vec<Out>) {
+pub(super) fn asked(plane: &Plane, has: &Snapshot, now: Instant) -> (Session, Vec<Out>) {
     let mut proxy = Proxy::default();
     for lane in Lane::ALL {
         let snapshot =
@@ -18,7 +18,10 @@ fn asked(plane: &Plane, has: &Snapshot, now: Instant) -> (Session, Vec<Out>) {
     (session, out)
 }
 
-fn inventory(digests: Vec<[u8; 16]>, entries: Vec<(ResourceKey, shared::version::Version)>) -> Event {
+pub(super) fn inventory(
+    digests: Vec<[u8; 16]>,
+    entries: Vec<(ResourceKey, shared::version::Version)>,
+) -> Event {
     let inventory = Inventory { lane: Lane::Live, digests, entries, cut: false };
     Event::Message(ProxyMessage::Inventory(inventory))
 }
@@ -113,7 +116,7 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
 }
 
 /// What a proxy has on LIVE that has nothing else than these.
-fn these(keys: impl IntoIterator<Item = String>) -> Snapshot {
+pub(super) fn these(keys: impl IntoIterator<Item = String>) -> Snapshot {
     let mut has = Snapshot::default();
     has.extend(keys.into_iter().map(|key| entry(Kind::Endpoints, &key, 1).up.remove(0)));
     has
@@ -129,12 +132,12 @@ fn question(session: &mut Session, event: Event, now: Instant) -> Vec<u16> {
 }
 
 /// What is in the buckets that were asked for.
-fn entries(has: &Snapshot, buckets: &[u16]) -> Event {
+pub(super) fn entries(has: &Snapshot, buckets: &[u16]) -> Event {
     let entries = buckets.iter().flat_map(|bucket| has.bucket(*bucket));
     inventory(Vec::new(), entries.map(|entry| (entry.key.clone(), entry.version)).collect())
 }
 
-fn cut() -> Event {
+pub(super) fn cut() -> Event {
     let cut = Inventory { lane: Lane::Live, digests: Vec::new(), entries: Vec::new(), cut: true };
     Event::Message(ProxyMessage::Inventory(cut))
 }
