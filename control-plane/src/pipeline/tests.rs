@@ -218,3 +218,47 @@ async fn a_source_that_is_gone_is_an_error() {
     drop(inputs);
     assert_eq!(pipeline.run().await.unwrap_err(), PipelineError::SourceGone);
 }
+
+/// A round's lists come two ways: endpoints overtake all else. It is over once both are through, and what they refer to was
+/// read, or cannot be.
+#[tokio::test]
+async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
+    let Bench { inputs, published: _published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } =
+        bench();
+    let barrier = Barrier::default();
+    let mut run = pin!(pipeline.passing(barrier.clone()).run());
+    let begin = || {
+        let round = barrier.ask(None);
+        assert_eq!(barrier.begin_now(), Some(round));
+        round
+    };
+    let early = begin();
+    inputs.objects.send(Input::Fresh(early)).await.unwrap();
+    inputs.endpoints.send(Input::Fresh(early)).await.unwrap();
+    for kind in ObjectKind::ALL {
+        turn(&mut run);
+        assert!(!barrier.has_passed(early), "nothing is offered yet");
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    assert!(barrier.has_passed(early));
+
+    let round = begin();
+    inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
+    inputs.objects.send(Input::Fresh(round)).await.unwrap();
+    turn(&mut run);
+    assert!(!barrier.has_passed(round), "the endpoints are on their way");
+    inputs.endpoints.send(Input::Fresh(round)).await.unwrap();
+    turn(&mut run);
+    assert!(!barrier.has_passed(round), "the certificate was not read");
+    let failed = Event::Unreadable { object: secret("cert"), reason: "503: no leader".into() };
+    inputs.objects.send(Input::Events(vec![failed])).await.unwrap();
+    turn(&mut run);
+    assert!(barrier.has_passed(round), "its last version is kept by whoever has it");
+
+    let late = begin();
+    inputs.objects.send(Input::Fresh(late - 1)).await.unwrap();
+    inputs.objects.send(Input::Fresh(late)).await.unwrap();
+    turn(&mut run);
+    assert!(!barrier.has_passed(late), "two rounds of one way are none of two ways");
+}

@@ -77,3 +77,14 @@ fn a_hold_that_is_not_allowed_is_not_served() {
     world.apply(level("Critical"));
     assert_eq!(world.routes(), [TWO]);
 }
+
+/// A version that was good is not any more where less is allowed, seen by this process or not.
+#[test]
+fn a_good_version_that_is_not_allowed_any_more_is_not_served() {
+    let mut world = World::default();
+    world.apply(risky());
+    world.apply(risky().rule("a.test", &[("/etc/nginx", "two")]));
+    assert_eq!(world.routes(), [TWO]);
+    world.apply(level("Medium"));
+    assert!(world.routes().is_empty());
+}

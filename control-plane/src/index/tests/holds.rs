@@ -309,3 +309,28 @@ fn a_good_version_of_somebody_else_s_ends_the_hold_even_unseen() {
     fresh.events([broken("")]);
     assert_eq!(fresh.config.root(), world.config.root());
 }
+
+/// The API server counts what it writes, whatever that changes: of two that ask, the newer version counts.
+#[test]
+fn a_hold_has_the_newest_count_of_its_version() {
+    let mut world = World::default();
+    world.apply(version(9, "one"));
+    assert!(world.apply(version(12, "one")).config.is_empty());
+    assert_eq!(world.apply(bad()).holds, write(version(12, "one")));
+}
+
+/// What is on record may be of an object that had the name before, or of a build that takes more: neither is taken over.
+#[test]
+fn what_is_on_record_and_cannot_be_of_use_is_not_taken_over() {
+    let theirs = || ingress("web").rule("a.test", &[("/", "theirs")]);
+    let faulty = theirs().rule("a.test", &[("/etc/nginx", "theirs")]);
+    for record in [uid("old", theirs()), uid("new", faulty)] {
+        let mut world = World::default();
+        world.apply(uid("new", good()));
+        assert_eq!(world.apply(uid("new", bad())).holds, write(uid("new", good())));
+        world.events([held(uid("new", good()))]);
+        let holds = world.events([held(record)]).holds;
+        assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
+        assert_eq!(holds, write(uid("new", good())), "it is put right");
+    }
+}
