@@ -184,6 +184,19 @@ mod tests {
         assert_eq!(set("::ffff:10.0.0.0/104"), set("10.0.0.0/8"));
     }
 
+    /// Only what is written as mapped is of IPv4: neither a block that happens to hold those, nor the addresses of IPv4 that
+    /// were once written with zeros in front.
+    #[test]
+    fn addresses_of_version_6_are_none_of_version_4() {
+        for text in ["::/0", "::/95", "::/96", "::10.1.2.3", "::ffff:0:0/95"] {
+            let set = set(text);
+            assert!(!has(&set, "10.1.2.3") && !has(&set, "::ffff:10.1.2.3"), "{text}");
+            assert!(!set.is_everything().0, "{text}");
+        }
+        assert_eq!(set("::/0").is_everything(), (false, true));
+        assert!(has(&set("::10.1.2.3"), "::10.1.2.3") && has(&set("::ffff:0:0/96"), "10.1.2.3"));
+    }
+
     #[test]
     fn everything_and_nothing() {
         assert_eq!(set("0.0.0.0/0").is_everything(), (true, false));

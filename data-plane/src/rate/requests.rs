@@ -146,6 +146,28 @@ mod tests {
         assert_eq!(table.slots.pages(), CLIENTS / 512);
     }
 
+    /// However many come by once: who asks much is not forgotten for them.
+    #[test]
+    fn who_has_the_fullest_bucket_is_forgotten_last() {
+        let table = RequestTable { slots: Slots::new(1) };
+        let rate = Rate::new(1, Duration::from_secs(1), 10);
+        assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 11);
+        for i in 0..10_000u32 {
+            table.admit(IpAddr::from(i.to_be_bytes()), rate, Duration::ZERO);
+        }
+        assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn what_is_taken_back_did_not_count() {
+        let table = RequestTable::default();
+        let rate = Rate::new(1, Duration::from_secs(1), 2);
+        assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 3);
+        table.take_back(CLIENT, rate);
+        table.take_back(OTHER, rate);
+        assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 1);
+    }
+
     proptest! {
         /// The same as a bucket that is written down as nginx writes it: an excess that leaks.
         #[test]

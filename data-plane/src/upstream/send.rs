@@ -335,3 +335,6 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
@@ -235,6 +235,18 @@ fn draining_waits_for_requests_and_not_for_idle_connections() {
     assert!(busy.ended());
     stopping.join().unwrap();
     assert!(std::net::TcpStream::connect(http).is_err());
+}
+
+/// A new connection has a request on its way, most likely. Of one that was served nobody knows that.
+#[test]
+fn a_drain_closes_at_once_who_was_served() {
+    let proxy = Proxy::with(Limits { linger: 20 * PATIENCE, ..Limits::default() });
+    let mut idle = Client::new(proxy.http);
+    assert_eq!(idle.get("/").status, 404);
+    let begun = Instant::now();
+    proxy.stop(Duration::ZERO, PATIENCE);
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    assert!(idle.ended());
 }
 
 #[test]

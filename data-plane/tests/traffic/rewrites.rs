@@ -258,3 +258,22 @@ fn what_patterns_cost_a_request_is_bounded() {
     }
     assert_eq!(client.get("/groups/usual").status, 200);
 }
+
+/// nginx rewrites before it looks at the scheme: who is sent elsewhere is sent there at once.
+#[test]
+fn a_target_that_is_a_url_comes_before_tls() {
+    let mut proxy = Proxy::start();
+    let tls = LocationPolicy { force_ssl_redirect: Some(true), ..LocationPolicy::default() };
+    let away = LocationPolicy { rewrite_target: Some("https://elsewhere.test/x".into()), ..tls.clone() };
+    regex_host(
+        &mut proxy,
+        &[("/away", PathType::Prefix, "echo", away), ("/here", PathType::Prefix, "echo", tls)],
+    );
+    let mut client = Client::new(proxy.http);
+    let mut led = |path: &str| {
+        let answer = client.get(path);
+        (answer.status, answer.all("location").concat())
+    };
+    assert_eq!(led("/away"), (302, "https://elsewhere.test/x".to_owned()));
+    assert_eq!(led("/here"), (308, "https://a.test/here".to_owned()));
+}
