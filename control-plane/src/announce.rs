@@ -76,8 +76,8 @@ impl Announcer {
         for object in changed {
             let (old, new) = (faults(&before, &object), faults(problems, &object));
             if new.is_empty() {
-                // One that is no more was not accepted.
-                if self.rejected.remove(&object) && places.get(&object).is_some() {
+                // Of one that is no more nothing is said: it was not accepted.
+                if self.rejected.remove(&object) {
                     let note =
                         "it is accepted: its newest version is served, where proxies can serve it".to_owned();
                     announcements.extend(of(&object, places, Said::Accepted, note, String::new()));

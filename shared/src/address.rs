@@ -102,8 +102,8 @@ fn embedded(address: IpAddr) -> IpAddr {
 fn block(entry: &str) -> Option<IpNet> {
     let net = entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)).ok()?;
     let IpNet::V6(v6) = net else { return Some(net) };
-    let mapped = Ipv6Addr::to_ipv4_mapped(&v6.network()).filter(|_| v6.prefix_len() >= 96);
-    Some(match mapped {
+    // What marks one is the last of its first 96 bits, so no block of fewer is taken for one.
+    Some(match v6.network().to_ipv4_mapped() {
         Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok()?,
         None => net,
     })

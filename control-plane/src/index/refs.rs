@@ -168,7 +168,6 @@ impl Refs {
         let Some(referred) = self.objects.get_mut(object) else {
             return Vec::new();
         };
-        referred.failing = None;
         if std::mem::replace(&mut referred.is_read, true) {
             return Vec::new();
         }

@@ -238,9 +238,6 @@ impl<T> Watch<T> {
             }
             Phase::Following => {
                 self.advance(revision);
-                if let Some((doubted, _)) = &mut self.doubted {
-                    doubted.remove(&name);
-                }
                 if self.known.remove(&name).is_some() {
                     said.push(Said::Changes(vec![Change::Gone(name)]));
                 }

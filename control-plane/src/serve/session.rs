@@ -295,8 +295,8 @@ impl Session {
             Event::Head(head) => self.head = head,
             Event::Fresh(head) => {
                 self.head = head;
-                self.live.release(now);
-                self.config.release(now);
+                self.live.release();
+                self.config.release();
             }
             Event::Slot => (self.has_slot, self.wants_slot, self.slot_idle) = (true, false, now),
             Event::Tick => self.on_tick(now, actions)?,

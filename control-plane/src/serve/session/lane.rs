@@ -128,10 +128,8 @@ impl LaneCursor {
     }
 
     /// That is known.
-    pub(super) fn release(&mut self, now: Instant) {
-        if std::mem::take(&mut self.held) {
-            self.progress = now;
-        }
+    pub(super) fn release(&mut self) {
+        self.held = false;
     }
 
     fn begin_at(&mut self, seq: Seq, root: Root) {
