@@ -302,6 +302,40 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     assert_eq!(bench.ledger.round_over(), None, "told once");
 }
 
+/// What is being read may be of before the round; what could not be read before keeps it waiting as little as others.
+#[test]
+fn a_round_waits_for_what_is_being_read_and_for_nothing_that_fails() {
+    let mut bench = Bench::new();
+    for name in ["a", "b"] {
+        bench.change(put(name, 1));
+    }
+    bench.want(&["a", "b"]);
+    let fresh = |bench: &mut Bench, round| {
+        for kind in [ObjectKind::Secret, ObjectKind::ConfigMap] {
+            bench.ledger.note_fresh(kind, round);
+        }
+    };
+    while bench.next().is_some() {}
+    bench.failed("b", "503");
+    fresh(&mut bench, 5);
+    assert_eq!(bench.next(), None, "what fails is not read sooner for it");
+    assert_eq!(bench.ledger.round_over(), None);
+    bench.read("a", 1);
+    assert_eq!(bench.ledger.round_over(), Some(5));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next().as_deref(), Some("b"), "once more");
+    fresh(&mut bench, 6);
+    assert_eq!(bench.ledger.round_over(), Some(6));
+
+    let mut bench = Bench::new();
+    bench.ledger.namespace = Some("other".into());
+    bench.want(&["a"]);
+    bench.next();
+    bench.failed("a", "503");
+    fresh(&mut bench, 5);
+    assert_eq!((bench.next(), bench.ledger.round_over()), (None, Some(5)), "nor where no list tells of it");
+}
+
 #[test]
 fn a_round_reads_what_no_list_tells_of() {
     for (is_elsewhere, is_blind) in [(true, false), (false, true), (false, false)] {
@@ -346,4 +380,57 @@ async fn what_no_object_can_be_called_is_absent_and_not_asked_for() {
     for name in ["a", "a.b-c", "0", &"a".repeat(253)] {
         assert!(!absent("n", name).await, "{name:?}");
     }
+}
+
+/// Who cannot answer is not asked sooner because there is more to ask.
+#[test]
+fn what_cannot_be_read_waits_for_its_time_though_it_changes() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.failed("a", "503");
+    bench.change(put("a", 2));
+    assert_eq!(bench.next(), None);
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+}
+
+#[test]
+fn what_no_watch_tells_of_is_read_anew_when_it_is_wanted_again() {
+    for is_watched in [false, true] {
+        let mut bench = Bench::new();
+        bench.ledger.namespace = (!is_watched).then(|| "other".into());
+        bench.change(put("b", 1));
+        bench.want(&["a"]);
+        bench.next();
+        bench.read("a", 1);
+        bench.want(&[]);
+        bench.want(&["a"]);
+        assert_eq!(bench.next().as_deref(), (!is_watched).then_some("a"));
+    }
+}
+
+#[test]
+fn a_kind_that_may_be_listed_again_is_watched() {
+    let mut bench = Bench::new();
+    bench.ledger.list_forbidden(ObjectKind::Secret);
+    bench.ledger.list_complete(ObjectKind::Secret);
+    bench.want(&["a"]);
+    bench.next();
+    assert!(is_deleted(bench.absent("a")));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next(), None, "the watch tells when it is made");
+}
+
+/// What is in memory is wanted, or was a minute ago.
+#[test]
+fn what_nobody_wants_any_more_when_it_comes_is_not_kept() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.want(&[]);
+    assert_eq!(bench.read("a", 1), None);
+    assert!(bench.ledger.had.is_empty());
 }

@@ -284,6 +284,12 @@ fn a_watch_that_lags_is_given_twice_as_long_each_time() {
     };
     assert_eq!(waits(&mut watch, 6), [LAG, 2 * LAG, 4 * LAG, 8 * LAG, 16 * LAG, MAX_LAG]);
     assert_eq!(waits(&mut watch, 1), [MAX_LAG]);
+    // One that has caught up is trusted as before.
+    assert!(!minute(&mut watch, &mut now, 9, 9) && !minute(&mut watch, &mut now, 9, 9));
+    assert!(!minute(&mut watch, &mut now, 9, 20));
+    let since = now;
+    while !minute(&mut watch, &mut now, 9, 20) {}
+    assert_eq!(now - since, LAG);
 }
 
 /// A list that is streamed comes at once. A server that takes it for an ordinary watch says nothing, or no end.
@@ -312,4 +318,104 @@ fn a_streamed_list_that_falls_silent_or_never_ends_is_read_in_pages() {
         watch.on(Heard::Put(item(1, 3)), now);
     }
     assert_eq!((now, watch.todo(now)), (began + STREAMED_LIST, Todo::List { more: None }));
+}
+
+fn warns(said: &[Said<u64>]) -> bool {
+    said.iter().any(|said| matches!(said, Said::Warning(_)))
+}
+
+fn failed() -> Heard<u64> {
+    Heard::Failed("no answer".to_owned())
+}
+
+#[test]
+fn that_there_is_no_way_through_is_said_once_until_there_is() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    assert!(warns(&watch.on(failed(), now)));
+    assert!(!warns(&watch.on(failed(), now)) && !warns(&watch.on(refused(500), now)));
+    watch.on(Heard::Restored, now);
+    watch.on(page(0..3, 5, false), now);
+    assert!(warns(&watch.on(failed(), now)));
+    // Of what belongs to the day's work nothing is said.
+    let mut watch = knowing(3, now);
+    for (code, is_told) in [(410, false), (500, true)] {
+        watch.on(Heard::Restored, now);
+        watch.on(page(0..2, 6, true), now);
+        assert_eq!(warns(&watch.on(refused(code), now)), is_told, "{code}");
+    }
+}
+
+#[test]
+fn a_round_is_begun_at_once_whatever_failed() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    watch.on(failed(), now);
+    assert!(matches!(watch.todo(now), Todo::Wait(_)));
+    watch.on(Heard::Refresh(7), now);
+    assert_eq!(watch.todo(now), Todo::List { more: None });
+}
+
+/// A server that ends each watch as soon as it is open is not asked without end.
+#[test]
+fn a_watch_that_ends_without_a_word_is_opened_again_later() {
+    let now = clock::now();
+    let mut watch = following(now);
+    watch.on(Heard::Ended, now + STREAM_SILENCE / 2);
+    assert!(matches!(watch.todo(now + STREAM_SILENCE / 2), Todo::Wait(_)));
+    let mut watch = following(now);
+    watch.on(Heard::Ended, now + STREAM_SILENCE);
+    assert_eq!(watch.todo(now + STREAM_SILENCE), Todo::Open { from: Some(revision(5)) }, "it was silent");
+    let mut watch = following(now);
+    watch.on(mark(5), now);
+    watch.on(Heard::Ended, now);
+    assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(5)) }, "it spoke");
+}
+
+#[test]
+fn a_streamed_list_that_ends_in_its_middle_is_read_in_pages() {
+    let now = clock::now();
+    let mut watch = Watch::<u64>::new(false, now);
+    watch.on(Heard::Opened, now);
+    watch.on(Heard::Put(item(1, 3)), now);
+    assert!(warns(&watch.on(Heard::Ended, now)));
+    assert_eq!(next(&watch, now), Todo::List { more: None });
+}
+
+/// What was to be reached is of the history that is no more.
+#[test]
+fn after_a_step_back_nothing_of_before_is_waited_for() {
+    let began = clock::now();
+    let mut watch = following(began);
+    let probe = |watch: &mut Watch<u64>, at: Instant, newest: u64| {
+        watch.on(mark(5), at);
+        watch.on(Heard::Tick, at);
+        watch.on(Heard::Newest(revision(newest)), at);
+        watch.todo(at)
+    };
+    assert_eq!(probe(&mut watch, began + PROBE, 9), Todo::Read);
+    let back = began + PROBE;
+    watch.on(Heard::Restored, back);
+    watch.on(page(0..3, 5, false), back);
+    watch.on(Heard::Opened, back);
+    assert_eq!(probe(&mut watch, back + LAG, 5), Todo::Read, "it has all that there is");
+}
+
+/// An API server that begins forbids what it allows. So it does the next time that it begins.
+#[test]
+fn what_was_allowed_since_is_again_not_forbidden_at_once() {
+    let began = clock::now();
+    let mut watch = Watch::<u64>::new(false, began);
+    let list = |watch: &mut Watch<u64>, at: Instant| {
+        watch.on(Heard::Opened, at);
+        watch.on(Heard::Bookmark { revision: revision(5), complete: true }, at);
+    };
+    list(&mut watch, began);
+    for round in 1..4 {
+        let at = began + FORBIDDEN * round;
+        watch.on(Heard::Refresh(round.into()), at);
+        watch.on(refused(403), at);
+        assert!(matches!(watch.todo(at), Todo::Wait(_)) && watch.streams, "{round}");
+        list(&mut watch, at);
+    }
 }
