@@ -205,6 +205,18 @@ mod tests {
         for host in ["_", "a..test", "a.test.", "*", "*.", "a.*.test", "a/b", "a b", "-a.test", "a:80"] {
             assert_eq!(faults(&with(host, "/")).len(), 1, "{host:?}");
         }
+        let long =
+            |label: usize, name: usize| format!("{}{}", "a".repeat(label), ".a".repeat((name - label) / 2));
+        for (host, is_name) in [
+            (long(MAX_LABEL, MAX_NAME), true),
+            (long(MAX_LABEL + 1, MAX_NAME - 1), false),
+            (long(MAX_LABEL, MAX_NAME + 2), false),
+            ("a-.test".to_owned(), false),
+            ("content_by_lua.test".to_owned(), false),
+            ("by_lua.test".to_owned(), true),
+        ] {
+            assert_eq!(faults(&with(&host, "/")).is_empty(), is_name, "{host:?}");
+        }
     }
 
     #[test]
@@ -213,6 +225,19 @@ mod tests {
         ingress.spec.tls = vec![IngressTls { hosts: vec!["/etc/shadow".into()], secret_name: "x\ny".into() }];
         let fields: Vec<_> = faults(&ingress).into_iter().map(|fault| fault.field).collect();
         assert_eq!(fields, ["spec.tls[0].secretName", "spec.tls[0].hosts[0]"]);
+    }
+
+    /// Ingresses of others, too: their controller may put such text into a configuration.
+    #[test]
+    fn hosts_paths_and_names_of_secrets_are_inspected_whosever_they_are() {
+        let mut ingress = with("content_by_lua.test", "/etc/nginx");
+        ingress.spec.tls = vec![IngressTls { hosts: vec![], secret_name: "/etc/shadow".into() }];
+        let fields: Vec<_> = inspected(&ingress).into_iter().map(|fault| fault.field).collect();
+        assert_eq!(
+            fields,
+            ["spec.rules[0].host", "spec.rules[0].http.paths[0].path", "spec.tls[0].secretName"]
+        );
+        assert_eq!(inspected(&with("a.test", "no slash")), [], "that is for us to say");
     }
 
     /// About as much as etcd stores.
@@ -230,6 +255,9 @@ mod tests {
     #[test]
     fn too_much_is_rejected() {
         assert_eq!(faults(&with("a.test", &"/a".repeat(MAX_BYTES))).len(), 1);
+        let mut ingress = with("a.test", "/");
+        ingress.spec.tls = vec![IngressTls { hosts: vec!["a".repeat(MAX_BYTES)], secret_name: "a".into() }];
+        assert_eq!(faults(&ingress).len(), 1);
     }
 
     /// 400 such, in 56 kB, took 600 MB in each proxy, and nobody's change arrived while they were compiled.

@@ -24,7 +24,7 @@ pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// More of a name than any API server takes is not repeated.
-const MAX_SHOWN: usize = 63;
+pub(super) const MAX_SHOWN: usize = 63;
 
 /// The IngressClasses that there are.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::super::Options;
+use super::super::classes::MAX_SHOWN;
 use super::fixture::*;
 use crate::event::Event;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -281,4 +282,27 @@ fn a_default_class_that_becomes_another_controllers_takes_its_ingresses_along() 
     assert_eq!(world.routes().len(), 0);
     world.apply(ours());
     assert_eq!(world.routes().len(), 1);
+}
+
+#[test]
+fn of_two_default_classes_one_that_says_when_it_was_made_is_the_newer() {
+    let mut world = folder();
+    let mut ours = default_class("web", "k8s.io/ingress-nginx");
+    ours.metadata_mut().creation_timestamp = "2001-01-01T00:00:00Z".into();
+    let others = default_class("aaa", "example.com/other");
+    world.events([applied(service("echo")), applied(web(None, None)), applied(others), applied(ours)]);
+    assert_eq!(world.routes().len(), 1);
+}
+
+/// A name is a tenant's text, whatever a folder's file says.
+#[test]
+fn a_name_of_a_class_is_repeated_bounded_and_without_what_a_terminal_would_obey() {
+    let reason = |class: &str| {
+        let mut world = World::default();
+        world.apply(web(Some(class), None));
+        said(&world)[0].1.clone()
+    };
+    assert!(reason("a\u{1b}[2Jb").contains("\"a\\u{1b}[2Jb\""), "{}", reason("a\u{1b}[2Jb"));
+    let long = reason(&"x".repeat(5_000));
+    assert!(long.contains(&"x".repeat(MAX_SHOWN)) && long.len() < 500, "{long}");
 }

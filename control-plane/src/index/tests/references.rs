@@ -400,3 +400,40 @@ fn what_no_object_can_be_called_is_said_and_not_asked_for() {
     let problems = world.index.problems().get(&subject).cloned().unwrap_or_default();
     assert!(problems.iter().any(|it| it.reason.contains("expected the name of a ConfigMap")), "{problems:?}");
 }
+
+#[test]
+fn what_went_while_one_kept_it_goes_for_all_once_nobody_does() {
+    let mut world = with_old();
+    world.apply(ingress("other").rule("b.a.test", &[("/", "echo")]).tls(&["b.a.test"], "old"));
+    world.apply(web("new"));
+    world.delete(ObjectKind::Secret, "old");
+    assert_eq!(world.keys(Kind::Certificate), ["default/old"]);
+    world.apply(secret("new", 1));
+    assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
+}
+
+#[test]
+fn a_certificate_that_nobody_names_any_more_goes() {
+    let mut world = with_old();
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]));
+    assert_eq!(world.keys(Kind::Certificate), Vec::<String>::new());
+}
+
+/// What was never read is no good in place of something else that was not.
+#[test]
+fn a_new_host_that_is_given_another_certificate_waits_for_that() {
+    let mut world = on_demand();
+    world.apply(web("one"));
+    world.apply(web("two"));
+    assert_eq!((certificates(&world, "a.test"), awaited(&world)), (None, vec!["two".to_owned()]));
+    assert_eq!(world.keys(Kind::Route), Vec::<String>::new());
+}
+
+#[test]
+fn what_was_read_and_cannot_be_read_again_is_not_awaited() {
+    let mut world = with_old();
+    world.events([unreadable("old", "503")]);
+    assert_eq!(awaited(&world).len(), 0);
+    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+}
